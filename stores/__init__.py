@@ -1,0 +1,17 @@
+"""The contract between the folders, and the databases; knows Arrow, DuckDB and files; nothing of git.
+
+- `errors`: the root of the error tree
+- `schema`: one Arrow schema per table, a line of meaning per field; the schema's version
+- `places`: where an index lives; the repo id
+- `locking`: who may open an index: many readers or one writer, nobody starved
+- `database`: open for reading, open for one batch of writing; the settings of both
+- `migrations`: numbered functions, each applied once, in one transaction with its record
+- `writing`: replace a batch by commit, replace HEAD's symbols, begin and end a pass, delete an index
+- `compaction`: copy an index into a fresh file when much of it is free or unclustered
+- `metadata`: component versions and the compatibility verdict
+- `history`: exact reads: what is recorded, counts, HEAD's files
+- `filters`: what a person asked to see, as one SQL clause every lane shares
+- `lexical`: full-text lanes: words -> hits
+- `vectors`: vector lane: exact, whitened per index
+- `showing`: what an answer shows of a hunk: its commit, its diff, the symbols it touched
+"""

@@ -1,0 +1,120 @@
+"""Copy an index into a fresh file when much of it is free, or its words lie scattered.
+
+A batch leaves small row groups, uncompressed floats and freed blocks behind, and appends its postings
+behind the clustered ones. A copy mends all of that at once. Readers go on reading while it is made; then
+it takes the old file's place in one rename, so that a kill leaves either file whole.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from stores import database, locking, migrations, schema
+from stores.database import READ_WAIT_SECONDS, WRITE_WAIT_SECONDS
+from stores.locking import Deadline
+from stores.places import DATABASE, Place
+
+# A copy costs about 25 ms a megabyte: worth a tenth of the file, not worth a few blocks of a small one.
+MOST_FREE_SHARE: Final = 0.15
+MOST_FREE_BYTES: Final = 4_000_000
+# Asking for a word scans the tail and little else: with a quarter, copies become rarer as the index grows
+# and the tail stays a fraction of what a scan of everything would cost.
+LONGEST_TAIL_SHARE: Final = 0.25
+SHORTEST_TAIL_HUNKS: Final = 5_000
+# Large enough for numbers to compress well, small enough that two threads share the vectors of a small index.
+COMPACT_ROW_GROUP_SIZE: Final = 16_384
+
+DRAFT: Final = f"{DATABASE}.draft"
+
+# The order of rows in the copy; where none is given, that of the original.
+_ORDERED: Final = {
+    "hunk_postings": "ORDER BY term_id, hunk_id",
+    "symbol_postings": "ORDER BY term_id, hunk_id",
+    "head_postings": "ORDER BY term_id, symbol_id",
+}
+# Texts that no row has any more, because their commits were replaced, are left behind.
+_CHOSEN: Final = {
+    "vectors": "SEMI JOIN (SELECT text_digest FROM ix.hunks UNION SELECT message_digest FROM ix.commits)"
+    " USING (text_digest)",
+}
+_TAIL: Final = """
+SELECT coalesce(max(hunk_id) + 1, 0) - any_value(clustered_hunks), coalesce(max(hunk_id) + 1, 0)
+FROM repository LEFT JOIN hunks ON TRUE"""
+
+
+def tidy(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> bool:
+    """Make the index compact if that is worth it; to be called by the only indexing run, at its end.
+
+    Says whether it copied.
+    """
+    (place.folder / DRAFT).unlink(missing_ok=True)
+    with database.writing(place, wait=wait) as connection:
+        database.settle(connection, place)
+        worth_it = _is_scattered(connection) or _is_hollow(connection)
+    if worth_it:
+        compact(place, wait=wait)
+    return worth_it
+
+
+def compact(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
+    """Replace the database file by a compact copy of itself."""
+    draft = place.folder / DRAFT
+    draft.unlink(missing_ok=True)
+    with database.writing(place, wait=wait) as connection:
+        database.settle(connection, place)
+    with database.reading(place, wait=READ_WAIT_SECONDS) as connection, database.private():
+        before = _fingerprint(place)
+        _copy(connection, draft)
+    _sync(draft)
+    with locking.entered(place.folder, exclusive=True, deadline=Deadline.after(wait)):
+        # Nobody should have written meanwhile; if somebody did, theirs is the newer truth.
+        if _fingerprint(place) == before and not database.wal_size(place):
+            place.wal.unlink(missing_ok=True)
+            draft.replace(place.database)
+    draft.unlink(missing_ok=True)
+
+
+def _copy(connection: duckdb.DuckDBPyConnection, draft: Path) -> None:
+    connection.execute(database.attachment(draft, "fresh", f"ROW_GROUP_SIZE {COMPACT_ROW_GROUP_SIZE}"))
+    connection.execute("USE fresh")
+    connection.execute(migrations.tables_sql())
+    for table in schema.TABLES:
+        chosen, order = _CHOSEN.get(table, ""), _ORDERED.get(table, "")
+        connection.execute(f"INSERT INTO fresh.{table} SELECT * FROM ix.{table} {chosen} {order}")
+    connection.execute(
+        "UPDATE repository SET clustered_hunks = (SELECT coalesce(max(hunk_id) + 1, 0) FROM hunks)"
+    )
+    connection.execute("CHECKPOINT fresh")
+    connection.execute("USE ix")
+    connection.execute("DETACH fresh")
+
+
+def _is_scattered(connection: duckdb.DuckDBPyConnection) -> bool:
+    row = connection.execute(_TAIL).fetchone()
+    if row is None or row[0] is None:
+        return False
+    tail, hunks = row
+    return bool(tail > SHORTEST_TAIL_HUNKS and tail > LONGEST_TAIL_SHARE * hunks)
+
+
+def _is_hollow(connection: duckdb.DuckDBPyConnection) -> bool:
+    sql = "SELECT free_blocks * block_size, total_blocks * block_size FROM pragma_database_size()"
+    free, total = connection.execute(f"{sql} WHERE database_name = 'ix'").fetchall()[0]
+    return bool(free > MOST_FREE_BYTES and free > MOST_FREE_SHARE * total)
+
+
+def _fingerprint(place: Place) -> tuple[int, int, int]:
+    there = place.database.stat()
+    return there.st_ino, there.st_size, there.st_mtime_ns
+
+
+def _sync(file: Path) -> None:
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,191 @@
+"""Open an index: many may read it or one may write a batch, and neither ever meets DuckDB's own locks.
+
+Every connection belongs to a database in memory with the index file attached as `ix`, because only an
+attached file can be given a row-group size. Nothing is ever installed or loaded from the network.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from stores import locking, migrations, places
+from stores.errors import LineageError
+from stores.locking import Deadline
+from stores.places import Place
+
+# A batch holds the index for about 60 ms, moving an index into a fresh file for seconds when it is large.
+READ_WAIT_SECONDS: Final = 10.0
+# A writer waits for at most one query a reader, and has hours to lose.
+WRITE_WAIT_SECONDS: Final = 60.0
+
+# Rows that a checkpoint rewrites when it merges small groups into one. With DuckDB's 122,880 a checkpoint
+# took up to 1.5 s at 60,000 vectors, with 2,048 (the smallest) never more than 0.3 s.
+ROW_GROUP_SIZE: Final = 2_048
+# A checkpoint costs 30 ms for one batch and 40 ms for two; what is not checkpointed costs 7 ms a megabyte at
+# every opening. 2 MB are one or two batches, and a reader still opens in under 30 ms.
+LARGEST_WAL: Final = 2_000_000
+# Compressing floats saves 12 % and doubles the time of a checkpoint; `compaction` does it once, at the end.
+UNCOMPRESSED_FLOATS: Final = "SET disabled_compression_methods = 'alp,alprd'"
+
+# A batch needs a few megabytes, a query the columns it reads; what does not fit goes to the spill folder.
+MEMORY_LIMIT: Final = "512MB"
+SPILL: Final = "spill"
+# More threads do not make a batch faster, and the encoder wants them.
+WRITER_THREADS: Final = 1
+READER_THREADS: Final = 4
+
+
+class NotIndexed(LineageError):
+    """There is no index of this repository yet, or nothing in it."""
+
+
+class DamagedIndex(LineageError):
+    """The database file is not one, or is damaged."""
+
+
+@contextmanager
+def reading(place: Place, *, wait: float = READ_WAIT_SECONDS) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that sees the last committed batch and keeps writers out while it lasts."""
+    if not place.database.exists():
+        raise _not_indexed(place)
+    deadline = Deadline.after(wait)
+    with locking.entered(place.folder, exclusive=False, deadline=deadline):
+        if not place.database.exists():
+            raise _not_indexed(place)
+        threads = min(READER_THREADS, os.cpu_count() or 1)
+        with (
+            closing(_engine(place, threads)) as engine,
+            _attached(engine, place.database, "READ_ONLY", deadline) as connection,
+        ):
+            if not migrations.check(connection):
+                raise _not_indexed(place)
+            yield connection
+
+
+@contextmanager
+def writing(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection for one batch, alone; the index is made or migrated first where it has to be.
+
+    What the body committed stays; what it left uncommitted when it failed is gone.
+    """
+    places.claim(place)
+    deadline = Deadline.after(wait)
+    with (
+        locking.entered(place.folder, exclusive=True, deadline=deadline),
+        private(),
+        _attached(
+            _writing_engine(place), place.database, f"ROW_GROUP_SIZE {ROW_GROUP_SIZE}", deadline
+        ) as connection,
+    ):
+        migrations.migrate(connection)
+        yield connection
+        settle(connection, place, LARGEST_WAL)
+
+
+@contextmanager
+def sole_run(place: Place) -> Iterator[None]:
+    """Be the only indexing run of this repository; IndexBusy at once when there is one already."""
+    places.claim(place)
+    with locking.sole_run(place.folder):
+        yield
+
+
+@contextmanager
+def private() -> Iterator[None]:
+    """Files made meanwhile, the write-ahead log among them, are readable by their owner only."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def settle(connection: duckdb.DuckDBPyConnection, place: Place, largest: int = 0) -> None:
+    """Leave at most this many bytes for the next opening to replay."""
+    if wal_size(place) > largest:
+        connection.execute("CHECKPOINT")
+
+
+def wal_size(place: Place) -> int:
+    """Bytes that the next opening has to replay."""
+    return place.wal.stat().st_size if place.wal.exists() else 0
+
+
+def attachment(path: Path, alias: str, *options: str) -> str:
+    """The statement that attaches a database file."""
+    quoted = str(path).replace("'", "''")
+    # `latest` because zstd is unknown to the oldest format, which is the default.
+    chosen = ", ".join(["STORAGE_VERSION 'latest'", *options])
+    return f"ATTACH '{quoted}' AS {alias} ({chosen})"
+
+
+@contextmanager
+def _attached(
+    engine: duckdb.DuckDBPyConnection, file: Path, option: str, deadline: Deadline
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    with closing(engine.cursor()) as connection:
+        _attach(connection, file, option, deadline)
+        connection.execute("USE ix")
+        try:
+            yield connection
+        finally:
+            with suppress(duckdb.TransactionException):
+                connection.rollback()
+            connection.execute("USE memory")
+            connection.execute("DETACH ix")
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, file: Path, option: str, deadline: Deadline) -> None:
+    while True:
+        try:
+            connection.execute(attachment(file, "ix", option))
+        except duckdb.IOException as error:
+            # A program that does not know our locks, or a killed process whose locks vanish one by one.
+            if "lock on file" not in str(error):
+                raise _damaged(file, error) from error
+        except duckdb.Error as error:
+            raise _damaged(file, error) from error
+        else:
+            return
+        deadline.pause()
+
+
+# Starting DuckDB costs 10 ms, attaching a file to it 1 ms: a pass starts it once, and attaches for each batch.
+@lru_cache(maxsize=1)
+def _writing_engine(place: Place) -> duckdb.DuckDBPyConnection:
+    engine = _engine(place, WRITER_THREADS)
+    engine.execute("PRAGMA disable_checkpoint_on_shutdown")
+    engine.execute(UNCOMPRESSED_FLOATS)
+    return engine
+
+
+def _engine(place: Place, threads: int) -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(
+        ":memory:",
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "memory_limit": MEMORY_LIMIT,
+            "temp_directory": str(place.folder / SPILL),
+            "threads": threads,
+        },
+    )
+
+
+def _not_indexed(place: Place) -> NotIndexed:
+    return NotIndexed(f"{place.path} is not indexed yet.", hint="Run `lineage index` in it first.")
+
+
+def _damaged(file: Path, error: duckdb.Error) -> DamagedIndex:
+    reason = str(error).splitlines()[0]
+    return DamagedIndex(
+        f"The index {file} cannot be opened: {reason}",
+        hint="Run `lineage index --rebuild --yes` to make it anew.",
+    )

@@ -1,0 +1,119 @@
+"""Where the index of a repository lives, and the repo id that names its folder.
+
+The id comes from the repository's canonical path and its first commit. A small `place.json` in each
+folder says both again, so that an index is found under its path when the first commit changed because
+a shallow clone was completed, and is not found by another repository that came to the same path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+DATABASE: Final = "index.duckdb"
+PLACE: Final = "place.json"
+
+# 64 bits: two of a person's repositories never meet, and the folder's name stays readable.
+ID_DIGITS: Final = 16
+# A folder's name may have 255 bytes; forty characters are enough to recognise a repository by.
+LONGEST_NAME: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one repository's index lives, whether or not it exists yet.
+
+    `repo_id` is the folder's name under `home`; `path` the repository's canonical path; `first_commit`
+    the first commit on HEAD when the place was found or made.
+    """
+
+    home: Path
+    repo_id: str
+    path: Path
+    first_commit: str | None
+
+    @property
+    def folder(self) -> Path:
+        """Holds the database, its side files, the locks and `place.json`."""
+        return self.home / self.repo_id
+
+    @property
+    def database(self) -> Path:
+        """The DuckDB file."""
+        return self.folder / DATABASE
+
+    @property
+    def wal(self) -> Path:
+        """DuckDB's write-ahead log beside it."""
+        return self.folder / f"{DATABASE}.wal"
+
+
+def locate(
+    home: Path,
+    canonical: Path,
+    first_commit: Callable[[], str | None],
+    contains: Callable[[str], bool],
+) -> Place:
+    """The place of the repository at `canonical`; nothing is created.
+
+    `first_commit` is called only when no index is found under the path. `contains` says whether the
+    repository has a commit: the one an index was made with must still be there.
+    """
+    found = [place for place in _under_path(home, canonical) if contains(place.first_commit or "")]
+    if len(found) == 1:
+        return found[0]
+    made = _made(home, canonical, first_commit())
+    same = [place for place in found if place.repo_id == made.repo_id]
+    return (same or found or [made])[0]
+
+
+def claim(place: Place) -> None:
+    """Make the folder, readable by its owner only, and say in it whose it is."""
+    place.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place.folder.mkdir(mode=0o700, exist_ok=True)
+    # It may have been made by a program with other habits; diffs hold secrets.
+    place.folder.chmod(0o700)
+    if not (place.folder / PLACE).exists():
+        _write(place)
+
+
+def _write(place: Place) -> None:
+    text = json.dumps({"path": str(place.path), "first_commit": place.first_commit})
+    draft = place.folder / f"{PLACE}.{os.getpid()}"
+    draft.write_text(text + "\n", encoding="ascii")
+    draft.chmod(0o600)
+    draft.replace(place.folder / PLACE)
+
+
+def _made(home: Path, canonical: Path, first_commit: str | None) -> Place:
+    digest = hashlib.sha256(os.fsencode(canonical) + b"\0" + (first_commit or "").encode()).hexdigest()
+    return Place(home, f"{_name(canonical)}-{digest[:ID_DIGITS]}", canonical, first_commit)
+
+
+def _name(canonical: Path) -> str:
+    return (
+        re.sub(r"[^A-Za-z0-9_-]+", "-", canonical.name.removesuffix(".git")).strip("-")[:LONGEST_NAME]
+        or "repo"
+    )
+
+
+def _under_path(home: Path, canonical: Path) -> Iterator[Place]:
+    for file in sorted(home.glob(f"{_name(canonical)}-*/{PLACE}")):
+        said = _read(file)
+        if said is not None and said[0] == str(canonical) and said[1]:
+            yield Place(home, file.parent.name, canonical, said[1])
+
+
+def _read(file: Path) -> tuple[str, str] | None:
+    """Path and first commit, or None for a file that does not say them: it then counts as absent."""
+    try:
+        said = json.loads(file.read_text(encoding="ascii"))
+        return str(said["path"]), str(said["first_commit"] or "")
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,293 @@
+"""Write an index: a batch of commits, HEAD's symbols, the beginning and the end of a pass, its deletion.
+
+Each function is one transaction, so that a kill at any moment leaves the last one that ended. Rows come
+as Arrow tables whose documents are counted from 0; the store numbers them, and their words, inside the
+transaction.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import duckdb
+import pyarrow as pa
+
+from stores import locking, metadata, schema
+from stores.database import SPILL, WRITE_WAIT_SECONDS
+from stores.errors import LineageError
+from stores.locking import Deadline
+from stores.metadata import Components
+from stores.places import DATABASE, PLACE, Place
+
+Rows: TypeAlias = pa.Table | pa.RecordBatch
+
+
+class RefusedDeletion(LineageError):
+    """The folder to delete is not one of ours."""
+
+
+def nothing(of: pa.Schema) -> pa.Table:
+    """No rows of this schema."""
+    return of.empty_table()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Everything a stretch of the walk gives, as one transaction.
+
+    `covered`: every commit of the stretch; what the index has of them is replaced. Row fields are as in
+    `schema`, with `hunk_id` and `document` counted from 0. `unreadable`: those of the covered that could
+    not be read. `watermark`: where the walk stands after this batch; None leaves it.
+    """
+
+    covered: Sequence[str] = ()
+    commits: Rows = field(default_factory=lambda: nothing(schema.COMMITS))
+    hunks: Rows = field(default_factory=lambda: nothing(schema.HUNKS))
+    hunk_symbols: Rows = field(default_factory=lambda: nothing(schema.HUNK_SYMBOLS))
+    vectors: Rows = field(default_factory=lambda: nothing(schema.VECTORS))
+    hunk_words: Rows = field(default_factory=lambda: nothing(schema.WORDS))
+    symbol_words: Rows = field(default_factory=lambda: nothing(schema.WORDS))
+    unreadable: Rows = field(default_factory=lambda: nothing(schema.UNREADABLE))
+    watermark: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadChange:
+    """Files of the HEAD snapshot to replace, and what now stands in their place.
+
+    `replaced_paths`: every path whose rows go, the new files' own included; row fields as in `schema`,
+    with `symbol_id` and `document` counted from 0.
+    """
+
+    replaced_paths: Sequence[str]
+    files: Rows = field(default_factory=lambda: nothing(schema.HEAD_FILES))
+    symbols: Rows = field(default_factory=lambda: nothing(schema.HEAD_SYMBOLS))
+    chunks: Rows = field(default_factory=lambda: nothing(schema.HEAD_CHUNKS))
+    words: Rows = field(default_factory=lambda: nothing(schema.WORDS))
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Where the time of a write went, in seconds: `full_text` is part of the whole."""
+
+    full_text: float = 0.0
+
+
+# The version that made the first rows stays until a pass ends, whichever program resumes meanwhile.
+_BEGIN_COMPONENT: Final = """
+INSERT INTO metadata SELECT ?, ?, FALSE WHERE NOT EXISTS (FROM metadata WHERE component = ?)"""
+
+_FORGET_COMMITS: Final = (
+    "CREATE OR REPLACE TEMP TABLE replaced AS"
+    " SELECT hunk_id FROM hunks WHERE commit_sha IN (SELECT commit_sha FROM covered)",
+    "DELETE FROM hunk_postings WHERE hunk_id IN (SELECT hunk_id FROM replaced)",
+    "DELETE FROM symbol_postings WHERE hunk_id IN (SELECT hunk_id FROM replaced)",
+    "DELETE FROM hunk_symbols WHERE hunk_id IN (SELECT hunk_id FROM replaced)",
+    "DELETE FROM hunks WHERE hunk_id IN (SELECT hunk_id FROM replaced)",
+    "DELETE FROM commits WHERE commit_sha IN (SELECT commit_sha FROM covered)",
+    "DELETE FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM covered)",
+)
+_ARE_KNOWN: Final = """
+SELECT EXISTS (FROM commits WHERE commit_sha IN (SELECT commit_sha FROM covered))
+    OR EXISTS (FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM covered))"""
+
+_FORGET_FILES: Final = (
+    "CREATE OR REPLACE TEMP TABLE replaced AS"
+    " SELECT symbol_id FROM head_symbols WHERE file_path IN (SELECT file_path FROM covered)",
+    "DELETE FROM head_postings WHERE symbol_id IN (SELECT symbol_id FROM replaced)",
+    "DELETE FROM head_symbols WHERE file_path IN (SELECT file_path FROM covered)",
+    "DELETE FROM head_chunks WHERE file_path IN (SELECT file_path FROM covered)",
+    "DELETE FROM head_files WHERE file_path IN (SELECT file_path FROM covered)",
+)
+
+# A word gets its number when it first appears: in the order of documents, then of the alphabet. So the
+# numbers do not depend on how the documents were cut into batches.
+_NUMBER_WORDS: Final = """
+INSERT INTO terms
+SELECT {first} + row_number() OVER (ORDER BY document, term) - 1, term
+FROM (SELECT term, min(document) AS document FROM words GROUP BY term)
+ANTI JOIN terms USING (term)"""
+# By word within the batch: each batch is then a short clustered run.
+_INSERT_POSTINGS: Final = """
+INSERT INTO {table}
+SELECT term_id, {shift} + document AS document, frequency
+FROM {words} JOIN terms USING (term)
+ORDER BY term_id, document"""
+
+# An earlier batch may have had the text.
+_INSERT_VECTORS: Final = """
+INSERT INTO vectors SELECT text_digest, embedding FROM vectors_in ANTI JOIN vectors USING (text_digest)"""
+
+
+def begin_pass(
+    connection: duckdb.DuckDBPyConnection,
+    place: Place,
+    *,
+    head: str,
+    unreached: Sequence[str],
+    components: Components,
+) -> None:
+    """Note whose index this is, which HEAD the pass aims at, and which recorded commits it does not reach."""
+    rows = pa.table({"commit_sha": pa.array(unreached, pa.string())})
+    # A path may have bytes that are no text, and the database holds only text.
+    path = str(place.path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    with _transaction(connection, unreached_in=rows):
+        connection.execute(
+            "INSERT INTO repository SELECT ?, ?, ?, NULL, NULL, NULL, 0 WHERE NOT EXISTS (FROM repository)",
+            [place.repo_id, path, place.first_commit],
+        )
+        connection.execute("UPDATE repository SET path = ?, head_commit = ?", [path, head])
+        connection.execute("DELETE FROM unreached")
+        connection.execute("INSERT INTO unreached SELECT commit_sha FROM unreached_in")
+        for name, version in metadata.rows(components):
+            connection.execute(_BEGIN_COMPONENT, [name, version, name])
+
+
+def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> Spent:
+    """Replace everything known of the covered commits, and move the watermark with it."""
+    with _transaction(
+        connection,
+        covered=pa.table({"commit_sha": pa.array(batch.covered, pa.string())}),
+        commits_in=batch.commits,
+        hunks_in=batch.hunks,
+        hunk_symbols_in=batch.hunk_symbols,
+        vectors_in=_distinct(batch.vectors),
+        hunk_words=batch.hunk_words,
+        symbol_words=batch.symbol_words,
+        unreadable_in=batch.unreadable,
+    ):
+        if _one(connection, _ARE_KNOWN):
+            _run(connection, _FORGET_COMMITS)
+        spent = _insert_history(connection) if batch.commits.num_rows or batch.vectors.num_rows else Spent()
+        connection.execute("INSERT INTO unreadable SELECT commit_sha, reason FROM unreadable_in")
+        if batch.watermark is not None:
+            connection.execute(
+                "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?", [batch.watermark, _now()]
+            )
+    return spent
+
+
+def replace_head(connection: duckdb.DuckDBPyConnection, change: HeadChange) -> Spent:
+    """Replace the HEAD snapshot's rows of some files."""
+    with _transaction(
+        connection,
+        covered=pa.table({"file_path": pa.array(change.replaced_paths, pa.string())}),
+        files_in=change.files,
+        symbols_in=change.symbols,
+        chunks_in=change.chunks,
+        words=change.words,
+    ):
+        _run(connection, _FORGET_FILES)
+        shift = _one(connection, "SELECT coalesce(max(symbol_id) + 1, 0) FROM head_symbols")
+        _insert(connection, "head_files", "files_in")
+        _insert(connection, "head_symbols", "symbols_in", symbol_id=shift)
+        _insert(connection, "head_chunks", "chunks_in")
+        started = time.perf_counter()
+        _number_words(connection)
+        connection.execute(_INSERT_POSTINGS.format(table="head_postings", words="words", shift=shift))
+        return Spent(full_text=time.perf_counter() - started)
+
+
+def record_metadata(connection: duckdb.DuckDBPyConnection, components: Components) -> None:
+    """Vouch for these versions: a pass has ended."""
+    with _transaction(connection):
+        connection.execute("DELETE FROM metadata")
+        for row in metadata.rows(components):
+            connection.execute("INSERT INTO metadata VALUES (?, ?, TRUE)", row)
+
+
+def delete_index(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
+    """Delete the database, its write-ahead log and side files; only lock files stay, which others may hold.
+
+    RefusedDeletion unless the folder really lies, under its own name, in `place.home`.
+    """
+    _refuse_foreign(place)
+    if not place.folder.exists():
+        return
+    with locking.entered(place.folder, exclusive=True, deadline=Deadline.after(wait)):
+        # The log first: an old log beside a new database would be replayed into it.
+        for file in [place.wal, *sorted(place.folder.glob(f"{DATABASE}*")), place.folder / PLACE]:
+            file.unlink(missing_ok=True)
+        shutil.rmtree(place.folder / SPILL, ignore_errors=True)
+
+
+def _refuse_foreign(place: Place) -> None:
+    expected = place.home.resolve() / place.repo_id
+    named = Path(place.repo_id).name == place.repo_id and place.repo_id not in {"", ".", ".."}
+    if not named or place.folder.resolve() != expected:
+        raise RefusedDeletion(
+            f"{place.folder} is not an index folder directly under {place.home}; nothing was deleted.",
+            hint="Look where it leads, and remove it by hand if it is meant to go.",
+        )
+
+
+def _insert_history(connection: duckdb.DuckDBPyConnection) -> Spent:
+    shift = _one(connection, "SELECT coalesce(max(hunk_id) + 1, 0) FROM hunks")
+    _insert(connection, "commits", "commits_in")
+    _insert(connection, "hunks", "hunks_in", hunk_id=shift)
+    _insert(connection, "hunk_symbols", "hunk_symbols_in", hunk_id=shift)
+    connection.execute(_INSERT_VECTORS)
+    started = time.perf_counter()
+    connection.execute(
+        "CREATE OR REPLACE TEMP VIEW words AS SELECT * FROM hunk_words UNION ALL SELECT * FROM symbol_words"
+    )
+    _number_words(connection)
+    for table, words in (("hunk_postings", "hunk_words"), ("symbol_postings", "symbol_words")):
+        connection.execute(_INSERT_POSTINGS.format(table=table, words=words, shift=shift))
+    return Spent(full_text=time.perf_counter() - started)
+
+
+def _distinct(vectors: Rows) -> Rows:
+    """The first row of each text; DuckDB would carry every vector through a sort for it."""
+    firsts: dict[bytes, int] = {}
+    for row, text in enumerate(vectors.column("text_digest").to_pylist()):
+        firsts.setdefault(text, row)
+    return vectors if len(firsts) == vectors.num_rows else vectors.take(list(firsts.values()))
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: str, **shifted: int) -> None:
+    """Insert by column name; a `shifted` column is counted on from the number given."""
+    replaced = ", ".join(f"{column} + {shift} AS {column}" for column, shift in shifted.items())
+    columns = f"* REPLACE ({replaced})" if replaced else "*"
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT {columns} FROM {rows}")
+
+
+def _number_words(connection: duckdb.DuckDBPyConnection) -> None:
+    first = _one(connection, "SELECT coalesce(max(term_id) + 1, 0) FROM terms")
+    connection.execute(_NUMBER_WORDS.format(first=first))
+
+
+def _run(connection: duckdb.DuckDBPyConnection, statements: Sequence[str]) -> None:
+    for statement in statements:
+        connection.execute(statement)
+
+
+def _one(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
+    return int(connection.execute(sql).fetchall()[0][0])
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+@contextmanager
+def _transaction(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Iterator[None]:
+    """All or nothing, with these rows readable under their names meanwhile."""
+    with ExitStack() as registered:
+        for name, table in rows.items():
+            connection.register(name, table)
+            registered.callback(connection.unregister, name)
+        connection.execute("BEGIN")
+        try:
+            yield
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")

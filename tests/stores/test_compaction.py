@@ -1,0 +1,131 @@
+"""A compact copy says the same as the original in less room, and takes its place in one step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from stores import compaction, database, schema, writing
+from stores.places import Place
+from tests.stores.batches import CURRENT, Document, batch, head, place_in
+from tests.stores.processes import running
+
+TIDY_FOR_EVER = """
+from stores import compaction
+while True:
+    say("again"); compaction.compact(place)
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = place_in(tmp_path)
+    for number in range(4):
+        with database.writing(place) as connection:
+            writing.begin_pass(connection, place, head="h" * 40, unreached=["u" * 40], components=CURRENT)
+            documents = [Document(number * 30 + n, {"a": 1, f"w{n}": 2}, {"f": 1}) for n in range(30)]
+            writing.replace_batch(connection, batch(documents))
+    with database.writing(place) as connection:
+        writing.replace_head(connection, head(["a.py", "b.py"], ["f", "g"]))
+    return place
+
+
+def content(connection: duckdb.DuckDBPyConnection) -> dict[str, list[Any]]:
+    """Every row of every table, in an order that does not depend on where they lie."""
+    tables = {name: connection.execute(f"FROM {name} ORDER BY ALL").fetchall() for name in schema.TABLES}
+    tables["repository"] = [row[:-1] for row in tables["repository"]]
+    return tables
+
+
+def read(place: Place) -> dict[str, list[Any]]:
+    with database.reading(place) as connection:
+        return content(connection)
+
+
+def test_copy_says_the_same(place: Place) -> None:
+    """Compacting changes where rows lie, not what they say; postings lie clustered by word afterwards."""
+    before = read(place)
+    compaction.compact(place)
+    assert read(place) == before
+    assert place.database.stat().st_mode & 0o777 == 0o600
+    with database.reading(place) as connection:
+        rows = connection.execute("SELECT term_id, hunk_id FROM hunk_postings").fetchall()
+        assert rows == sorted(rows)
+        assert connection.execute("SELECT clustered_hunks FROM repository").fetchall() == [(120,)]
+        [(free,)] = connection.execute(
+            "SELECT free_blocks FROM pragma_database_size() WHERE database_name = 'ix'"
+        ).fetchall()
+        assert free == 0
+
+
+def test_texts_nobody_has_are_left_behind(place: Place) -> None:
+    """A vector whose commits were replaced does not come along."""
+    with database.writing(place) as connection:
+        writing.replace_batch(connection, writing.Batch(covered=batch([Document(0)]).covered))
+        assert len(content(connection)["vectors"]) == 240
+    compaction.compact(place)
+    assert len(read(place)["vectors"]) == 238
+
+
+def test_batches_go_on_after_a_copy(place: Place) -> None:
+    """A compact index takes further batches like any other."""
+    compaction.compact(place)
+    with database.writing(place) as connection:
+        writing.replace_batch(connection, batch([Document(120), Document(0)]))
+    assert [len(read(place)[table]) for table in ("commits", "hunks")] == [121, 121]
+
+
+def test_small_or_tidy_index_is_left_alone(place: Place) -> None:
+    """Nothing is copied while there is little to gain; what is left to replay is checkpointed, though."""
+    assert database.wal_size(place)
+    inode = place.database.stat().st_ino
+    assert not compaction.tidy(place)
+    assert place.database.stat().st_ino == inode
+    assert not database.wal_size(place)
+
+
+@pytest.mark.parametrize("limit", ["SHORTEST_TAIL_HUNKS", "MOST_FREE_BYTES"])
+def test_worth_it(place: Place, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    """A long tail of unclustered words, or much free room, is reason enough; afterwards there is none."""
+    with database.writing(place) as connection:
+        connection.execute("CREATE TABLE filler AS SELECT random() AS number FROM range(500_000)")
+        writing.replace_batch(connection, batch([Document(120)]))
+        connection.execute("CHECKPOINT")
+        connection.execute("DROP TABLE filler")
+        connection.execute("CHECKPOINT")
+    monkeypatch.setattr(compaction, limit, 50)
+    monkeypatch.setattr(compaction, "MOST_FREE_SHARE", 0.01)
+    assert compaction.tidy(place)
+    assert not compaction.tidy(place)
+
+
+def test_a_writer_that_came_between_wins(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a batch was committed while the copy was made, the copy is thrown away."""
+    sync = compaction._sync
+
+    def write_then_sync(draft: Path) -> None:
+        with database.writing(place) as connection:
+            writing.replace_batch(connection, batch([Document(1000)]))
+        sync(draft)
+
+    monkeypatch.setattr(compaction, "_sync", write_then_sync)
+    compaction.compact(place)
+    assert len(read(place)["commits"]) == 121
+    assert not (place.folder / compaction.DRAFT).exists()
+
+
+def test_killed_copy_harms_nothing(place: Place) -> None:
+    """Killed at any moment, a compaction leaves the index whole, and the next one clears up."""
+    before = read(place)
+    for attempt in range(4):
+        with running(TIDY_FOR_EVER, place.home) as process:
+            assert process.stdout is not None
+            for _ in range(attempt + 2):
+                process.stdout.readline()
+            process.kill()
+        assert read(place) == before
+    compaction.tidy(place)
+    assert not list(place.folder.glob(f"{compaction.DRAFT}*"))

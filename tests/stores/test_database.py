@@ -1,0 +1,184 @@
+"""An index opens quickly, privately, offline, and survives a kill at any moment."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from stores import database, history, places, writing
+from stores.database import DamagedIndex, NotIndexed
+from stores.locking import IndexBusy
+from stores.migrations import NewerSchema
+from stores.schema import SCHEMA_VERSION
+from tests.stores.batches import CURRENT, Document, batch, place_in, sha
+from tests.stores.processes import finished, line, running
+
+# Writes batches of 20 commits for ever, and says each number once it is committed.
+ENDLESS = """
+import itertools
+for number in itertools.count(int(sys.stdin.readline())):
+    with database.writing(place) as connection:
+        writing.begin_pass(connection, place, head="h", unreached=[], components=CURRENT)
+        documents = [Document(number * 20 + n, {f"w{n}": 1, f"b{number}": 1}) for n in range(20)]
+        writing.replace_batch(connection, batch(documents))
+        say(number)
+"""
+# Opens the database the way a program does that knows nothing of our locks.
+STRANGER = """
+import duckdb
+with duckdb.connect(str(place.database), read_only={read_only}):
+    say("in"); sys.stdin.read()
+"""
+
+
+def make(home: Path, documents: int = 1) -> places.Place:
+    place = place_in(home)
+    with database.writing(place) as connection:
+        writing.begin_pass(connection, place, head="h" * 40, unreached=[], components=CURRENT)
+        writing.replace_batch(connection, batch([Document(number) for number in range(documents)]))
+    return place
+
+
+def test_not_indexed(tmp_path: Path) -> None:
+    """Reading what does not exist says what to do, and makes nothing."""
+    with pytest.raises(NotIndexed, match="lineage index"), database.reading(place_in(tmp_path / "home")):
+        pass
+    assert not (tmp_path / "home").exists()
+
+
+def test_files_are_private(tmp_path: Path) -> None:
+    """Whatever the umask, nobody else can read the folder, the database or its log."""
+    before = os.umask(0)
+    try:
+        place = make(tmp_path / "home")
+        with database.writing(place) as connection:
+            writing.replace_batch(connection, batch([Document(1)]))
+            modes = {
+                path: stat.S_IMODE(path.stat().st_mode) for path in [place.folder, *place.folder.iterdir()]
+            }
+        assert os.umask(0) == 0
+    finally:
+        os.umask(before)
+    assert modes.pop(place.folder) == 0o700
+    assert {path.name for path in modes} >= {"index.duckdb", "index.duckdb.wal"}
+    assert set(modes.values()) == {0o600}
+
+
+def test_reader_cannot_write(tmp_path: Path) -> None:
+    """A connection for reading refuses to change the index."""
+    with database.reading(make(tmp_path)) as connection, pytest.raises(duckdb.Error, match="read-only"):
+        connection.execute("DELETE FROM commits")
+
+
+def test_nothing_comes_from_the_network(tmp_path: Path) -> None:
+    """Neither way of opening installs or loads an extension by itself."""
+    place = make(tmp_path)
+    for opened in (database.reading, database.writing):
+        with opened(place) as connection:
+            rows = connection.execute(
+                "SELECT DISTINCT value FROM duckdb_settings() WHERE name LIKE 'auto%_known_extensions'"
+            ).fetchall()
+            assert rows == [("false",)]
+
+
+def test_reader_replays_little(tmp_path: Path) -> None:
+    """However many batches were written, what the next reader must replay stays small."""
+    place = make(tmp_path)
+    for number in range(8):
+        with database.writing(place) as connection:
+            documents = [Document(number * 200 + n) for n in range(200)]
+            writing.replace_batch(connection, batch(documents))
+        assert database.wal_size(place) <= database.LARGEST_WAL
+    started = time.perf_counter()
+    with database.reading(place) as connection:
+        assert history.status(connection) is not None
+    # A generous bound for a busy machine; on an idle one it is about 25 ms.
+    assert time.perf_counter() - started < 0.5
+
+
+def test_newer_schema_is_refused(tmp_path: Path) -> None:
+    """An index of a newer schema is neither read nor written, and stays as it is."""
+    place = make(tmp_path)
+    with database.writing(place) as connection:
+        connection.execute("INSERT INTO migrations VALUES (?, now()::TIMESTAMP)", [SCHEMA_VERSION + 1])
+        connection.execute("CHECKPOINT")
+    before = place.database.read_bytes()
+    for opened in (database.reading, database.writing):
+        with pytest.raises(NewerSchema, match=rf"schema {SCHEMA_VERSION + 1}"), opened(place):
+            pass
+    assert place.database.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"not a database" * 1000, b"x"])
+def test_damaged_file(tmp_path: Path, content: bytes) -> None:
+    """A file that is no database is reported with the command that makes it anew."""
+    place = make(tmp_path)
+    place.wal.unlink(missing_ok=True)
+    place.database.write_bytes(content)
+    for opened in (database.reading, database.writing):
+        with pytest.raises(DamagedIndex, match="--rebuild --yes"), opened(place):
+            pass
+
+
+def test_stranger_holds_the_file(tmp_path: Path) -> None:
+    """A program that ignores our locks makes us wait, then give up with advice, never with DuckDB's error."""
+    place = make(tmp_path)
+    with running(STRANGER.format(read_only=False), tmp_path) as stranger:
+        assert line(stranger) == "in"
+        for opened in (database.reading, database.writing):
+            with pytest.raises(IndexBusy, match="close the program"), opened(place, wait=0.1):
+                pass
+    with running(STRANGER.format(read_only=True), tmp_path) as stranger:
+        assert line(stranger) == "in"
+        with database.reading(place) as connection:
+            assert history.recorded(connection, [sha(0)]) == {sha(0)}
+        with pytest.raises(IndexBusy), database.writing(place, wait=0.1):
+            pass
+
+
+def test_failed_body_leaves_the_committed(tmp_path: Path) -> None:
+    """What a writer did not commit before it failed is gone; what it committed stays."""
+    place = make(tmp_path)
+    with pytest.raises(KeyboardInterrupt), database.writing(place) as connection:
+        writing.replace_batch(connection, batch([Document(1)]))
+        connection.execute("BEGIN")
+        connection.execute("DELETE FROM commits")
+        raise KeyboardInterrupt
+    with database.reading(place) as connection:
+        assert history.all_recorded(connection) == [sha(0), sha(1)]
+
+
+def test_killed_writer_leaves_the_last_batch(tmp_path: Path) -> None:
+    """Killed at any moment, again and again, a writer leaves whole batches, every one it had committed."""
+    number = 0
+    for attempt in range(6):
+        with running(ENDLESS, tmp_path) as writer:
+            assert writer.stdin is not None
+            print(number, file=writer.stdin, flush=True)
+            committed = int(line(writer))
+            # Every moment of the cycle of opening, writing and checkpointing is hit by some attempt.
+            time.sleep(0.013 * attempt)
+            writer.kill()
+            said = finished(writer)[1].split()
+        committed = int(said[-1]) if said else committed
+        with database.reading(place_in(tmp_path)) as connection:
+            number = _whole_batches(connection)
+        assert number in {committed + 1, committed + 2}
+
+
+def _whole_batches(connection: duckdb.DuckDBPyConnection) -> int:
+    """How many batches are there, all of them whole and the watermark at the last."""
+    seen = history.status(connection)
+    assert seen is not None
+    number, rest = divmod(seen.commits, 20)
+    assert (rest, seen.hunks) == (0, seen.commits)
+    assert seen.last_indexed_commit == sha(seen.commits - 1)
+    rows = connection.execute("SELECT count(*), count(DISTINCT hunk_id) FROM hunk_postings").fetchall()
+    assert rows == [(2 * seen.hunks, seen.hunks)]
+    assert connection.execute("SELECT count(*) FROM vectors").fetchall() == [(2 * seen.commits,)]
+    return number

@@ -1,0 +1,144 @@
+"""Many readers or one writer, among real processes: nobody starves and nobody waits for ever."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from stores import database, history, locking, places
+from stores.locking import Deadline, IndexBusy
+from tests.stores.batches import place_in
+from tests.stores.processes import finished, line, running
+
+HOLD = """
+places.claim(place)
+with locking.entered(place.folder, exclusive={exclusive}, deadline=locking.Deadline.after(10)):
+    say("in"); sys.stdin.read()
+"""
+# Commits batches until told to stop, and says how many.
+WRITER = """
+import itertools, os
+until, batches = time.monotonic() + {seconds}, 0
+for number in itertools.count():
+    with database.writing(place) as connection:
+        if not number:
+            writing.begin_pass(connection, place, head="h", unreached=[], components=CURRENT)
+        writing.replace_batch(connection, batch([Document(number * 20 + n) for n in range(20)]))
+    if not number: say("ready")
+    if time.monotonic() > until: break
+say(number + 1)
+"""
+# Asks again and again, every {pause} seconds, and says how often it was answered and the longest wait.
+READER = """
+until, answered, longest, before = time.monotonic() + {seconds}, 0, 0.0, -1
+while time.monotonic() < until:
+    asked = time.monotonic()
+    with database.reading(place) as connection:
+        commits = history.status(connection).commits
+        assert commits % 20 == 0 and commits >= before, commits
+        before = commits
+    longest, answered = max(longest, time.monotonic() - asked), answered + 1
+    time.sleep({pause})
+say(answered, longest)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "enters"), [(0, 0, True), (0, 1, False), (1, 0, False), (1, 1, False)]
+)
+def test_who_enters_beside_whom(tmp_path: Path, first: int, second: int, enters: bool) -> None:
+    """Readers enter beside readers; a writer is alone; waiting ends with advice."""
+    folder = place_in(tmp_path).folder
+    with running(HOLD.format(exclusive=bool(first)), tmp_path) as holder:
+        assert line(holder) == "in"
+        with ExitStack() as stack:
+            if not enters:
+                stack.enter_context(pytest.raises(IndexBusy, match="Wait for the other"))
+            with locking.entered(folder, exclusive=bool(second), deadline=Deadline.after(0.1)):
+                pass
+
+
+def test_killed_holder_holds_nothing(tmp_path: Path) -> None:
+    """A lock dies with its process."""
+    with running(HOLD.format(exclusive=True), tmp_path) as holder:
+        assert line(holder) == "in"
+        holder.kill()
+        with locking.entered(place_in(tmp_path).folder, exclusive=True, deadline=Deadline.after(5)):
+            pass
+
+
+def test_holder_sees_who_waits(tmp_path: Path) -> None:
+    """Whoever holds the index for long can tell that somebody waits for it."""
+    place = place_in(tmp_path)
+    places.claim(place)
+    with locking.entered(place.folder, exclusive=True, deadline=Deadline.after(1)):
+        assert not locking.wanted(place.folder)
+        with running(HOLD.format(exclusive=False), tmp_path):
+            until = time.monotonic() + 10
+            while not locking.wanted(place.folder):
+                assert time.monotonic() < until
+                time.sleep(0.01)
+
+
+def test_deleted_lock_file_keeps_nobody_in(tmp_path: Path) -> None:
+    """A lock on a file that was deleted and made again counts for nothing."""
+    place = place_in(tmp_path)
+    places.claim(place)
+    with locking.entered(place.folder, exclusive=True, deadline=Deadline.after(1)):
+        (place.folder / locking.LOCK).unlink()
+        with locking.entered(place.folder, exclusive=True, deadline=Deadline.after(1)):
+            assert (place.folder / locking.LOCK).exists()
+
+
+def test_second_run_finds_the_first(tmp_path: Path) -> None:
+    """A second indexing run is told at once which process is at work; queries are not in its way."""
+    program = "with database.sole_run(place):\n    say('in'); sys.stdin.read()"
+    with running(program, tmp_path) as first:
+        assert line(first) == "in"
+        with pytest.raises(IndexBusy, match=rf"process {first.pid}\)"), database.sole_run(place_in(tmp_path)):
+            pass
+        first.kill()
+        first.wait()
+        with database.sole_run(place_in(tmp_path)):
+            pass
+
+
+def test_queries_during_a_constant_writer(tmp_path: Path) -> None:
+    """Two queries a second are all answered soon while batches are written without a pause."""
+    with running(WRITER.format(seconds=3), tmp_path) as writer:
+        assert line(writer) == "ready"
+        with running(READER.format(seconds=2.5, pause=0.5), tmp_path) as reader:
+            status, said, complaint = finished(reader)
+        assert (status, complaint) == (0, "")
+        answered, longest = said.split()
+        assert int(answered) >= 3
+        assert float(longest) < 2
+        assert finished(writer)[0] == 0
+
+
+def test_writer_under_a_stream_of_readers(tmp_path: Path) -> None:
+    """A writer makes progress while several readers ask without a pause, and none of them meets an error."""
+    with running(WRITER.format(seconds=0), tmp_path) as first:
+        assert finished(first)[0] == 0
+    with ExitStack() as stack:
+        program = READER.format(seconds=3, pause=0)
+        readers = [stack.enter_context(running(program, tmp_path)) for _ in range(3)]
+        writer = stack.enter_context(running(WRITER.format(seconds=2), tmp_path))
+        status, said, complaint = finished(writer)
+        assert (status, complaint) == (0, "")
+        assert int(said.split()[-1]) >= 3
+        for reader in readers:
+            assert finished(reader)[::2] == (0, "")
+
+
+def test_last_batch_is_seen(tmp_path: Path) -> None:
+    """A reader sees what was committed last, checkpointed or not."""
+    with running(WRITER.format(seconds=0.5), tmp_path) as writer:
+        status, said, _ = finished(writer)
+    assert status == 0
+    with database.reading(place_in(tmp_path)) as connection:
+        seen = history.status(connection)
+    assert seen is not None and seen.commits == 20 * int(said.split()[-1])

@@ -1,0 +1,101 @@
+"""Where an index lives, and how it is found again."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from stores import places
+from stores.places import Place
+
+FIRST, BOUNDARY = "a" * 40, "b" * 40
+
+
+def place(home: Path, path: str, first: str | None = FIRST, has: tuple[str, ...] = (FIRST,)) -> Place:
+    return places.locate(home, Path(path), lambda: first, lambda sha: sha in has)
+
+
+def test_id_is_stable_and_readable(tmp_path: Path) -> None:
+    """The same path and first commit give the same id, which starts with the repository's name."""
+    assert place(tmp_path, "/src/flask") == place(tmp_path, "/src/flask")
+    assert place(tmp_path, "/src/flask").repo_id.startswith("flask-")
+    assert len({place(tmp_path, path).repo_id for path in ("/src/flask", "/old/flask", "/src/rich")}) == 3
+
+
+def test_locating_makes_nothing(tmp_path: Path) -> None:
+    """Asking where an index would live leaves no trace."""
+    place(tmp_path / "home", "/src/flask")
+    assert not (tmp_path / "home").exists()
+
+
+def test_claimed_folder_is_private(tmp_path: Path) -> None:
+    """The home, the folder and what it says of itself are their owner's only."""
+    claimed = place(tmp_path / "home", "/src/flask")
+    places.claim(claimed)
+    assert [
+        stat.S_IMODE(path.stat().st_mode)
+        for path in (claimed.home, claimed.folder, claimed.folder / places.PLACE)
+    ] == [0o700, 0o700, 0o600]
+
+
+def test_found_again_after_unshallowing(tmp_path: Path) -> None:
+    """When the first commit changes because history was fetched, the index is still found under its path."""
+    shallow = place(tmp_path, "/src/flask", BOUNDARY, (BOUNDARY,))
+    places.claim(shallow)
+    assert place(tmp_path, "/src/flask", FIRST, (FIRST, BOUNDARY)) == shallow
+
+
+def test_found_without_walking(tmp_path: Path) -> None:
+    """A known path asks for no first commit, which would cost a walk."""
+    places.claim(place(tmp_path, "/src/flask"))
+
+    def walk() -> str:
+        raise AssertionError("not asked")
+
+    assert places.locate(tmp_path, Path("/src/flask"), walk, FIRST.__eq__).first_commit == FIRST
+
+
+def test_other_repository_at_the_same_path(tmp_path: Path) -> None:
+    """A repository that replaced another at its path gets an index of its own."""
+    before = place(tmp_path, "/src/flask")
+    places.claim(before)
+    after = place(tmp_path, "/src/flask", BOUNDARY, (BOUNDARY,))
+    assert after.repo_id != before.repo_id
+    places.claim(after)
+    assert place(tmp_path, "/src/flask", BOUNDARY, (BOUNDARY,)) == after
+
+
+def test_several_candidates(tmp_path: Path) -> None:
+    """Of two indexes made under one path, the one with the present first commit is taken."""
+    places.claim(place(tmp_path, "/src/flask", BOUNDARY, (BOUNDARY,)))
+    full = place(tmp_path, "/src/flask")
+    places.claim(full)
+    assert place(tmp_path, "/src/flask", FIRST, (FIRST, BOUNDARY)) == full
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"path": 1}', "null", json.dumps({"path": "/x"})])
+def test_unreadable_description_counts_as_absent(tmp_path: Path, text: str) -> None:
+    """A place.json that says nothing useful stops nobody."""
+    claimed = place(tmp_path, "/src/flask")
+    places.claim(claimed)
+    (claimed.folder / places.PLACE).write_text(text)
+    assert place(tmp_path, "/src/flask") == claimed
+
+
+@pytest.mark.parametrize("path", ["/", "/src/.hidden", "/src/bad\udcff", "/src/a b.git", "/src/" + "x" * 200])
+def test_any_path_gives_a_plain_folder_name(tmp_path: Path, path: str) -> None:
+    """Whatever a repository's folder is called, the id is a plain name, and is found again."""
+    claimed = place(tmp_path, path)
+    assert claimed.repo_id.isascii() and "/" not in claimed.repo_id and claimed.repo_id[0] not in ".-"
+    places.claim(claimed)
+    assert place(tmp_path, path) == claimed
+
+
+def test_empty_repository(tmp_path: Path) -> None:
+    """Before its first commit a repository has a place, and another one afterwards."""
+    empty = place(tmp_path, "/src/flask", None, ())
+    places.claim(empty)
+    assert place(tmp_path, "/src/flask").repo_id != empty.repo_id
