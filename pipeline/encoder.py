@@ -1,0 +1,126 @@
+"""The Encoder protocol, and the bundled encoder that ONNX Runtime runs.
+
+One text per run, unpadded, several runs side by side with one thread each. Dynamic quantization scales
+activations over a whole run, so in a batch a text's vector would depend on its neighbours; alone it is the
+same vector every time, whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pipeline.providers import CPU, choose, runtime_names
+from pipeline.workers import usable_cpus
+from stores.schema import EMBEDDING_DIMENSION
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
+
+MODELS: Final = Path(__file__).parent / "models"
+
+# Names the vectors: the last number rises whenever the bundled file, or what it is given, changes.
+EMBEDDING_MODEL: Final = "all-MiniLM-L6-v2/int8/1"
+
+# 256 tokens of code are about 1,000 characters. The tokenizer reads all it is given before it cuts, and a
+# commit message can be a megabyte.
+CHARACTERS_READ: Final = 4_096
+
+
+class Encoder(Protocol):
+    """Texts in, unit vectors out.
+
+    `name`: identity of the vector space. `dimension`: length of a vector.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - a field of the protocol
+
+    @property
+    def dimension(self) -> int: ...  # noqa: D102 - a field of the protocol
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One row per text, in order; rows have length 1."""
+        ...
+
+
+class OnnxEncoder:
+    """The bundled all-MiniLM-L6-v2, loaded at the first text.
+
+    `threads`: runs side by side; 0 means one for each CPU this process may use.
+    """
+
+    name: Final = EMBEDDING_MODEL
+    dimension: Final = EMBEDDING_DIMENSION
+
+    def __init__(self, threads: int = 0, provider: str = CPU) -> None:
+        self.threads = threads or usable_cpus()
+        self.provider = choose(provider)
+        self._loading = Lock()
+        self._model: _Model | None = None
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One row per text, in order; rows have length 1."""
+        import numpy as np
+
+        if not texts:
+            return np.empty((0, self.dimension), np.float32)
+        vector = self._loaded().vector
+        side_by_side = min(self.threads, len(texts))
+        if side_by_side == 1:
+            return np.stack([vector(text) for text in texts])
+        pool = ThreadPoolExecutor(side_by_side, "encoder")
+        try:
+            return np.stack(list(pool.map(vector, texts)))
+        finally:
+            # Ctrl-C waits for the texts in hand only.
+            pool.shutdown(cancel_futures=True)
+
+    def _loaded(self) -> _Model:
+        with self._loading:
+            if self._model is None:
+                self._model = _Model(_tokenizer(), _session(self.provider))
+            return self._model
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    tokenizer: Tokenizer
+    session: InferenceSession
+
+    def vector(self, text: str) -> NDArray[np.float32]:
+        import numpy as np
+
+        # A query typed in another encoding arrives with lone surrogates, which the tokenizer refuses.
+        readable = text[:CHARACTERS_READ].encode("utf-8", "replace").decode()
+        tokens = np.array([self.tokenizer.encode(readable).ids], np.int64)
+        (vectors,) = self.session.run(None, {"input_ids": tokens, "attention_mask": np.ones_like(tokens)})
+        row: NDArray[np.float32] = vectors[0]
+        return row
+
+
+def _tokenizer() -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(MODELS / "tokenizer.json"))
+
+
+def _session(provider: str) -> InferenceSession:
+    import onnxruntime as ort
+
+    ort.disable_telemetry_events()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    # The file is as it should run; the runtime's own fusions made it slower (see models/make.py).
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    # A pattern is kept for every length of text there is; the arena alone stays small.
+    options.enable_mem_pattern = False
+    options.log_severity_level = 3
+    return ort.InferenceSession(MODELS / "minilm.onnx", options, providers=runtime_names(provider))

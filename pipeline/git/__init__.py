@@ -1,0 +1,10 @@
+"""Reading git: the door to libgit2, and what its bytes mean.
+
+- `repository`: the one door to git: opens a repository and reads its objects
+- `objects`: the bytes of commits and trees -> their fields
+- `ancestry`: a history as a graph of parents
+- `changes`: one file's entry in the difference of two trees
+- `patches`: the `@@` parts of a patch -> line numbers and texts
+- `merges`: what a merge itself wrote
+- `refusals`: why a repository or an object cannot be read
+"""

@@ -1,0 +1,135 @@
+"""The bytes of commit and tree objects -> their fields; pure.
+
+Commits are parsed here rather than by libgit2, which refuses a whole commit for a malformed author
+line that git itself only complains about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+# Signs of a person, as lenient as git: whatever stands before `<`, up to `>`, then seconds and zone.
+IDENTITY: Final = re.compile(rb"(?P<name>[^<]*)<(?P<email>[^>]*)>?[^0-9-]*(?P<seconds>-?\d+)?")
+TREE_ENTRY: Final = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
+# git has no dates before 1970, and Python's end with the year 9999: what lies outside is a broken clock.
+EPOCH: Final = datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
+LATEST_SECONDS: Final = 253_402_214_400  # 9999-12-31
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who did something, and when."""
+
+    name: str
+    email: str
+    date: datetime  # UTC, without a zone, clamped to 1970..9999
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit's own fields, without its change."""
+
+    sha: str
+    tree: str
+    parents: tuple[str, ...]  # first parent first; none for a root and at a shallow boundary
+    author_name: str  # after .mailmap
+    author_email: str  # after .mailmap
+    author_date: datetime  # UTC, without a zone
+    commit_date: datetime  # the committer's, UTC, without a zone
+    message: str  # decoded by the commit's own encoding, bad bytes replaced, without its last line breaks
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The objects a commit points to."""
+
+    tree: str
+    parents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEntry:
+    """One name in a directory."""
+
+    mode: int
+    name: bytes
+    sha: str
+
+
+@dataclass(slots=True)
+class _Header:
+    tree: str = ""
+    parents: list[str] = field(default_factory=list)
+    author: bytes = b""
+    committer: bytes = b""
+    encoding: str = "utf-8"
+
+
+def parse_commit(sha: str, data: bytes) -> Commit:
+    """The commit in an object's bytes; never fails on bytes that git would show."""
+    head, _, message = data.partition(b"\n\n")
+    header = _header(head)
+    author, committer = _person(header.author, header.encoding), _person(header.committer, header.encoding)
+    return Commit(
+        sha=sha,
+        tree=header.tree,
+        parents=tuple(header.parents),
+        author_name=author.name,
+        author_email=author.email,
+        author_date=author.date,
+        commit_date=committer.date,
+        message=_decoded(message, header.encoding).rstrip("\n"),
+    )
+
+
+def links_of(data: bytes) -> Links:
+    """Only what a commit points to: all that a walk needs."""
+    tree, *lines = data.partition(b"\n\n")[0].decode("utf-8", errors="replace").split("\n")
+    parents = tuple(line[7:] for line in lines if line[:7] == "parent ")
+    return Links(tree.removeprefix("tree "), parents)
+
+
+def parse_tree(data: bytes) -> Iterator[TreeEntry]:
+    """The names in a tree object, in its own order."""
+    for mode, name, raw in TREE_ENTRY.findall(data):
+        yield TreeEntry(int(mode, 8), name, raw.hex())
+
+
+def _header(head: bytes) -> _Header:
+    header = _Header()
+    for line in head.split(b"\n"):
+        key, _, value = line.partition(b" ")
+        if key == b"parent":
+            header.parents.append(value.decode("ascii", "replace"))
+        elif key == b"tree":
+            header.tree = value.decode("ascii", "replace")
+        elif key == b"author":
+            header.author = value
+        elif key == b"committer":
+            header.committer = value
+        elif key == b"encoding":
+            header.encoding = value.decode("ascii", "replace").strip()
+    return header
+
+
+def _person(line: bytes, encoding: str) -> Person:
+    match = IDENTITY.match(line)
+    if match is None:
+        return Person(_decoded(line, encoding).strip(), "", EPOCH)
+    seconds = min(max(int(match["seconds"] or 0), 0), LATEST_SECONDS)
+    return Person(
+        _decoded(match["name"], encoding).strip(),
+        _decoded(match["email"], encoding).strip(),
+        EPOCH + timedelta(seconds=seconds),
+    )
+
+
+def _decoded(text: bytes, encoding: str) -> str:
+    try:
+        return text.decode(encoding, errors="replace")
+    except (LookupError, ValueError):  # a name no codec has, or a codec that is none of text
+        return text.decode("utf-8", errors="replace")

@@ -1,0 +1,65 @@
+"""Why a repository or an object in it cannot be read, and what a person can do about it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from stores.errors import LineageError
+
+
+class NotARepository(LineageError):
+    """No git repository at the path or above it."""
+
+
+class UnsafeRepository(LineageError):
+    """git's `safe.directory` protection: the repository belongs to somebody else."""
+
+
+class UnsupportedRepository(LineageError):
+    """A repository format that libgit2 cannot read, such as SHA-256 objects."""
+
+
+class DamagedRepository(LineageError):
+    """A git directory that cannot be opened."""
+
+
+class UnreadableObject(LineageError):
+    """A commit, or an object its change needs, is missing or damaged."""
+
+    def __init__(self, sha: str, reason: str) -> None:
+        super().__init__(
+            f"{sha} cannot be read: {reason}", hint="`git fsck` names what is missing or damaged"
+        )
+        self.sha = sha
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[UnreadableObject], tuple[str, str]]:
+        """Workers hand it back: rebuild it from what it was made of."""
+        return type(self), (self.sha, self.reason)
+
+
+def refusal(path: Path, reason: str) -> LineageError:
+    """Our error for what libgit2 says when it will not open the repository at `path`."""
+    if "not owned by" in reason:
+        return _unsafe(path, reason)
+    if "sha256" in reason:
+        return UnsupportedRepository(
+            f"{path} is a SHA-256 repository, which is not supported yet",
+            hint="a repository with SHA-1 objects can be indexed",
+        )
+    if any(word in reason for word in ("extension", "repository version", "object format")):
+        return UnsupportedRepository(
+            f"{path} has a format that is not supported: {reason}",
+            hint="a clone made with `git clone --ref-format=files` may help where the format is reftable",
+        )
+    return DamagedRepository(f"{path} cannot be opened: {reason}", hint="`git fsck` says what is damaged")
+
+
+def _unsafe(path: Path, reason: str) -> UnsafeRepository:
+    quoted = re.search(r"'(.+)'", reason)
+    top = quoted[1].rstrip("/") if quoted else str(path)
+    return UnsafeRepository(
+        f"{top} belongs to another user, so git does not trust it",
+        hint=f"if you do: git config --global --add safe.directory {top}",
+    )

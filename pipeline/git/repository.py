@@ -1,0 +1,387 @@
+"""The one door to git: opens a repository and reads its objects through libgit2, the only file that does.
+
+Nothing here runs a program, a filter, a textconv or an external diff, and nothing goes to the network:
+a partial clone's absent objects are reported as unreadable, like damaged ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import pygit2
+from pygit2.enums import AttrCheck, DiffFind, DiffOption, ObjectType, SortMode
+
+from pipeline.git.ancestry import Parents, parents_first, reachable
+from pipeline.git.changes import (
+    EMPTY_PATCH,
+    NO_PATCH,
+    SIMILARITY,
+    SUBMODULE_MODE,
+    SYMLINK_MODE,
+    TREE_MODE,
+    Change,
+    Kind,
+    RawPatch,
+    exact_renames,
+    shown_path,
+    too_many_to_compare,
+)
+from pipeline.git.objects import Commit, Links, links_of, parse_commit, parse_tree
+from pipeline.git.refusals import NotARepository, UnreadableObject, refusal
+
+__all__ = ["Commit", "Difference", "Repository", "UnreadableObject", "open_repository"]
+
+# libgit2 keeps parsed trees and commits: its own 256 MiB would grow with the history for years of commits,
+# and 16 MiB hold the trees that neighbouring commits share.
+OBJECT_CACHE_BYTES: Final = 16 << 20
+# Pack files are mapped in windows. Pages of a mapped gigabyte count as the process's memory.
+PACK_WINDOW_BYTES: Final = 32 << 20
+PACK_MAPPED_BYTES: Final = 256 << 20
+# Commits whose tree and parents are remembered: a commit's parent is mostly among the last few read.
+REMEMBERED_COMMITS: Final = 1000
+# Context lines of git's own diffs, which people know.
+CONTEXT_LINES: Final = 3
+
+DIFF_OPTIONS: Final = DiffOption.INCLUDE_TYPECHANGE | DiffOption.INDENT_HEURISTIC
+RENAMES: Final = DiffFind.FIND_RENAMES | DiffFind.FIND_DONT_IGNORE_WHITESPACE
+KINDS: Final[dict[str, Kind]] = {
+    "A": "added",
+    "D": "deleted",
+    "M": "modified",
+    "R": "renamed",
+    "T": "type_changed",
+}
+
+
+def _prepare_library() -> None:
+    pygit2.settings.cache_max_size(OBJECT_CACHE_BYTES)
+    pygit2.settings.mwindow_size = PACK_WINDOW_BYTES
+    pygit2.settings.mwindow_mapped_limit = PACK_MAPPED_BYTES
+    # git does not recompute an object's sha on reading either: zlib's checksum stands. A third of the time.
+    pygit2.settings.enable_strict_hash_verification(False)
+    # Some versions of git mark partial clones so. Reading them is safe: libgit2 never fetches what is absent.
+    pygit2.settings.set_extensions(["partialclone"])
+
+
+_prepare_library()
+
+
+def open_repository(path: Path) -> Repository:
+    """The repository that holds `path`: a work tree, a linked one, a bare repository, or anything inside."""
+    start = path if path.is_dir() else path.parent
+    found = pygit2.discover_repository(str(start))
+    if found is None:
+        raise NotARepository(f"{path} is not in a git repository", hint="name a folder inside one")
+    try:
+        return Repository(pygit2.Repository(found))
+    except pygit2.GitError as error:
+        raise refusal(path, str(error)) from error
+
+
+class _Reading:
+    """Turns libgit2's errors into ours, naming the commit that cannot be read. Entered for every object."""
+
+    __slots__ = ("_sha",)
+
+    def __init__(self, sha: str) -> None:
+        self._sha = sha
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, KeyError):
+            raise UnreadableObject(self._sha, f"object {error.args[0]} is missing") from error
+        if isinstance(error, (pygit2.GitError, ValueError)):
+            raise UnreadableObject(self._sha, str(error)) from error
+
+
+class Difference:
+    """What turns one tree into another: its changes, and their patches on request."""
+
+    def __init__(self, sha: str, diff: pygit2.Diff) -> None:
+        self._sha = sha
+        self._diff = diff
+        self._kept: set[bytes] | None = None
+
+    @cached_property
+    def changes(self) -> list[Change]:
+        """One for each path that differs, or for each that was kept."""
+        kept = self._kept
+        deltas = enumerate(self._diff.deltas)
+        return [_change(n, delta) for n, delta in deltas if kept is None or delta.new_file.raw_path in kept]
+
+    def paths(self) -> dict[bytes, str]:
+        """The paths that differ, each with git's letter for what happened."""
+        return {delta.new_file.raw_path: delta.status_char() for delta in self._diff.deltas}
+
+    def keep(self, paths: set[bytes]) -> None:
+        """Forget the changes of other paths."""
+        self._kept = paths
+        if "changes" in self.__dict__:
+            self.changes = [change for change in self.changes if change.path in paths]
+
+    def follow_renames(self, size: Callable[[str], int]) -> None:
+        """Pair deleted with added files: by likeness, or by equal content where that costs too much."""
+        if not {"A", "D"} <= {delta.status_char() for delta in self._diff.deltas}:
+            return
+        with _Reading(self._sha):
+            if too_many_to_compare(self.changes, size):
+                self.changes = exact_renames(self.changes)
+                return
+            limit = len(self.changes)  # the pairs are bounded already: let every source be tried
+            self._diff.find_similar(flags=RENAMES, rename_threshold=SIMILARITY, rename_limit=limit)
+            del self.changes
+
+    def patch(self, change: Change) -> RawPatch:
+        """A change's text as git prints it. Reads both files whole: ask for their size first."""
+        if change.index == NO_PATCH:
+            return EMPTY_PATCH
+        with _Reading(self._sha):
+            patch = self._diff[change.index]
+            if patch is None:
+                return EMPTY_PATCH
+            _, added, removed = patch.line_stats
+            data = patch.data
+            return RawPatch(data, added, removed, binary=not added + removed and bool(patch.delta.is_binary))
+
+
+def _change(index: int, delta: pygit2.DiffDelta) -> Change:
+    kind = KINDS[delta.status_char()]
+    old, new = delta.old_file, delta.new_file
+    old_blob = None if kind == "added" else str(old.id)
+    new_blob = None if kind == "deleted" else str(new.id)
+    return Change(
+        index=index,
+        path=old.raw_path if kind == "deleted" else new.raw_path,
+        old_path=old.raw_path if kind == "renamed" else None,
+        kind="mode_changed" if kind == "modified" and old_blob == new_blob else kind,
+        old_mode=0 if kind == "added" else int(old.mode),
+        new_mode=0 if kind == "deleted" else int(new.mode),
+        old_blob=old_blob,
+        new_blob=new_blob,
+    )
+
+
+class Repository:
+    """Reads one repository. Not for sharing between threads or processes: each opens its own."""
+
+    def __init__(self, git: pygit2.Repository) -> None:
+        self._git = git
+        self._odb = git.odb
+        git_dir = Path(git.path).resolve()
+        common = _common_dir(git_dir)
+        self._common = common
+        self.is_bare: bool = git.is_bare or _is_bare_unsaid(git, git_dir)
+        self.root: Path = git_dir if self.is_bare else Path(git.workdir).resolve()
+        self.canonical: Path = common.parent if common.name == ".git" else common
+        self.boundary: frozenset[str] = _boundary(common)
+        self.is_shallow: bool = bool(self.boundary)
+        self.is_partial: bool = _is_partial(git)
+        self._mailmap = _mailmap(git)
+        self._lately: dict[str, Links] = {}
+
+    def head(self) -> str | None:
+        """The commit HEAD names, on a branch or detached; None before the first commit."""
+        try:
+            return str(self._git.head.peel(pygit2.Commit).id)
+        except pygit2.GitError as error:
+            if self._git.head_is_unborn:
+                return None
+            raise UnreadableObject("HEAD", str(error)) from error
+
+    def first_commit(self, sha: str) -> str:
+        """The first-parent line's oldest commit: a root, a shallow boundary, or the last readable."""
+        while True:
+            try:
+                parents = self._links(sha).parents
+            except UnreadableObject:
+                return sha
+            if not parents or not self.contains(parents[0]):
+                return sha
+            sha = parents[0]
+
+    def contains(self, sha: str) -> bool:
+        """Whether the object is here."""
+        return sha in self._odb
+
+    def readable(self, sha: str) -> bool:
+        """Whether a commit is here together with its parents' names."""
+        return sha not in self.boundary and self.contains(sha)
+
+    def walk(self, tip: str, *, hide: Iterable[str] = ()) -> list[str]:
+        """Every commit that `tip` reaches and the hidden ones do not, parents before children.
+
+        A missing or damaged commit is in the list, as one without parents; what lies behind it is not.
+        """
+        hidden = [sha for sha in hide if self.contains(sha)]
+        return parents_first(tip, self._history(tip, hidden))
+
+    def commit(self, sha: str) -> Commit:
+        """A commit's fields, its author as `.mailmap` names them."""
+        with _Reading(sha):
+            kind, data = self._odb.read(sha)
+        if kind != ObjectType.COMMIT:
+            raise UnreadableObject(sha, "not a commit")
+        commit = parse_commit(sha, data)
+        name, email = commit.author_name, commit.author_email
+        if "\0" not in name + email:
+            name, email = self._mailmap.resolve(name, email)
+        parents = () if sha in self.boundary else commit.parents
+        return replace(commit, parents=parents, author_name=name, author_email=email)
+
+    def differences(self, sha: str) -> list[Difference]:
+        """What a commit changed, against each of its parents, or against nothing for a root.
+
+        None for a merge where no path differs from every parent. Renames are followed.
+        """
+        if sha in self.boundary:
+            raise UnreadableObject(sha, "its parents lie beyond the shallow boundary")
+        links = self._links(sha)
+        trees: list[str | None] = [self._links(parent).tree for parent in links.parents]
+        with _Reading(sha):
+            found = [Difference(sha, self._compare(tree, links.tree)) for tree in trees or [None]]
+        if len(found) > 1:
+            return self._differing_from_all(found)
+        found[0].follow_renames(self.size)
+        return found
+
+    def _differing_from_all(self, found: list[Difference]) -> list[Difference]:
+        """A merge's differences, cut to the paths that differ from every parent."""
+        kinds = [difference.paths() for difference in found]
+        shared = set(kinds[0]).intersection(*kinds[1:])
+        if any(kind[path] == "A" for kind in kinds for path in shared):  # or it has another name in a parent
+            for difference in found:
+                difference.follow_renames(self.size)
+        for difference in found:
+            difference.keep(shared)
+        return found if shared else []
+
+    def blob(self, sha: str) -> bytes:
+        """A file's content."""
+        with _Reading(sha):
+            return self._odb.read(sha)[1]
+
+    def size(self, sha: str) -> int:
+        """A file's length in bytes, without reading it."""
+        with _Reading(sha):
+            return self._odb.read_header(sha)[1]
+
+    def tree_files(self, sha: str) -> list[tuple[str, str]]:
+        """(path, blob) of each regular file in a commit's tree; symlinks and submodules left out."""
+        return [(shown_path(path), blob) for path, blob in self._files(sha, self._links(sha).tree, b"")]
+
+    def attribute(self, path: str, name: str) -> bool | str | None:
+        """A git attribute of a path: from the work tree, or from HEAD in a bare repository."""
+        flags = AttrCheck.INCLUDE_HEAD if self.is_bare else AttrCheck.FILE_THEN_INDEX
+        try:
+            return self._git.get_attr(path, name, flags=flags | AttrCheck.NO_SYSTEM)
+        except (pygit2.GitError, KeyError, ValueError):  # attribute files that cannot be read say nothing
+            return None
+
+    def own_attributes(self) -> bytes:
+        """The attributes that are this clone's alone, not part of its history."""
+        try:
+            return (self._common / "info" / "attributes").read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def read_at_head(self, path: str) -> bytes | None:
+        """A file's content at HEAD; None when HEAD has no such file, or it cannot be read."""
+        head = self.head()
+        try:
+            entry = self._git[head].peel(pygit2.Tree)[path] if head else None
+        except (pygit2.GitError, KeyError, ValueError):
+            return None
+        return entry.data if isinstance(entry, pygit2.Blob) else None
+
+    def _compare(self, old: str | None, new: str) -> pygit2.Diff:
+        tree = self._git[new]
+        if not isinstance(tree, pygit2.Tree):
+            raise KeyError(new)
+        if old is None:
+            return tree.diff_to_tree(flags=DIFF_OPTIONS, context_lines=CONTEXT_LINES, swap=True)
+        former = self._git[old]
+        if not isinstance(former, pygit2.Tree):
+            raise KeyError(old)
+        return former.diff_to_tree(tree, flags=DIFF_OPTIONS, context_lines=CONTEXT_LINES)
+
+    def _links(self, sha: str) -> Links:
+        """A commit's tree and parents; its children ask for them soon after."""
+        links = self._lately.get(sha)
+        if links is None:
+            with _Reading(sha):
+                links = links_of(self._odb.read(sha)[1])
+            if sha in self.boundary:
+                links = Links(links.tree, ())
+            if len(self._lately) >= REMEMBERED_COMMITS:
+                self._lately.clear()
+            self._lately[sha] = links
+        return links
+
+    def _history(self, tip: str, hidden: list[str]) -> dict[str, Parents]:
+        """Parents of each commit between `tip` and the hidden ones."""
+        try:
+            walker = self._git.walk(tip, SortMode.NONE)
+            for sha in hidden:
+                walker.hide(sha)
+            return {str(commit.id): tuple(map(str, commit.parent_ids)) for commit in walker}
+        except (pygit2.GitError, KeyError, ValueError):  # something is missing, and libgit2 gives up
+            behind = reachable(hidden, self._known_parents)
+            ahead = reachable([tip], self._known_parents)
+            return {sha: parents for sha, parents in ahead.items() if sha not in behind}
+
+    def _known_parents(self, sha: str) -> Parents:
+        try:
+            return self._links(sha).parents
+        except UnreadableObject:
+            return ()
+
+    def _files(self, commit: str, tree: str, folder: bytes) -> Iterator[tuple[bytes, str]]:
+        with _Reading(commit):
+            entries = parse_tree(self._odb.read(tree)[1])
+        for entry in entries:
+            if entry.mode == TREE_MODE:
+                yield from self._files(commit, entry.sha, folder + entry.name + b"/")
+            elif entry.mode not in (SYMLINK_MODE, SUBMODULE_MODE):
+                yield folder + entry.name, entry.sha
+
+
+def _is_bare_unsaid(git: pygit2.Repository, git_dir: Path) -> bool:
+    """Whether a repository that does not say so is bare, as git itself guesses: by its folder's name."""
+    said = "core.bare" in git.config or "core.worktree" in git.config
+    return not said and git_dir.name != ".git" and not (git_dir / "commondir").exists()
+
+
+def _common_dir(git_dir: Path) -> Path:
+    """The directory that a repository's work trees share."""
+    link = git_dir / "commondir"
+    return (git_dir / link.read_text().strip()).resolve() if link.is_file() else git_dir
+
+
+def _boundary(common: Path) -> frozenset[str]:
+    """Commits whose parents a shallow clone does not have."""
+    try:
+        return frozenset((common / "shallow").read_text().split())
+    except FileNotFoundError:
+        return frozenset()
+
+
+def _is_partial(git: pygit2.Repository) -> bool:
+    promises = re.compile(r"extensions\.partialclone|remote\..+\.promisor")
+    return any(promises.fullmatch(entry.name) for entry in git.config)
+
+
+def _mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
+    try:
+        return pygit2.Mailmap.from_repository(git)
+    except (pygit2.GitError, KeyError):  # a mailmap that cannot be read renames nobody
+        return pygit2.Mailmap()

@@ -1,0 +1,6 @@
+"""The bundled encoder (`minilm.onnx`, `tokenizer.json`) and how it was made; NOTICE says whose it is.
+
+- `bert`: the model read plainly in numpy; finds the channels that quantization must spare
+- `graph`: the model as an ONNX graph, quantized as it is written
+- `make`: the command that writes both files; needs `onnx`, the program does not
+"""

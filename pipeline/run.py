@@ -1,0 +1,169 @@
+"""The straight line of an index pass: walk, extract, embed, write, HEAD symbols, metadata."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pipeline import head as head_symbols
+from pipeline import write
+from pipeline.embed import Embedding
+from pipeline.encoder import Encoder
+from pipeline.extract import Extracted, Task, extract
+from pipeline.git.repository import Repository, UnreadableObject
+from pipeline.ignore import IgnoreRules
+from pipeline.profile import Profile
+from pipeline.walk import batches
+from pipeline.workers import mapped
+from pipeline.write import Beginning
+from stores import database, writing
+from stores.errors import LineageError
+from stores.places import Place
+
+# The specification's abort cost: a kill loses at most the batch in hand.
+COMMITS_PER_BATCH: Final = 100
+
+logger = logging.getLogger(__name__)
+
+
+class NothingToIndex(LineageError):
+    """The repository has no commit yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a pass is run; none of it changes a row.
+
+    `commit_batch`: commits per transaction. `workers`: processes that extract; 1 means this one alone.
+    `force`: extract every HEAD symbol again. `rebuild`: delete the index first.
+    """
+
+    commit_batch: int = COMMITS_PER_BATCH
+    workers: int = 1
+    force: bool = False
+    rebuild: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a pass stands: `commits` of `total` are done; rows of `recorded` of them, and `hunks`, are written."""
+
+    commits: int = 0
+    total: int = 0
+    recorded: int = 0
+    hunks: int = 0
+    watermark: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a pass did. `seconds` is wall time; `unreadable` commits wait for the next pass."""
+
+    head: str
+    commits: int
+    hunks: int
+    head_symbols: int
+    unreadable: int
+    seconds: float
+    workers: int
+    profile: Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One run over one repository."""
+
+    repository: Repository
+    place: Place
+    options: Options
+    encoder: Encoder
+    report: Callable[[Progress], None] = lambda _: None
+    profile: Profile = field(default_factory=Profile)
+
+    def run(self) -> Summary:
+        """Bring the index up to HEAD; interrupted at any moment, the next pass goes on from there."""
+        started = time.perf_counter()
+        rules = IgnoreRules.of(self.repository)
+        head = self._head()
+        with database.sole_run(self.place):
+            if self.options.rebuild:
+                writing.delete_index(self.place)
+            beginning = self._begin(head)
+            done = self._index_history(beginning, rules)
+            symbols = self._index_head(beginning, rules, head)
+            unreadable = write.finish(self.place, head, beginning, self.profile, forced=self.options.force)
+        return Summary(
+            head=head,
+            commits=done.recorded,
+            hunks=done.hunks,
+            head_symbols=symbols,
+            unreadable=unreadable,
+            seconds=time.perf_counter() - started,
+            workers=self._jobs(beginning),
+            profile=self.profile,
+        )
+
+    def _head(self) -> str:
+        head = self.repository.head()
+        if head is None:
+            raise NothingToIndex(
+                f"{self.repository.root} has no commits yet.", hint="Commit something, then index it."
+            )
+        return head
+
+    def _begin(self, head: str) -> Beginning:
+        with self.profile.phase("walk"):
+            return write.begin(self.place, self.repository, head)
+
+    def _index_history(self, beginning: Beginning, rules: IgnoreRules) -> Progress:
+        """Extract in the workers, embed and write here, batch by batch, in the order of the walk."""
+        embedding = Embedding(self.encoder, self.place if beginning.resumes else None)
+        tasks = (
+            Task(self.repository.root, rules, shas)
+            for shas in batches(beginning.pending, self.options.commit_batch)
+        )
+        progress = Progress(total=len(beginning.pending))
+        for extracted in mapped(extract, tasks, self._jobs(beginning)):
+            self.profile.add(extracted.profile)
+            with self.profile.phase("embed"):
+                vectors = embedding.vectors(extracted)
+            watermark = beginning.watermark_after(extracted.shas)
+            write.write_batch(self.place, extracted, vectors, watermark, self.profile)
+            progress = _further(progress, extracted, watermark)
+            self.report(progress)
+        return progress
+
+    def _index_head(self, beginning: Beginning, rules: IgnoreRules, head: str) -> int:
+        """Bring the HEAD snapshot up to date; the number of symbols extracted for it."""
+        with self.profile.phase("symbols"):
+            try:
+                wanted = head_symbols.snapshot(self.repository, head, rules)
+            except UnreadableObject as unreadable:
+                logger.warning("HEAD symbols stay as they were: %s", unreadable)
+                return 0
+            stale = {} if self.options.force else beginning.head_files
+            changed = head_symbols.changed(wanted, stale)
+            gone = [path for path in beginning.head_files if path not in wanted]
+        extracted = 0
+        for change in head_symbols.changes(self.repository.root, changed, gone, self.options.workers):
+            write.write_head(self.place, change, self.profile)
+            extracted += change.symbols.num_rows
+        return extracted
+
+    def _jobs(self, beginning: Beginning) -> int:
+        """No more workers than batches: starting one costs as much as a batch."""
+        tasks = -(-len(beginning.pending) // self.options.commit_batch)
+        return max(1, min(self.options.workers, tasks))
+
+
+def _further(progress: Progress, extracted: Extracted, watermark: str | None) -> Progress:
+    return replace(
+        progress,
+        commits=progress.commits + len(extracted.shas),
+        recorded=progress.recorded + extracted.commits.num_rows,
+        hunks=progress.hunks + extracted.hunks.num_rows,
+        watermark=watermark or progress.watermark,
+    )

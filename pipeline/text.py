@@ -1,0 +1,116 @@
+"""Commit, hunk and symbols -> semantic text; any text -> code-aware, stemmed words. Pure.
+
+Words: an identifier counts as itself and as its camelCase and snake_case parts, so that `parseHTTPHeader`
+answers to "parse header"; parts are stemmed by Porter's algorithm, identifiers made of parts are kept whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from typing import Final
+
+import Stemmer
+
+# The encoder reads 256 tokens, about 1,000 characters. A message of up to 400 leaves most of that to the change.
+EMBEDDED_MESSAGE: Final = 400
+# Twice what the encoder can read, so that dense code is not cut short of its window.
+EMBEDDED_CHANGE: Final = 2_000
+# Indentation and blank lines are rarely three quarters of a change.
+READ_PER_EMBEDDED: Final = 4
+# More names than this say only that the change is broad.
+EMBEDDED_SYMBOLS: Final = 12
+# A word this long is a hash, a key or minified code: nobody will type it.
+LONGEST_WORD: Final = 64
+# Distinct identifiers of a large repository fit; each costs about 200 bytes.
+WORD_CACHE: Final = 1 << 17
+
+_TOKEN: Final = re.compile(r"\w+")
+_ASCII_PART: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+# Case says little outside ASCII identifiers: other words part only at underscores and digits.
+_PART: Final = re.compile(r"[^\W\d_]+|\d+")
+
+
+def semantic_text(
+    *,
+    message: str,
+    path: str,
+    language: str | None,
+    symbols: Sequence[str],
+    change: str,
+    added: str,
+    removed: str,
+) -> str:
+    """What the encoder reads of one hunk: commit, file, language, symbols, change, added lines.
+
+    A hunk that only deletes shows the removed lines in place of the added ones.
+    """
+    return _joined(
+        message=_squeezed(message, EMBEDDED_MESSAGE),
+        path=path,
+        language=language,
+        symbols=symbols[:EMBEDDED_SYMBOLS],
+        change=change,
+        lines=_squeezed(added or removed, EMBEDDED_CHANGE),
+    )
+
+
+def lane_text(*, message: str, path: str, symbols: Sequence[str], added: str, removed: str) -> str:
+    """What the hunk-text lane reads: the same parts as `semantic_text`, without its cuts and labels."""
+    return "\n".join((message, path, *symbols, added or removed))
+
+
+def words(text: str) -> Counter[str]:
+    """How often each word of a text occurs: identifiers whole, and their parts stemmed."""
+    counts: Counter[str] = Counter()
+    for token, times in Counter(_TOKEN.findall(text)).items():
+        for word in _words_of(token):
+            counts[word] += times
+    return counts
+
+
+def digest(text: str) -> bytes:
+    """The 16-byte key of a text's vector."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+@lru_cache(maxsize=WORD_CACHE)
+def _words_of(token: str) -> tuple[str, ...]:
+    if len(token) > LONGEST_WORD:
+        return ()
+    parts = (_ASCII_PART if token.isascii() else _PART).findall(token)
+    stems = _stemmed([part.lower() for part in parts])
+    return (*stems, token.lower()) if len(parts) > 1 else stems
+
+
+def _stemmed(parts: Sequence[str]) -> tuple[str, ...]:
+    # The stemmer takes the plural off a lone "s" and leaves nothing.
+    return tuple(stem or part for stem, part in zip(_stemmer().stemWords(parts), parts, strict=True))
+
+
+@cache
+def _stemmer() -> Stemmer.Stemmer:
+    return Stemmer.Stemmer("porter")
+
+
+def _joined(
+    *, message: str, path: str, language: str | None, symbols: Sequence[str], change: str, lines: str
+) -> str:
+    parts = (
+        message,
+        f"file: {path}",
+        f"language: {language}" if language else "",
+        f"symbols: {', '.join(symbols)}" if symbols else "",
+        f"change: {change}",
+        lines,
+    )
+    return "\n".join(part for part in parts if part)
+
+
+def _squeezed(text: str, limit: int) -> str:
+    """The beginning, without blank lines and runs of blanks, which cost the encoder tokens and say nothing."""
+    lines = (" ".join(line.split()) for line in text[: limit * READ_PER_EMBEDDED].splitlines())
+    return "\n".join(line for line in lines if line)[:limit]

@@ -1,0 +1,137 @@
+"""One batch into the store, watermark last, all or nothing; and what a pass must know before its first batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from pipeline.extract import Extracted
+from pipeline.git.repository import Repository
+from pipeline.profile import Profile
+from pipeline.reach import reach
+from pipeline.versions import components
+from pipeline.walk import pending
+from stores import compaction, database, history, metadata, writing
+from stores.errors import LineageError
+from stores.metadata import REBUILD, Components, Status
+from stores.places import Place
+from stores.showing import Connection
+from stores.writing import Batch, HeadChange
+
+
+class IncompatibleIndex(LineageError):
+    """The index holds vectors this program cannot add to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a pass starts from.
+
+    `pending`: commits to index, parents before children, those to retry first. `waiting`: commits that were
+    unreadable. `begun`: versions the oldest rows may have. `head_files`: path -> blob. `resumes`: whether
+    earlier passes left vectors.
+    """
+
+    pending: tuple[str, ...]
+    waiting: frozenset[str]
+    begun: Components
+    head_files: dict[str, str]
+    resumes: bool
+
+    def watermark_after(self, shas: Sequence[str]) -> str | None:
+        """Where the walk stands after these commits; a retried one lies behind it."""
+        walked = [sha for sha in shas if sha not in self.waiting]
+        return walked[-1] if walked else None
+
+
+def begin(place: Place, repository: Repository, head: str) -> Beginning:
+    """Open or make the index, note the HEAD this pass aims at, and find what there is to do."""
+    with database.writing(place) as connection:
+        begun = metadata.begun(connection)
+        _refuse_other_vectors(begun)
+        status = history.status(connection)
+        watermark = status.last_indexed_commit if status else None
+        waiting = [entry.commit_sha for entry in history.unreadable(connection)]
+        recorded = partial(history.recorded, connection)
+        todo = pending(repository, head, watermark, recorded, waiting)
+        writing.begin_pass(
+            connection,
+            place,
+            head=head,
+            unreached=_unreached(connection, repository, status.head_commit if status else None),
+            components=components(),
+        )
+        return Beginning(
+            pending=tuple(todo),
+            waiting=frozenset(waiting),
+            begun=begun,
+            head_files=history.head_files(connection),
+            resumes=bool(status and status.commits),
+        )
+
+
+def known_vectors(place: Place, digests: Iterable[bytes]) -> set[bytes]:
+    """Those of the texts that earlier passes embedded."""
+    with database.reading(place) as connection:
+        return history.known_digests(connection, digests)
+
+
+def write_batch(
+    place: Place, extracted: Extracted, vectors: pa.RecordBatch, watermark: str | None, profile: Profile
+) -> None:
+    """A batch's rows and its watermark, in one transaction."""
+    batch = Batch(
+        covered=extracted.shas,
+        commits=extracted.commits,
+        hunks=extracted.hunks,
+        hunk_symbols=extracted.hunk_symbols,
+        vectors=vectors,
+        hunk_words=extracted.hunk_words,
+        symbol_words=extracted.symbol_words,
+        unreadable=extracted.unreadable,
+        watermark=watermark,
+    )
+    _timed(place, profile, "storage", lambda connection: writing.replace_batch(connection, batch))
+
+
+def write_head(place: Place, change: HeadChange, profile: Profile) -> None:
+    """One slice of the HEAD snapshot, in one transaction."""
+    _timed(place, profile, "symbols", lambda connection: writing.replace_head(connection, change))
+
+
+def finish(place: Place, head: str, beginning: Beginning, profile: Profile, *, forced: bool) -> int:
+    """Move the watermark to HEAD, vouch for the versions, leave the file compact; commits yet unreadable."""
+    vouched = metadata.after_pass(beginning.begun, components(), head_refreshed=forced)
+    with profile.phase("storage"):
+        with database.writing(place) as connection:
+            writing.replace_batch(connection, Batch(watermark=head))
+            writing.record_metadata(connection, vouched)
+            unreadable = len(history.unreadable(connection))
+        compaction.tidy(place)
+    return unreadable
+
+
+def _unreached(connection: Connection, repository: Repository, noted: str | None) -> list[str]:
+    """Recorded commits that HEAD does not reach."""
+    change = reach(repository, noted)
+    if change.complete:
+        return sorted(set(history.all_recorded(connection)) - set(change.back))
+    candidates = (history.unreached(connection) | set(change.gone)) - set(change.back)
+    return sorted(history.recorded(connection, candidates))
+
+
+def _refuse_other_vectors(begun: Components) -> None:
+    verdict = metadata.verdict(begun, components())
+    if verdict.status is Status.NEEDS_REBUILD:
+        raise IncompatibleIndex(f"The index {verdict}.", hint=f"Run `{REBUILD}`.")
+
+
+def _timed(place: Place, profile: Profile, phase: str, write: Callable[[Connection], writing.Spent]) -> None:
+    """Write, and book the time for full text apart from the rest."""
+    with profile.phase(phase), database.writing(place) as connection:
+        spent = write(connection)
+    profile.spend("fts", spent.full_text)
+    profile.spend(phase, -spent.full_text)

@@ -1,0 +1,333 @@
+"""Opening repositories of every kind, and reading their commits, files and attributes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pipeline.git.refusals import (
+    DamagedRepository,
+    NotARepository,
+    UnreadableObject,
+    UnsupportedRepository,
+    refusal,
+)
+from pipeline.git.repository import open_repository
+from pipeline.hunks import hunks
+from stores.errors import LineageError
+from tests.repos import ADA, Repo
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    made = Repo.create(tmp_path / "work")
+    made.commit_file("a.py", "a = 1\n", "First")
+    made.commit_file("src/b.py", "b = 1\n", "Second")
+    return made
+
+
+def everything(path: str) -> bool:
+    del path
+    return False
+
+
+def test_any_folder_or_file_inside_opens_the_repository(repo: Repo) -> None:
+    """A work tree, a folder or a file in it, and its git directory all open the same repository."""
+    for place in (repo.path, repo.path / "src", repo.path / "src/b.py", repo.path / ".git"):
+        opened = open_repository(place)
+        assert (opened.root, opened.head()) == (repo.path.resolve(), repo.head)
+
+
+@pytest.mark.parametrize("name", ["empty", "nowhere", "file"])
+def test_a_folder_without_a_repository_is_refused(tmp_path: Path, name: str) -> None:
+    """Outside a repository the error names the path and what to do."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotARepository, match="not in a git repository"):
+        open_repository(tmp_path / name)
+
+
+def test_a_sha256_repository_is_refused_in_words(tmp_path: Path) -> None:
+    """A repository with SHA-256 objects is refused by name, not with a library's message."""
+    made = Repo.create(tmp_path / "long", object_format="sha256")
+    made.commit_file("a", "a\n")
+    with pytest.raises(UnsupportedRepository, match="SHA-256 repository"):
+        open_repository(made.path)
+
+
+def test_an_unknown_extension_is_refused(repo: Repo) -> None:
+    """A repository format from the future is refused, naming its extension."""
+    repo.git("config", "core.repositoryformatversion", "1")
+    repo.git("config", "extensions.tomorrow", "true")
+    with pytest.raises(UnsupportedRepository, match=r"extensions\.tomorrow"):
+        open_repository(repo.path)
+
+
+def test_a_broken_config_is_refused(repo: Repo) -> None:
+    """A git directory that cannot be read at all is called damaged."""
+    (repo.path / ".git/config").write_text("[core\n")
+    with pytest.raises(DamagedRepository, match="cannot be opened"):
+        open_repository(repo.path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository to another user")
+def test_somebody_elses_repository_needs_safe_directory(repo: Repo, tmp_path: Path) -> None:
+    """A foreign repository is refused with git's command for trusting it, and opens once trusted."""
+    for place in (repo.path, *repo.path.rglob("*")):
+        os.lchown(place, 12345, 12345)
+    program = (
+        "import sys, pathlib; from pipeline.git.repository import open_repository\n"
+        "try: print(open_repository(pathlib.Path(sys.argv[1])).head())\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+
+    def ask() -> str:
+        environment = os.environ | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+        command = [sys.executable, "-c", program, str(repo.path)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    refused = ask()
+    assert refused.startswith("UnsafeRepository")
+    assert f"git config --global --add safe.directory {repo.path}" in refused
+    (tmp_path / ".gitconfig").write_text(f"[safe]\n\tdirectory = {repo.path}\n")
+    assert len(ask().strip()) == 40
+
+
+def test_refusals_say_what_to_do() -> None:
+    """libgit2's words for another owner become git's command."""
+    error = refusal(Path("/r"), "/r: repository path '/r/' is not owned by current user")
+    assert isinstance(error, LineageError)
+    assert error.hint.endswith("git config --global --add safe.directory /r")
+
+
+def test_an_empty_repository_has_no_head(tmp_path: Path) -> None:
+    """Before the first commit there is no HEAD, and nothing to read there."""
+    opened = open_repository(Repo.create(tmp_path / "new").path)
+    assert opened.head() is None
+    assert opened.read_at_head("a.py") is None
+
+
+def test_a_detached_head_is_a_head(repo: Repo) -> None:
+    """HEAD on no branch is the commit it names."""
+    first = repo.git("rev-parse", "HEAD~1")
+    repo.switch(first, detach=True)
+    assert open_repository(repo.path).head() == first
+
+
+def test_a_bare_repository_is_read_from_head(repo: Repo, tmp_path: Path) -> None:
+    """A bare clone has its own directory as root, the same history, and files at HEAD."""
+    bare = repo.clone(tmp_path / "bare.git", "--bare")
+    opened = open_repository(bare.path)
+    assert opened.is_bare
+    assert opened.root == opened.canonical == bare.path.resolve()
+    assert opened.walk(repo.head) == open_repository(repo.path).walk(repo.head)
+    assert opened.read_at_head("src/b.py") == b"b = 1\n"
+    assert opened.read_at_head("src") is None
+
+
+def test_a_bare_repository_may_leave_it_unsaid(repo: Repo, tmp_path: Path) -> None:
+    """Without a configuration git goes by the folder's name, and so do we."""
+    bare = repo.clone(tmp_path / "mirror" / "repo", "--bare")
+    (bare.path / "config").unlink()
+    opened = open_repository(bare.path)
+    assert (opened.root, opened.canonical, opened.is_bare) == (bare.path, bare.path, True)
+
+
+def test_worktrees_share_one_canonical_path(repo: Repo, tmp_path: Path) -> None:
+    """A linked work tree has its own root and HEAD; the canonical path is the main repository's."""
+    repo.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "side"))
+    side = Repo(tmp_path / "side", repo.clock)
+    there = side.commit_file("c.py", "c\n")
+    opened = open_repository(side.path)
+    assert (opened.root, opened.canonical) == (side.path.resolve(), repo.path.resolve())
+    assert (opened.head(), open_repository(repo.path).head()) == (there, repo.head)
+
+
+def test_a_bare_repository_and_its_worktree_share_one_canonical_path(repo: Repo, tmp_path: Path) -> None:
+    """Where the main repository is bare, it is the canonical path itself."""
+    bare = repo.clone(tmp_path / "bare.git", "--bare")
+    bare.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "side"))
+    assert open_repository(tmp_path / "side").canonical == bare.path.resolve()
+
+
+def test_a_shallow_clone_ends_at_its_boundary(repo: Repo, tmp_path: Path) -> None:
+    """The boundary commit is a first commit whose change cannot be known, until the clone is deepened."""
+    repo.commit_file("c.py", "c\n", "Third")
+    clone = repo.clone(tmp_path / "shallow", "--depth=2")
+    opened = open_repository(clone.path)
+    boundary = repo.git("rev-parse", "HEAD~1")
+    assert opened.is_shallow
+    assert opened.walk(repo.head) == [boundary, repo.head]
+    assert opened.first_commit(repo.head) == boundary
+    assert opened.commit(boundary).message == "Second"
+    assert opened.commit(boundary).parents == ()
+    assert not opened.readable(boundary)
+    with pytest.raises(UnreadableObject, match="beyond the shallow boundary"):
+        hunks(opened, boundary, everything)
+    clone.git("fetch", "--quiet", "--unshallow")
+    whole = open_repository(clone.path)
+    assert not whole.is_shallow
+    assert whole.readable(boundary)
+    assert len(hunks(whole, boundary, everything).hunks) == 1
+    assert whole.first_commit(repo.head) == repo.git("rev-parse", "HEAD~2")
+
+
+@pytest.mark.parametrize("marked", ["remote", "extension"])
+def test_a_partial_clone_never_fetches(repo: Repo, tmp_path: Path, marked: str) -> None:
+    """What a partial clone left out is unreadable, and stays absent after being asked for."""
+    repo.git("config", "uploadpack.allowFilter", "true")
+    first = repo.git("rev-parse", "HEAD~1")
+    repo.commit_file("a.py", "a = 2\n", "Third")
+    clone = repo.clone(tmp_path / "partial", "--filter=blob:none")
+    if marked == "extension":
+        clone.git("config", "core.repositoryformatversion", "1")
+        clone.git("config", "extensions.partialClone", "origin")
+    blob = repo.git("rev-parse", f"{first}:a.py")
+    opened = open_repository(clone.path)
+    assert opened.is_partial
+    assert opened.commit(first).message == "First"
+    with pytest.raises(UnreadableObject, match=f"{blob} is missing"):
+        hunks(opened, first, everything)
+    assert not opened.contains(blob)
+    assert blob not in clone.git("rev-list", "--objects", "--all", "--missing=allow-any")
+
+
+def test_the_mailmap_names_authors(repo: Repo) -> None:
+    """Authors read as `.mailmap` has them now, not as they signed."""
+    sha = repo.commit("Signed otherwise", author="ada <old@example.org>")
+    repo.write(".mailmap", f"{ADA} <old@example.org>\n")
+    commit = open_repository(repo.path).commit(sha)
+    assert (commit.author_name, commit.author_email) == ("Ada Lovelace", "ada@example.org")
+
+
+def test_dates_are_utc(repo: Repo) -> None:
+    """A date written in another zone is the same instant in UTC, without a zone."""
+    sha = repo.commit("Later", date=datetime.fromisoformat("2021-03-04T01:00:00+05:00"))
+    assert open_repository(repo.path).commit(sha).commit_date == datetime.fromisoformat("2021-03-03T20:00:00")
+
+
+@pytest.mark.parametrize(
+    ("signature", "year"),
+    [
+        ("Ada <ada@example.org> 99999999999999999 +0000", 9999),
+        ("Ada <ada@example.org> -5 +0000", 1970),
+        ("Ada <ada@example.org>", 1970),
+        ("Ada <ada@example.org 1600000000 +0000", 1970),
+        ("Ada <ada@example.org>> 1600000000 +0000", 2020),
+    ],
+)
+def test_a_malformed_signature_does_not_hide_its_commit(repo: Repo, signature: str, year: int) -> None:
+    """Commits that git only complains about are read, their dates clamped to what a calendar has."""
+    tree = repo.git("rev-parse", "HEAD^{tree}")
+    text = f"tree {tree}\nparent {repo.head}\nauthor {signature}\ncommitter {signature}\n\nOdd\n"
+    raw = ["hash-object", "-t", "commit", "-w", "--literally", "--stdin"]
+    sha = repo.git(*raw, stdin=text.encode())
+    opened = open_repository(repo.path)
+    commit = opened.commit(sha)
+    assert (commit.message, commit.author_name, commit.commit_date.year) == ("Odd", "Ada", year)
+    assert opened.walk(sha)[-1] == sha
+    assert hunks(opened, sha, everything).hunks == ()
+
+
+def test_a_message_is_decoded_by_its_own_encoding(repo: Repo) -> None:
+    """Latin-1 commits read as their author wrote them; bytes of no encoding are replaced."""
+    repo.git("config", "i18n.commitEncoding", "ISO-8859-1")
+    repo.git("commit", "--quiet", "--allow-empty", "--file=-", stdin="Größe".encode("latin-1"))
+    latin = repo.head
+    repo.git("config", "i18n.commitEncoding", "no-such-encoding")
+    repo.git("commit", "--quiet", "--allow-empty", "--file=-", stdin=b"bad \xff byte")
+    opened = open_repository(repo.path)
+    assert opened.commit(latin).message == "Größe"
+    assert opened.commit(repo.head).message == "bad \ufffd byte"
+
+
+def test_only_regular_files_are_listed(repo: Repo) -> None:
+    """The snapshot holds files, executables among them, and neither symlinks nor submodules."""
+    repo.write("run.sh", "#!/bin/sh\n", executable=True)
+    repo.symlink("link", "a.py")
+    repo.git("update-index", "--add", "--cacheinfo", f"160000,{repo.head},module")
+    repo.git("add", "run.sh", "link")
+    sha = repo.commit("More", add=False)
+    opened = open_repository(repo.path)
+    files = opened.tree_files(sha)
+    assert [path for path, _ in files] == ["a.py", "run.sh", "src/b.py"]
+    assert opened.blob(dict(files)["run.sh"]) == b"#!/bin/sh\n"
+
+
+def test_attributes_come_from_the_work_tree_or_from_a_bare_head(repo: Repo, tmp_path: Path) -> None:
+    """Attributes of folders are honoured; a bare repository reads them at HEAD."""
+    repo.write(".gitattributes", "*.py linguist-generated=true\n")
+    repo.write("src/.gitattributes", "b.py -linguist-generated\n")
+    repo.commit("Attributes")
+    for place in (repo.path, repo.clone(tmp_path / "bare.git", "--bare").path):
+        opened = open_repository(place)
+        found = [opened.attribute(path, "linguist-generated") for path in ("a.py", "src/b.py", "c.c")]
+        assert found == ["true", False, None]
+
+
+def test_a_missing_object_names_the_commit_that_needs_it(repo: Repo) -> None:
+    """Missing and damaged objects are reported with the commit, and the rest can still be read."""
+    first, second = repo.git("rev-parse", "HEAD~1"), repo.head
+    third = repo.commit_file("a.py", "a = 3\n", "Third")
+    blob = repo.git("rev-parse", f"{third}:a.py")
+    loose = repo.path / ".git/objects" / blob[:2] / blob[2:]
+    loose.chmod(0o644)
+    loose.write_bytes(b"damaged")
+    with pytest.raises(UnreadableObject) as damaged:
+        hunks(open_repository(repo.path), third, everything)
+    assert damaged.value.sha == third
+    loose.unlink()
+    with pytest.raises(UnreadableObject, match=f"{blob} is missing"):
+        hunks(open_repository(repo.path), third, everything)
+    opened = open_repository(repo.path)
+    assert opened.commit(third).message == "Third"
+    assert [len(hunks(opened, sha, everything).hunks) for sha in (first, second)] == [1, 1]
+
+
+def test_a_missing_tree_is_unreadable(repo: Repo) -> None:
+    """A commit without its tree cannot be compared; its child cannot either."""
+    tree = repo.git("rev-parse", "HEAD~1^{tree}")
+    (repo.path / ".git/objects" / tree[:2] / tree[2:]).unlink()
+    opened = open_repository(repo.path)
+    for sha in (repo.git("rev-parse", "HEAD~1"), repo.head):
+        with pytest.raises(UnreadableObject, match=tree):
+            hunks(opened, sha, everything)
+
+
+def test_an_object_that_is_no_commit_is_unreadable_as_one(repo: Repo) -> None:
+    """A tree's sha is not taken for a commit's."""
+    tree = repo.git("rev-parse", "HEAD^{tree}")
+    with pytest.raises(UnreadableObject, match="not a commit"):
+        open_repository(repo.path).commit(tree)
+
+
+def test_an_unreadable_object_survives_the_way_back_from_a_worker() -> None:
+    """The error keeps its commit and reason when pickled."""
+    back = pickle.loads(pickle.dumps(UnreadableObject("abc", "missing")))  # noqa: S301 - our own bytes
+    assert (back.sha, back.reason, str(back)) == ("abc", "missing", str(UnreadableObject("abc", "missing")))
+
+
+def test_no_program_of_the_repository_runs(repo: Repo, tmp_path: Path) -> None:
+    """Filters, textconv and external diffs that a repository configures are never started."""
+    trap = tmp_path / "ran"
+    for key in ("filter.trap.clean", "filter.trap.smudge", "diff.trap.textconv", "diff.trap.command"):
+        repo.git("config", key, f"touch {trap};")
+    repo.git("config", "core.fsmonitor", f"touch {trap}; false")
+    (repo.path / ".gitattributes").write_text("*.py filter=trap diff=trap\n")
+    opened = open_repository(repo.path)
+    for sha in opened.walk(repo.head):
+        assert hunks(opened, sha, everything).hunks
+    assert not trap.exists()
+
+
+def test_dates_have_no_zone(repo: Repo) -> None:
+    """Times are naive and in UTC, as the store keeps them."""
+    commit = open_repository(repo.path).commit(repo.head)
+    assert commit.author_date.tzinfo is None
+    assert commit.author_date.replace(tzinfo=UTC) == repo.clock

@@ -1,0 +1,79 @@
+"""The same line with one worker or several."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.workers import IN_FLIGHT_PER_JOB, mapped, usable_cpus
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_results_come_in_order(jobs: int) -> None:
+    """Results are those of `map`, whatever the number of workers."""
+    assert list(mapped(abs, range(-20, 0), jobs)) == list(range(20, 0, -1))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_items_are_taken_as_results_are(jobs: int) -> None:
+    """No more than a window of items is taken ahead of the results that were used."""
+    taken = 0
+
+    def items() -> Iterator[int]:
+        nonlocal taken
+        for number in range(100):
+            taken += 1
+            yield number
+
+    results = mapped(abs, items(), jobs)
+    for used in range(1, 10):
+        next(results)
+        assert taken - used < max(jobs * IN_FLIGHT_PER_JOB, 1)
+    results.close()  # type: ignore[attr-defined]
+
+
+def test_an_error_reaches_the_caller() -> None:
+    """What a worker raises is raised here."""
+    with pytest.raises(ValueError, match="invalid literal"):
+        list(mapped(int, ["1", "x"], 2))
+
+
+def test_at_least_one_cpu() -> None:
+    """There is always a processor to run on."""
+    assert 1 <= usable_cpus() <= (os.cpu_count() or 1)
+
+
+def test_workers_leave_with_a_killed_parent() -> None:
+    """After `kill -9` of the parent no worker is left behind."""
+    program = "import time; from pipeline.workers import mapped; list(mapped(time.sleep, [60, 60], 2))"
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, start_new_session=True)
+    workers = eventually(
+        lambda: [pid for pid in session_of(parent.pid) if pid != parent.pid], lambda w: len(w) >= 2
+    )
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert workers and eventually(lambda: session_of(parent.pid), lambda left: not left) == []
+
+
+def session_of(leader: int) -> list[int]:
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,sess="], capture_output=True, text=True, check=True
+    ).stdout
+    pairs = [tuple(map(int, line.split())) for line in listed.splitlines()]
+    return [pid for pid, session in pairs if session == leader]
+
+
+def eventually(look, enough, seconds: float = 20):  # type: ignore[no-untyped-def]
+    until = time.monotonic() + seconds
+    while not enough(seen := look()) and time.monotonic() < until:
+        time.sleep(0.1)
+    return seen

@@ -1,0 +1,160 @@
+"""Small real git repositories, built through the git program with fixed identities and dates.
+
+The same calls give the same shas on every machine: no configuration of the user's is read, and every
+commit takes its date from the caller or from a clock that moves an hour each time.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+ADA: Final = "Ada Lovelace <ada@example.org>"
+FIRST_DATE: Final = datetime(2020, 1, 1, 12, tzinfo=UTC)
+
+
+def environment(*, author: str = ADA, date: datetime = FIRST_DATE) -> dict[str, str]:
+    """An environment in which git reads no configuration but the repository's own."""
+    name, _, address = author.partition(" <")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    moment = date.isoformat()
+    return kept | {
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_AUTHOR_NAME": name,
+        "GIT_AUTHOR_EMAIL": address.rstrip(">"),
+        "GIT_AUTHOR_DATE": moment,
+        "GIT_COMMITTER_NAME": name,
+        "GIT_COMMITTER_EMAIL": address.rstrip(">"),
+        "GIT_COMMITTER_DATE": moment,
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+@dataclass(slots=True)
+class Repo:
+    """A repository on disk, its work tree at `path`."""
+
+    path: Path
+    clock: datetime = field(default=FIRST_DATE)
+
+    @classmethod
+    def create(cls, path: Path, *, object_format: str = "sha1", bare: bool = False) -> Repo:
+        path.mkdir(parents=True, exist_ok=True)
+        repo = cls(path)
+        options = ["--bare"] if bare else []
+        repo.git("init", "--quiet", "--initial-branch=main", f"--object-format={object_format}", *options)
+        return repo
+
+    def git(
+        self,
+        *arguments: str | bytes,
+        stdin: bytes | None = None,
+        author: str = ADA,
+        date: datetime | None = None,
+        check: bool = True,
+    ) -> str:
+        """What git prints, its last line break removed."""
+        output = self.git_bytes(*arguments, stdin=stdin, author=author, date=date, check=check)
+        return output.decode("utf-8", errors="replace").removesuffix("\n")
+
+    def git_bytes(
+        self,
+        *arguments: str | bytes,
+        stdin: bytes | None = None,
+        author: str = ADA,
+        date: datetime | None = None,
+        check: bool = True,
+    ) -> bytes:
+        """What git prints, byte for byte."""
+        done = subprocess.run(
+            [b"git", *(os.fsencode(argument) for argument in arguments)],
+            cwd=self.path,
+            env=environment(author=author, date=date or self.clock),
+            input=stdin if stdin is not None else b"",
+            capture_output=True,
+            check=False,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"git {arguments} failed: {done.stderr.decode(errors='replace')}")
+        return done.stdout
+
+    @property
+    def head(self) -> str:
+        return self.git("rev-parse", "HEAD")
+
+    def write(self, name: str | bytes, content: str | bytes, *, executable: bool = False) -> Path:
+        """Write a file into the work tree; text goes in as UTF-8, line ends untouched."""
+        target = self.path / os.fsdecode(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content.encode() if isinstance(content, str) else content)
+        target.chmod(0o755 if executable else 0o644)
+        return target
+
+    def remove(self, name: str) -> None:
+        self.git("rm", "-r", "--quiet", "--", name)
+
+    def rename(self, old: str, new: str) -> None:
+        (self.path / new).parent.mkdir(parents=True, exist_ok=True)
+        self.git("mv", "--", old, new)
+
+    def symlink(self, name: str, target: str) -> None:
+        (self.path / name).symlink_to(target)
+
+    def commit(
+        self,
+        message: str,
+        *,
+        date: datetime | None = None,
+        author: str = ADA,
+        amend: bool = False,
+        add: bool = True,
+    ) -> str:
+        """Commit everything in the work tree, changes or none; the new commit's sha."""
+        if add:
+            self.git("add", "--all")
+        self.clock = date or self.clock + timedelta(hours=1)
+        options = ["--amend"] if amend else []
+        arguments = ["commit", "--quiet", "--allow-empty", "--allow-empty-message", *options, "--file=-"]
+        self.git(*arguments, stdin=message.encode(), author=author)
+        return self.head
+
+    def commit_file(self, name: str, content: str | bytes, message: str = "", **options: datetime) -> str:
+        """Write one file and commit it."""
+        self.write(name, content)
+        return self.commit(message or f"Change {name}", date=options.get("date"))
+
+    def branch(self, name: str, start: str = "HEAD") -> None:
+        """Create a branch and switch to it."""
+        self.git("switch", "--quiet", "--create", name, start)
+
+    def switch(self, name: str, *, detach: bool = False) -> None:
+        self.git("switch", "--quiet", *(["--detach"] if detach else []), name)
+
+    def merge(self, *names: str, message: str = "Merge", resolution: dict[str, str] | None = None) -> str:
+        """Merge branches into the current one; `resolution` holds the files a person settled by hand."""
+        self.clock += timedelta(hours=1)
+        self.git("merge", "--quiet", "--no-ff", "--no-commit", *names, check=False)
+        for name, content in (resolution or {}).items():
+            self.write(name, content)
+        return self._conclude(message, names)
+
+    def _conclude(self, message: str, names: tuple[str, ...]) -> str:
+        """Make the merge commit from the work tree, also where the branches brought nothing new."""
+        self.git("add", "--all")
+        tree = self.git("write-tree")
+        parents = [f"-p{self.git('rev-parse', name)}" for name in ("HEAD", *names)]
+        sha = self.git("commit-tree", tree, *parents, stdin=message.encode())
+        self.git("merge", "--abort", check=False)
+        self.git("reset", "--quiet", "--hard", sha)
+        return sha
+
+    def clone(self, path: Path, *options: str) -> Repo:
+        """A clone through a file address, so that `--depth` and `--filter` act."""
+        self.git("clone", "--quiet", *options, self.path.as_uri(), str(path))
+        return Repo(path, self.clock)
