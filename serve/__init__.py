@@ -1,0 +1,13 @@
+"""Everything a person or a program talks to; the only place where the other packages meet.
+
+- `cli`: the `lineage` command: parse, call, print
+- `indexing`: `lineage index`: flags, the run, what a person sees of it
+- `errors`: where errors become text and exit codes
+- `find`: how was it done before? from a query to ranked commits
+- `progress`: the progress bar of an index run
+- `logs`: log events on stderr
+- `resources`: what a person may choose of the machine
+- `render`: answers as JSON for programs and as a page for people
+- `settings`: the only reader of the environment
+- `standing`: how an index stands to its repository's HEAD
+"""

@@ -1,0 +1,180 @@
+"""The `lineage` command: parse, call, print.
+
+Nothing heavy is imported here: each command brings in what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from serve import errors, settings
+from serve.resources import EmbedProvider, Resources
+
+DISTRIBUTION: Final = "history-lineage"
+DESCRIPTION: Final = "Ask a git repository's history how something was done before, offline."
+
+# Plain help: drawing boxes would load a library at every start.
+app = typer.Typer(help=DESCRIPTION, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+RepositoryPath = Annotated[
+    Path, typer.Argument(metavar="PATH", help="The repository, or any path inside it.")
+]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"lineage {version(DISTRIBUTION)}")
+        raise typer.Exit
+
+
+@app.callback()
+def lineage(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Ask a git repository's history how something was done before, offline."""
+
+
+@app.command("index")
+def index_command(  # noqa: PLR0913 - one parameter for each option a person may give
+    path: RepositoryPath = Path(),
+    *,
+    incremental: Annotated[
+        bool, typer.Option("--incremental", help="Do nothing when the index is at HEAD.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Extract HEAD symbols anew; wins over --incremental.")
+    ] = False,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Delete the whole index and make it anew; needs --yes.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm --rebuild.")] = False,
+    commit_batch: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Commits per transaction, and at most lost by a kill. [from --resources]"
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Encoder threads; 0: the runtime decides. [from --resources]"),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Processes that read commits; 1: none but this. [all CPUs]"),
+    ] = None,
+    resources: Annotated[Resources, typer.Option(help="How much of the machine to take.")] = Resources.AUTO,
+    embed_provider: Annotated[
+        EmbedProvider, typer.Option(help="What runs the encoder.")
+    ] = EmbedProvider.AUTO,
+    no_progress: Annotated[
+        bool, typer.Option("--no-progress", help="No progress bar, on a terminal neither.")
+    ] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Print the timings as a line of JSON at the end.")
+    ] = False,
+) -> None:
+    """Index the history, from where the last run ended up to HEAD."""
+    from serve.indexing import Flags, index
+
+    flags = Flags(
+        incremental=incremental,
+        force=force,
+        rebuild=rebuild,
+        yes=yes,
+        commit_batch=commit_batch,
+        threads=threads,
+        workers=workers,
+        resources=resources,
+        provider=embed_provider,
+        progress=not no_progress,
+        profile=profile,
+    )
+    index(path, flags)
+
+
+@app.command("query")
+def query_command(  # noqa: PLR0913 - one parameter for each option a person may give
+    path: RepositoryPath = Path(),
+    *,
+    query: Annotated[str, typer.Option("--query", "-q", help="What you are looking for, in plain words.")],
+    k: Annotated[int, typer.Option("--k", "-k", help="Number of commits, 1 to 20.")] = 5,
+    language: Annotated[
+        str | None, typer.Option(help="Only changes to files of this language, such as `python`.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only commits since: `30d` (h, d, w, m, y), `2024-01-31`, or RFC 3339.")
+    ] = None,
+    path_filter: Annotated[
+        str | None,
+        typer.Option("--path", help="Only files this gitignore pattern names: `src/`, `*.py`, `/docs`."),
+    ] = None,
+    author: Annotated[
+        str | None, typer.Option(help="Only commits by this author: part of the name or address.")
+    ] = None,
+    no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Keep the order of rank fusion.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on a terminal too.")] = False,
+) -> None:
+    """Find commits whose changes resemble a description."""
+    from serve import render
+    from serve.find.query import Request
+    from serve.find.search import find_pattern
+
+    request = Request(query, k, language, since, path_filter, author, rerank=not no_rerank)
+    answer = find_pattern(request, path, settings.read().home)
+    if as_json or not sys.stdout.isatty():
+        _write(render.as_json(answer))
+    else:
+        from rich.console import Console
+
+        render.show(answer, Console(highlight=False))
+
+
+@app.command("status")
+def status_command(path: RepositoryPath = Path()) -> None:
+    """Say what is indexed, and how far behind HEAD the index is."""
+    from serve import render, standing
+
+    place, stands = standing.of_path(path, settings.read().home)
+    _write(render.status_lines(place, stands))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; errors become text and an exit code here and nowhere else."""
+    settings.calm_algebra()
+    try:
+        code = app(arguments, prog_name="lineage", standalone_mode=False)
+        sys.stdout.flush()
+    except BaseException as error:
+        failure = errors.failure(error)
+        if failure is None:
+            raise
+        return _failed(failure)
+    return int(code or errors.OK)
+
+
+def _write(text: str) -> None:
+    # UTF-8 whatever the locale says. A byte of a path that is no text comes out as JSON's own escape of it.
+    sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
+
+
+def _failed(failure: errors.Failure) -> int:
+    if failure.text:
+        typer.echo(failure.text, err=True)
+    if failure.code == errors.PIPE_CLOSED:
+        # The interpreter flushes once more at its end, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return failure.code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,12 @@
+"""How was it done before? From a query to ranked commits.
+
+- `answer`: hits and what is to be said about them
+- `fuse`: reciprocal rank fusion
+- `hints`: language, paths, quoted names and timeframe said in a query's text
+- `intent`: what kind of precedent is asked for, and what follows
+- `lanes`: the vector lane and the full-text lanes, side by side
+- `moments`: dates and ages as people write them
+- `query`: a request -> what the lanes are asked
+- `rerank`: the place of the cross-encoder
+- `search`: the straight line from request to answer
+"""

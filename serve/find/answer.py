@@ -1,0 +1,169 @@
+"""The answer: hits and what is to be said about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from math import exp
+from typing import Final, Literal
+
+from serve.find.fuse import Candidate
+from serve.find.moments import rfc3339
+from serve.find.query import Query, QueryProfile
+from serve.standing import Standing
+from stores.filters import Where, naive_utc
+from stores.metadata import Status, Verdict
+from stores.showing import Shown
+
+# A screenful: enough to judge a precedent by, and five hits still fit an agent's reading.
+EXCERPT_LINES: Final = 40
+# Longer lines are data or generated code.
+EXCERPT_COLUMNS: Final = 240
+# A hunk that touches more symbols is a sweep, and its first names say so.
+SHOWN_SYMBOLS: Final = 40
+# Age after which a commit's recency has fallen to 1/e, in days.
+RECENCY_DAYS: Final = 90.0
+DIGITS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class PatternHit:
+    """A commit that resembles what was asked, shown by its best hunk.
+
+    `similarity` is the plain cosine of query and hunk text; `recency_weight` the share by which the commit's
+    age would raise its score; `combined_score` the score that ordered the hits.
+    """
+
+    commit_sha: str
+    commit_message: str
+    commit_author: str
+    commit_date: str
+    file_path: str
+    change_kind: str
+    diff_excerpt: str
+    diff_truncated: bool
+    related_head_symbols: tuple[str, ...]
+    similarity: float
+    recency_weight: float
+    combined_score: float
+    provenance: Literal["INFERRED"] = "INFERRED"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """The index behind an answer; null where it was never filled."""
+
+    last_indexed_commit: str | None
+    commits_behind_head: int
+    indexed_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What is to be said about the hits; `compatibility` is None while there is no index."""
+
+    index_status: IndexState
+    hint: str | None
+    compatibility: Verdict | None
+    query_profile: QueryProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The response of `find_pattern`."""
+
+    hits: tuple[PatternHit, ...]
+    meta: Meta
+
+
+def best_of_each_commit(candidates: Iterable[Candidate], count: int) -> tuple[Candidate, ...]:
+    """The first hunk of each commit, for the first commits."""
+    best: dict[str, Candidate] = {}
+    for candidate in candidates:
+        best.setdefault(candidate.commit_sha, candidate)
+    return tuple(islice(best.values(), count))
+
+
+def hit(candidate: Candidate, shown: Shown, similarity: float, query: Query) -> PatternHit:
+    """One hit as it is shown."""
+    excerpt = _excerpt(shown.diff)
+    return PatternHit(
+        commit_sha=shown.commit_sha,
+        commit_message=shown.commit_message,
+        commit_author=shown.commit_author,
+        commit_date=rfc3339(shown.commit_date),
+        file_path=shown.file_path,
+        change_kind=shown.change_kind,
+        diff_excerpt=excerpt,
+        diff_truncated=shown.diff_truncated or excerpt != shown.diff,
+        related_head_symbols=shown.symbols[:SHOWN_SYMBOLS],
+        similarity=round(similarity, DIGITS),
+        recency_weight=round(recency(shown.commit_date, query), DIGITS),
+        combined_score=round(candidate.score, DIGITS),
+    )
+
+
+def recency(commit_date: datetime, query: Query) -> float:
+    """The share by which a commit's age raises its score; a date in the future counts as today."""
+    age = naive_utc(query.now) - commit_date
+    days = max(0.0, age.total_seconds() / 86_400)
+    return query.profile.recency * exp(-days / RECENCY_DAYS)
+
+
+def meta(standing: Standing, query: Query, *, found: bool) -> Meta:
+    """What is to be said about an answer."""
+    indexed_at = rfc3339(standing.indexed_at) if standing.indexed_at else None
+    return Meta(
+        index_status=IndexState(standing.last_indexed_commit, standing.behind, indexed_at),
+        hint=" ".join(_hints(standing, query, found=found)) or None,
+        compatibility=standing.verdict,
+        query_profile=query.explained,
+    )
+
+
+def _hints(standing: Standing, query: Query, *, found: bool) -> Iterable[str]:
+    if standing.verdict is None or not standing.commits:
+        yield _unindexed(standing)
+        return
+    if standing.behind:
+        commits = "1 commit" if standing.behind == 1 else f"{standing.behind} commits"
+        yield f"The index is {commits} behind HEAD: run `lineage index --incremental`."
+    if sentence := compatibility_sentence(standing.verdict):
+        yield sentence
+    if not found:
+        yield _nothing_found(query.where)
+
+
+def compatibility_sentence(verdict: Verdict) -> str:
+    """The verdict as a sentence that says what to do; empty when there is nothing to do."""
+    if verdict.status is Status.COMPATIBLE:
+        return ""
+    remedy = f": run `{verdict.remedy}`" if verdict.remedy and verdict.remedy not in str(verdict) else ""
+    return f"The index is {verdict}{remedy}."
+
+
+def _unindexed(standing: Standing) -> str:
+    if standing.behind:
+        return "This repository is not indexed yet: run `lineage index`."
+    return "There is nothing to search: the repository has no commits that could be indexed."
+
+
+def _nothing_found(where: Where) -> str:
+    filters: Mapping[str, str | None] = {
+        "language": where.language,
+        "since": where.since.date().isoformat() if where.since else None,
+        "path": where.path,
+        "author": where.author,
+    }
+    said = ", ".join(f"{name} {value!r}" for name, value in filters.items() if value is not None)
+    if not said:
+        return "HEAD reaches no indexed change."
+    return f"No indexed change passes the filters: {said}."
+
+
+def _excerpt(diff: str) -> str:
+    lines = diff.split("\n")
+    cut = [line if len(line) <= EXCERPT_COLUMNS else f"{line[:EXCERPT_COLUMNS]}…" for line in lines]
+    return "\n".join(cut[:EXCERPT_LINES])

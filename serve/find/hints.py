@@ -1,0 +1,131 @@
+"""What a query says between the lines: a language, paths, quoted symbol names, a timeframe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from pipeline.source.languages import BY_SUFFIX, WITHOUT_SYMBOLS, language_of
+from serve.find.moments import ago
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What was found, and `text`: the query without the phrases that only said it.
+
+    `paths` are file or folder names to prefer, `symbols` names meant literally.
+    """
+
+    text: str
+    language: str | None = None
+    since: datetime | None = None
+    paths: tuple[str, ...] = ()
+    symbols: tuple[str, ...] = ()
+
+
+# Other ways people write a language, beside the names of `pipeline.source.languages` and their suffixes.
+_OTHER_NAMES: Final = {"golang": "go", "c++": "cpp", "c#": "csharp", "objc": "objective-c"}
+LANGUAGES: Final = {name: name for name in BY_SUFFIX.values()} | BY_SUFFIX | _OTHER_NAMES
+# These are words of other meanings too: in running text only `in Go` counts, not "ready in go".
+_PROPER_NAMES: Final = {"c": "C", "d": "D", "go": "Go", "r": "R", "swift": "Swift", "dart": "Dart"}
+# "Quotes in JSON" asks for the code that writes them: data and markup are a filter only as `language:json`.
+_PROGRAMMED: Final = (
+    frozenset(BY_SUFFIX.values()) - WITHOUT_SYMBOLS - {"make", "cmake", "sql", "graphql", "protobuf"}
+)
+
+_NAMED: Final = re.compile(r"\b(?:language|lang):\s*([\w+#-]+)", re.IGNORECASE)
+# "in Python 3.12" speaks of a version that is supported, not of the code's language.
+_SPOKEN_OF: Final = re.compile(
+    r"\bin ([\w+#-]+)(?: code| files?| sources?)?(?![\w+#/-]|\s*\d|\.\w)"
+    r"|\b([\w+#-]+) (?:code|files?|sources?)\b",
+    re.IGNORECASE,
+)
+_NUMBERS: Final = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "few": 3}
+_LAST: Final = re.compile(
+    r"\b(?:(?:in|over|within|during|from|for) )?(?:the )?(?:last|past|previous) "
+    rf"(?:(\d+|{'|'.join(_NUMBERS)}) )?(day|week|month|year)s?\b(?! of\b)",
+    re.IGNORECASE,
+)
+_SINCE: Final = re.compile(r"\b(?:since|after) (\d{4}(?:-\d{2}(?:-\d{2})?)?)(?![\d.-])", re.IGNORECASE)
+_PATH: Final = re.compile(
+    r"(?<![\w/:.+-])(?:\.{0,2}/)?[\w.+-]+(?:/[\w.+-]+)+/?|(?<![\w/:.+-])[\w+-]+/(?=[\s,;:)]|$)"
+)
+_FILE: Final = re.compile(r"(?<![\w/.:+-])[\w-]+(?:\.[\w-]+)*\.[A-Za-z]\w*(?![\w/(])")
+_WORD: Final = re.compile(r"\w")
+_QUOTED: Final = re.compile(r"`([^`\n]+)`|\"([^\"\n]+)\"|(?<!\w)'([^'\n]+)'(?!\w)")
+_SYMBOL: Final = re.compile(r"(?:[^\W\d]\w*(?:\.|::|#))*([^\W\d]\w*[!?]?)(?:\(.*\))?")
+
+
+def read(text: str, now: datetime, spoken_here: Callable[[str], bool]) -> Hints:
+    """The hints of a query; `spoken_here` says whether the history has files of a language."""
+    rest, language = _language(text, spoken_here)
+    rest, since = _timeframe(rest, now)
+    rest = " ".join(rest.split())
+    return Hints(
+        # A query that is nothing but hints still has words to search by.
+        text=rest if _WORD.search(rest) else text,
+        language=language,
+        since=since,
+        paths=tuple(dict.fromkeys(_paths(rest))),
+        symbols=tuple(dict.fromkeys(_symbols(rest))),
+    )
+
+
+def _language(text: str, spoken_here: Callable[[str], bool]) -> tuple[str, str | None]:
+    for match in _NAMED.finditer(text):
+        language = LANGUAGES.get(match[1].lower())
+        if language and spoken_here(language):
+            return text.replace(match[0], " "), language
+    for match in _SPOKEN_OF.finditer(text):
+        language = _spoken(match[1] or match[2])
+        if language and spoken_here(language):
+            return text.replace(match[0], " ", 1), language
+    return text, None
+
+
+def _spoken(word: str) -> str | None:
+    """The programming language a word in running text means."""
+    language = LANGUAGES.get(word.lower())
+    suffix_only = word.lower() in BY_SUFFIX and word.lower() != language
+    if language not in _PROGRAMMED or suffix_only or word != _PROPER_NAMES.get(word.lower(), word):
+        return None
+    return language
+
+
+def _timeframe(text: str, now: datetime) -> tuple[str, datetime | None]:
+    if match := _LAST.search(text):
+        count = match[1] or "1"
+        since = ago(_NUMBERS.get(count.lower()) or int(count), match[2].lower(), now)
+        return (text.replace(match[0], " "), since) if since else (text, None)
+    if match := _SINCE.search(text):
+        since = _date(match[1])
+        return (text.replace(match[0], " "), since) if since else (text, None)
+    return text, None
+
+
+def _date(text: str) -> datetime | None:
+    """A day, or the first day of a month or year; None for one the calendar does not have."""
+    try:
+        return datetime.fromisoformat(f"{text}-01-01"[:10]).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _paths(text: str) -> Iterable[str]:
+    for match in _PATH.finditer(text):
+        path = match[0].removeprefix("./").rstrip(".,:")
+        if _WORD.search(path):
+            yield path
+    for match in _FILE.finditer(text):
+        if language_of(match[0]):
+            yield match[0]
+
+
+def _symbols(text: str) -> Iterable[str]:
+    for match in _QUOTED.finditer(text):
+        symbol = _SYMBOL.fullmatch((match[1] or match[2] or match[3]).strip())
+        if symbol:
+            yield symbol[1]

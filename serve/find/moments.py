@@ -1,0 +1,48 @@
+"""Moments as people write them: `30d`, `2024-01-31`, `2024-01-31T12:00:00Z`."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from serve.errors import BadRequest
+
+# Months and years of a relative age are round numbers of days: nobody means the hour in "six months ago".
+UNITS: Final = {
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+    "m": timedelta(days=30),
+    "y": timedelta(days=365),
+}
+_AGE: Final = re.compile(r"(\d+)([hdwmy])", re.ASCII | re.IGNORECASE)
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """The moment a person means, in UTC; a date is its first instant there."""
+    age = _AGE.fullmatch(text.strip())
+    try:
+        if age:
+            return now - int(age[1]) * UNITS[age[2].lower()]
+        # RFC 3339 lets `t` and `z` be small.
+        said = datetime.fromisoformat(text.strip().upper())
+        return said.astimezone(UTC) if said.tzinfo else said.replace(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
+        raise BadRequest(
+            f"{text!r} is not a date or an age.",
+            hint="Give an age such as `30d` (h, d, w, m, y), a date `2024-01-31`, or `2024-01-31T12:00:00Z`.",
+        ) from error
+
+
+def ago(count: int, unit: str, now: datetime) -> datetime | None:
+    """The moment `count` units (`day`, `weeks`, ...) ago; None when that lies before the calendar."""
+    try:
+        return now - count * UNITS[unit[0]]
+    except OverflowError:
+        return None
+
+
+def rfc3339(naive: datetime) -> str:
+    """A moment of the database, which keeps UTC without saying so."""
+    return naive.isoformat(timespec="seconds") + "Z"

@@ -1,0 +1,135 @@
+"""A request and the query text inside it -> what the lanes are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from pipeline.text import words
+from serve.errors import BadRequest
+from serve.find import hints, intent
+from serve.find.hints import LANGUAGES, Hints
+from serve.find.intent import Intent, Profile, Reading
+from serve.find.moments import moment
+from stores.filters import BadPathFilter, Reach, Where, path_regex
+
+FEWEST_HITS: Final = 1
+MOST_HITS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A question as a person or a program puts it; texts are still theirs.
+
+    `since` is a date or an age, `path` a gitignore pattern, `author` a part of a name or address.
+    """
+
+    text: str
+    k: int = 5
+    language: str | None = None
+    since: str | None = None
+    path: str | None = None
+    author: str | None = None
+    rerank: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProfile:
+    """The kind of question a query was taken for, and what that and its hints changed."""
+
+    name: str
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What the lanes are asked.
+
+    `text` is what the encoder reads, `terms` what the full-text lanes look up, `symbols` the names meant
+    literally, `k` the number of commits wanted, `now` the moment ages count from.
+    """
+
+    text: str
+    terms: tuple[str, ...]
+    symbols: tuple[str, ...]
+    where: Where
+    intent: Intent
+    profile: Profile
+    explained: QueryProfile
+    k: int
+    now: datetime
+
+
+def read(request: Request, now: datetime, reach: Reach, spoken_here: Callable[[str], bool]) -> Query:
+    """Take a request apart; `spoken_here` says whether the history has files of a language."""
+    asked = _asked(request, now)
+    found = hints.read(request.text, now, spoken_here)
+    reading = intent.read(request.text)
+    where = Where(
+        language=asked.language or found.language,
+        since=asked.since or found.since,
+        path=asked.path,
+        author=asked.author,
+        near=tuple(_near(path) for path in found.paths),
+        reach=reach,
+    )
+    return Query(
+        text=found.text,
+        terms=tuple(words(found.text)),
+        symbols=found.symbols,
+        where=where,
+        intent=reading.intent,
+        profile=reading.profile,
+        explained=QueryProfile(reading.intent.value, _explanation(reading, found, asked)),
+        k=max(FEWEST_HITS, min(MOST_HITS, request.k)),
+        now=now,
+    )
+
+
+def check(request: Request, now: datetime) -> None:
+    """Refuse a request that cannot be answered by any index, before one is opened."""
+    if not request.text.strip():
+        raise BadRequest("The query is empty.", hint="Say in a few words what you are looking for.")
+    _asked(request, now)
+
+
+def _asked(request: Request, now: datetime) -> Where:
+    """The filters a person set; they win over those read from the query's text."""
+    for name, value in (("language", request.language), ("path", request.path), ("author", request.author)):
+        if value is not None and not value.strip():
+            raise BadRequest(f"The {name} filter is empty.", hint="Leave it out, or give it a value.")
+    language = request.language.strip().lower() if request.language else None
+    return Where(
+        language=LANGUAGES.get(language, language) if language else None,
+        since=moment(request.since, now) if request.since is not None else None,
+        path=_checked(request.path) if request.path is not None else None,
+        author=request.author.strip() if request.author else None,
+    )
+
+
+def _checked(pattern: str) -> str:
+    try:
+        path_regex(pattern)
+    except BadPathFilter as error:
+        raise BadRequest(error.message, hint=error.hint) from error
+    return pattern
+
+
+def _near(path: str) -> str:
+    """A gitignore pattern for a path token, wherever in the tree its folder begins."""
+    escaped = "".join(f"\\{sign}" if sign in "*?[]!#\\" else sign for sign in path)
+    return f"**/{escaped.lstrip('/')}"
+
+
+def _explanation(reading: Reading, found: Hints, asked: Where) -> str:
+    why = f"cue words {', '.join(reading.cues)}" if reading.cues else "no cue words"
+    read_out = {
+        "language": found.language if not asked.language else None,
+        "since": found.since.date().isoformat() if found.since and not asked.since else None,
+        "paths preferred": ", ".join(found.paths),
+        "names meant literally": ", ".join(found.symbols),
+    }
+    said = "; ".join(f"{what}: {value}" for what, value in read_out.items() if value)
+    return f"{why}; {reading.profile.effect}" + (f"; read from the query: {said}" if said else "")

@@ -1,0 +1,200 @@
+"""`lineage index`: what the flags mean, the run, and what a person sees of it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pipeline.git.repository import Repository, open_repository
+from pipeline.workers import usable_cpus
+from serve import logs, settings
+from serve.errors import BadRequest
+from serve.resources import EmbedProvider, Resources
+from serve.standing import place_of
+from stores import database, history
+from stores.database import NotIndexed
+from stores.places import Place
+
+if TYPE_CHECKING:
+    from pipeline.run import Options, Progress, Summary
+
+logger = logging.getLogger(__name__)
+
+# Log events, like the watermark, move with the walk.
+EVENT_EVERY: Final = 100
+BAR_CELLS: Final = 24
+
+
+# Share of the processors for the encoder, and of the specification's batch: half, all, double.
+_SHARES: Final = {Resources.CONSERVATIVE: 0.5, Resources.AUTO: 1.0, Resources.AGGRESSIVE: 2.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The flags of `lineage index`; None where a flag was not given."""
+
+    incremental: bool = False
+    force: bool = False
+    rebuild: bool = False
+    yes: bool = False
+    commit_batch: int | None = None
+    threads: int | None = None
+    workers: int | None = None
+    resources: Resources = Resources.AUTO
+    provider: EmbedProvider = EmbedProvider.AUTO
+    progress: bool = True
+    profile: bool = False
+
+
+def index(path: Path, flags: Flags) -> None:
+    """Bring the index of the repository at `path` up to its HEAD, and say what was done."""
+    _refuse(flags)
+    said = settings.read()
+    repository = open_repository(path)
+    place = place_of(said.home, repository)
+    done = _indexed_head(repository, place) if flags.incremental and not flags.force else None
+    if done is not None:
+        print(f"index up-to-date at {done}")  # noqa: T201 - the specified output
+        return
+    summary = _run(repository, place, flags, said.log)
+    _print(summary, profile=flags.profile)
+
+
+def _refuse(flags: Flags) -> None:
+    if flags.rebuild and (flags.incremental or flags.force):
+        other = "--incremental" if flags.incremental else "--force"
+        raise BadRequest(
+            f"--rebuild conflicts with {other}.",
+            hint="--rebuild starts from nothing; give it alone with --yes.",
+        )
+    if flags.rebuild and not flags.yes:
+        raise BadRequest(
+            "--rebuild deletes the whole index of this repository.",
+            hint="Confirm with `lineage index --rebuild --yes`.",
+        )
+    if flags.yes and not flags.rebuild:
+        raise BadRequest(
+            "--yes confirms --rebuild, which was not given.", hint="Leave it out, or add --rebuild."
+        )
+
+
+def _indexed_head(repository: Repository, place: Place) -> str | None:
+    """HEAD, when there is nothing to do for it: no new commit, and none that can be read at last."""
+    head = repository.head()
+    try:
+        with database.reading(place) as connection:
+            status = history.status(connection)
+            waiting = history.unreadable(connection)
+    except NotIndexed:
+        return None
+    if status is None or status.last_indexed_commit != head:
+        return None
+    return None if any(repository.readable(entry.commit_sha) for entry in waiting) else head
+
+
+def _run(repository: Repository, place: Place, flags: Flags, log: str) -> Summary:
+    from pipeline.encoder import OnnxEncoder
+    from pipeline.run import Pass
+
+    logs.configure(log)
+    encoder = OnnxEncoder(threads=_threads(flags), provider=flags.provider.value)
+    with _reporting(flags.progress) as report:
+        return Pass(repository, place, _options(flags), encoder, report).run()
+
+
+def _threads(flags: Flags) -> int:
+    """Encoder threads; 0 leaves the number to the runtime."""
+    if flags.threads is not None:
+        return flags.threads
+    return max(1, int(usable_cpus() * _SHARES[flags.resources]))
+
+
+def _options(flags: Flags) -> Options:
+    from pipeline.run import COMMITS_PER_BATCH, Options
+
+    # Never more than the specification's abort cost, unless asked for.
+    batch = flags.commit_batch or int(COMMITS_PER_BATCH * min(_SHARES[flags.resources], 1))
+    return Options(
+        commit_batch=batch,
+        workers=flags.workers or usable_cpus(),
+        force=flags.force,
+        rebuild=flags.rebuild,
+    )
+
+
+@contextmanager
+def _reporting(progress: bool) -> Iterator[Callable[[Progress], None]]:
+    """What hears of each batch: the log, and on a terminal a bar."""
+    if not (progress and sys.stderr.isatty()):
+        yield _Events().hear
+        return
+    from serve.progress import bar
+
+    events = _Events()
+    with bar() as draw:
+
+        def hear(now: Progress) -> None:
+            events.hear(now)
+            draw(now)
+
+        yield hear
+
+
+@dataclass(slots=True)
+class _Events:
+    """One log event for every hundred commits."""
+
+    told: int = 0
+
+    def hear(self, now: Progress) -> None:
+        if now.commits // EVENT_EVERY > self.told // EVENT_EVERY:
+            logger.info(
+                "event=indexing commits=%d total=%d hunks=%d watermark=%s",
+                now.commits,
+                now.total,
+                now.hunks,
+                now.watermark,
+            )
+        self.told = now.commits
+
+
+def _print(summary: Summary, *, profile: bool) -> None:
+    lines = [
+        f"indexed in {duration(summary.seconds)} - {summary.commits:,} commits, {summary.hunks:,} hunks, "
+        f"{summary.head_symbols:,} HEAD symbols",
+        *_phase_lines(summary),
+    ]
+    if profile:
+        lines.append(summary.profile.line())
+    print("\n".join(lines))  # noqa: T201 - the specified output
+    if summary.unreadable:
+        logger.warning(
+            "%d commits could not be read and are not indexed; the next `lineage index` tries them again",
+            summary.unreadable,
+        )
+
+
+def _phase_lines(summary: Summary) -> Iterator[str]:
+    shares = summary.profile.shares(summary.workers)
+    for name, seconds in shares:
+        share = min(seconds / summary.seconds, 1.0)
+        bar = "█" * round(share * BAR_CELLS)
+        yield f"  {name:<8}{duration(seconds):>9}  {bar:<{BAR_CELLS}} {share:>4.0%}"
+    if shares:
+        among = f"; diff and parse: mean of {summary.workers} workers" if summary.workers > 1 else ""
+        yield f"  wall time, phases overlap{among}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time as a person reads it: `820 ms`, `12.3 s`, `4 min 05 s`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s"

@@ -1,0 +1,56 @@
+"""The environment, read once at the door; below it everything is an argument."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+DEFAULT_HOME: Final = "~/.lineage"
+DEFAULT_LOG: Final = "info"
+LOG_LEVELS: Final = ("off", "error", "warn", "info", "debug", "trace")
+# How people switch a variable off without unsetting it.
+OFF: Final = frozenset({"", "0", "false", "no", "off"})
+
+# numpy's own threads wait for each other by spinning: beside the database's threads a product took ten times
+# as long as on one thread. Lanes run side by side instead.
+ALGEBRA_THREADS: Final = "OPENBLAS_NUM_THREADS"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the environment says.
+
+    `home` holds the indexes; `log` is a level of `LOG_LEVELS`; `daemon` whether a shared daemon may answer;
+    `reranker` picks a form of the reranker (`int8`), any other value means the full one.
+    """
+
+    home: Path
+    log: str
+    daemon: bool
+    reranker: str
+
+
+def read(environment: Mapping[str, str] | None = None) -> Settings:
+    """Settings from the process's environment, or from one that is given."""
+    given = os.environ if environment is None else environment
+    return Settings(
+        home=Path(given.get("LINEAGE_HOME") or DEFAULT_HOME).expanduser().absolute(),
+        log=_level(given.get("LINEAGE_LOG") or given.get("RUST_LOG") or ""),
+        daemon=given.get("LINEAGE_NO_DAEMON", "").lower() in OFF,
+        reranker=given.get("LINEAGE_RERANKER", ""),
+    )
+
+
+def calm_algebra(environment: MutableMapping[str, str] | None = None) -> None:
+    """Keep numpy to one thread unless the person asked otherwise; acts until numpy is imported."""
+    (os.environ if environment is None else environment).setdefault(ALGEBRA_THREADS, "1")
+
+
+def _level(directives: str) -> str:
+    """The level in `debug` or in `module=debug,other=warn`: of several the first, of none the default."""
+    said = [part.rpartition("=")[2].strip().lower() for part in directives.split(",")]
+    known = ["warn" if level == "warning" else level for level in said if level in {*LOG_LEVELS, "warning"}]
+    return known[0] if known else DEFAULT_LOG

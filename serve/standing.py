@@ -1,0 +1,86 @@
+"""How an index stands to its repository's HEAD: what it knows, what it lacks, what it must leave out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from pipeline.git.repository import Repository, open_repository
+from pipeline.reach import reach
+from pipeline.versions import components
+from pipeline.walk import pending
+from stores import database, history, metadata
+from stores.database import NotIndexed
+from stores.filters import Reach
+from stores.history import IndexStatus
+from stores.metadata import Verdict
+from stores.places import Place, locate
+from stores.showing import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """An index against HEAD.
+
+    `behind` counts commits of HEAD that an index run would take up; `verdict` is None without an index.
+    """
+
+    last_indexed_commit: str | None = None
+    indexed_at: datetime | None = None
+    behind: int = 0
+    commits: int = 0
+    reach: Reach = field(default_factory=Reach)
+    verdict: Verdict | None = None
+
+
+def place_of(home: Path, repository: Repository) -> Place:
+    """Where the repository's index lives or would live."""
+    head = repository.head()
+    return locate(
+        home,
+        repository.canonical,
+        lambda: repository.first_commit(head) if head else None,
+        repository.contains,
+    )
+
+
+def of_path(path: Path, home: Path) -> tuple[Place, Standing]:
+    """The place of the repository at `path`, and how its index stands."""
+    repository = open_repository(path)
+    place = place_of(home, repository)
+    try:
+        with database.reading(place) as connection:
+            return place, standing(repository, connection)
+    except NotIndexed:
+        return place, without_index(repository)
+
+
+def standing(repository: Repository, connection: Connection) -> Standing:
+    """How the opened index stands."""
+    status = history.status(connection)
+    if status is None:
+        return without_index(repository)
+    return Standing(
+        last_indexed_commit=status.last_indexed_commit,
+        indexed_at=status.indexed_at,
+        behind=_behind(repository, connection, status),
+        commits=status.commits,
+        reach=reach(repository, status.head_commit),
+        verdict=metadata.verdict(metadata.recorded(connection), components()),
+    )
+
+
+def without_index(repository: Repository) -> Standing:
+    """How a repository stands that has no index: everything HEAD reaches is still to be indexed."""
+    head = repository.head()
+    return Standing(behind=len(repository.walk(head)) if head else 0)
+
+
+def _behind(repository: Repository, connection: Connection, status: IndexStatus) -> int:
+    head = repository.head()
+    if head is None or head == status.last_indexed_commit:
+        return 0
+    recorded = partial(history.recorded, connection)
+    return len(pending(repository, head, status.last_indexed_commit, recorded))

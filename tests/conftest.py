@@ -1,0 +1,36 @@
+"""What every test shares: an own home, and skips that a checked run does not accept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from serve import settings
+
+# As at the program's door, before anything imports numpy.
+settings.calm_algebra()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty LINEAGE_HOME."""
+    place = tmp_path / "lineage-home"
+    monkeypatch.setenv("LINEAGE_HOME", str(place))
+    return place
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Where every system package is installed, a skipped test is a failure."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("NO_SKIPPED_TESTS") and reporter and reporter.stats.get("skipped") and not exitstatus:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if os.environ.get("NO_SKIPPED_TESTS") and terminalreporter.stats.get("skipped"):
+        terminalreporter.write_line(
+            "NO_SKIPPED_TESTS is set: the skipped tests above count as failures.", red=True
+        )

@@ -1,0 +1,110 @@
+"""What a query's text says beside its subject."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from serve.find import hints
+
+NOW = datetime(2024, 6, 30, tzinfo=UTC)
+
+
+def read(text: str, *, spoken: str = "python rust go typescript cpp c json") -> hints.Hints:
+    return hints.read(text, NOW, spoken.split().__contains__)
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "rest"),
+    [
+        ("retry logic in Python", "python", "retry logic"),
+        ("retry logic in rust code", "rust", "retry logic"),
+        ("TypeScript code that retries", "typescript", "that retries"),
+        ("channels in Go", "go", "channels"),
+        ("channels in golang", "go", "channels"),
+        ("templates in C++", "cpp", "templates"),
+        ("lang:py retries", "python", "retries"),
+        ("language: json retries", "json", "retries"),
+    ],
+)
+def test_language(text: str, language: str, rest: str) -> None:
+    """A language said as such is a filter, and leaves the words to search by."""
+    assert (read(text).language, read(text).text) == (language, rest)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "drop support in Python 3.7",
+        "get ready to go",
+        "ready in go",
+        "escape quotes in JSON",
+        "retry logic in Kotlin",
+        "python bindings",
+        "vitamin c files",
+        "in r.",
+        "everything in py",
+    ],
+)
+def test_no_language(text: str) -> None:
+    """A version, a word of another meaning, a data format and a language the history lacks are no filter."""
+    assert (read(text).language, read(text).text) == (None, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "since", "rest"),
+    [
+        ("retries in the last 10 days", datetime(2024, 6, 20, tzinfo=UTC), "retries"),
+        ("retries from the past two weeks", datetime(2024, 6, 16, tzinfo=UTC), "retries"),
+        ("last month: retries", datetime(2024, 5, 31, tzinfo=UTC), ": retries"),
+        ("retries over the previous year", datetime(2023, 7, 1, tzinfo=UTC), "retries"),
+        ("retries since 2024-01-15", datetime(2024, 1, 15, tzinfo=UTC), "retries"),
+        ("retries after 2023", datetime(2023, 1, 1, tzinfo=UTC), "retries"),
+        ("retries since 2023-04", datetime(2023, 4, 1, tzinfo=UTC), "retries"),
+        ("retries since 2024-13-45", None, "retries since 2024-13-45"),
+        ("compute the last day of a month", None, "compute the last day of a month"),
+        ("retries in the last 99999999 years", None, "retries in the last 99999999 years"),
+        ("since 3.12 retries", None, "since 3.12 retries"),
+    ],
+)
+def test_timeframe(text: str, since: datetime | None, rest: str) -> None:
+    """A timeframe is a lower bound on the date; what only looks like one stays part of the query."""
+    assert (read(text).since, read(text).text) == (since, rest)
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("timeouts in src/net/", ("src/net/",)),
+        ("timeouts in ./src/net/tcp.rs, please", ("src/net/tcp.rs",)),
+        ("timeouts in app.py and docs/", ("docs/", "app.py")),
+        ("see https://example.org/a/b.py", ()),
+        ("e.g. version 1.2.3 of foo.bar", ()),
+        ("make_response.py()", ()),
+    ],
+)
+def test_paths(text: str, paths: tuple[str, ...]) -> None:
+    """File and folder names are found; addresses, versions and attributes are none."""
+    assert read(text).paths == paths
+
+
+@pytest.mark.parametrize(
+    ("text", "symbols"),
+    [
+        ("use of `connect`", ("connect",)),
+        ("use of `net.tcp.connect(host, port)`", ("connect",)),
+        ("use of 'Pool::get' and \"close\"", ("get", "close")),
+        ("it's what isn't there", ()),
+        ("a `two word` phrase", ()),
+    ],
+)
+def test_quoted_symbols(text: str, symbols: tuple[str, ...]) -> None:
+    """A name in quotes is meant literally; what encloses it in the source is left aside."""
+    assert read(text).symbols == symbols
+
+
+@pytest.mark.parametrize("text", ["in Python", "last 3 days", "in Python, last week"])
+def test_nothing_but_hints_keeps_its_words(text: str) -> None:
+    """A query that is all hints is still searched by its words."""
+    assert read(text).text == text

@@ -1,0 +1,46 @@
+"""What kind of precedent a query asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from serve.find import intent
+from serve.find.intent import Intent
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("fix crash when the socket is closed", Intent.BUG_FIX),
+        ("How did we fix the deadlock in config loading?", Intent.BUG_FIX),
+        ("pin dependencies in the lockfile", Intent.CONFIGURATION),
+        ("ci workflow that runs mypy", Intent.CONFIGURATION),
+        ("usage of the retry decorator", Intent.API_USAGE),
+        ("examples of calling send_file", Intent.API_USAGE),
+        ("how did we implement pagination", Intent.IMPLEMENTATION),
+        ("add streaming support", Intent.IMPLEMENTATION),
+        ("socket timeouts", Intent.UNKNOWN),
+        ("prefix addition", Intent.UNKNOWN),
+        ("", Intent.UNKNOWN),
+    ],
+)
+def test_kind(text: str, kind: Intent) -> None:
+    """The kind with the most cue words is picked, and none without any; cues are whole words."""
+    assert intent.read(text).intent is kind
+
+
+def test_bug_fixes_weigh_recency_half_more() -> None:
+    """Bug-fix intent raises the recency weight by 1.5."""
+    assert intent.PROFILES[Intent.BUG_FIX].recency == pytest.approx(0.05 * 1.5)
+    others = {intent.PROFILES[kind].recency for kind in Intent if kind is not Intent.BUG_FIX}
+    assert others == {0.05}
+
+
+def test_configuration_alone_disables_the_symbol_lane() -> None:
+    """Only configuration questions go without the symbol-name lane."""
+    assert [kind for kind in Intent if not intent.PROFILES[kind].symbols] == [Intent.CONFIGURATION]
+
+
+def test_api_usage_alone_widens_the_pool() -> None:
+    """Only questions of usage consider more than fifty candidates."""
+    assert {kind for kind in Intent if intent.PROFILES[kind].candidates > 50} == {Intent.API_USAGE}

@@ -1,0 +1,58 @@
+"""A request, taken apart."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serve.find import query
+from serve.find.query import Request
+from stores.filters import Reach, path_regex
+
+NOW = datetime(2024, 6, 30, tzinfo=UTC)
+pieces = st.sampled_from(
+    ["`", "'", '"', "/", "..", "a/b", "last 3 days", "since 2024", "in Rust", "[", "*", "!", "x.py", " "]
+)
+
+
+def read(text: str, **options: object) -> query.Query:
+    return query.read(Request(text, **options), NOW, Reach(), lambda _: True)  # type: ignore[arg-type]
+
+
+@given(st.one_of(st.text(), st.lists(pieces).map("".join)))
+def test_any_text_can_be_read(text: str) -> None:
+    """Whatever is typed becomes a query, and the paths found in it are patterns the database takes."""
+    for pattern in read(text).where.near:
+        duckdb.execute("SELECT regexp_matches('src/a.py', ?)", [path_regex(pattern)[0]])
+
+
+def test_options_win_over_the_text() -> None:
+    """A filter that is given as an option replaces the one said in the query."""
+    said = read("retries in Rust in the last 3 days", language="Python", since="7d").where
+    assert (said.language, said.since) == ("python", NOW - timedelta(days=7))
+
+
+@pytest.mark.parametrize(("path", "pattern"), [("src/net/", "**/src/net/"), ("/etc/a.py", "**/etc/a.py")])
+def test_paths_are_preferred_anywhere(path: str, pattern: str) -> None:
+    """A path said in the query is preferred wherever in the tree it begins."""
+    assert read(f"timeouts in {path}").where.near == (pattern,)
+
+
+def test_explanation_says_what_was_understood() -> None:
+    """The profile names the intent, the cue words, what follows, and what was read from the text."""
+    explained = read("fix `connect` in src/net/ in Rust since 2024").explained
+    assert explained.name == "BugFixPrecedent"
+    assert explained.explanation == (
+        "cue words fix; recent commits weigh 1.5 times as much; read from the query: language: rust; "
+        "since: 2024-01-01; paths preferred: src/net/; names meant literally: connect"
+    )
+
+
+def test_explanation_of_a_plain_query() -> None:
+    """Without cues or hints the profile says that defaults are used."""
+    explained = read("socket timeouts").explained
+    assert (explained.name, explained.explanation) == ("Unknown", "no cue words; default lanes and weights")

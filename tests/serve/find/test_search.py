@@ -1,0 +1,352 @@
+"""`find_pattern` over real repositories: hits, filters, hints, and what HEAD reaches."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline.git.repository import open_repository
+from pipeline.versions import components
+from serve.errors import BadRequest, NeedsRebuild
+from serve.find import lanes, query
+from serve.find.answer import EXCERPT_COLUMNS, EXCERPT_LINES, Answer, PatternHit
+from serve.find.query import Request
+from serve.find.search import find_pattern
+from serve.standing import place_of
+from stores import database
+from stores.filters import Reach
+from tests.repos import FIRST_DATE, Repo
+from tests.serve.indexed import WordEncoder, index
+
+NOW = FIRST_DATE + timedelta(days=100)
+CONNECT = "def connect(host):\n    return retry(host, timeout=3)\n"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """Five commits, ten days apart, that all speak of timeouts."""
+    repo = Repo.create(tmp_path / "repo")
+    changes = [
+        ("src/net/tcp.py", CONNECT, "Add a timeout to connect", "Ada Lovelace <ada@example.org>"),
+        (
+            "src/app.rs",
+            "fn main() { timeout(); }\n",
+            "Add a timeout to main",
+            "Grace Hopper <grace@navy.example>",
+        ),
+        ("docs/guide.md", "# Guide\ntimeout\n", "Describe the timeout", "Ada Lovelace <ada@example.org>"),
+        (
+            "src/pool.py",
+            "def acquire():\n    timeout()\n",
+            "Add a timeout to acquire",
+            "Ada Lovelace <ada@example.org>",
+        ),
+        (
+            "tests/test_tcp.py",
+            "def test_connect():\n    timeout()\n",
+            "Test the timeout",
+            "Grace Hopper <g@h.example>",
+        ),
+    ]
+    for number, (path, content, message, author) in enumerate(changes):
+        repo.write(path, content)
+        repo.commit(message, date=FIRST_DATE + timedelta(days=10 * number), author=author)
+    return repo
+
+
+def ask(repo: Repo, home: Path, text: str = "timeout", *, now: datetime = NOW, **options: object) -> Answer:
+    request = Request(text, **options)  # type: ignore[arg-type]
+    return find_pattern(request, repo.path, home, encoder=WordEncoder, now=now)
+
+
+def paths(answer: Answer) -> list[str]:
+    return [hit.file_path for hit in answer.hits]
+
+
+def test_hit_fields(repo: Repo, home: Path) -> None:
+    """A hit has every field of the specification, in its order, for the commit asked for."""
+    index(repo, home)
+    hit = asdict(ask(repo, home, "how did we add a timeout to connect", k=1).hits[0])
+    similarity = hit.pop("similarity")
+    assert 0 < similarity < 1
+    assert hit == {
+        "commit_sha": repo.git("rev-parse", "HEAD~4"),
+        "commit_message": "Add a timeout to connect",
+        "commit_author": "Ada Lovelace",
+        "commit_date": "2020-01-01T12:00:00Z",
+        "file_path": "src/net/tcp.py",
+        "change_kind": "added",
+        "diff_excerpt": "@@ -0,0 +1,2 @@\n+def connect(host):\n+    return retry(host, timeout=3)\n",
+        "diff_truncated": False,
+        "related_head_symbols": ("connect",),
+        "recency_weight": pytest.approx(0.05 * 2.718281828 ** (-100 / 90), abs=1e-6),
+        "combined_score": pytest.approx(2 / 61 + 1 / 62, abs=1e-6),
+        "provenance": "INFERRED",
+    }
+    assert list(PatternHit.__dataclass_fields__) == [
+        "commit_sha", "commit_message", "commit_author", "commit_date", "file_path", "change_kind", "diff_excerpt",
+        "diff_truncated", "related_head_symbols", "similarity", "recency_weight", "combined_score", "provenance",
+    ]  # fmt: skip
+
+
+def test_one_hit_per_commit(tmp_path: Path, home: Path) -> None:
+    """A commit that changes many files is one hit, shown by its best hunk, and k counts commits."""
+    repo = Repo.create(tmp_path / "repo")
+    for number in range(8):
+        repo.write(f"{number}.py", "timeout\n" * (number + 1))
+    repo.commit("Many files")
+    repo.commit_file("other.py", "timeout\n")
+    index(repo, home)
+    assert len(ask(repo, home, k=5).hits) == 2
+
+
+@pytest.mark.parametrize(("k", "hits"), [(-3, 1), (0, 1), (3, 3), (99, 20)])
+def test_k_is_clamped(tmp_path: Path, home: Path, k: int, hits: int) -> None:
+    """k is taken into 1 to 20."""
+    repo = Repo.create(tmp_path / "repo")
+    for number in range(22):
+        repo.commit_file(f"{number}.py", "timeout\n")
+    index(repo, home)
+    assert len(ask(repo, home, k=k).hits) == hits
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"language": "rust"}, {"src/app.rs"}),
+        ({"language": "RS"}, {"src/app.rs"}),
+        ({"since": "75d"}, {"src/pool.py", "tests/test_tcp.py"}),
+        ({"since": "2020-01-31"}, {"src/pool.py", "tests/test_tcp.py"}),
+        ({"path": "src/"}, {"src/net/tcp.py", "src/app.rs", "src/pool.py"}),
+        ({"path": "*.md"}, {"docs/guide.md"}),
+        ({"author": "HOPPER"}, {"src/app.rs", "tests/test_tcp.py"}),
+        ({"author": "navy.example"}, {"src/app.rs"}),
+        ({"language": "python", "author": "ada", "since": "2020-01-02"}, {"src/pool.py"}),
+    ],
+)
+def test_options_filter(repo: Repo, home: Path, options: dict[str, str], expected: set[str]) -> None:
+    """Each filter keeps exactly the hunks it names, and they narrow together."""
+    index(repo, home)
+    assert set(paths(ask(repo, home, **options))) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("timeout in rust", {"src/app.rs"}),
+        ("timeout in the last 75 days", {"src/pool.py", "tests/test_tcp.py"}),
+        ("timeout since 2020-01-31", {"src/pool.py", "tests/test_tcp.py"}),
+    ],
+)
+def test_query_text_filters(repo: Repo, home: Path, text: str, expected: set[str]) -> None:
+    """A language or timeframe said in the query filters, and the answer says that it did."""
+    index(repo, home)
+    answer = ask(repo, home, text)
+    assert set(paths(answer)) == expected
+    assert "read from the query" in answer.meta.query_profile.explanation
+
+
+def test_query_text_prefers_paths(repo: Repo, home: Path) -> None:
+    """A path said in the query lifts the hunks below it and hides none."""
+    index(repo, home)
+    plain, hinted = ask(repo, home, "timeout docs"), ask(repo, home, "timeout docs/")
+    assert ask(repo, home, "timeout guide.md").hits[0].file_path == "docs/guide.md"
+    assert len(plain.hits) == len(hinted.hits) == 5
+    assert ask(repo, home, "timeout src/net/").hits[0].file_path == "src/net/tcp.py"
+
+
+def test_query_text_means_quoted_names(tmp_path: Path, home: Path) -> None:
+    """A symbol named in quotes lifts the hunk that touched exactly that symbol."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("exact.py", "def send():\n    pass\n\ndef unrelated_thing():\n    pass\n", "One")
+    repo.commit_file("near.py", "def send_send_send():\n    pass\n", "Two")
+    index(repo, home)
+
+    def symbol_lane(text: str) -> list[str]:
+        with database.reading(place_of(home, open_repository(repo.path))) as connection:
+            asked = query.read(Request(text), NOW, Reach(), lambda _: True)
+            return [hunk.file_path for hunk in lanes.rank(connection, asked, WordEncoder()).symbols]
+
+    assert symbol_lane("send") == ["near.py", "exact.py"]
+    assert symbol_lane("`send`") == ["exact.py", "near.py"]
+
+
+def test_configuration_has_no_symbol_lane(repo: Repo, home: Path) -> None:
+    """A question of configuration is answered without the symbol-name lane."""
+    index(repo, home)
+    with database.reading(place_of(home, open_repository(repo.path))) as connection:
+        asked = [
+            query.read(Request(text), NOW, Reach(), lambda _: True)
+            for text in ("connect", "connect settings")
+        ]
+        rankings = [lanes.rank(connection, one, WordEncoder()) for one in asked]
+    assert [bool(ranking.symbols) for ranking in rankings] == [True, False]
+    assert all(ranking.text and ranking.nearest for ranking in rankings)
+
+
+def test_bug_fixes_weigh_recency_more(repo: Repo, home: Path) -> None:
+    """Bug-fix intent raises the recency weight by half; the order stays fusion's."""
+    index(repo, home)
+    plain, fix = ask(repo, home, "timeout connect").hits[0], ask(repo, home, "fix timeout connect").hits[0]
+    assert plain.commit_sha == fix.commit_sha
+    assert fix.recency_weight == pytest.approx(1.5 * plain.recency_weight, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "text", ["???", "'; DROP TABLE hunks; --", 'tim"eout (*) [', "\\", "NEAR/3 timeout", "x" * 20_000]
+)
+def test_any_text_is_a_query(repo: Repo, home: Path, text: str) -> None:
+    """Punctuation never causes a syntax error: without words the vector lane alone answers."""
+    index(repo, home)
+    assert len(ask(repo, home, text).hits) == 5
+
+
+@pytest.mark.parametrize(
+    "options", [{"text": "  "}, {"since": "soon"}, {"path": "!"}, {"language": ""}, {"author": " "}]
+)
+def test_bad_requests_are_refused(repo: Repo, home: Path, options: dict[str, str]) -> None:
+    """An empty query and filters that mean nothing are errors, with or without an index."""
+    with pytest.raises(BadRequest, match=r"\n  "):
+        ask(repo, home, **options)  # type: ignore[arg-type]
+
+
+def test_excerpt_is_cut(tmp_path: Path, home: Path) -> None:
+    """A long diff is shown by its first lines and columns, and says that it was cut."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("long.py", "\n".join(f"timeout = {n}" + "x" * 500 for n in range(200)))
+    index(repo, home)
+    (hit,) = ask(repo, home).hits
+    lines = hit.diff_excerpt.split("\n")
+    assert (len(lines), max(map(len, lines)), hit.diff_truncated) == (
+        EXCERPT_LINES,
+        EXCERPT_COLUMNS + 1,
+        True,
+    )
+
+
+def test_without_index(repo: Repo, home: Path) -> None:
+    """Without an index there are no hits, no error, and a hint that names the command."""
+    answer = ask(repo, home)
+    assert answer.hits == ()
+    assert answer.meta.hint == "This repository is not indexed yet: run `lineage index`."
+    assert (answer.meta.index_status.last_indexed_commit, answer.meta.index_status.commits_behind_head) == (
+        None,
+        5,
+    )
+    assert not home.exists()
+
+
+def test_without_commits(tmp_path: Path, home: Path) -> None:
+    """A repository without commits gives no hits and says why."""
+    answer = ask(Repo.create(tmp_path / "repo"), home)
+    assert answer.hits == ()
+    assert (
+        answer.meta.hint == "There is nothing to search: the repository has no commits that could be indexed."
+    )
+
+
+def test_nothing_passes_the_filters(repo: Repo, home: Path) -> None:
+    """When the filters leave nothing, the hint repeats them."""
+    index(repo, home)
+    answer = ask(repo, home, path="nowhere/", author="nobody")
+    assert answer.hits == ()
+    assert answer.meta.hint == "No indexed change passes the filters: path 'nowhere/', author 'nobody'."
+
+
+def test_stale_index(repo: Repo, home: Path) -> None:
+    """An index behind HEAD answers from what it has and says by how much it lags."""
+    index(repo, home, upto="HEAD~2")
+    answer = ask(repo, home)
+    assert len(answer.hits) == 3
+    assert answer.meta.index_status.commits_behind_head == 2
+    assert answer.meta.hint == "The index is 2 commits behind HEAD: run `lineage index --incremental`."
+
+
+def test_amended_commit(repo: Repo, home: Path) -> None:
+    """After an amend the old commit is in no hit, before and after the index has seen the new one."""
+    index(repo, home)
+    old = repo.head
+    repo.write("tests/test_tcp.py", "def test_connect():\n    timeout(1)\n")
+    new = repo.commit("Test the timeout better", amend=True)
+    before = {hit.commit_sha for hit in ask(repo, home).hits}
+    index(repo, home)
+    after = {hit.commit_sha for hit in ask(repo, home).hits}
+    assert (old in before, len(before)) == (False, 4)
+    assert (old in after, new in after, len(after)) == (False, True, 5)
+
+
+def test_branch_switch_and_back(repo: Repo, home: Path) -> None:
+    """Each branch answers with its own history, without indexing again."""
+    index(repo, home)
+    trunk = {hit.commit_sha for hit in ask(repo, home).hits}
+    repo.branch("topic", "HEAD~3")
+    topic = repo.commit_file("topic.py", "timeout\n")
+    index(repo, home)
+    on_topic = {hit.commit_sha for hit in ask(repo, home).hits}
+    repo.switch("main")
+    back = ask(repo, home)
+    assert on_topic == {topic, repo.git("rev-parse", "main~3"), repo.git("rev-parse", "main~4")}
+    assert {hit.commit_sha for hit in back.hits} == trunk
+    assert back.meta.index_status.commits_behind_head == 0
+
+
+def test_rebase_with_pruned_history(repo: Repo, home: Path) -> None:
+    """When git has forgotten the commits the index knew, what HEAD reaches is walked anew."""
+    repo.branch("topic")
+    repo.commit_file("topic.py", "timeout\n")
+    index(repo, home)
+    repo.git("reset", "--quiet", "--hard", "HEAD~2")
+    repo.git("branch", "--quiet", "--delete", "--force", "main")
+    repo.git("reflog", "expire", "--expire=now", "--all")
+    repo.git("gc", "--quiet", "--prune=now")
+    answer = ask(repo, home)
+    assert {hit.commit_sha for hit in answer.hits} == set(repo.git("rev-list", "HEAD").split())
+    assert answer.meta.index_status.commits_behind_head == 0
+
+
+def test_needs_rebuild(repo: Repo, home: Path) -> None:
+    """An index of another model's vectors is refused, and the error names the command."""
+    index(repo, home, embedding_model="another")
+    with pytest.raises(NeedsRebuild, match=r"lineage index --rebuild --yes"):
+        ask(repo, home)
+
+
+def test_refresh_recommended(repo: Repo, home: Path) -> None:
+    """An index with stale derived rows answers, and the hint carries the verdict as a sentence."""
+    index(repo, home, parser_python="0")
+    answer = ask(repo, home)
+    assert len(answer.hits) == 5
+    assert answer.meta.hint is not None
+    assert answer.meta.hint.startswith(
+        "The index is query-compatible, refresh recommended (parser_python 0, now "
+    )
+    assert "`lineage index" in answer.meta.hint
+
+
+def test_unknown_metadata(repo: Repo, home: Path) -> None:
+    """An index without a record of its versions answers and says what is missing."""
+    index(repo, home, recorded=replace(components(), words_version=None))
+    answer = ask(repo, home)
+    assert len(answer.hits) == 5
+    assert (
+        answer.meta.hint
+        == "The index is unknown (no metadata for words_version): run `lineage index --force`."
+    )
+
+
+def test_answers_repeat(repo: Repo, home: Path) -> None:
+    """The same question at the same moment has the same answer."""
+    index(repo, home)
+    assert ask(repo, home, "add timeout") == ask(repo, home, "add timeout")
+
+
+def test_now_is_utc(repo: Repo, home: Path) -> None:
+    """A commit of this moment has the full recency weight, a commit of the future no more."""
+    index(repo, home)
+    youngest = FIRST_DATE + timedelta(days=40)
+    for now in (youngest, youngest - timedelta(days=3)):
+        weights = {hit.file_path: hit.recency_weight for hit in ask(repo, home, now=now.astimezone(UTC)).hits}
+        assert weights["tests/test_tcp.py"] == 0.05

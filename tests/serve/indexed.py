@@ -1,0 +1,73 @@
+"""Real repositories with real indexes, their vectors from an encoder that can be computed by hand."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.extract import Task, extract
+from pipeline.git.repository import open_repository
+from pipeline.ignore import IgnoreRules
+from pipeline.reach import reach, unreached
+from pipeline.text import words
+from pipeline.versions import components
+from serve.standing import place_of
+from stores import database, history, schema, writing
+from stores.metadata import Components
+from stores.schema import EMBEDDING_DIMENSION
+from stores.writing import Batch
+from tests.repos import Repo
+
+
+@dataclass(frozen=True, slots=True)
+class WordEncoder:
+    """An encoder whose vectors are near when texts share words: each word is a direction of its own."""
+
+    name: str = "words"
+    dimension: int = EMBEDDING_DIMENSION
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        rows = np.array([self._row(text) for text in texts]).reshape(-1, self.dimension)
+        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+    def _row(self, text: str) -> npt.NDArray[np.float64]:
+        row = np.full(self.dimension, 1e-3)
+        for word in words(text):
+            row[int.from_bytes(hashlib.blake2b(word.encode(), digest_size=4).digest()) % self.dimension] += 1
+        return row
+
+
+def index(
+    repo: Repo, home: Path, *, recorded: Components | None = None, upto: str = "HEAD", **changed: Any
+) -> None:
+    """Index the repository up to a commit, as if `recorded` versions, or ours with some changed, had made it."""
+    repository = open_repository(repo.path)
+    head = repo.git("rev-parse", upto)
+    place = place_of(home, repository)
+    found = extract(Task(repo.path, IgnoreRules.of(repository), tuple(repository.walk(head))))
+    texts = found.hunks.column("semantic_text").to_pylist()
+    vectors = pa.table(
+        {
+            "text_digest": found.hunks.column("text_digest"),
+            "embedding": pa.array(WordEncoder().encode(texts or [""])[: len(texts)].tolist(), schema.VECTOR),
+        }
+    )
+    rows = {
+        name: getattr(found, name)
+        for name in ("commits", "hunks", "hunk_symbols", "hunk_words", "symbol_words")
+    }
+    with database.writing(place) as connection:
+        status = history.status(connection)
+        seen = reach(repository, status.head_commit if status else None)
+        dropped = unreached(seen, history.unreached(connection), history.all_recorded(connection))
+        versions = replace(recorded or components(), **changed)
+        writing.begin_pass(connection, place, head=head, unreached=dropped, components=versions)
+        writing.replace_batch(connection, Batch(covered=found.shas, vectors=vectors, watermark=head, **rows))
+        writing.record_metadata(connection, versions)

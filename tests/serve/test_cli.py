@@ -1,0 +1,244 @@
+"""The `lineage` command as a process: output, exit codes, what it loads."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from pipeline.git.repository import open_repository
+from serve import cli, standing
+from stores import database
+from tests.repos import Repo
+from tests.serve.indexed import index
+
+ROOT = Path(cli.__file__).parent.parent
+HEAVY = "duckdb numpy pyarrow onnxruntime tokenizers pygit2 rich tree_sitter tornado joblib polars Stemmer pathspec"
+
+
+@pytest.fixture
+def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - no test may meet the person's own indexes
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("src/tcp.py", "def connect():\n    timeout()\n", "Add a timeout to connect")
+    repo.commit_file("docs/ü.md", "# timeout ü\n", "Describe the timeout ✓")
+    return repo
+
+
+def start(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
+        [sys.executable, "-m", "serve.cli", *arguments],
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment, **options},
+    )
+
+
+def lineage(*arguments: str, **options: object) -> tuple[int, str, str]:
+    process = start(*arguments, **options)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, (out or b"").decode(), (err or b"").decode()
+
+
+def test_needs_rebuild(repo: Repo, home: Path) -> None:
+    """An index whose vectors mean something else is refused, and the error names the command."""
+    index(repo, home, embedding_model="another")
+    code, out, err = lineage("query", str(repo.path), "--query", "timeout")
+    assert (code, out) == (1, "")
+    assert "needs rebuild (embedding_model another" in err
+    assert "lineage index --rebuild --yes" in err
+    assert "Traceback" not in err
+
+
+def test_query_answers(repo: Repo, home: Path) -> None:
+    """Piped, a query prints the document as UTF-8, whatever the locale says, from any path inside."""
+    index(repo, home)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+    }
+    code, out, err = lineage(
+        "query", "-q", "describe timeout", "-k", "1", cwd=repo.path / "docs", env=environment
+    )
+    document = json.loads(out)
+    assert (code, err) == (0, "")
+    assert document["hits"][0]["file_path"] == "docs/ü.md"
+    assert document["hits"][0]["commit_message"].rstrip() == "Describe the timeout ✓"
+    assert "compatibility" not in document["meta"]
+
+
+def test_query_without_index(repo: Repo, home: Path) -> None:
+    """Without an index: zero hits, a hint, exit code 0."""
+    code, out, _ = lineage("query", str(repo.path), "-q", "timeout")
+    assert code == 0
+    assert json.loads(out)["hits"] == []
+    assert "lineage index" in json.loads(out)["meta"]["hint"]
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["query"], "--query"),
+        (["query", "-q", "x", "--since", "soon"], "'soon' is not a date or an age"),
+        (["query", "-q", "x", "--path", "!"], "is not a path filter"),
+        (["query", "-q", ""], "The query is empty"),
+        (["query", "-q", "x", "--k", "many"], "'--k'"),
+        (["query", "-q", "x", "--author", ""], "The author filter is empty"),
+        (["status", "--nonsense"], "--nonsense"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_misuse(repo: Repo, arguments: list[str], says: str) -> None:
+    """A wrong option is one clear error on stderr, nothing on stdout, exit code 2."""
+    code, out, err = lineage(*arguments, cwd=repo.path)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert says in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("command", [["status"], ["query", "-q", "x"]])
+def test_outside_a_repository(tmp_path: Path, command: list[str]) -> None:
+    """Outside a repository the error says so, exit code 1."""
+    code, out, err = lineage(*command, str(tmp_path / "missing"))
+    assert (code, out) == (1, "")
+    assert "is not in a git repository" in err
+
+
+def test_status(repo: Repo, home: Path) -> None:
+    """Status prints exactly its six lines, before and after indexing, and loads no model."""
+    place = standing.place_of(home, open_repository(repo.path))
+    common = f"repo: {repo.path}\nid: {place.repo_id}\n"
+    none = "last_indexed_commit: <none>\nindexed_at: <none>\ncommits_behind_head: 2\ncompatibility: <none>\n"
+    assert lineage("status", str(repo.path)) == (0, common + none, "")
+    index(repo, home, upto="HEAD~1")
+    _, stands = standing.of_path(repo.path, home)
+    assert stands.indexed_at is not None
+    assert lineage("status", str(repo.path / "src")) == (
+        0,
+        f"{common}last_indexed_commit: {repo.git('rev-parse', 'HEAD~1')}\n"
+        f"indexed_at: {stands.indexed_at.isoformat(timespec='seconds')}Z\n"
+        "commits_behind_head: 1\ncompatibility: compatible\n",
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"embedding_model": "another"}, "needs rebuild (embedding_model another"),
+        ({"chunker_version": "0"}, "query-compatible, refresh recommended (chunker_version 0"),
+        ({"words_version": None}, "unknown (no metadata for words_version)"),
+    ],
+)
+def test_status_shows_the_verdict(repo: Repo, home: Path, changed: dict[str, str], says: str) -> None:
+    """Status answers under every verdict."""
+    index(repo, home, **changed)
+    code, out, _ = lineage("status", str(repo.path))
+    assert code == 0
+    assert out.splitlines()[-1].startswith(f"compatibility: {says}")
+
+
+def loaded_by(statement: str) -> set[str]:
+    script = f"{statement}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ.copy(),
+    )
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_the_door_is_light() -> None:
+    """Importing the command loads no database, model, parser or drawing library."""
+    assert not loaded_by("import serve.cli") & set(HEAVY.split())
+
+
+def test_status_loads_no_model(repo: Repo, home: Path) -> None:
+    """Status never touches the encoder's runtime or a parser."""
+    index(repo, home)
+    loaded = loaded_by(f"from serve.cli import main; main(['status', {str(repo.path)!r}])")
+    assert not loaded & {"onnxruntime", "tokenizers", "tree_sitter", "rich"}
+
+
+def test_version() -> None:
+    """--version names the program and the version the project declares."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert version(cli.DISTRIBUTION) == declared
+    assert lineage("--version") == (0, f"lineage {declared}\n", "")
+
+
+def test_help_without_arguments() -> None:
+    """Alone, the command explains itself."""
+    _, out, err = lineage()
+    assert "query" in out + err
+    assert "status" in out + err
+
+
+@pytest.fixture
+def busy(repo: Repo, home: Path) -> Iterator[None]:
+    """A writer that holds the index."""
+    index(repo, home)
+    with database.writing(standing.place_of(home, open_repository(repo.path))):
+        yield
+
+
+@pytest.mark.usefixtures("busy")
+def test_interrupt(repo: Repo) -> None:
+    """Ctrl-C ends a waiting query silently, with the shell's code for it."""
+    process = start("query", str(repo.path), "-q", "timeout")
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=4)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_closed_pipe(repo: Repo, home: Path) -> None:
+    """A reader that went away ends the program silently, with the shell's code for it."""
+    index(repo, home)
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        code, _, err = lineage("status", str(repo.path), stdout=writer)
+    finally:
+        os.close(writer)
+    assert (code, err) == (141, "")
+
+
+def on_terminal(*arguments: str) -> str:
+    """What a person sees."""
+    screen, keyboard = os.openpty()
+    try:
+        process = start(
+            *arguments, stdout=keyboard, env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+        )
+        process.communicate(timeout=60)
+        return os.read(screen, 1 << 16).decode()
+    finally:
+        os.close(keyboard)
+        os.close(screen)
+
+
+def test_terminal_gets_a_page(repo: Repo, home: Path) -> None:
+    """On a terminal a query is a coloured page, and JSON when asked for."""
+    index(repo, home)
+    page = on_terminal("query", str(repo.path), "-q", "timeout")
+    assert "Describe the timeout ✓" in page
+    assert "\x1b[" in page
+    document = json.loads(on_terminal("query", str(repo.path), "-q", "timeout", "--json"))
+    assert len(document["hits"]) == 2

@@ -1,0 +1,132 @@
+"""Answers as people and programs see them."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from serve import render
+from serve.find.answer import Answer, IndexState, Meta, PatternHit
+from serve.find.query import QueryProfile
+from stores.metadata import FORCE, Status, Verdict
+
+HIT = PatternHit(
+    commit_sha="8eb4340f4c0e61a0360186d7eca4ca4bda877647",
+    commit_message="Add retries\n\nThe server drops\nidle connections.\n",
+    commit_author="Ada Lovelace",
+    commit_date="2020-01-01T13:00:00Z",
+    file_path="src/net/tcp.py",
+    change_kind="modified",
+    diff_excerpt="@@ -1 +1,2 @@ class Pool:\n-    old\r\n+\tnew\n+    more",
+    diff_truncated=True,
+    related_head_symbols=("connect", "retry", "a", "b", "c"),
+    similarity=0.281498,
+    recency_weight=0.01,
+    combined_score=0.0328,
+)
+META = Meta(
+    index_status=IndexState("8eb4340f", 2, "2020-01-02T00:00:00Z"),
+    hint="The index is 2 commits behind HEAD: run `lineage index --incremental`.",
+    compatibility=Verdict(Status.COMPATIBLE),
+    query_profile=QueryProfile("ImplementationPattern", "cue words how did; default lanes and weights"),
+)
+PAGE = """\
+ 1. Add retries
+    8eb4340f4c0e  2020-01-01  Ada Lovelace  similarity 0.28
+    The server drops
+    idle connections.
+    src/net/tcp.py  modified  in connect, retry, a, b, …
+    │ @@ -1 +1,2 @@ class Pool:
+    │ -    old
+    │ +   new
+    │ +    more
+    │ …
+
+The index is 2 commits behind HEAD: run `lineage index --incremental`.
+asked as ImplementationPattern: cue words how did; default lanes and weights
+"""
+
+
+def page(answer: Answer, *, colour: bool = False) -> str:
+    screen = io.StringIO()
+    kind: Any = {"force_terminal": True, "color_system": "standard"} if colour else {"force_terminal": False}
+    render.show(answer, Console(file=screen, width=80, highlight=False, **kind))
+    return "".join(f"{line.rstrip()}\n" for line in screen.getvalue().splitlines())
+
+
+def test_page() -> None:
+    """A person sees each commit, where it acted, the beginning of its diff, and what is to be said."""
+    assert page(Answer((HIT,), META)) == PAGE
+
+
+def test_page_is_coloured_on_a_terminal() -> None:
+    """On a terminal added and removed lines are told apart by colour, and nothing else differs."""
+    coloured = page(Answer((HIT,), META), colour=True)
+    assert "\x1b[32m    │ +   new\x1b[0m" in coloured
+    assert "\x1b[31m    │ -    old\x1b[0m" in coloured
+
+
+def test_strangers_cannot_drive_the_terminal() -> None:
+    """Control characters and console markup in a history are shown, not obeyed."""
+    hostile = replace(
+        HIT,
+        commit_message="\x1b]0;owned\x07 [red]x[/red]",
+        commit_author="\x9b31m",
+        file_path="a\x1b[2J",
+        diff_excerpt="+\x1b[8m\x08",
+        related_head_symbols=("\x1b",),
+    )
+    shown = page(Answer((hostile,), META), colour=False)
+    assert not {"\x1b", "\x07", "\x08", "\x9b"} & set(shown)
+    assert "␛]0;owned␇ [red]x[/red]" in shown
+
+
+def test_sparse_hits_have_a_page() -> None:
+    """A commit without a message and a hunk without text leave no holes."""
+    bare = replace(HIT, commit_message="", diff_excerpt="", diff_truncated=False, related_head_symbols=())
+    assert page(Answer((bare,), replace(META, hint=None))).splitlines()[:4] == [
+        " 1. (no message)",
+        "    8eb4340f4c0e  2020-01-01  Ada Lovelace  similarity 0.28",
+        "    src/net/tcp.py  modified",
+        "",
+    ]
+
+
+def test_json_document() -> None:
+    """The document has hits and meta, every field of a hit in the specified order, and no verdict when all is well."""
+    document = json.loads(render.as_json(Answer((HIT,), META)))
+    assert list(document) == ["hits", "meta"]
+    assert list(document["hits"][0]) == list(PatternHit.__dataclass_fields__)
+    assert document["meta"] == {
+        "index_status": {
+            "last_indexed_commit": "8eb4340f",
+            "commits_behind_head": 2,
+            "indexed_at": "2020-01-02T00:00:00Z",
+        },
+        "hint": META.hint,
+        "query_profile": {"name": META.query_profile.name, "explanation": META.query_profile.explanation},
+    }
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (
+            Verdict(Status.NEEDS_REFRESH, "parser_python 0, now 1", remedy=FORCE),
+            {"status": "query_compatible_needs_refresh", "reason": "parser_python 0, now 1"},
+        ),
+        (
+            Verdict(Status.UNKNOWN, missing=("words_version",), remedy=FORCE),
+            {"status": "unknown", "missing_components": ["words_version"]},
+        ),
+    ],
+)
+def test_json_names_the_verdict(verdict: Verdict, expected: dict[str, object]) -> None:
+    """An index that is not compatible says so in an object of its own."""
+    document = json.loads(render.as_json(Answer((), replace(META, compatibility=verdict))))
+    assert document["meta"]["compatibility"] == expected

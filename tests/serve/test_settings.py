@@ -1,0 +1,73 @@
+"""The environment, as the program understands it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from serve import settings
+
+ROOT = Path(settings.__file__).parent.parent
+
+
+def test_defaults() -> None:
+    """With nothing set: a hidden folder in the person's home, informative logs, a daemon allowed, the full model."""
+    read = settings.read({})
+    assert read == settings.Settings(Path("~/.lineage").expanduser(), "info", daemon=True, reranker="")
+
+
+@pytest.mark.parametrize("value", ["~/indexes", "relative", "/abs"])
+def test_home_is_absolute(value: str) -> None:
+    """LINEAGE_HOME may be relative or begin with a tilde."""
+    assert settings.read({"LINEAGE_HOME": value}).home == Path(value).expanduser().absolute()
+
+
+def test_empty_means_unset() -> None:
+    """An empty variable counts as unset."""
+    assert settings.read({"LINEAGE_HOME": "", "LINEAGE_LOG": "", "LINEAGE_NO_DAEMON": ""}) == settings.read(
+        {}
+    )
+
+
+@pytest.mark.parametrize(("value", "daemon"), [("1", False), ("true", False), ("0", True), ("no", True)])
+def test_daemon_can_be_declined(value: str, daemon: bool) -> None:
+    """LINEAGE_NO_DAEMON=1 opts out, and 0 does not."""
+    assert settings.read({"LINEAGE_NO_DAEMON": value}).daemon is daemon
+
+
+@pytest.mark.parametrize(
+    ("environment", "level"),
+    [
+        ({"LINEAGE_LOG": "debug"}, "debug"),
+        ({"RUST_LOG": "WARN"}, "warn"),
+        ({"RUST_LOG": "trace", "LINEAGE_LOG": "error"}, "error"),
+        ({"RUST_LOG": "lineage=debug,other=warn"}, "debug"),
+        ({"LINEAGE_LOG": "warning"}, "warn"),
+        ({"LINEAGE_LOG": "loud"}, "info"),
+    ],
+)
+def test_log_level(environment: dict[str, str], level: str) -> None:
+    """LINEAGE_LOG sets the verbosity, RUST_LOG is its alias, and a level nobody knows is none."""
+    assert settings.read(environment).log == level
+
+
+def test_only_settings_reads_the_environment() -> None:
+    """No other module asks for the environment: below the door everything is an argument."""
+    readers = set()
+    for package in ("serve", "pipeline", "stores", "mindmap"):
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv", "environb"}:
+                    readers.add(path.relative_to(ROOT).as_posix())
+    assert readers == {"serve/settings.py"}
+
+
+def test_algebra_is_calm_unless_told_otherwise() -> None:
+    """numpy is kept to one thread, but a person's own setting stands."""
+    unset: dict[str, str] = {}
+    asked = {"OPENBLAS_NUM_THREADS": "8"}
+    settings.calm_algebra(unset)
+    settings.calm_algebra(asked)
+    assert (unset, asked) == ({"OPENBLAS_NUM_THREADS": "1"}, {"OPENBLAS_NUM_THREADS": "8"})
