@@ -1,0 +1,27 @@
+"""Speed, measured: what the project promises about time, memory, size and survival, on real histories.
+
+    python -m tests.bench CLONE...              every measure below, one table
+    python -m tests.bench.indexing CLONE...     one of them
+
+Each CLONE is the path of a local clone, bare or not; it is only read. Nothing is fetched. `--runs` is the number
+of rounds whose median is printed (5), `--commits` the longest history (5,000: HEAD is set back to it). Ratios
+are taken within one round against the reference the row names, so they travel between machines; seconds do not,
+and neither means anything while the machine has other work. Memory is summed over all processes of a run.
+
+- `indexing`: wall time of a whole index and of all but its embedding, peak memory, size and what takes the room,
+  shares of hunks with exact symbols by language
+- `growth`: peak memory at 1,000 and at 5,000 commits
+- `everyday`: nothing to do, one new commit (also with 5,000 files at HEAD), one query
+- `killed`: `kill -9` at a quarter, half, three quarters; then the index compared with a clean one
+- `company`: two queries a second while an index runs
+
+What they stand on:
+
+- `report`: a row, the table, the arguments
+- `programs`: programs as whole processes
+- `memory`: memory of a process and everything it started
+- `histories`: clones cut to a length, and a made history with many files
+- `references`: `git log -p` and the bare ONNX Runtime
+- `indexes`: an index looked at from outside
+- `zeros`: `lineage index` with an encoder that answers zeros
+"""

@@ -1,0 +1,25 @@
+"""Memory is that of everything a program started."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.bench.programs import run
+
+HELD = 40_000_000
+PROGRAM = f"""
+import subprocess, sys, time
+held = bytearray(b"x") * {HELD}
+if len(sys.argv) < 3:
+    subprocess.run([sys.executable, "-c", sys.argv[1], sys.argv[1], "child"], check=True)
+else:
+    time.sleep(0.5)
+"""
+
+
+def test_children_count(tmp_path: Path) -> None:
+    """A program and its child, each with as much, hold twice as much together."""
+    done = run((sys.executable, "-c", PROGRAM, PROGRAM), home=tmp_path)
+    assert 2 * HELD < done.peak_bytes < 4 * HELD
+    assert done.seconds > 0.5
