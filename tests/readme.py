@@ -1,0 +1,53 @@
+"""What cog prints into the README: help texts, the line's stages, the tables. `cog -I . -r README.md` renews it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+COMMANDS = ("index", "query", "status")
+
+
+def help_of(command: str) -> str:
+    """A command's `--help`, as a terminal of 100 columns shows it."""
+    os.environ.update(COLUMNS="100", TERM="dumb")
+    from typer.testing import CliRunner
+
+    from serve.cli import app
+
+    shown = CliRunner().invoke(app, [command, "--help"], prog_name="lineage").output.rstrip()
+    return f"```console\n$ lineage {command} --help\n{shown}\n```\n"
+
+
+def helps() -> str:
+    return "\n".join(help_of(command) for command in COMMANDS)
+
+
+def stages() -> str:
+    """The first list of the package's table of contents: the line in its order."""
+    docstring = (
+        ast.get_docstring(ast.parse((ROOT / "pipeline" / "__init__.py").read_text(encoding="utf-8"))) or ""
+    )
+    entries = re.findall(r"^- `(\w+)`: (.+)$", docstring.split("What it stands on")[0], re.MULTILINE)
+    rows = [f"| [`{name}`](pipeline/{name}.py) | {meaning} |" for name, meaning in entries]
+    return "\n".join(["| stage | what it does |", "|---|---|", *rows, ""])
+
+
+def tables() -> str:
+    """Every table with the meaning of each field."""
+    from stores.schema import TABLES
+
+    parts = []
+    for table, schema in TABLES.items():
+        fields = [
+            f"| `{field.name}` | {field.type}{' or null' if field.nullable else ''} "
+            f"| {field.metadata[b'meaning'].decode().replace('|', chr(92) + '|')} |"
+            for field in schema
+        ]
+        parts.append(
+            "\n".join([f"**{table}**", "", "| field | type | meaning |", "|---|---|---|", *fields, ""])
+        )
+    return "\n".join(parts)
