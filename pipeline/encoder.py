@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from pipeline.providers import CPU, choose, runtime_names
 from pipeline.workers import usable_cpus
-from stores.schema import EMBEDDING_DIMENSION
+from stores.versions import EMBEDDING_DIMENSION
 
 if TYPE_CHECKING:
     import numpy as np

@@ -21,6 +21,7 @@ from pipeline.workers import mapped
 from pipeline.write import Beginning
 from stores import database, writing
 from stores.errors import LineageError
+from stores.history import Unreadable
 from stores.places import Place
 
 # The specification's abort cost: a kill loses at most the batch in hand.
@@ -66,7 +67,7 @@ class Summary:
     commits: int
     hunks: int
     head_symbols: int
-    unreadable: int
+    unreadable: tuple[Unreadable, ...]
     seconds: float
     workers: int
     profile: Profile

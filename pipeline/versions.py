@@ -10,7 +10,7 @@ from typing import Final
 
 from pipeline.encoder import EMBEDDING_MODEL
 from stores.metadata import Components
-from stores.schema import EMBEDDING_DIMENSION, SCHEMA_VERSION
+from stores.versions import EMBEDDING_DIMENSION, SCHEMA_VERSION
 
 CHUNKER_VERSION: Final = "1"
 PARSER_VERSION: Final = "1"

@@ -16,6 +16,7 @@ from pipeline.versions import components
 from pipeline.walk import pending
 from stores import compaction, database, history, metadata, writing
 from stores.errors import LineageError
+from stores.history import Unreadable
 from stores.metadata import REBUILD, Components, Status
 from stores.places import Place
 from stores.showing import Connection
@@ -102,14 +103,16 @@ def write_head(place: Place, change: HeadChange, profile: Profile) -> None:
     _timed(place, profile, "symbols", lambda connection: writing.replace_head(connection, change))
 
 
-def finish(place: Place, head: str, beginning: Beginning, profile: Profile, *, forced: bool) -> int:
+def finish(
+    place: Place, head: str, beginning: Beginning, profile: Profile, *, forced: bool
+) -> tuple[Unreadable, ...]:
     """Move the watermark to HEAD, vouch for the versions, leave the file compact; commits yet unreadable."""
     vouched = metadata.after_pass(beginning.begun, components(), head_refreshed=forced)
     with profile.phase("storage"):
         with database.writing(place) as connection:
             writing.replace_batch(connection, Batch(watermark=head))
             writing.record_metadata(connection, vouched)
-            unreadable = len(history.unreadable(connection))
+            unreadable = history.unreadable(connection)
         compaction.tidy(place)
     return unreadable
 

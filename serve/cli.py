@@ -20,7 +20,13 @@ DISTRIBUTION: Final = "history-lineage"
 DESCRIPTION: Final = "Ask a git repository's history how something was done before, offline."
 
 # Plain help: drawing boxes would load a library at every start.
-app = typer.Typer(help=DESCRIPTION, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+app = typer.Typer(
+    help=DESCRIPTION,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+)
 
 RepositoryPath = Annotated[
     Path, typer.Argument(metavar="PATH", help="The repository, or any path inside it.")

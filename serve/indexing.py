@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +22,15 @@ from stores.places import Place
 
 if TYPE_CHECKING:
     from pipeline.run import Options, Progress, Summary
+    from stores.history import Unreadable
 
 logger = logging.getLogger(__name__)
 
 # Log events, like the watermark, move with the walk.
 EVENT_EVERY: Final = 100
 BAR_CELLS: Final = 24
+# Enough to see what kind of damage it is.
+NAMED_UNREADABLE: Final = 3
 
 
 # Share of the processors for the encoder, and of the specification's batch: half, all, double.
@@ -174,8 +177,9 @@ def _print(summary: Summary, *, profile: bool) -> None:
     print("\n".join(lines))  # noqa: T201 - the specified output
     if summary.unreadable:
         logger.warning(
-            "%d commits could not be read and are not indexed; the next `lineage index` tries them again",
-            summary.unreadable,
+            "%d commits could not be read and are not indexed; the next `lineage index` tries them again: %s",
+            len(summary.unreadable),
+            _named(summary.unreadable),
         )
 
 
@@ -188,6 +192,12 @@ def _phase_lines(summary: Summary) -> Iterator[str]:
     if shares:
         among = f"; diff and parse: mean of {summary.workers} workers" if summary.workers > 1 else ""
         yield f"  wall time, phases overlap{among}"
+
+
+def _named(unreadable: Sequence[Unreadable]) -> str:
+    """The first of them with their reasons."""
+    named = [f"{entry.commit_sha[:12]} ({entry.reason})" for entry in unreadable[:NAMED_UNREADABLE]]
+    return ", ".join(named) + (", ..." if len(unreadable) > NAMED_UNREADABLE else "")
 
 
 def duration(seconds: float) -> str:

@@ -1,7 +1,8 @@
 """The contract between the folders, and the databases; knows Arrow, DuckDB and files; nothing of git.
 
 - `errors`: the root of the error tree
-- `schema`: one Arrow schema per table, a line of meaning per field; the schema's version
+- `schema`: one Arrow schema per table, a line of meaning per field
+- `versions`: the schema's version and what each one changed
 - `places`: where an index lives; the repo id
 - `locking`: who may open an index: many readers or one writer, nobody starved
 - `database`: open for reading, open for one batch of writing; the settings of both

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, Final
 
 import duckdb
-import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ def status(connection: duckdb.DuckDBPyConnection) -> IndexStatus | None:
 
 def recorded(connection: duckdb.DuckDBPyConnection, shas: Iterable[str]) -> set[str]:
     """Those of the commits that have rows."""
-    return _known(connection, "commits", pa.table({"commit_sha": pa.array(list(shas), pa.string())}))
+    return _known(connection, "commits", "commit_sha", shas)
 
 
 def all_recorded(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -70,7 +69,7 @@ def unreadable(connection: duckdb.DuckDBPyConnection) -> tuple[Unreadable, ...]:
 
 def known_digests(connection: duckdb.DuckDBPyConnection, digests: Iterable[bytes]) -> set[bytes]:
     """Those of the texts that have a vector."""
-    return _known(connection, "vectors", pa.table({"text_digest": pa.array(list(digests), pa.binary())}))
+    return _known(connection, "vectors", "text_digest", digests)
 
 
 def head_files(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
@@ -78,11 +77,16 @@ def head_files(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     return dict(connection.execute("SELECT file_path, blob_sha FROM head_files").fetchall())
 
 
-def _known(connection: duckdb.DuckDBPyConnection, table: str, asked: pa.Table) -> set[Any]:
-    """Those of the one-column table that the table has."""
-    connection.register("asked", asked)
+def _known(connection: duckdb.DuckDBPyConnection, table: str, key: str, asked: Iterable[Any]) -> set[Any]:
+    """Those of the keys that the table has."""
+    keys = list(asked)
+    if not keys:
+        return set()
+    import pyarrow as pa  # most questions end before this, and need not wait for it
+
+    connection.register("asked", pa.table({key: keys}))
     try:
-        rows = connection.execute(f"FROM asked SEMI JOIN {table} USING ({asked.column_names[0]})").fetchall()
+        rows = connection.execute(f"FROM asked SEMI JOIN {table} USING ({key})").fetchall()
         return {value for (value,) in rows}
     finally:
         connection.unregister("asked")

@@ -10,7 +10,7 @@ from typing import Final
 import duckdb
 
 from stores.errors import LineageError
-from stores.schema import SCHEMA_VERSION
+from stores.versions import SCHEMA_VERSION
 
 
 class NewerSchema(LineageError):

@@ -11,12 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 1
-SCHEMA_HISTORY: Final = {
-    1: "commits, hunks, touched symbols, vectors, words by lane, HEAD symbols and chunks, watermark",
-}
-
-EMBEDDING_DIMENSION: Final = 384
+from stores.versions import EMBEDDING_DIMENSION
 
 DIGEST: Final = pa.binary(16)
 VECTOR: Final = pa.list_(pa.float32(), EMBEDDING_DIMENSION)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from stores import filters
 from stores.filters import Where
 from stores.lexical import LANE_DEPTH, PREFERRED_PATH, Ranked
-from stores.schema import EMBEDDING_DIMENSION
+from stores.versions import EMBEDDING_DIMENSION
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from pipeline.run import Options, Pass
 from pipeline.workers import usable_cpus
 from serve import settings
 from serve.standing import place_of
-from stores.schema import EMBEDDING_DIMENSION
+from stores.versions import EMBEDDING_DIMENSION
 
 
 @dataclass(frozen=True, slots=True)

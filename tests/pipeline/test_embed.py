@@ -15,7 +15,8 @@ from pipeline.extract import Extracted, Task, extract
 from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules
 from pipeline.text import digest
-from stores.schema import EMBEDDING_DIMENSION, VECTORS
+from stores.schema import VECTORS
+from stores.versions import EMBEDDING_DIMENSION
 from tests.repos import Repo
 
 

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline import run
-from pipeline.git.repository import UnreadableObject
 from pipeline.run import NothingToIndex, Progress
 from stores import database, history
 from tests.bench.indexes import fingerprint
@@ -174,10 +173,10 @@ def test_unreadable_commits_are_tried_again(tmp_path: Path) -> None:
     content = loose.read_bytes()
     loose.unlink()
     home = tmp_path / "home"
-    assert index(repo, home).unreadable > 0
-    assert index(repo, home).unreadable > 0
+    assert index(repo, home).unreadable
+    assert index(repo, home).unreadable
     loose.write_bytes(content)
-    assert index(repo, home).unreadable == 0
+    assert not index(repo, home).unreadable
     index(repo, tmp_path / "clean")
     assert fingerprint(repo.path, home) == fingerprint(repo.path, tmp_path / "clean")
 
@@ -196,5 +195,4 @@ def test_unreadable_head_tree_keeps_the_snapshot(tmp_path: Path) -> None:
     tree = repo.git("rev-parse", "HEAD^{tree}")
     (repo.path / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
     summary = index(repo, tmp_path / "home")
-    assert summary.unreadable == 1 and summary.commits > 5 and summary.head_symbols == 0
-    assert UnreadableObject is not None
+    assert len(summary.unreadable) == 1 and summary.commits > 5 and summary.head_symbols == 0

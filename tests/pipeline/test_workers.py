@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,6 +53,7 @@ def test_at_least_one_cpu() -> None:
     assert 1 <= usable_cpus() <= (os.cpu_count() or 1)
 
 
+@pytest.mark.skipif(shutil.which("ps") is None, reason="needs the ps program (Debian's procps)")
 def test_workers_leave_with_a_killed_parent() -> None:
     """After `kill -9` of the parent no worker is left behind."""
     program = "import time; from pipeline.workers import mapped; list(mapped(time.sleep, [60, 60], 2))"

@@ -21,7 +21,7 @@ from pipeline.versions import components
 from serve.standing import place_of
 from stores import database, history, schema, writing
 from stores.metadata import Components
-from stores.schema import EMBEDDING_DIMENSION
+from stores.versions import EMBEDDING_DIMENSION
 from stores.writing import Batch
 from tests.repos import Repo
 

@@ -232,7 +232,7 @@ def test_other_vectors_are_refused(repo: Repo, home: Path, capsys: pytest.Captur
 
 
 def test_unreadable_commits_are_said_at_the_end(repo: Repo, home: Path) -> None:
-    """The number of commits that could not be read stands at the end, and the run succeeds."""
+    """How many commits could not be read, and why, stands at the end; the run succeeds."""
     blob = repo.git("rev-parse", "HEAD:main.py")
     (repo.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     run = [sys.executable, "-m", "serve.cli", "index", str(repo.path)]
@@ -244,7 +244,8 @@ def test_unreadable_commits_are_said_at_the_end(repo: Repo, home: Path) -> None:
         text=True,
         check=True,
     )
-    assert "could not be read" in done.stderr and done.stdout.startswith("indexed in")
+    assert "could not be read" in done.stderr and f"object {blob} is missing" in done.stderr
+    assert done.stdout.startswith("indexed in")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from stores import database, history, places, writing
 from stores.database import DamagedIndex, NotIndexed
 from stores.locking import IndexBusy
 from stores.migrations import NewerSchema
-from stores.schema import SCHEMA_VERSION
+from stores.versions import SCHEMA_VERSION
 from tests.stores.batches import CURRENT, Document, batch, place_in, sha
 from tests.stores.processes import finished, line, running
 

@@ -8,6 +8,7 @@ import pytest
 
 from stores import schema
 from stores.migrations import MIGRATIONS, tables_sql
+from stores.versions import SCHEMA_HISTORY, SCHEMA_VERSION
 
 SQL_TYPES = {
     pa.string(): "VARCHAR",
@@ -49,5 +50,5 @@ def test_every_column_has_a_meaning(table: str) -> None:
 
 def test_every_version_has_a_migration() -> None:
     """Each schema version says what it changed and has the step that leads to it."""
-    versions = list(range(1, schema.SCHEMA_VERSION + 1))
-    assert list(schema.SCHEMA_HISTORY) == versions == list(MIGRATIONS)
+    numbers = list(range(1, SCHEMA_VERSION + 1))
+    assert list(SCHEMA_HISTORY) == numbers == list(MIGRATIONS)

@@ -7,7 +7,7 @@ import pytest
 
 from stores import vectors
 from stores.filters import Where
-from stores.schema import EMBEDDING_DIMENSION
+from stores.versions import EMBEDDING_DIMENSION
 from tests.stores.small import Doc, sha, small_index, unit
 
 
