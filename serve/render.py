@@ -51,9 +51,10 @@ def status_lines(place: Place, standing: Standing) -> str:
 def show(answer: Answer, console: Console) -> None:
     """Print an answer for a person."""
     for number, hit in enumerate(answer.hits, start=1):
-        console.print(_heading(number, hit))
+        # Said here: a Text forgets what it was told of wrapping when it is printed.
+        console.print(_heading(number, hit), no_wrap=True, overflow="ellipsis")
         if hit.diff_excerpt:
-            console.print(_excerpt(hit))
+            console.print(_excerpt(hit), no_wrap=True, overflow="ellipsis")
         console.print()
     for line in _closing(answer.meta):
         console.print(line)
@@ -84,7 +85,7 @@ def _heading(number: int, hit: PatternHit) -> Text:
     from rich.text import Text
 
     subject, *more = _message(hit.commit_message)
-    heading = Text(no_wrap=True, overflow="ellipsis")
+    heading = Text()
     heading.append(f"{number:>2}. ", style="dim").append(subject, style="bold")
     heading.append(f"\n    {hit.commit_sha[:12]}", style="yellow")
     heading.append(f"  {hit.commit_date[:10]}  {visible(hit.commit_author)}  similarity {hit.similarity:.2f}")
@@ -109,7 +110,7 @@ def _excerpt(hit: PatternHit) -> Text:
     from rich.text import Text
 
     lines = [visible(line.removesuffix("\r")) for line in hit.diff_excerpt.rstrip("\n").split("\n")]
-    excerpt = Text(no_wrap=True, overflow="ellipsis")
+    excerpt = Text()
     for line in lines[:SHOWN_LINES]:
         excerpt.append(f"\n    │ {line.expandtabs(4)}", style=_line_style(line))
     if len(lines) > SHOWN_LINES or hit.diff_truncated:

@@ -64,6 +64,14 @@ def test_page() -> None:
     assert page(Answer((HIT,), META)) == PAGE
 
 
+def test_long_lines_are_cut_not_wrapped() -> None:
+    """A line wider than the terminal ends in an ellipsis, so that the page keeps its columns."""
+    wide = replace(HIT, diff_excerpt="+" + "x" * 500, related_head_symbols=("y" * 500,))
+    lines = page(Answer((wide,), META)).splitlines()
+    assert sum(line.endswith("…") for line in lines) >= 2
+    assert all(len(line) <= 80 for line in lines)
+
+
 def test_page_is_coloured_on_a_terminal() -> None:
     """On a terminal added and removed lines are told apart by colour, and nothing else differs."""
     coloured = page(Answer((HIT,), META), colour=True)
