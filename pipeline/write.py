@@ -11,7 +11,7 @@ import pyarrow as pa
 from pipeline.extract import Extracted
 from pipeline.git.repository import Repository
 from pipeline.profile import Profile
-from pipeline.reach import reach
+from pipeline.reach import reach, unreached
 from pipeline.versions import components
 from pipeline.walk import pending
 from stores import compaction, database, history, metadata, writing
@@ -118,12 +118,11 @@ def finish(
 
 
 def _unreached(connection: Connection, repository: Repository, noted: str | None) -> list[str]:
-    """Recorded commits that HEAD does not reach."""
-    change = reach(repository, noted)
-    if change.complete:
-        return sorted(set(history.all_recorded(connection)) - set(change.back))
-    candidates = (history.unreached(connection) | set(change.gone)) - set(change.back)
-    return sorted(history.recorded(connection, candidates))
+    """Recorded commits that HEAD does not reach; after a short step only those the step concerns are asked for."""
+    change, before = reach(repository, noted), history.unreached(connection)
+    asked = {*before, *change.gone}
+    recorded = history.all_recorded(connection) if change.complete else history.recorded(connection, asked)
+    return unreached(change, before, recorded)
 
 
 def _refuse_other_vectors(begun: Components) -> None:

@@ -31,6 +31,9 @@ INCREMENTAL: Final = frozenset({"python", "rust", "java"})
 STEPS_PER_BYTE: Final = 0.2
 STEPS_AT_LEAST: Final = 100
 
+# TSX is TypeScript with another syntax for casts, and defines the same symbols.
+QUERY_OF: Final = {"tsx": "typescript"}
+
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -90,7 +93,9 @@ def grammar_of(path: str) -> Grammar | None:
 def load(name: str) -> Grammar:
     """A grammar by its name, with its query compiled."""
     language = get_language(cast("SupportedLanguage", name))
-    source = (files("pipeline.source") / "queries" / f"{name}.scm").read_text(encoding="utf-8")
+    source = (files("pipeline.source") / "queries" / f"{QUERY_OF.get(name, name)}.scm").read_text(
+        encoding="utf-8"
+    )
     return Grammar(
         name=name,
         language=language,
