@@ -99,7 +99,7 @@ def _read(repository: Repository, sha: str, rules: IgnoreRules, parses: Parses, 
     if changed.all_ignored:
         return
     with profile.phase("parse"):
-        touched = [TouchedHunk(commit, hunk, parses.touched(hunk, repository.blob)) for hunk in changed.hunks]
+        touched = [TouchedHunk(commit, hunk, parses.touched(hunk, repository)) for hunk in changed.hunks]
     readings.commits.append(commit)
     readings.hunks.extend(touched)
     profile.diff_bytes += sum(len(hunk.diff) for hunk in changed.hunks)

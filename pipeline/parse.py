@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Protocol
@@ -13,7 +13,7 @@ from pipeline.source.definitions import Definition, definitions
 from pipeline.source.grammars import Grammar, grammar_of
 from pipeline.source.languages import names_symbols
 from pipeline.source.touched import Part, Touched, headed, touched
-from pipeline.source.trees import Before, Version, Versions, parsed
+from pipeline.source.trees import Before, Contents, Version, Versions, parsed
 
 __all__ = ["Chunk", "Outline", "Parses", "Placed", "Symbol", "Touched", "outline"]
 
@@ -133,7 +133,7 @@ class Parses:
     def __init__(self) -> None:
         self._versions = Versions()
 
-    def touched(self, hunk: HunkLike, read_blob: Callable[[str], bytes]) -> tuple[Touched, ...]:
+    def touched(self, hunk: HunkLike, contents: Contents) -> tuple[Touched, ...]:
         """Symbols a hunk touched, each once; they depend on the hunk and its blobs alone."""
         if hunk.content_kind != "text" or not hunk.parts:
             return ()
@@ -141,24 +141,24 @@ class Parses:
         if grammar is None:
             return headed(hunk.parts) if names_symbols(hunk.file_path) else ()
         before = _before(hunk)
-        old = self._old(before, read_blob)
-        return touched(hunk.parts, old, self._new(hunk, grammar, before, read_blob))
+        old = self._old(before, contents)
+        return touched(hunk.parts, old, self._new(hunk, grammar, before, contents))
 
-    def _old(self, before: Before | None, read_blob: Callable[[str], bytes]) -> Version | None:
+    def _old(self, before: Before | None, contents: Contents) -> Version | None:
         """The version before, where lines were removed from it."""
         if before is None or not any(part.removed for part in before.parts):
             return None
-        return self._versions.of(before.path, before.blob, before.grammar, read_blob)
+        return self._versions.of(before.path, before.blob, before.grammar, contents)
 
     def _new(
-        self, hunk: HunkLike, grammar: Grammar, before: Before | None, read_blob: Callable[[str], bytes]
+        self, hunk: HunkLike, grammar: Grammar, before: Before | None, contents: Contents
     ) -> Version | None:
         """The version after, where lines were added to it; from the one before where that is at hand."""
         if hunk.new_blob is None or not any(part.added for part in hunk.parts):
             return None
         if before is None:
-            return self._versions.of(hunk.file_path, hunk.new_blob, grammar, read_blob)
-        return self._versions.after(before, hunk.file_path, hunk.new_blob, grammar, read_blob)
+            return self._versions.of(hunk.file_path, hunk.new_blob, grammar, contents)
+        return self._versions.after(before, hunk.file_path, hunk.new_blob, grammar, contents)
 
 
 def _before(hunk: HunkLike) -> Before | None:

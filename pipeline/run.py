@@ -27,6 +27,11 @@ from stores.places import Place
 # The specification's abort cost: a kill loses at most the batch in hand.
 COMMITS_PER_BATCH: Final = 100
 
+# Batches in a row that go to the same worker: a file's last version halves the parse of the next. Taking every
+# other batch cost two workers 40 % more parsing than one, four in a row 13 %; longer runs wait longer in
+# memory for their turn.
+BATCHES_IN_A_ROW: Final = 4
+
 logger = logging.getLogger(__name__)
 
 
@@ -127,7 +132,9 @@ class Pass:
             for shas in batches(beginning.pending, self.options.commit_batch)
         )
         progress = Progress(total=len(beginning.pending))
-        for extracted in mapped(extract, tasks, self._jobs(beginning)):
+        jobs = self._jobs(beginning)
+        run = min(BATCHES_IN_A_ROW, -(-self._batches(beginning) // jobs))
+        for extracted in mapped(extract, tasks, jobs, run=run):
             self.profile.add(extracted.profile)
             with self.profile.phase("embed"):
                 vectors = embedding.vectors(extracted)
@@ -156,8 +163,10 @@ class Pass:
 
     def _jobs(self, beginning: Beginning) -> int:
         """No more workers than batches: starting one costs as much as a batch."""
-        tasks = -(-len(beginning.pending) // self.options.commit_batch)
-        return max(1, min(self.options.workers, tasks))
+        return max(1, min(self.options.workers, self._batches(beginning)))
+
+    def _batches(self, beginning: Beginning) -> int:
+        return -(-len(beginning.pending) // self.options.commit_batch)
 
 
 def _further(progress: Progress, extracted: Extracted, watermark: str | None) -> Progress:

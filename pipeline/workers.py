@@ -1,7 +1,8 @@
 """`mapped(function, items, jobs)`: the same line serial or parallel; ordered, bounded in flight.
 
 joblib's own generator starts every task as soon as a worker is free, however slowly results are taken. A
-history does not fit in memory, so the window here moves only when a result is taken.
+history does not fit in memory, so the window here moves only when a result is taken. Nor can it say which
+worker takes what: each worker here is a pool of its own.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# One result being taken and one waiting keep a worker busy; more only cost memory.
-IN_FLIGHT_PER_JOB: Final = 2
 # How long a worker outlives a parent that was killed without a word.
 ORPHAN_SECONDS: Final = 1.0
 # A worker makes values without cycles by the hundred thousand; looking through them found nothing to free and
@@ -36,17 +35,22 @@ def usable_cpus() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def mapped(function: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> Iterator[Result]:
-    """`map(function, items)` in order, by `jobs` processes; at most `2 * jobs` results are in flight."""
+def mapped(
+    function: Callable[[Item], Result], items: Iterable[Item], jobs: int, *, run: int = 1
+) -> Iterator[Result]:
+    """`map(function, items)` in order, by `jobs` processes; at most `in_flight(jobs, run)` are in flight.
+
+    `run`: how many neighbours go to the same process, for functions that remember.
+    """
     if jobs <= 1:
         yield from map(function, items)
         return
-    executor = _executor(jobs)
+    workers = [_worker() for _ in range(jobs)]
     waiting: deque[Future[Result]] = deque()
     try:
-        for item in items:
-            waiting.append(executor.submit(function, item))
-            if len(waiting) >= jobs * IN_FLIGHT_PER_JOB:
+        for number, item in enumerate(items):
+            waiting.append(workers[number // run % jobs].submit(function, item))
+            if len(waiting) >= in_flight(jobs, run):
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
@@ -54,14 +58,20 @@ def mapped(function: Callable[[Item], Result], items: Iterable[Item], jobs: int)
         # Results nobody will take are not begun; those under way are short.
         for result in waiting:
             result.cancel()
-        executor.shutdown()
+        for worker in workers:
+            worker.shutdown()
 
 
-def _executor(jobs: int) -> Executor:
+def in_flight(jobs: int, run: int = 1) -> int:
+    """Items begun and not yet taken: a run for every worker, and the next one for whoever is done first."""
+    return (jobs + 1) * run
+
+
+def _worker() -> Executor:
     from joblib.externals.loky import ProcessPoolExecutor
 
-    executor: Executor = ProcessPoolExecutor(max_workers=jobs, initializer=_begin, initargs=(os.getpid(),))
-    return executor
+    worker: Executor = ProcessPoolExecutor(max_workers=1, initializer=_begin, initargs=(os.getpid(),))
+    return worker
 
 
 def _begin(parent: int) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 import pygit2
 from pygit2.enums import AttrCheck, DiffFind, DiffOption, ObjectType, SortMode
 
+from pipeline.git import patches
 from pipeline.git.ancestry import Parents, parents_first, reachable
 from pipeline.git.changes import (
     EMPTY_PATCH,
@@ -33,6 +34,7 @@ from pipeline.git.changes import (
     too_many_to_compare,
 )
 from pipeline.git.objects import Commit, Links, links_of, parse_commit, parse_tree
+from pipeline.git.patches import Part
 from pipeline.git.refusals import NotARepository, UnreadableObject, refusal
 
 __all__ = ["Commit", "Difference", "Repository", "UnreadableObject", "open_repository"]
@@ -274,6 +276,11 @@ class Repository:
         """A file's length in bytes, without reading it."""
         with _Reading(sha):
             return self._odb.read_header(sha)[1]
+
+    def parts(self, old: bytes, new: bytes) -> tuple[Part, ...]:
+        """The `@@` parts that lead from one content to another, without context; none for binary ones."""
+        patch = pygit2.Patch.create_from(old, new, context_lines=0)
+        return patches.read(patches.body(patch.data)).parts
 
     def tree_files(self, sha: str) -> list[tuple[str, str]]:
         """(path, blob) of each regular file in a commit's tree; symlinks and submodules left out."""

@@ -8,12 +8,12 @@ and never around a syntax error, whose recovery starts from the state the parser
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from pipeline.source.content import Content
-from pipeline.source.edits import Edit, Part, edits, outer_edit
+from pipeline.source.edits import Edit, Part, edits, reaching_back
 from pipeline.source.grammars import Grammar, Node, Tree
 
 # Half a megabyte of source parses in 0.1 s; beyond it are tables and generated code without history.
@@ -46,6 +46,16 @@ class Version:
         return not self.tree.root_node.has_error
 
 
+class Contents(Protocol):
+    """Where contents come from, and what lies between two of them."""
+
+    def blob(self, sha: str) -> bytes:
+        """A content by its blob."""
+
+    def parts(self, old: bytes, new: bytes) -> Sequence[Part]:
+        """The parts of a diff that lead from one content to the other; none where there is no diff."""
+
+
 @dataclass(frozen=True, slots=True)
 class Before:
     """The version a file had before a change, and the parts of the diff that led away from it."""
@@ -69,7 +79,7 @@ def parsable(content: Content) -> bool:
 
 
 def following(old: Version, source: bytes, parts: Sequence[Part]) -> Version | None:
-    """The next version of a file, parsed from the tree of the last."""
+    """Another version of a file, parsed from the tree of one that a diff leads away from."""
     content = Content(source)
     if not parsable(content):
         return None
@@ -77,18 +87,9 @@ def following(old: Version, source: bytes, parts: Sequence[Part]) -> Version | N
     return _whole(content, old.grammar) if changed is None else _reparsed(old, content, changed)
 
 
-def nearby(old: Version, source: bytes) -> Version | None:
-    """Another version of a file, parsed from the tree of one it has no diff to."""
-    content = Content(source)
-    if not parsable(content):
-        return None
-    if not old.sound or not source or not old.content.source:
-        return _whole(content, old.grammar)
-    return _reparsed(old, content, [outer_edit(old.content, content)])
-
-
 def _reparsed(old: Version, content: Content, changed: Sequence[Edit]) -> Version | None:
-    tree = old.grammar.parse(content.source, _edited(old.tree, changed))
+    reaching = reaching_back(changed, old.content, content)
+    tree = old.grammar.parse(content.source, _edited(old.tree, reaching))
     if tree is None or tree.root_node.has_error:
         return _whole(content, old.grammar)
     return Version(content, tree, old.grammar)
@@ -111,7 +112,7 @@ def _in_ruins(root: Node) -> bool:
     return False
 
 
-def _edited(tree: Tree, changed: Sequence[Edit]) -> Tree:
+def _edited(tree: Tree, changed: Iterable[Edit]) -> Tree:
     """A copy of the tree that knows where the new content differs; the tree itself stays as it is."""
     copy = tree.copy()
     for edit in changed:
@@ -137,28 +138,29 @@ class Versions:
         self._bytes = 0
         self._limit = kept_bytes
 
-    def of(self, path: str, blob: str, grammar: Grammar, read: Callable[[str], bytes]) -> Version | None:
-        """A version by its blob; where it is not kept, parsed from another of its path, or whole."""
+    def of(self, path: str, blob: str, grammar: Grammar, contents: Contents) -> Version | None:
+        """A version by its blob; when it is not kept, parsed from another of its path, or whole."""
         key = (grammar.name, blob)
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
+        source = contents.blob(blob)
         near = self._kept.get(self._newest.get(path, key)) if grammar.incremental else None
-        if near is None or near.grammar is not grammar:
-            return self._keep(path, key, parsed(read(blob), grammar))
-        return self._keep(path, key, nearby(near, read(blob)))
+        if near is None or near.grammar is not grammar or not near.sound:
+            return self._keep(path, key, parsed(source, grammar))
+        return self._keep(path, key, following(near, source, contents.parts(near.content.source, source)))
 
     def after(
-        self, before: Before, path: str, blob: str, grammar: Grammar, read: Callable[[str], bytes]
+        self, before: Before, path: str, blob: str, grammar: Grammar, contents: Contents
     ) -> Version | None:
         """A version by its blob, parsed from the one before it where that one is kept."""
         old_key, key = (before.grammar.name, before.blob), (grammar.name, blob)
         old = self._kept.get(old_key)
         if old is None or key in self._kept or before.grammar is not grammar or not grammar.incremental:
-            return self.of(path, blob, grammar, read)
+            return self.of(path, blob, grammar, contents)
         # Left behind: only a side branch asks for it again.
         self._kept.move_to_end(old_key, last=False)
-        return self._keep(path, key, following(old, read(blob), before.parts))
+        return self._keep(path, key, following(old, contents.blob(blob), before.parts))
 
     def _keep(self, path: str, key: tuple[str, str], version: Version | None) -> Version | None:
         self._kept[key] = version

@@ -46,7 +46,7 @@ def hunk_of(repo: Repo, sha: str = "HEAD") -> Hunk:
 
 
 def touched(repo: Repo, sha: str = "HEAD") -> tuple[Touched, ...]:
-    return Parses().touched(hunk_of(repo, sha), open_repository(repo.path).blob)
+    return Parses().touched(hunk_of(repo, sha), open_repository(repo.path))
 
 
 def names(found: tuple[Touched, ...]) -> list[str]:

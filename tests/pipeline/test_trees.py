@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from pipeline.git.repository import open_repository
 from pipeline.hunks import Hunk, hunks
 from pipeline.parse import Parses
 from pipeline.source.content import Content
-from pipeline.source.edits import edits, outer_edit
+from pipeline.source.edits import edits, reaching_back
 from pipeline.source.grammars import Node, load
 from pipeline.source.languages import PARSED
 from pipeline.source.trees import Before, Version, Versions, following, parsed
@@ -89,9 +90,14 @@ class Reader:
         self.contents = contents
         self.read: list[str] = []
 
-    def __call__(self, blob: str) -> bytes:
-        self.read.append(blob)
-        return self.contents[blob]
+    def blob(self, sha: str) -> bytes:
+        self.read.append(sha)
+        return self.contents[sha]
+
+    def parts(self, old: bytes, new: bytes) -> Sequence[Part]:
+        was, now = (content.decode().splitlines(keepends=True) for content in (old, new))
+        codes = SequenceMatcher(None, was, now, autojunk=False).get_opcodes()
+        return [part(a, was[a:b], c, now[c:d]) for tag, a, b, c, d in codes if tag != "equal"]
 
 
 @pytest.mark.parametrize("grammar", sorted(BLOCKS))
@@ -103,7 +109,8 @@ def test_versions_followed_equal_versions_parsed_whole(grammar: str, data: st.Da
     versions, whole = Versions(), load(grammar)
     content = "".join(data.draw(lines)).splitlines(keepends=True)
     texts = {"0": "".join(content).encode()}
-    versions.of("a", "0", whole, texts.__getitem__)
+    reader = Reader(texts)
+    versions.of("a", "0", whole, reader)
     apart = Versions()
     for number in range(1, 6):
         start = data.draw(st.integers(0, len(content)))
@@ -112,13 +119,13 @@ def test_versions_followed_equal_versions_parsed_whole(grammar: str, data: st.Da
         before = Before("a", str(number - 1), whole, [part(start, content[start:end], start, new)])
         content = content[:start] + new + content[end:]
         texts[str(number)] = "".join(content).encode()
-        followed = versions.after(before, "a", str(number), whole, texts.__getitem__)
+        followed = versions.after(before, "a", str(number), whole, reader)
         fresh = parsed(texts[str(number)], whole)
         assert followed is not None
         assert fresh is not None
         assert shape(followed.tree.root_node) == shape(fresh.tree.root_node)
         if number % 2:  # as a worker meets them that does every other batch
-            skipping = apart.of("a", str(number), whole, texts.__getitem__)
+            skipping = apart.of("a", str(number), whole, reader)
             assert skipping is not None
             assert shape(skipping.tree.root_node) == shape(fresh.tree.root_node)
 
@@ -149,12 +156,29 @@ def test_edits_lead_from_the_old_content_to_the_new(
     one, other = "".join(before).encode(), "".join(after).encode()
     found = edits(Content(one), Content(other), [part(1, before[1:], 1, after[1:])])
     assert found is not None
-    for edit in (*found, outer_edit(Content(one), Content(other))):
+    for edit in (*found, *reaching_back(found, Content(one), Content(other))):
         put = other[edit.new_start.byte : edit.new_end.byte]
         assert one[: edit.old_start.byte] + put + one[edit.old_end.byte :] == other
-        for content, place in ((one, edit.old_end), (other, edit.new_end)):
+        places = ((one, edit.old_start), (one, edit.old_end), (other, edit.new_start), (other, edit.new_end))
+        for content, place in places:
             head = content[: place.byte]
             assert place.point == (head.count(b"\n"), len(head) - (head.rfind(b"\n") + 1))
+
+
+def test_a_changed_definition_costs_its_own_parse_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows it is reused: the parser reads on to the definition's end, not to the file's."""
+    methods = [f"    def m{number}(self):\n        return {number}\n\n" for number in range(900)]
+    changed = [*methods[:9], "    def added(self):\n        return None\n\n", *methods[9:]]
+    old, new = (f"class A:\n{''.join(lines)}" for lines in (methods, changed))
+    python = load("python")
+    version = parsed(old.encode(), python)
+    assert version is not None
+    monkeypatch.setattr("pipeline.source.grammars.STEPS_PER_BYTE", 0)  # STEPS_AT_LEAST for the whole
+    assert parsed(new.encode(), python) is None
+    parts = Reader({}).parts(old.encode(), new.encode())
+    followed = following(version, new.encode(), parts)
+    assert followed is not None
+    assert followed.tree.root_node.end_byte == len(new)
 
 
 def test_a_following_version_reads_only_itself() -> None:
@@ -207,7 +231,7 @@ def test_touched_symbols_do_not_depend_on_the_batch(tmp_path: Path) -> None:
     opened = open_repository(repo.path)
     found: list[Hunk] = [hunk for sha in shas for hunk in hunks(opened, sha, lambda _: False).hunks]
     together = Parses()
-    followed = [together.touched(hunk, opened.blob) for hunk in found]
-    assert followed == [Parses().touched(hunk, opened.blob) for hunk in found]
-    assert followed == [together.touched(hunk, opened.blob) for hunk in found]
+    followed = [together.touched(hunk, opened) for hunk in found]
+    assert followed == [Parses().touched(hunk, opened) for hunk in found]
+    assert followed == [together.touched(hunk, opened) for hunk in found]
     assert any(followed)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.workers import IN_FLIGHT_PER_JOB, mapped, usable_cpus
+from pipeline.workers import in_flight, mapped, usable_cpus
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,8 +24,8 @@ def test_results_come_in_order(jobs: int) -> None:
     assert list(mapped(abs, range(-20, 0), jobs)) == list(range(20, 0, -1))
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_items_are_taken_as_results_are(jobs: int) -> None:
+@pytest.mark.parametrize(("jobs", "run"), [(1, 1), (2, 1), (2, 3)])
+def test_items_are_taken_as_results_are(jobs: int, run: int) -> None:
     """No more than a window of items is taken ahead of the results that were used."""
     taken = 0
 
@@ -35,11 +35,19 @@ def test_items_are_taken_as_results_are(jobs: int) -> None:
             taken += 1
             yield number
 
-    results = mapped(abs, items(), jobs)
+    results = mapped(abs, items(), jobs, run=run)
     for used in range(1, 10):
         next(results)
-        assert taken - used < max(jobs * IN_FLIGHT_PER_JOB, 1)
+        assert taken - used < (in_flight(jobs, run) if jobs > 1 else 1)
     results.close()  # type: ignore[attr-defined]
+
+
+def test_neighbours_go_to_the_same_worker() -> None:
+    """Runs of items share a process, which may remember; the next run goes to the next one."""
+    pids = list(mapped(process_of, range(12), 2, run=3))
+    runs = [set(pids[start : start + 3]) for start in range(0, len(pids), 3)]
+    assert [len(run) for run in runs] == [1, 1, 1, 1]
+    assert runs[0] == runs[2] != runs[1] == runs[3]
 
 
 def test_an_error_reaches_the_caller() -> None:
@@ -64,6 +72,11 @@ def test_workers_leave_with_a_killed_parent() -> None:
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     assert workers and eventually(lambda: session_of(parent.pid), lambda left: not left) == []
+
+
+def process_of(item: int) -> int:
+    del item
+    return os.getpid()
 
 
 def session_of(leader: int) -> list[int]:
