@@ -26,7 +26,7 @@ LINE_BYTES: Final = 20_000
 HEAP_CHILDREN: Final = 5_000
 
 # Sources kept by one batch; their trees take 20 to 40 times as much.
-KEPT_BYTES: Final = 2_000_000
+KEPT_BYTES: Final = 1_000_000
 
 # Paths remembered beyond those whose versions are kept, so that forgetting them is rare.
 MOST_STALE_PATHS: Final = 1_000
@@ -159,7 +159,8 @@ class Versions:
         if old is None or key in self._kept or before.grammar is not grammar or not grammar.incremental:
             return self.of(path, blob, grammar, contents)
         # Left behind: only a side branch asks for it again.
-        self._kept.move_to_end(old_key, last=False)
+        del self._kept[old_key]
+        self._bytes -= _size(old)
         return self._keep(path, key, following(old, contents.blob(blob), before.parts))
 
     def _keep(self, path: str, key: tuple[str, str], version: Version | None) -> Version | None:
