@@ -18,6 +18,7 @@ TEXT_BYTES: Final = 64 << 10
 LISTED_LINES: Final = 100_000
 
 PART: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+HEADS: Final = re.compile(rb"^@@ .*", re.MULTILINE)
 HEAD: Final = re.compile(rb"@")
 RUN: Final = re.compile(rb" +|\++|-+|\\+")
 SAME, PLUS, MINUS = b" +-"
@@ -72,6 +73,11 @@ def read(parts: bytes) -> Patch:
         removed_text=_text(lines, scan.minus),
         complete=complete,
     )
+
+
+def bare(parts: bytes) -> tuple[Part, ...]:
+    """The parts of a diff without context, by their heads alone."""
+    return tuple(_bare(match.group()) for match in HEADS.finditer(parts))
 
 
 def listed(parts: bytes) -> tuple[list[bytes], bool]:
@@ -129,6 +135,12 @@ def _part(head: bytes, kinds: bytes, start: int, end: int, scan: _Scan) -> Part:
             old, new = old + count, new + count
     header = head.split(b"@@", 2)[2].decode("utf-8", errors="replace").strip()
     return Part(old_start, old_count, new_start, new_count, header, tuple(added), tuple(removed))
+
+
+def _bare(head: bytes) -> Part:
+    old, old_count, new, new_count = numbers(head)
+    added, removed = range(new, new + new_count), range(old, old + old_count)
+    return Part(old, old_count, new, new_count, "", tuple(added), tuple(removed))
 
 
 def _text(lines: Sequence[bytes], places: Sequence[slice]) -> str:

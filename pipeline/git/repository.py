@@ -280,7 +280,7 @@ class Repository:
     def parts(self, old: bytes, new: bytes) -> tuple[Part, ...]:
         """The `@@` parts that lead from one content to another, without context; none for binary ones."""
         patch = pygit2.Patch.create_from(old, new, context_lines=0)
-        return patches.read(patches.body(patch.data)).parts
+        return patches.bare(patches.body(patch.data))
 
     def tree_files(self, sha: str) -> list[tuple[str, str]]:
         """(path, blob) of each regular file in a commit's tree; symlinks and submodules left out."""

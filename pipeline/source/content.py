@@ -34,11 +34,6 @@ class Content:
         last = int(self._breaks[-1]) + 1 if len(self._breaks) else 0
         return Place(len(self.source), (len(self._breaks), len(self.source) - last))
 
-    def place_of(self, byte: int) -> Place:
-        """A byte with its row and column."""
-        row = self.row_of(byte)
-        return Place(byte, (row, byte - self.place(row).byte))
-
     def row_of(self, byte: int) -> int:
         """The row a byte stands in; a line feed ends the row it stands in."""
         return int(np.searchsorted(self._breaks, byte))

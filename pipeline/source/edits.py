@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from pipeline.source.content import Content, Place
@@ -79,13 +79,18 @@ def reaching_back(found: Sequence[Edit], old: Content, new: Content) -> Iterator
     for edit in found:
         above = new.source[max(kept_from, edit.new_start.byte - FURTHEST_BACK) : edit.new_start.byte]
         filled = len(above.rstrip())
-        back = len(above) - filled + 1 if filled else 0
-        yield replace(
-            edit,
-            old_start=old.place_of(edit.old_start.byte - back),
-            new_start=new.place_of(edit.new_start.byte - back),
-        )
+        if filled:
+            back, rows = len(above) - filled + 1, above.count(b"\n", filled - 1)
+            starts = (_before(old, edit.old_start, back, rows), _before(new, edit.new_start, back, rows))
+            edit = Edit(starts[0], edit.old_end, starts[1], edit.new_end)
+        yield edit
         kept_from = edit.new_end.byte
+
+
+def _before(content: Content, place: Place, back: int, rows: int) -> Place:
+    """The place so many bytes, and with them so many line breaks, further up."""
+    byte, row = place.byte - back, place.point[0] - rows
+    return Place(byte, (row, byte - content.place(row).byte))
 
 
 def _edit(part: Part, old: Content, new: Content) -> Edit:
