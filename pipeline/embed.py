@@ -10,27 +10,27 @@ import pyarrow as pa
 from pipeline.encoder import Encoder
 from pipeline.extract import Extracted
 from pipeline.write import known_vectors
-from stores.places import Place
+from stores.holding import Held
 from stores.schema import VECTOR, VECTORS
 
 
 class Embedding:
     """The embedding stage of one pass.
 
-    `place`: the index that earlier passes left vectors in, if any did. What this pass has embedded is
+    `index`: the one that earlier passes left vectors in, if any did. What this pass has embedded is
     remembered: a digest costs about 100 bytes.
     """
 
-    def __init__(self, encoder: Encoder, place: Place | None = None) -> None:
+    def __init__(self, encoder: Encoder, index: Held | None = None) -> None:
         self._encoder = encoder
-        self._place = place
+        self._index = index
         self._embedded: set[bytes] = set()
 
     def vectors(self, extracted: Extracted) -> pa.RecordBatch:
         """Vectors of a batch's messages and hunks, without those that exist already."""
         texts = distinct(extracted)
         unseen = texts.keys() - self._embedded
-        wanted = unseen - known_vectors(self._place, unseen) if self._place and unseen else unseen
+        wanted = unseen - known_vectors(self._index, unseen) if self._index and unseen else unseen
         self._embedded |= unseen
         return embed({digest: text for digest, text in texts.items() if digest in wanted}, self._encoder)
 

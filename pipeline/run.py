@@ -22,6 +22,7 @@ from pipeline.write import Beginning
 from stores import database, writing
 from stores.errors import LineageError
 from stores.history import Unreadable
+from stores.holding import Held
 from stores.places import Place
 
 # The specification's abort cost: a kill loses at most the batch in hand.
@@ -97,10 +98,11 @@ class Pass:
         with database.sole_run(self.place):
             if self.options.rebuild:
                 writing.delete_index(self.place)
-            beginning = self._begin(head)
-            done = self._index_history(beginning, rules)
-            symbols = self._index_head(beginning, rules, head)
-            unreadable = write.finish(self.place, head, beginning, self.profile, forced=self.options.force)
+            with Held(self.place) as index:
+                beginning = self._begin(index, head)
+                done = self._index_history(index, beginning, rules)
+                symbols = self._index_head(index, beginning, rules, head)
+                unreadable = write.finish(index, head, beginning, self.profile, forced=self.options.force)
         return Summary(
             head=head,
             commits=done.recorded,
@@ -120,13 +122,13 @@ class Pass:
             )
         return head
 
-    def _begin(self, head: str) -> Beginning:
+    def _begin(self, index: Held, head: str) -> Beginning:
         with self.profile.phase("walk"):
-            return write.begin(self.place, self.repository, head)
+            return write.begin(index, self.repository, head)
 
-    def _index_history(self, beginning: Beginning, rules: IgnoreRules) -> Progress:
+    def _index_history(self, index: Held, beginning: Beginning, rules: IgnoreRules) -> Progress:
         """Extract in the workers, embed and write here, batch by batch, in the order of the walk."""
-        embedding = Embedding(self.encoder, self.place if beginning.resumes else None)
+        embedding = Embedding(self.encoder, index if beginning.resumes else None)
         tasks = (
             Task(self.repository.root, rules, shas)
             for shas in batches(beginning.pending, self.options.commit_batch)
@@ -139,12 +141,12 @@ class Pass:
             with self.profile.phase("embed"):
                 vectors = embedding.vectors(extracted)
             watermark = beginning.watermark_after(extracted.shas)
-            write.write_batch(self.place, extracted, vectors, watermark, self.profile)
+            write.write_batch(index, extracted, vectors, watermark, self.profile)
             progress = _further(progress, extracted, watermark)
             self.report(progress)
         return progress
 
-    def _index_head(self, beginning: Beginning, rules: IgnoreRules, head: str) -> int:
+    def _index_head(self, index: Held, beginning: Beginning, rules: IgnoreRules, head: str) -> int:
         """Bring the HEAD snapshot up to date; the number of symbols extracted for it."""
         with self.profile.phase("symbols"):
             try:
@@ -157,7 +159,7 @@ class Pass:
             gone = [path for path in beginning.head_files if path not in wanted]
         extracted = 0
         for change in head_symbols.changes(self.repository.root, changed, gone, self.options.workers):
-            write.write_head(self.place, change, self.profile)
+            write.write_head(index, change, self.profile)
             extracted += change.symbols.num_rows
         return extracted
 

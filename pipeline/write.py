@@ -14,11 +14,11 @@ from pipeline.profile import Profile
 from pipeline.reach import reach, unreached
 from pipeline.versions import components
 from pipeline.walk import pending
-from stores import compaction, database, history, metadata, writing
+from stores import compaction, history, metadata, writing
 from stores.errors import LineageError
 from stores.history import Unreadable
+from stores.holding import Held
 from stores.metadata import REBUILD, Components, Status
-from stores.places import Place
 from stores.showing import Connection
 from stores.writing import Batch, HeadChange
 
@@ -48,9 +48,9 @@ class Beginning:
         return walked[-1] if walked else None
 
 
-def begin(place: Place, repository: Repository, head: str) -> Beginning:
+def begin(index: Held, repository: Repository, head: str) -> Beginning:
     """Open or make the index, note the HEAD this pass aims at, and find what there is to do."""
-    with database.writing(place) as connection:
+    with index.batch() as connection:
         begun = metadata.begun(connection)
         _refuse_other_vectors(begun)
         status = history.status(connection)
@@ -60,7 +60,7 @@ def begin(place: Place, repository: Repository, head: str) -> Beginning:
         todo = pending(repository, head, watermark, recorded, waiting)
         writing.begin_pass(
             connection,
-            place,
+            index.place,
             head=head,
             unreached=_unreached(connection, repository, status.head_commit if status else None),
             components=components(),
@@ -74,14 +74,14 @@ def begin(place: Place, repository: Repository, head: str) -> Beginning:
         )
 
 
-def known_vectors(place: Place, digests: Iterable[bytes]) -> set[bytes]:
+def known_vectors(index: Held, digests: Iterable[bytes]) -> set[bytes]:
     """Those of the texts that earlier passes embedded."""
-    with database.reading(place) as connection:
+    with index.batch() as connection:
         return history.known_digests(connection, digests)
 
 
 def write_batch(
-    place: Place, extracted: Extracted, vectors: pa.RecordBatch, watermark: str | None, profile: Profile
+    index: Held, extracted: Extracted, vectors: pa.RecordBatch, watermark: str | None, profile: Profile
 ) -> None:
     """A batch's rows and its watermark, in one transaction."""
     batch = Batch(
@@ -95,25 +95,26 @@ def write_batch(
         unreadable=extracted.unreadable,
         watermark=watermark,
     )
-    _timed(place, profile, "storage", lambda connection: writing.replace_batch(connection, batch))
+    _timed(index, profile, "storage", lambda connection: writing.replace_batch(connection, batch))
 
 
-def write_head(place: Place, change: HeadChange, profile: Profile) -> None:
+def write_head(index: Held, change: HeadChange, profile: Profile) -> None:
     """One slice of the HEAD snapshot, in one transaction."""
-    _timed(place, profile, "symbols", lambda connection: writing.replace_head(connection, change))
+    _timed(index, profile, "symbols", lambda connection: writing.replace_head(connection, change))
 
 
 def finish(
-    place: Place, head: str, beginning: Beginning, profile: Profile, *, forced: bool
+    index: Held, head: str, beginning: Beginning, profile: Profile, *, forced: bool
 ) -> tuple[Unreadable, ...]:
     """Move the watermark to HEAD, vouch for the versions, leave the file compact; commits yet unreadable."""
     vouched = metadata.after_pass(beginning.begun, components(), head_refreshed=forced)
     with profile.phase("storage"):
-        with database.writing(place) as connection:
+        with index.batch() as connection:
             writing.replace_batch(connection, Batch(watermark=head))
             writing.record_metadata(connection, vouched)
             unreadable = history.unreadable(connection)
-        compaction.tidy(place)
+        index.let_go()
+        compaction.tidy(index.place)
     return unreadable
 
 
@@ -131,9 +132,9 @@ def _refuse_other_vectors(begun: Components) -> None:
         raise IncompatibleIndex(f"The index {verdict}.", hint=f"Run `{REBUILD}`.")
 
 
-def _timed(place: Place, profile: Profile, phase: str, write: Callable[[Connection], writing.Spent]) -> None:
+def _timed(index: Held, profile: Profile, phase: str, write: Callable[[Connection], writing.Spent]) -> None:
     """Write, and book the time for full text apart from the rest."""
-    with profile.phase(phase), database.writing(place) as connection:
+    with profile.phase(phase), index.batch() as connection:
         spent = write(connection)
     profile.spend("fts", spent.full_text)
     profile.spend(phase, -spent.full_text)

@@ -112,7 +112,7 @@ _FORGET_FILES: Final = (
 _NUMBER_WORDS: Final = """
 INSERT INTO terms
 SELECT {first} + row_number() OVER (ORDER BY document, term) - 1, term
-FROM (SELECT term, min(document) AS document FROM words GROUP BY term)
+FROM (SELECT term, min(document) AS document FROM {words} GROUP BY term)
 ANTI JOIN terms USING (term)"""
 # By word within the batch: each batch is then a short clustered run.
 _INSERT_POSTINGS: Final = """
@@ -182,7 +182,7 @@ def replace_head(connection: duckdb.DuckDBPyConnection, change: HeadChange) -> S
         files_in=change.files,
         symbols_in=change.symbols,
         chunks_in=change.chunks,
-        words=change.words,
+        head_words=change.words,
     ):
         _run(connection, _FORGET_FILES)
         shift = _one(connection, "SELECT coalesce(max(symbol_id) + 1, 0) FROM head_symbols")
@@ -190,8 +190,8 @@ def replace_head(connection: duckdb.DuckDBPyConnection, change: HeadChange) -> S
         _insert(connection, "head_symbols", "symbols_in", symbol_id=shift)
         _insert(connection, "head_chunks", "chunks_in")
         started = time.perf_counter()
-        _number_words(connection)
-        connection.execute(_INSERT_POSTINGS.format(table="head_postings", words="words", shift=shift))
+        _number_words(connection, "head_words")
+        connection.execute(_INSERT_POSTINGS.format(table="head_postings", words="head_words", shift=shift))
         return Spent(full_text=time.perf_counter() - started)
 
 
@@ -235,10 +235,7 @@ def _insert_history(connection: duckdb.DuckDBPyConnection) -> Spent:
     _insert(connection, "hunk_symbols", "hunk_symbols_in", hunk_id=shift)
     connection.execute(_INSERT_VECTORS)
     started = time.perf_counter()
-    connection.execute(
-        "CREATE OR REPLACE TEMP VIEW words AS SELECT * FROM hunk_words UNION ALL SELECT * FROM symbol_words"
-    )
-    _number_words(connection)
+    _number_words(connection, "(FROM hunk_words UNION ALL FROM symbol_words)")
     for table, words in (("hunk_postings", "hunk_words"), ("symbol_postings", "symbol_words")):
         connection.execute(_INSERT_POSTINGS.format(table=table, words=words, shift=shift))
     return Spent(full_text=time.perf_counter() - started)
@@ -259,9 +256,9 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: str, **shif
     connection.execute(f"INSERT INTO {table} BY NAME SELECT {columns} FROM {rows}")
 
 
-def _number_words(connection: duckdb.DuckDBPyConnection) -> None:
+def _number_words(connection: duckdb.DuckDBPyConnection, words: str) -> None:
     first = _one(connection, "SELECT coalesce(max(term_id) + 1, 0) FROM terms")
-    connection.execute(_NUMBER_WORDS.format(first=first))
+    connection.execute(_NUMBER_WORDS.format(first=first, words=words))
 
 
 def _run(connection: duckdb.DuckDBPyConnection, statements: Sequence[str]) -> None:

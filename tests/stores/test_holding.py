@@ -1,0 +1,83 @@
+"""A run keeps the index from batch to batch, and nobody waits for it longer than for a batch."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from stores import database, history, locking, writing
+from stores.database import LARGEST_WAL
+from stores.holding import Held
+from stores.places import Place
+from tests.stores.batches import CURRENT, Document, batch, place_in
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = place_in(tmp_path / "home")
+    with database.writing(place) as connection:
+        writing.begin_pass(connection, place, head="h" * 40, unreached=[], components=CURRENT)
+    return place
+
+
+def commits(place: Place, wait: float = 5) -> int:
+    with database.reading(place, wait=wait) as connection:
+        return len(history.all_recorded(connection))
+
+
+def write(index: Held, *numbers: int) -> None:
+    with index.batch() as connection:
+        writing.replace_batch(connection, batch([Document(number) for number in numbers]))
+
+
+def test_batches_share_one_opening(place: Place) -> None:
+    """While nobody waits the connection stays the same; when the run ends it is given up, the log short."""
+    with Held(place) as index:
+        with index.batch() as first:
+            pass
+        write(index, 1)
+        with index.batch() as second:
+            assert second is first
+    assert commits(place, wait=0.5) == 1
+    assert database.wal_size(place) <= LARGEST_WAL
+
+
+def test_a_reader_gets_in_between_batches(place: Place) -> None:
+    """It waits for no next batch, sees what is committed, and the run goes on after it."""
+    with Held(place) as index:
+        write(index, 1)
+        started = time.monotonic()
+        assert commits(place) == 1
+        assert time.monotonic() - started < 2
+        write(index, 2)
+        assert commits(place) == 2
+
+
+def test_a_batch_that_fails_leaves_nothing_and_lets_go(place: Place) -> None:
+    """Its error reaches the caller, the batch before stays, and the next one opens the index again."""
+
+    def fail(index: Held) -> None:
+        with index.batch() as connection:
+            connection.execute("BEGIN")
+            connection.execute("DELETE FROM commits")
+            raise ValueError("half a batch")
+
+    with Held(place) as index:
+        write(index, 1)
+        with pytest.raises(ValueError, match="half a batch"):
+            fail(index)
+        assert not locking.wanted(place.folder)
+        assert commits(place, wait=0.5) == 1
+        write(index, 2)
+    assert commits(place) == 2
+
+
+def test_what_is_let_go_is_free_at_once(place: Place) -> None:
+    """For whoever writes by another way, as compaction does."""
+    with Held(place) as index:
+        write(index, 1)
+        index.let_go()
+        with database.writing(place, wait=0.5) as connection:
+            assert len(history.all_recorded(connection)) == 1
