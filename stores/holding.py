@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 import duckdb
@@ -81,6 +81,8 @@ class Held:
             self._close()
 
     def _look(self) -> None:
-        while not self._ended.wait(LOOK_SECONDS):
-            with self._turn:
-                self._yield_to_others()
+        # Without its folder there is nothing to look out for; the next batch will say what is wrong.
+        with suppress(FileNotFoundError):
+            while not self._ended.wait(LOOK_SECONDS):
+                with self._turn:
+                    self._yield_to_others()
