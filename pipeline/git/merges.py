@@ -1,4 +1,4 @@
-"""What a merge itself wrote: the lines of its result that differ from every parent; pure.
+"""What a merge itself wrote: the files and lines of its result that differ from every parent; pure.
 
 These are the lines `git show --cc` marks in every column. What came unchanged from one parent is left
 out, because the commits of that branch are indexed already.
@@ -7,16 +7,22 @@ out, because the commits of that branch are indexed already.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from pipeline.git.patches import SAME, listed, marks, numbers
 
+# How a directory's mode is written in a tree.
+TREE: Final = b"40000"
 AT: Final = ord("@")
 # A part's head, lines in common, or one place: what it lost, then what it gained. A backslash says that a
 # last line has no line break.
 PLACE: Final = re.compile(rb"@| +\\*|(?=.)(?P<removed>-*)\\*(?P<added>\+*)\\*", re.DOTALL)
+
+
+# A directory: the mode and object of each name.
+Entries: TypeAlias = Mapping[bytes, tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,26 @@ class Own:
     parts: bytes  # `@@` parts without context; their old lines are the parent's
     added: int
     removed: int
+
+
+def wrote_files(result: Entries, parents: Sequence[Entries], read: Callable[[bytes], Entries]) -> bool:
+    """Whether some file of a merge differs from every parent, one that only its parents have included.
+
+    What one parent has as well is not looked into, so a clean merge costs the directories on the way to what
+    both sides changed, where comparing it with its parents costs everything that either side changed. A name
+    that is a file here and a directory there counts as a file that differs.
+    """
+    for name in set(result).union(*parents):
+        own, theirs = result.get(name), [entries.get(name) for entries in parents]
+        if own in theirs:
+            continue
+        found = [entry for entry in (own, *theirs) if entry is not None]
+        if any(mode != TREE for mode, _ in found):
+            return True
+        inside, *beside = ({} if entry is None else read(entry[1]) for entry in (own, *theirs))
+        if wrote_files(inside, beside, read):
+            return True
+    return False
 
 
 def own_lines(parents: Sequence[bytes]) -> Own:

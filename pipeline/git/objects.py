@@ -93,6 +93,11 @@ def links_of(data: bytes) -> Links:
     return Links(tree.removeprefix("tree "), parents)
 
 
+def entries_of(data: bytes) -> dict[bytes, tuple[bytes, bytes]]:
+    """Name -> mode and object, as they stand in a tree object: all that comparing trees needs."""
+    return {name: (mode, raw) for mode, name, raw in TREE_ENTRY.findall(data)}
+
+
 def parse_tree(data: bytes) -> Iterator[TreeEntry]:
     """The names in a tree object, in its own order."""
     for mode, name, raw in TREE_ENTRY.findall(data):
