@@ -166,7 +166,8 @@ def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> Spent:
         if _one(connection, _ARE_KNOWN):
             _run(connection, _FORGET_COMMITS)
         spent = _insert_history(connection) if batch.commits.num_rows or batch.vectors.num_rows else Spent()
-        connection.execute("INSERT INTO unreadable SELECT commit_sha, reason FROM unreadable_in")
+        if batch.unreadable.num_rows:
+            connection.execute("INSERT INTO unreadable SELECT commit_sha, reason FROM unreadable_in")
         if batch.watermark is not None:
             connection.execute(
                 "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?", [batch.watermark, _now()]
