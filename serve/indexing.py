@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pipeline.git import graph
 from pipeline.git.repository import Repository, open_repository
 from pipeline.workers import usable_cpus
 from serve import logs, settings
@@ -107,7 +108,9 @@ def _run(repository: Repository, place: Place, flags: Flags, log: str) -> Summar
     logs.configure(log)
     encoder = OnnxEncoder(threads=_threads(flags), provider=flags.provider.value)
     with _reporting(flags.progress) as report:
-        return Pass(repository, place, _options(flags), encoder, report).run()
+        summary = Pass(repository, place, _options(flags), encoder, report).run()
+    graph.refresh(repository, place.graph)
+    return summary
 
 
 def _threads(flags: Flags) -> int:

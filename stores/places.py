@@ -18,6 +18,7 @@ from typing import Final
 
 DATABASE: Final = "index.duckdb"
 PLACE: Final = "place.json"
+GRAPH: Final = "git"
 
 # 64 bits: two of a person's repositories never meet, and the folder's name stays readable.
 ID_DIGITS: Final = 16
@@ -53,6 +54,11 @@ class Place:
         """DuckDB's write-ahead log beside it."""
         return self.folder / f"{DATABASE}.wal"
 
+    @property
+    def graph(self) -> Path:
+        """An object directory of git's own form, for the commit-graph that is lent to it."""
+        return self.folder / GRAPH
+
 
 def locate(
     home: Path,
@@ -71,6 +77,19 @@ def locate(
     made = _made(home, canonical, first_commit())
     same = [place for place in found if place.repo_id == made.repo_id]
     return (same or found or [made])[0]
+
+
+def existing(
+    home: Path,
+    canonical: Path,
+    first_commit: Callable[[], str | None],
+    contains: Callable[[str], bool],
+) -> Place | None:
+    """The place of an index that may be there, or None at once: walking to the first commit takes a while."""
+    found = next(_under_path(home, canonical), None)
+    if found is None and all(map(_read, home.glob(f"{_name(canonical)}-*/{PLACE}"))):
+        return None
+    return locate(home, canonical, first_commit, contains)
 
 
 def claim(place: Place) -> None:

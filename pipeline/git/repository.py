@@ -6,6 +6,7 @@ a partial clone's absent objects are reported as unreadable, like damaged ones.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -34,11 +35,11 @@ from pipeline.git.changes import (
     too_many_to_compare,
 )
 from pipeline.git.merges import Entries, wrote_files
-from pipeline.git.objects import Commit, Links, entries_of, links_of, parse_commit, parse_tree
+from pipeline.git.objects import Commit, Links, TreeEntry, entries_of, links_of, parse_commit, parse_tree
 from pipeline.git.patches import Part
 from pipeline.git.refusals import NotARepository, UnreadableObject, refusal
 
-__all__ = ["Commit", "Difference", "Repository", "UnreadableObject", "open_repository"]
+__all__ = ["Commit", "Difference", "Repository", "TreeEntry", "UnreadableObject", "open_repository"]
 
 # libgit2 keeps parsed trees and commits: its own 256 MiB would grow with the history for years of commits,
 # and 16 MiB hold the trees that neighbouring commits share; with 8 a pass took 1.5 % more instructions.
@@ -53,6 +54,8 @@ CONTEXT_LINES: Final = 3
 
 DIFF_OPTIONS: Final = DiffOption.INCLUDE_TYPECHANGE | DiffOption.INDENT_HEURISTIC
 RENAMES: Final = DiffFind.FIND_RENAMES | DiffFind.FIND_DONT_IGNORE_WHITESPACE
+PATCH_OPTIONS: Final = DiffOption.INDENT_HEURISTIC
+FILTER_SETTING: Final = r"filter\..*\.(clean|smudge|process|required)"
 KINDS: Final[dict[str, Kind]] = {
     "A": "added",
     "D": "deleted",
@@ -183,6 +186,8 @@ class Repository:
         git_dir = Path(git.path).resolve()
         common = _common_dir(git_dir)
         self._common = common
+        self.git_dir: Path = git_dir
+        self.objects: Path = common / "objects"
         self.is_bare: bool = git.is_bare or _is_bare_unsaid(git, git_dir)
         self.root: Path = git_dir if self.is_bare else Path(git.workdir).resolve()
         self.canonical: Path = common.parent if common.name == ".git" else common
@@ -215,6 +220,10 @@ class Repository:
     def contains(self, sha: str) -> bool:
         """Whether the object is here."""
         return sha in self._odb
+
+    def is_commit(self, sha: str) -> bool:
+        """Whether the object is here and a commit."""
+        return self.contains(sha) and self._odb.read_header(sha)[0] == ObjectType.COMMIT
 
     def readable(self, sha: str) -> bool:
         """Whether a commit is here together with its parents' names."""
@@ -300,6 +309,46 @@ class Repository:
     def tree_files(self, sha: str) -> list[tuple[str, str]]:
         """(path, blob) of each regular file in a commit's tree; symlinks and submodules left out."""
         return [(shown_path(path), blob) for path, blob in self._files(sha, self._links(sha).tree, b"")]
+
+    def entry(self, commit: str, path: bytes) -> TreeEntry | None:
+        """What a commit has at a path, or the submodule on the way there; None where it has neither."""
+        entry = TreeEntry(TREE_MODE, b"", self._links(commit).tree)
+        for name in path.split(b"/"):
+            if entry.mode != TREE_MODE:
+                return entry if entry.mode == SUBMODULE_MODE else None
+            with _Reading(commit):
+                names = parse_tree(self._odb.read(entry.sha)[1])
+            found = next((inner for inner in names if inner.name == name), None)
+            if found is None:
+                return None
+            entry = replace(found, name=entry.name + b"/" + name if entry.name else name)
+        return entry
+
+    def is_staged(self, path: bytes) -> bool:
+        """Whether git's index has the path: added or moved there since HEAD."""
+        self._git.index.read(False)
+        return os.fsdecode(path) in self._git.index
+
+    def between(self, old: str | None, new: str | None) -> RawPatch:
+        """What turns one file's content into another's; None for no content. Reads both whole."""
+        before, after = (self.blob(sha) if sha else None for sha in (old, new))
+        with _Reading(new or old or ""):
+            patch = pygit2.Patch.create_from(before, after, flag=PATCH_OPTIONS, context_lines=CONTEXT_LINES)
+        _, added, removed = patch.line_stats
+        return RawPatch(
+            patch.data, added, removed, binary=not added + removed and bool(patch.delta.is_binary)
+        )
+
+    @cached_property
+    def configuration(self) -> tuple[tuple[str, str], ...]:
+        """Every setting that acts here, the person's own and the system's included, the last word last."""
+        return tuple((entry.name, entry.value or "") for entry in self._git.config)
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """Settings that name programs a file's content passes through on its way into git and out of it."""
+        names = (name for name, _ in self.configuration if re.fullmatch(FILTER_SETTING, name, re.DOTALL))
+        return tuple(dict.fromkeys(names))
 
     def attribute(self, path: str, name: str) -> bool | str | None:
         """A git attribute of a path: from the work tree, or from HEAD in a bare repository."""

@@ -1,0 +1,135 @@
+"""The git program, run so that nothing but its answer comes of it.
+
+libgit2 reads almost everything; blame is the exception, being ten times slower there. What a repository or a
+person has configured for work at a terminal must not act when a program asks: no pager, no prompt, no external
+program over a file's content, no network, nothing written.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from stores.errors import LineageError
+
+ENVIRONMENT: Final = {
+    "LC_ALL": "C",  # its complaints are read by this program
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "true",  # answers nothing
+    "GIT_PAGER": "cat",
+    "GIT_OPTIONAL_LOCKS": "0",  # or a look at the index would write it anew
+    "GIT_NO_LAZY_FETCH": "1",  # a partial clone stays partial
+    "GIT_ALLOW_PROTOCOL": "none",  # the same for versions of git that do not know the line above
+    "GIT_LITERAL_PATHSPECS": "1",  # a path is a name, whatever stars and colons are in it
+}
+# The last word in configuration: it wins over every file, conditional ones included.
+CONFIGURATION: Final = {
+    "core.fsmonitor": "false",  # may name a program
+    "core.pager": "cat",
+    "core.quotePath": "false",  # a path's bytes as they are, where they can be
+    "core.hooksPath": os.devnull,
+    "diff.external": "",
+    "log.showSignature": "false",  # would run gpg
+}
+
+
+class GitMissing(LineageError):
+    """There is no git program on PATH."""
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """How the git program is to see one repository.
+
+    `root` is its work tree, None for a bare one. `objects` is where it keeps its objects, and `graph` an object
+    directory that holds nothing but a commit-graph of ours, lent to git in front of them. `filters` are the
+    settings that name programs a file passes through on its way into git: they are emptied.
+    """
+
+    git_dir: Path
+    root: Path | None
+    objects: Path
+    filters: tuple[str, ...] = ()
+    graph: Path | None = None
+
+    @contextmanager
+    def started(self, *arguments: str | bytes, stdin: IO[bytes] | None = None) -> Iterator[Running]:
+        """The program at work while the body runs; it does not outlive the body."""
+        place = [f"--git-dir={self.git_dir}", *([f"--work-tree={self.root}"] if self.root else [])]
+        try:
+            process = subprocess.Popen(
+                [b"git", b"--no-pager", *map(os.fsencode, (*place, *arguments))],
+                cwd=self.root or self.git_dir,
+                env=self.environment(),
+                stdin=stdin or subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        except FileNotFoundError as error:
+            raise GitMissing("git was not found.", hint="Install git, or put it on PATH.") from error
+        with process:
+            try:
+                yield Running(process)
+            finally:
+                if process.poll() is None:
+                    process.kill()
+
+    def output(self, *arguments: str | bytes, stdin: IO[bytes] | None = None) -> Finished:
+        """What the program says, waited for."""
+        with self.started(*arguments, stdin=stdin) as running:
+            return running.finished()
+
+    def environment(self) -> Mapping[str, str]:
+        """The person's own environment, less every word to git in it, and ours."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        emptied = {name: "false" if name.endswith(".required") else "" for name in self.filters}
+        return kept | ENVIRONMENT | _configured({**CONFIGURATION, **emptied}) | self._lent()
+
+    def _lent(self) -> dict[str, str]:
+        # Before the repository's own objects, because git takes the first commit-graph it meets, and the one
+        # that `git gc` leaves has no changed-path filters.
+        if self.graph is None or not self.graph.is_dir():
+            return {}
+        return {
+            "GIT_OBJECT_DIRECTORY": str(self.graph),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(str(self.objects)),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What the program left: its answer, its complaints, its exit status."""
+
+    out: bytes
+    complaint: str
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The program at work."""
+
+    process: subprocess.Popen[bytes]
+
+    def finished(self) -> Finished:
+        """Its answer, waited for."""
+        out, err = self.process.communicate()
+        return Finished(out, err.decode("utf-8", "replace").strip(), self.process.returncode)
+
+
+def _configured(settings: Mapping[str, str]) -> dict[str, str]:
+    # Not `-c name=value`: a filter's name may have an equals sign in it.
+    pairs = list(enumerate(settings.items()))
+    keys = {f"GIT_CONFIG_KEY_{number}": name for number, (name, _) in pairs}
+    values = {f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in pairs}
+    return {"GIT_CONFIG_COUNT": str(len(pairs)), **keys, **values}
+
+
+def _quoted(path: str) -> str:
+    """A path in a list that colons divide."""
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -1,0 +1,99 @@
+"""The git program as this project runs it, and the commit-graph lent to it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.git import graph
+from pipeline.git.program import GitMissing
+from pipeline.git.repository import open_repository
+from tests.repos import Repo
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    repo = Repo.create(tmp_path / 'with "quotes": and \\')
+    for number in range(5):
+        repo.commit_file("a.py", f"{number}\n")
+    return repo
+
+
+def test_graph_is_lent(repo: Repo, tmp_path: Path) -> None:
+    """The graph is git's own, holds all of HEAD's history, and leaves the repository as it was."""
+    before = sorted((repo.path / ".git").rglob("*"))
+    repository, folder = open_repository(repo.path), tmp_path / "lent"
+    graph.refresh(repository, folder)
+    git = graph.program(repository, folder)
+    assert git.output("commit-graph", "verify", f"--object-dir={folder}").code == 0
+    assert (folder / "info" / "commit-graph").stat().st_size > 1_000
+    assert git.output("rev-list", "HEAD").out.decode().split() == repo.git("rev-list", "HEAD").split()
+    assert git.output("cat-file", "-p", "HEAD:a.py").out == b"4\n"
+    assert sorted((repo.path / ".git").rglob("*")) == before
+
+
+def test_graph_is_made_again_when_it_lacks_much(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few commits more change nothing; many, or a tip that is gone, do."""
+    folder, tip = tmp_path / "lent", tmp_path / "lent" / "tip"
+    graph.refresh(open_repository(repo.path), folder)
+    old = repo.head
+    new = repo.commit_file("a.py", "new\n")
+    graph.refresh(open_repository(repo.path), folder)
+    assert tip.read_text() == old
+    monkeypatch.setattr(graph, "STALE_AFTER", 1)
+    graph.refresh(open_repository(repo.path), folder)
+    assert tip.read_text() == new
+    tip.write_text("0" * 40)
+    graph.refresh(open_repository(repo.path), folder)
+    assert tip.read_text() == new
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"CGPH" + b"\xff" * 3_000])
+def test_damaged_graph(repo: Repo, tmp_path: Path, content: bytes) -> None:
+    """A graph that is damaged costs its speed and nothing else."""
+    repository, folder = open_repository(repo.path), tmp_path / "lent"
+    graph.refresh(repository, folder)
+    (folder / "info" / "commit-graph").chmod(0o600)
+    (folder / "info" / "commit-graph").write_bytes(content)
+    done = graph.program(repository, folder).output("blame", "--porcelain", "--", "a.py")
+    assert (done.code, done.out[:40].decode()) == (0, repo.head)
+
+
+def test_graph_of_a_shallow_clone(repo: Repo, tmp_path: Path) -> None:
+    """Where git makes no graph, there is none, and git works without."""
+    shallow = repo.clone(tmp_path / "shallow", "--depth=2")
+    repository, folder = open_repository(shallow.path), tmp_path / "lent"
+    graph.refresh(repository, folder)
+    assert graph.program(repository, folder).output("rev-list", "--count", "HEAD").out == b"2\n"
+
+
+def test_graph_without_commits(tmp_path: Path) -> None:
+    """An empty repository has nothing to make a graph of."""
+    repo = Repo.create(tmp_path / "repo")
+    graph.refresh(open_repository(repo.path), tmp_path / "lent")
+    assert not (tmp_path / "lent").exists()
+
+
+def test_git_is_missing(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a git program the error says so."""
+    git = graph.program(open_repository(repo.path))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(GitMissing, match="git was not found"):
+        git.output("version")
+
+
+def test_the_program_does_not_outlive_its_use(repo: Repo) -> None:
+    """Whoever loses interest leaves no process behind."""
+    git = graph.program(open_repository(repo.path))
+    began = time.monotonic()
+    with (
+        pytest.raises(KeyboardInterrupt),
+        git.started("cat-file", "--batch-all-objects", "--batch") as running,
+    ):
+        raise KeyboardInterrupt
+    assert running.process.returncode is not None
+    assert time.monotonic() - began < 5
