@@ -17,7 +17,9 @@ from serve import errors, settings
 from serve.resources import EmbedProvider, Resources
 
 DISTRIBUTION: Final = "history-lineage"
-DESCRIPTION: Final = "Ask a git repository's history how something was done before, offline."
+DESCRIPTION: Final = (
+    "Ask a git repository's history how something was done before, and why code looks as it does, offline."
+)
 
 # Plain help: drawing boxes would load a library at every start.
 app = typer.Typer(
@@ -47,7 +49,7 @@ def lineage(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Ask a git repository's history how something was done before, offline."""
+    """Ask a git repository's history how something was done before, and why code looks as it does, offline."""
 
 
 @app.command("index")
@@ -143,6 +145,64 @@ def query_command(  # noqa: PLR0913 - one parameter for each option a person may
         from rich.console import Console
 
         render.show(answer, Console(highlight=False))
+
+
+@app.command("explain")
+def explain_command(  # noqa: PLR0913 - one parameter for each option a person may give
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="The file: relative to the repository, or else to where you are; with `./`, from where you are.",
+        ),
+    ],
+    path: RepositoryPath = Path(),
+    *,
+    lines: Annotated[
+        str | None,
+        typer.Option(
+            metavar="START:END",
+            help="Only these lines, from 1, both included; `:42` and `10:` leave an end open. [whole file]",
+        ),
+    ] = None,
+    k: Annotated[int, typer.Option("--k", "-k", help="Number of commits, 1 to 20.")] = 5,
+    no_diff: Annotated[bool, typer.Option("--no-diff", help="Without what the commits changed.")] = False,
+    no_related: Annotated[
+        bool, typer.Option("--no-related", help="Without the neighbours in the file's history.")
+    ] = False,
+    ignore_whitespace: Annotated[
+        bool, typer.Option("--ignore-whitespace", help="Look through changes of white space: blame's -w.")
+    ] = False,
+    follow_moves: Annotated[
+        bool, typer.Option("--follow-moves", help="Follow lines moved in and between files: blame's -M -C.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on a terminal too.")] = False,
+) -> None:
+    """Say which commits made lines of a file, newest first."""
+    from serve import render
+    from serve.explain.explain import Explainer
+    from serve.explain.request import Request, bounds
+
+    start, end = bounds(lines)
+    request = Request(
+        file,
+        start,
+        end,
+        k,
+        include_diff=not no_diff,
+        include_related=not no_related,
+        ignore_whitespace=ignore_whitespace,
+        follow_moves=follow_moves,
+    )
+    answer = Explainer(settings.read().home).explain(request, path, Path.cwd())
+    if as_json or not sys.stdout.isatty():
+        _write(render.as_json(answer))
+    else:
+        from rich.console import Console
+
+        from serve.explain import page
+
+        page.show(answer, Console(highlight=False))
 
 
 @app.command("status")

@@ -6,8 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from serve.find.answer import Answer, Meta, PatternHit
-from serve.find.moments import rfc3339
+from serve.envelope import rfc3339
 from serve.standing import Standing
 from stores.metadata import Status, Verdict
 from stores.places import Place
@@ -15,6 +14,9 @@ from stores.places import Place
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
+
+    from serve.explain.answer import ExplainAnswer, ExplainMeta
+    from serve.find.answer import Answer, Meta, PatternHit
 
 # A person scans several hits at a glance; the whole excerpt is in the JSON.
 SHOWN_LINES: Final = 12
@@ -28,9 +30,13 @@ _CONTROLS: Final = {code: chr(0x2400 + code) for code in range(32) if chr(code) 
 _VISIBLE: Final = {**_CONTROLS, **dict.fromkeys(range(0x7F, 0xA0), "\N{REPLACEMENT CHARACTER}")}
 
 
-def as_json(answer: Answer) -> str:
-    """The document `lineage query` prints; `compatibility` is there only when there is something to say."""
-    document = {"hits": [asdict(hit) for hit in answer.hits], "meta": _meta(answer.meta)}
+def as_json(answer: Answer | ExplainAnswer) -> str:
+    """The document a question prints; what an answer does not have, or was not to have, is left out of it.
+
+    `compatibility` is there only when there is something to say.
+    """
+    hits = [asdict(hit) for hit in answer.hits]
+    document = {"hits": [_without(hit, "diff_excerpt") for hit in hits], "meta": _meta(answer.meta)}
     return json.dumps(document, ensure_ascii=False, indent=2)
 
 
@@ -54,7 +60,8 @@ def show(answer: Answer, console: Console) -> None:
         # Said here: a Text forgets what it was told of wrapping when it is printed.
         console.print(_heading(number, hit), no_wrap=True, overflow="ellipsis")
         if hit.diff_excerpt:
-            console.print(_excerpt(hit), no_wrap=True, overflow="ellipsis")
+            shown = excerpt(hit.diff_excerpt, truncated=hit.diff_truncated)
+            console.print(shown, no_wrap=True, overflow="ellipsis")
         console.print()
     for line in _closing(answer.meta):
         console.print(line)
@@ -65,12 +72,40 @@ def visible(text: str) -> str:
     return text.translate(_VISIBLE)
 
 
-def _meta(meta: Meta) -> dict[str, Any]:
+def message(text: str) -> list[str]:
+    """A message's subject, and the first lines of what follows it."""
+    lines = [line.strip() for line in visible(text).strip().splitlines()] or ["(no message)"]
+    body = [line for line in lines[1:] if line]
+    rest = ["…"] if len(body) > MESSAGE_LINES else []
+    return [lines[0] or "(no message)", *body[:MESSAGE_LINES], *rest]
+
+
+def excerpt(diff: str, *, truncated: bool) -> Text:
+    """The first lines of a diff, coloured."""
+    from rich.text import Text
+
+    lines = [visible(line.removesuffix("\r")) for line in diff.rstrip("\n").split("\n")]
+    shown = Text()
+    for line in lines[:SHOWN_LINES]:
+        shown.append(f"\n    │ {line.expandtabs(4)}", style=_line_style(line))
+    if len(lines) > SHOWN_LINES or truncated:
+        shown.append("\n    │ …", style="dim")
+    return shown[1:]
+
+
+def _meta(meta: Meta | ExplainMeta) -> dict[str, Any]:
     said = asdict(meta)
+    if "explain" in said:
+        said["explain"] = _without(said["explain"], "related_commits", "enrichment_limitation")
     said["compatibility"] = _compatibility(meta.compatibility)
     if not meta.compatibility or meta.compatibility.status is Status.COMPATIBLE:
         del said["compatibility"]
     return said
+
+
+def _without(said: dict[str, Any], *optional: str) -> dict[str, Any]:
+    """The object less those of its optional fields that say nothing."""
+    return {name: value for name, value in said.items() if name not in optional or value not in (None, ())}
 
 
 def _compatibility(verdict: Verdict | None) -> dict[str, Any]:
@@ -84,7 +119,7 @@ def _compatibility(verdict: Verdict | None) -> dict[str, Any]:
 def _heading(number: int, hit: PatternHit) -> Text:
     from rich.text import Text
 
-    subject, *more = _message(hit.commit_message)
+    subject, *more = message(hit.commit_message)
     heading = Text()
     heading.append(f"{number:>2}. ", style="dim").append(subject, style="bold")
     heading.append(f"\n    {hit.commit_sha[:12]}", style="yellow")
@@ -96,26 +131,6 @@ def _heading(number: int, hit: PatternHit) -> Text:
         more_names = ", …" if len(names) > SHOWN_NAMES else ""
         heading.append(f"  in {', '.join(map(visible, names[:SHOWN_NAMES]))}{more_names}", style="magenta")
     return heading
-
-
-def _message(message: str) -> list[str]:
-    """The subject, and the first lines of what follows it."""
-    lines = [line.strip() for line in visible(message).strip().splitlines()] or ["(no message)"]
-    body = [line for line in lines[1:] if line]
-    rest = ["…"] if len(body) > MESSAGE_LINES else []
-    return [lines[0] or "(no message)", *body[:MESSAGE_LINES], *rest]
-
-
-def _excerpt(hit: PatternHit) -> Text:
-    from rich.text import Text
-
-    lines = [visible(line.removesuffix("\r")) for line in hit.diff_excerpt.rstrip("\n").split("\n")]
-    excerpt = Text()
-    for line in lines[:SHOWN_LINES]:
-        excerpt.append(f"\n    │ {line.expandtabs(4)}", style=_line_style(line))
-    if len(lines) > SHOWN_LINES or hit.diff_truncated:
-        excerpt.append("\n    │ …", style="dim")
-    return excerpt[1:]
 
 
 def _line_style(line: str) -> str:

@@ -16,7 +16,7 @@ from stores.database import NotIndexed
 from stores.filters import Reach
 from stores.history import IndexStatus
 from stores.metadata import Verdict
-from stores.places import Place, locate
+from stores.places import Place, existing, locate
 from stores.showing import Connection
 
 
@@ -39,6 +39,17 @@ def place_of(home: Path, repository: Repository) -> Place:
     """Where the repository's index lives or would live."""
     head = repository.head()
     return locate(
+        home,
+        repository.canonical,
+        lambda: repository.first_commit(head) if head else None,
+        repository.contains,
+    )
+
+
+def existing_place(home: Path, repository: Repository) -> Place | None:
+    """Where the repository's index lives; None, sooner than `place_of` could say where it would, without one."""
+    head = repository.head()
+    return existing(
         home,
         repository.canonical,
         lambda: repository.first_commit(head) if head else None,

@@ -42,6 +42,15 @@ WRITER_THREADS: Final = 1
 READER_THREADS: Final = 4
 
 
+# What DuckDB says of a file whose blocks are not what they were.
+DAMAGE: Final = (
+    duckdb.IOException,
+    duckdb.FatalException,
+    duckdb.InternalException,
+    duckdb.SerializationException,
+)
+
+
 class NotIndexed(LineageError):
     """There is no index of this repository yet, or nothing in it."""
 
@@ -95,6 +104,15 @@ def sole_run(place: Place) -> Iterator[None]:
     places.claim(place)
     with locking.sole_run(place.folder):
         yield
+
+
+@contextmanager
+def sound(place: Place) -> Iterator[None]:
+    """Reads that tell a damaged index from a program's mistake: damage deep in a file shows late."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise _damaged(place.database, error) from error
 
 
 @contextmanager

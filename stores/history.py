@@ -1,4 +1,4 @@
-"""Exact reads of what is recorded: for resuming, for `status`, for reachability."""
+"""Exact reads of what is recorded: for resuming, for `status`, for reachability, for a file's own history."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from datetime import datetime
 from typing import Any, Final
 
 import duckdb
+
+from stores.filters import Reach, reached_by
+
+# Asked for more keys than this, they go over as a table, whose library takes longer to load than they to find.
+FEW_KEYS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,17 @@ class IndexStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class FileCommit:
+    """A commit that changed a file, under the name the file had then."""
+
+    commit_sha: str
+    commit_message: str
+    commit_author: str
+    commit_date: datetime
+    touched_hunks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Unreadable:
     """A commit that could not be read, and why."""
 
@@ -38,6 +54,22 @@ SELECT repo_id, path, last_indexed_commit, indexed_at, head_commit,
        (SELECT count(*) FROM commits), (SELECT count(*) FROM hunks),
        (SELECT count(*) FROM head_symbols), (SELECT count(*) FROM unreadable)
 FROM repository"""
+
+
+# Rows come parents first, so among commits of one date the row number says who is older.
+_FILE_HUNKS: Final = """
+SELECT hunk_id, commit_sha, commit_date, old_path
+FROM hunks JOIN commits USING (commit_sha)
+WHERE file_path = $path AND ($before IS NULL OR commit_date <= $before) AND {reached}
+ORDER BY commit_date, commits.rowid"""
+
+# The `@@` parts are counted in the text that is kept, which is cut after 64 KB; a change without text has none.
+_FILE_COMMITS: Final = """
+SELECT commit_sha, message, author_name, commit_date,
+       len(regexp_extract_all(diff, '(?m)^@@ '))
+FROM hunks JOIN commits USING (commit_sha)
+WHERE hunk_id IN (SELECT unnest($hunks::BIGINT[]))
+ORDER BY commit_date DESC, commits.rowid DESC"""
 
 
 def status(connection: duckdb.DuckDBPyConnection) -> IndexStatus | None:
@@ -77,11 +109,43 @@ def head_files(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     return dict(connection.execute("SELECT file_path, blob_sha FROM head_files").fetchall())
 
 
+def file_history(
+    connection: duckdb.DuckDBPyConnection, path: str, reach: Reach
+) -> tuple[tuple[str, int], ...]:
+    """The commits that HEAD reaches and that changed a file, each with its hunk, oldest first; renames followed.
+
+    A former name counts up to the rename's date: afterwards another file may have taken it.
+    """
+    condition, parameters = reached_by(reach)
+    sql = _FILE_HUNKS.format(reached=condition)
+    waiting: list[tuple[str, datetime | None]] = [(path, None)]
+    names = {path}
+    found: dict[str, tuple[datetime, int]] = {}
+    while waiting:
+        name, before = waiting.pop()
+        asked = {"path": name, "before": before, **parameters}
+        for hunk, sha, date, old_path in connection.execute(sql, asked).fetchall():
+            found.setdefault(sha, (date, hunk))
+            if old_path and old_path not in names:
+                names.add(old_path)
+                waiting.append((old_path, date))
+    return tuple((sha, hunk) for sha, (_, hunk) in sorted(found.items(), key=lambda item: item[1]))
+
+
+def file_commits(connection: duckdb.DuckDBPyConnection, hunks: Iterable[int]) -> tuple[FileCommit, ...]:
+    """The commits of these hunks, newest first, with the number of `@@` parts of each hunk."""
+    rows = connection.execute(_FILE_COMMITS, {"hunks": list(hunks)}).fetchall()
+    return tuple(FileCommit(*row) for row in rows)
+
+
 def _known(connection: duckdb.DuckDBPyConnection, table: str, key: str, asked: Iterable[Any]) -> set[Any]:
     """Those of the keys that the table has."""
     keys = list(asked)
     if not keys:
         return set()
+    if len(keys) <= FEW_KEYS:
+        sql = f"SELECT DISTINCT {key} FROM {table} WHERE {key} IN (SELECT unnest($keys))"
+        return {value for (value,) in connection.execute(sql, {"keys": keys}).fetchall()}
     import pyarrow as pa  # most questions end before this, and need not wait for it
 
     connection.register("asked", pa.table({key: keys}))

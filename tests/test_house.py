@@ -13,7 +13,16 @@ import pytest
 from stores import schema, versions
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ["pipeline", "pipeline/git", "pipeline/source", "stores", "serve", "serve/find", "mindmap"]
+PACKAGES = [
+    "pipeline",
+    "pipeline/git",
+    "pipeline/source",
+    "stores",
+    "serve",
+    "serve/find",
+    "serve/explain",
+    "mindmap",
+]
 CHECKS = {
     "the code is formatted": ["ruff", "format", "--check", "--quiet", "."],
     "the linter finds nothing": ["ruff", "check", "--quiet", "."],

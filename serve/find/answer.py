@@ -9,18 +9,14 @@ from itertools import islice
 from math import exp
 from typing import Final, Literal
 
+from serve.envelope import IndexState, cut, index_hints, index_state, rfc3339
 from serve.find.fuse import Candidate
-from serve.find.moments import rfc3339
 from serve.find.query import Query, QueryProfile
 from serve.standing import Standing
 from stores.filters import Where, naive_utc
-from stores.metadata import Status, Verdict
+from stores.metadata import Verdict
 from stores.showing import Shown
 
-# A screenful: enough to judge a precedent by, and five hits still fit an agent's reading.
-EXCERPT_LINES: Final = 40
-# Longer lines are data or generated code.
-EXCERPT_COLUMNS: Final = 240
 # A hunk that touches more symbols is a sweep, and its first names say so.
 SHOWN_SYMBOLS: Final = 40
 # Age after which a commit's recency has fallen to 1/e, in days.
@@ -52,15 +48,6 @@ class PatternHit:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexState:
-    """The index behind an answer; null where it was never filled."""
-
-    last_indexed_commit: str | None
-    commits_behind_head: int
-    indexed_at: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Meta:
     """What is to be said about the hits; `compatibility` is None while there is no index."""
 
@@ -88,7 +75,7 @@ def best_of_each_commit(candidates: Iterable[Candidate], count: int) -> tuple[Ca
 
 def hit(candidate: Candidate, shown: Shown, similarity: float, query: Query) -> PatternHit:
     """One hit as it is shown."""
-    excerpt = _excerpt(shown.diff)
+    excerpt = cut(shown.diff)
     return PatternHit(
         commit_sha=shown.commit_sha,
         commit_message=shown.commit_message,
@@ -114,9 +101,8 @@ def recency(commit_date: datetime, query: Query) -> float:
 
 def meta(standing: Standing, query: Query, *, found: bool) -> Meta:
     """What is to be said about an answer."""
-    indexed_at = rfc3339(standing.indexed_at) if standing.indexed_at else None
     return Meta(
-        index_status=IndexState(standing.last_indexed_commit, standing.behind, indexed_at),
+        index_status=index_state(standing),
         hint=" ".join(_hints(standing, query, found=found)) or None,
         compatibility=standing.verdict,
         query_profile=query.explained,
@@ -127,21 +113,9 @@ def _hints(standing: Standing, query: Query, *, found: bool) -> Iterable[str]:
     if standing.verdict is None or not standing.commits:
         yield _unindexed(standing)
         return
-    if standing.behind:
-        commits = "1 commit" if standing.behind == 1 else f"{standing.behind} commits"
-        yield f"The index is {commits} behind HEAD: run `lineage index --incremental`."
-    if sentence := compatibility_sentence(standing.verdict):
-        yield sentence
+    yield from index_hints(standing)
     if not found:
         yield _nothing_found(query.where)
-
-
-def compatibility_sentence(verdict: Verdict) -> str:
-    """The verdict as a sentence that says what to do; empty when there is nothing to do."""
-    if verdict.status is Status.COMPATIBLE:
-        return ""
-    remedy = f": run `{verdict.remedy}`" if verdict.remedy and verdict.remedy not in str(verdict) else ""
-    return f"The index is {verdict}{remedy}."
 
 
 def _unindexed(standing: Standing) -> str:
@@ -161,9 +135,3 @@ def _nothing_found(where: Where) -> str:
     if not said:
         return "HEAD reaches no indexed change."
     return f"No indexed change passes the filters: {said}."
-
-
-def _excerpt(diff: str) -> str:
-    lines = diff.split("\n")
-    cut = [line if len(line) <= EXCERPT_COLUMNS else f"{line[:EXCERPT_COLUMNS]}…" for line in lines]
-    return "\n".join(cut[:EXCERPT_LINES])

@@ -41,8 +41,3 @@ def ago(count: int, unit: str, now: datetime) -> datetime | None:
         return now - count * UNITS[unit[0]]
     except OverflowError:
         return None
-
-
-def rfc3339(naive: datetime) -> str:
-    """A moment of the database, which keeps UTC without saying so."""
-    return naive.isoformat(timespec="seconds") + "Z"

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 from pipeline.text import words
+from serve.envelope import clamped
 from serve.errors import BadRequest
 from serve.find import hints, intent
 from serve.find.hints import LANGUAGES, Hints
 from serve.find.intent import Intent, Profile, Reading
 from serve.find.moments import moment
 from stores.filters import BadPathFilter, Reach, Where, path_regex
-
-FEWEST_HITS: Final = 1
-MOST_HITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,7 @@ def read(request: Request, now: datetime, reach: Reach, spoken_here: Callable[[s
         intent=reading.intent,
         profile=reading.profile,
         explained=QueryProfile(reading.intent.value, _explanation(reading, found, asked)),
-        k=max(FEWEST_HITS, min(MOST_HITS, request.k)),
+        k=clamped(request.k),
         now=now,
     )
 

@@ -96,6 +96,11 @@ def test_query_without_index(repo: Repo, home: Path) -> None:
         (["query", "-q", "x", "--author", ""], "The author filter is empty"),
         (["status", "--nonsense"], "--nonsense"),
         (["nonsense"], "nonsense"),
+        (["explain"], "FILE"),
+        (["explain", ""], "That is no file name"),
+        (["explain", "src/tcp.py", "--lines", "5"], "'5' is not a range of lines"),
+        (["explain", "src/tcp.py", "--lines", "0:"], "Lines count from 1"),
+        (["explain", "src/tcp.py", "--lines", "3:2"], "ends at line 2, before it starts"),
     ],
 )
 def test_misuse(repo: Repo, arguments: list[str], says: str) -> None:
@@ -108,7 +113,7 @@ def test_misuse(repo: Repo, arguments: list[str], says: str) -> None:
 
 
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize("command", [["status"], ["query", "-q", "x"]])
+@pytest.mark.parametrize("command", [["status"], ["query", "-q", "x"], ["explain", "a.py"]])
 def test_outside_a_repository(tmp_path: Path, command: list[str]) -> None:
     """Outside a repository the error says so, exit code 1."""
     code, out, err = lineage(*command, str(tmp_path / "missing"))
@@ -242,3 +247,64 @@ def test_terminal_gets_a_page(repo: Repo, home: Path) -> None:
     assert "\x1b[" in page
     document = json.loads(on_terminal("query", str(repo.path), "-q", "timeout", "--json"))
     assert len(document["hits"]) == 2
+
+
+def test_explain_answers(repo: Repo, home: Path) -> None:
+    """Piped, an explanation is the specified document, related commits with it."""
+    repo.commit_file("src/tcp.py", "def connect():\n    timeout(3)\n", "Wait three seconds")
+    index(repo, home)
+    code, out, err = lineage("explain", "src/tcp.py", str(repo.path), "--lines", "2:")
+    document = json.loads(out)
+    assert (code, err, list(document)) == (0, "", ["hits", "meta"])
+    assert [hit["commit_message"] for hit in document["hits"]] == ["Wait three seconds"]
+    assert list(document["meta"]) == ["index_status", "hint", "explain"]
+    explained = document["meta"]["explain"]
+    assert [commit["commit_message"] for commit in explained.pop("related_commits")] == [
+        "Add a timeout to connect"
+    ]
+    assert explained == {
+        "lines_queried": [2, 2],
+        "commits_unique": 1,
+        "blame_coverage": 1.0,
+        "limitation": None,
+    }
+    assert document["hits"][0]["diff_excerpt"].startswith("@@ -1,2 +1,2 @@\n def connect():\n-    timeout()")
+
+
+def test_explain_less(repo: Repo, home: Path) -> None:
+    """What is not wanted is not there, and a missing file is no error."""
+    index(repo, home)
+    options = ("--no-diff", "--no-related", "--ignore-whitespace", "--follow-moves")
+    _, out, _ = lineage("explain", "tcp.py", *options, cwd=repo.path / "src")
+    document = json.loads(out)
+    assert "diff_excerpt" not in document["hits"][0]
+    assert "related_commits" not in document["meta"]["explain"]
+    code, out, _ = lineage("explain", "nowhere.py", str(repo.path))
+    assert code == 0
+    assert json.loads(out)["meta"]["explain"]["limitation"].startswith("nowhere.py does not exist in HEAD")
+
+
+def test_explain_takes_any_bytes(repo: Repo, home: Path) -> None:
+    """A name that is not UTF-8 comes in from the shell and goes out as text."""
+    repo.write(b"caf\xe9.py", "x\n")
+    repo.commit("Bytes")
+    index(repo, home)
+    code, out, _ = lineage("explain", os.fsdecode(b"caf\xe9.py"), str(repo.path))
+    assert code == 0
+    assert json.loads(out)["hits"][0]["file_path"] == "caf\\xe9.py"
+
+
+def test_explain_on_a_terminal(repo: Repo, home: Path) -> None:
+    """On a terminal the lines stand beside their commits, and JSON comes when asked for."""
+    index(repo, home)
+    page = on_terminal("explain", "src/tcp.py", str(repo.path))
+    assert "Add a timeout to connect" in page
+    assert "│ " in page and "def connect():" in page
+    assert len(json.loads(on_terminal("explain", "src/tcp.py", str(repo.path), "--json"))["hits"]) == 1
+
+
+def test_explain_loads_no_model(repo: Repo, home: Path) -> None:
+    """An explanation touches neither the encoder's runtime nor a parser nor Arrow."""
+    index(repo, home)
+    loaded = loaded_by(f"from serve.cli import main; main(['explain', 'src/tcp.py', {str(repo.path)!r}])")
+    assert not loaded & {"onnxruntime", "tokenizers", "tree_sitter", "rich", "pyarrow", "numpy"}

@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from serve import render
-from serve.find.answer import Answer, IndexState, Meta, PatternHit
+from serve.envelope import IndexState
+from serve.find.answer import Answer, Meta, PatternHit
 from serve.find.query import QueryProfile
 from stores.metadata import FORCE, Status, Verdict
 

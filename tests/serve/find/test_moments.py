@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from serve.envelope import rfc3339
 from serve.errors import BadRequest
-from serve.find.moments import moment, rfc3339
+from serve.find.moments import moment
 
 NOW = datetime(2024, 3, 31, 12, tzinfo=UTC)
 

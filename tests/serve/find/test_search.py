@@ -10,9 +10,10 @@ import pytest
 
 from pipeline.git.repository import open_repository
 from pipeline.versions import components
+from serve.envelope import EXCERPT_COLUMNS, EXCERPT_LINES
 from serve.errors import BadRequest, NeedsRebuild
 from serve.find import lanes, query
-from serve.find.answer import EXCERPT_COLUMNS, EXCERPT_LINES, Answer, PatternHit
+from serve.find.answer import Answer, PatternHit
 from serve.find.query import Request
 from serve.find.search import find_pattern
 from serve.standing import place_of

@@ -1,0 +1,71 @@
+"""What both questions share: how many commits, how the index stands, how long an excerpt is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from serve.standing import Standing
+from stores.metadata import Status, Verdict
+
+FEWEST_HITS: Final = 1
+MOST_HITS: Final = 20
+
+# A screenful: enough to judge a precedent by, and five hits still fit an agent's reading.
+EXCERPT_LINES: Final = 40
+# Longer lines are data or generated code.
+EXCERPT_COLUMNS: Final = 240
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """The index behind an answer; null where it was never filled."""
+
+    last_indexed_commit: str | None
+    commits_behind_head: int
+    indexed_at: str | None
+
+
+def index_state(standing: Standing) -> IndexState:
+    """The state of the index as an answer tells it."""
+    indexed_at = rfc3339(standing.indexed_at) if standing.indexed_at else None
+    return IndexState(standing.last_indexed_commit, standing.behind, indexed_at)
+
+
+def index_hints(standing: Standing) -> Iterator[str]:
+    """What a person can do about an index that is there."""
+    if standing.behind:
+        commits = "1 commit" if standing.behind == 1 else f"{standing.behind} commits"
+        yield f"The index is {commits} behind HEAD: run `lineage index --incremental`."
+    if standing.verdict and (sentence := compatibility_sentence(standing.verdict)):
+        yield sentence
+
+
+def compatibility_sentence(verdict: Verdict) -> str:
+    """The verdict as a sentence that says what to do; empty when there is nothing to do."""
+    if verdict.status is Status.COMPATIBLE:
+        return ""
+    remedy = f": run `{verdict.remedy}`" if verdict.remedy and verdict.remedy not in str(verdict) else ""
+    return f"The index is {verdict}{remedy}."
+
+
+def clamped(k: int) -> int:
+    """A number of commits, taken into what an answer may have."""
+    return max(FEWEST_HITS, min(MOST_HITS, k))
+
+
+def cut(diff: str) -> str:
+    """The first lines of a diff, and of each line the first columns."""
+    return "\n".join(narrowed(line) for line in diff.split("\n")[:EXCERPT_LINES])
+
+
+def narrowed(line: str) -> str:
+    """A line's first columns."""
+    return line if len(line) <= EXCERPT_COLUMNS else f"{line[:EXCERPT_COLUMNS]}…"
+
+
+def rfc3339(naive: datetime) -> str:
+    """A moment of the database, which keeps UTC without saying so."""
+    return naive.isoformat(timespec="seconds") + "Z"

@@ -1,0 +1,195 @@
+"""The straight line of `explain_change`: file, blame, hits with their excerpts, what the index adds, answer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.git import graph
+from pipeline.git.program import Git
+from pipeline.git.repository import Repository, open_repository
+from serve.envelope import clamped, index_state
+from serve.explain import answer, blame, excerpts, notes, related, request, target, warm
+from serve.explain.answer import BlamedLine, ExplainAnswer, Explained, ExplainHit, ExplainMeta
+from serve.explain.blame import Blame, Line, Refused
+from serve.explain.ignoring import Ignoring, ignoring
+from serve.explain.notes import Coverage
+from serve.explain.order import newest_first
+from serve.explain.related import Added, Index
+from serve.explain.request import Request
+from serve.explain.target import Target
+from serve.explain.warm import Warm
+from serve.standing import existing_place
+from stores.places import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request with everything it meets: the repository, the file as it is now, the place of the index."""
+
+    request: Request
+    repository: Repository
+    head: str | None
+    target: Target
+    place: Place | None
+    ignored: Ignoring
+    counted: Warm[int]
+
+    @property
+    def key(self) -> bytes:
+        """What the answer depends on, as a digest."""
+        return warm.key(self.request, self.repository, self.head, self.target, self.place, self.ignored)
+
+    @property
+    def git(self) -> Git:
+        """The git program for this repository."""
+        return graph.program(self.repository, self.place.graph if self.place else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Explainer:
+    """Answers, and remembers its answers; indexes are under `home`."""
+
+    home: Path
+    _answers: Warm[ExplainAnswer] = field(default_factory=Warm)
+    _counted: Warm[int] = field(default_factory=Warm)
+
+    def explain(self, asked: Request, path: Path, here: Path | None = None) -> ExplainAnswer:
+        """The commits behind lines of a file in the repository at `path`; `here` is where the person stands."""
+        request.check(asked)
+        question = self._meet(asked, path, here)
+        key = question.key
+        found = self._answers.get(key)
+        if found is None:
+            found = _answered(question)
+            # Something may have changed while git was at work: then the answer belongs to no key.
+            if self._meet(asked, path, here).key == key:
+                self._answers.put(key, found)
+        return found
+
+    def _meet(self, asked: Request, path: Path, here: Path | None) -> Question:
+        repository = open_repository(path)
+        head = repository.head()
+        return Question(
+            asked,
+            repository,
+            head,
+            target.resolve(repository, head, asked.file, here),
+            existing_place(self.home, repository),
+            ignoring(repository),
+            self._counted,
+        )
+
+
+def _answered(question: Question) -> ExplainAnswer:
+    first, last = (
+        question.request.line_start,
+        min(question.request.line_end or 10**18, len(question.target.lines)),
+    )
+    if question.target.content is None or first > last:
+        return _without_lines(question)
+    asked = (first, last)
+    git = question.git
+    with (
+        blame.started(git, question.target, asked, question.request, question.ignored) as running,
+        related.opened(question.repository, question.place, git, question.counted) as index,
+    ):
+        said = blame.read(running)
+        if isinstance(said, Refused):
+            return _refused(question, asked, said, index)
+        return _explained(question, asked, said, index)
+
+
+def _explained(question: Question, asked: tuple[int, int], blamed: Blame, index: Index) -> ExplainAnswer:
+    repository, target = question.repository, question.target
+    lines_of = _by_commit(blamed.lines)
+    order = newest_first({sha: blamed.dates[sha] for sha in lines_of}, repository)
+    hits = _hits(question, order[: clamped(question.request.k)], lines_of)
+    limits = [
+        *notes.about_file(target, question.ignored, repository),
+        *notes.about_lines(blamed.lines, repository),
+    ]
+    anchors = [hit.commit_sha for hit in hits] if question.request.include_related else []
+    added = index.about(target.shown, order, anchors)
+    coverage = Coverage(
+        lines=len(blamed.lines),
+        committed=sum(map(len, lines_of.values())),
+        known=sum(len(lines) for sha, lines in lines_of.items() if sha in added.known),
+    )
+    content = target.lines
+    lines = tuple(_shown(line, content) for line in blamed.lines)
+    return ExplainAnswer(hits, _meta(question, asked, len(order), limits, index, added, coverage), lines)
+
+
+def _by_commit(lines: Sequence[Line]) -> Mapping[str, list[Line]]:
+    found: dict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        if line.committed:
+            found[line.origin.commit_sha].append(line)
+    return found
+
+
+def _hits(
+    question: Question, shas: Sequence[str], lines_of: Mapping[str, list[Line]]
+) -> tuple[ExplainHit, ...]:
+    repository, wanted = question.repository, question.request.include_diff
+    return tuple(
+        answer.hit(
+            repository.commit(sha),
+            lines_of[sha],
+            excerpts.excerpt(repository, lines_of[sha]) if wanted else None,
+        )
+        for sha in shas
+    )
+
+
+def _shown(line: Line, content: Sequence[bytes]) -> BlamedLine:
+    text = content[line.number - 1].decode("utf-8", errors="replace")
+    return BlamedLine(line.number, text, line.origin.commit_sha if line.committed else None)
+
+
+def _without_lines(question: Question) -> ExplainAnswer:
+    """The answer about what cannot be blamed."""
+    asked, target, repository = question.request, question.target, question.repository
+    git = question.git
+    with related.opened(repository, question.place, git, question.counted) as index:
+        limits = list(notes.about_file(target, question.ignored, repository))
+        if target.missing and question.head:
+            limits = [notes.about_missing(target, repository, question.head, git)]
+        elif target.content is not None:
+            limits.append(notes.about_range(target, asked))
+        return ExplainAnswer(
+            (), _meta(question, (0, 0), 0, limits, index, Added(trouble=index.trouble), Coverage(0, 0, 0))
+        )
+
+
+def _refused(question: Question, asked: tuple[int, int], refused: Refused, index: Index) -> ExplainAnswer:
+    limits = [notes.about_refusal(refused, question.repository)]
+    coverage = Coverage(asked[1] - asked[0] + 1, 0, 0)
+    return ExplainAnswer((), _meta(question, asked, 0, limits, index, Added(trouble=index.trouble), coverage))
+
+
+def _meta(
+    question: Question,
+    asked: tuple[int, int],
+    unique: int,
+    limits: Sequence[str],
+    index: Index,
+    added: Added,
+    coverage: Coverage,
+) -> ExplainMeta:
+    return ExplainMeta(
+        index_status=index_state(index.standing),
+        hint=notes.hint(index, added, coverage),
+        compatibility=index.standing.verdict,
+        explain=Explained(
+            lines_queried=asked,
+            commits_unique=unique,
+            blame_coverage=coverage.share,
+            limitation=" ".join(limits) or None,
+            related_commits=tuple(map(answer.related, added.neighbours)),
+            enrichment_limitation=notes.about_enrichment(index, added, question.target.shown),
+        ),
+    )

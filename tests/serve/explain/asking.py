@@ -1,0 +1,44 @@
+"""Questions put to small real repositories, and git's own answers to compare with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from serve.explain.answer import ExplainAnswer
+from serve.explain.blame import parsed
+from serve.explain.explain import Explainer
+from serve.explain.request import Request
+from tests.repos import Repo
+
+
+def explain(
+    repo: Repo,
+    home: Path,
+    file: str,
+    start: int = 1,
+    end: int = 0,
+    *,
+    here: Path | None = None,
+    **options: object,
+) -> ExplainAnswer:
+    """One answer of a fresh engine."""
+    return Explainer(home).explain(Request(file, start, end, **options), repo.path, here)  # type: ignore[arg-type]
+
+
+def blamed(repo: Repo, file: str, *options: str) -> list[str | None]:
+    """Each line's commit as the git program has it; None where it is not committed."""
+    lines = parsed(repo.git_bytes("blame", "--porcelain", *options, "--", file)).lines
+    return [line.origin.commit_sha if line.committed else None for line in lines]
+
+
+def commits(answer: ExplainAnswer) -> list[str | None]:
+    """Each line's commit as the answer has it."""
+    return [line.commit_sha for line in answer.lines]
+
+
+def shas(answer: ExplainAnswer) -> list[str]:
+    return [hit.commit_sha for hit in answer.hits]
+
+
+def limitation(answer: ExplainAnswer) -> str:
+    return answer.meta.explain.limitation or ""
