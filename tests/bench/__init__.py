@@ -4,7 +4,8 @@
     python -m tests.bench.indexing CLONE...     one of them
 
 Each CLONE is the path of a local clone, bare or not; it is only read. Nothing is fetched. `--runs` is the number
-of rounds whose median is printed (5), `--commits` the longest history (5,000: HEAD is set back to it). Ratios
+of rounds whose median is printed (5), `--commits` the longest history (5,000: HEAD is set back to it), `--pairs`
+the number of ranges that are explained in each work tree (200). Ratios
 are taken within one round against the reference the row names, so they travel between machines; seconds do not,
 and neither means anything while the machine has other work. Memory is summed over all processes of a run.
 
@@ -13,6 +14,8 @@ and neither means anything while the machine has other work. Memory is summed ov
 - `growth`: peak memory at 1,000 and at 5,000 commits
 - `everyday`: nothing to do, one new commit (also with 5,000 files at HEAD), one query
 - `killed`: `kill -9` at a quarter, half, three quarters; then the index compared with a clean one
+- `explain`: random ranges against `git blame` and `git show`, in a clean and a dirty work tree; time, first and
+  repeated
 - `company`: two queries a second while an index runs
 
 What they stand on:

@@ -18,6 +18,7 @@ import polars as pl
 
 RUNS: Final = 5
 COMMITS: Final = 5_000
+PAIRS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a measure is to do: which clones, how many rounds, histories of how many commits at most."""
+    """What a measure is to do: which clones, how many rounds, how many commits at most, how many questions."""
 
     clones: tuple[Path, ...]
     runs: int
     commits: int
+    pairs: int = PAIRS
 
 
 Measure = Callable[[Path, Path, Asked], Sequence[Row]]
@@ -60,8 +62,9 @@ def arguments(meaning: str) -> Asked:
     parser.add_argument(
         "--commits", type=int, default=COMMITS, help="longest history: HEAD is set back to it"
     )
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="ranges of files to explain")
     given = parser.parse_args()
-    return Asked(tuple(given.clones), given.runs, given.commits)
+    return Asked(tuple(given.clones), given.runs, given.commits, given.pairs)
 
 
 def show_rows(rows: Sequence[Row]) -> None:
