@@ -8,10 +8,11 @@ commits. Making it took 0.4 to 1.3 s and 0.4 to 0.6 MB there. The repository its
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pipeline.git.program import Git
+from pipeline.git.program import Git, GitMissing
 from pipeline.git.repository import Repository
 
 # git reads commits that the graph lacks in the ordinary way; this many cost a blame a few milliseconds.
@@ -28,18 +29,27 @@ def refresh(repository: Repository, folder: Path) -> None:
     head = repository.head()
     if head is None or not _stale(repository, head, folder):
         return
-    (folder / "info").mkdir(mode=0o700, parents=True, exist_ok=True)
-    git = program(repository, folder)
+    with suppress(GitMissing, OSError):
+        _make(repository, head, folder)
+
+
+def _make(repository: Repository, head: str, folder: Path) -> None:
+    made = folder / "info" / "commit-graph"
+    made.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     command = ("commit-graph", "write", "--stdin-commits", "--changed-paths", "--no-progress")
     with tempfile.TemporaryFile() as commits:
         commits.write(f"{head}\n".encode())
         commits.seek(0)
-        done = git.output(*command, f"--object-dir={folder}", stdin=commits)
-    if done.code == 0:
+        done = program(repository, folder).output(*command, f"--object-dir={folder}", stdin=commits)
+    if done.code == 0 and made.exists():
         (folder / TIP).write_text(head, encoding="ascii")
 
 
-def program(repository: Repository, folder: Path | None = None) -> Git:
+def program(
+    repository: Repository,
+    folder: Path | None = None,
+    instead: tuple[tuple[str, str], ...] | None = None,
+) -> Git:
     """The git program for a repository, with the graph in `folder` where there is one."""
     return Git(
         git_dir=repository.git_dir,
@@ -47,6 +57,7 @@ def program(repository: Repository, folder: Path | None = None) -> Git:
         objects=repository.objects,
         filters=repository.filters,
         graph=folder,
+        instead=instead,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,8 @@ class Git:
 
     `root` is its work tree, None for a bare one. `objects` is where it keeps its objects, and `graph` an object
     directory that holds nothing but a commit-graph of ours, lent to git in front of them. `filters` are the
-    settings that name programs a file passes through on its way into git: they are emptied.
+    settings that name programs a file passes through on its way into git: they are emptied. `instead` are the
+    settings to go by where the person's own and the system's would keep git from working; None: go by those.
     """
 
     git_dir: Path
@@ -56,6 +57,7 @@ class Git:
     objects: Path
     filters: tuple[str, ...] = ()
     graph: Path | None = None
+    instead: tuple[tuple[str, str], ...] | None = None
 
     @contextmanager
     def started(self, *arguments: str | bytes, stdin: IO[bytes] | None = None) -> Iterator[Running]:
@@ -87,8 +89,12 @@ class Git:
     def environment(self) -> Mapping[str, str]:
         """The person's own environment, less every word to git in it, and ours."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        emptied = {name: "false" if name.endswith(".required") else "" for name in self.filters}
-        return kept | ENVIRONMENT | _configured({**CONFIGURATION, **emptied}) | self._lent()
+        emptied = [(name, "false" if name.endswith(".required") else "") for name in self.filters]
+        settings = [*(self.instead or ()), *CONFIGURATION.items(), *emptied]
+        return kept | ENVIRONMENT | self._unread() | _configured(settings) | self._lent()
+
+    def _unread(self) -> dict[str, str]:
+        return {} if self.instead is None else {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
     def _lent(self) -> dict[str, str]:
         # Before the repository's own objects, because git takes the first commit-graph it meets, and the one
@@ -122,9 +128,9 @@ class Running:
         return Finished(out, err.decode("utf-8", "replace").strip(), self.process.returncode)
 
 
-def _configured(settings: Mapping[str, str]) -> dict[str, str]:
+def _configured(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
     # Not `-c name=value`: a filter's name may have an equals sign in it.
-    pairs = list(enumerate(settings.items()))
+    pairs = list(enumerate(settings))
     keys = {f"GIT_CONFIG_KEY_{number}": name for number, (name, _) in pairs}
     values = {f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in pairs}
     return {"GIT_CONFIG_COUNT": str(len(pairs)), **keys, **values}

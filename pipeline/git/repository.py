@@ -342,7 +342,8 @@ class Repository:
     @cached_property
     def configuration(self) -> tuple[tuple[str, str], ...]:
         """Every setting that acts here, the person's own and the system's included, the last word last."""
-        return tuple((entry.name, entry.value or "") for entry in self._git.config)
+        entries = ((entry.name, entry.value) for entry in self._git.config)
+        return tuple((name, "true" if value is None else value) for name, value in entries)
 
     @property
     def filters(self) -> tuple[str, ...]:

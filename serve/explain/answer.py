@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from pipeline.git.changes import shown_path
 from pipeline.git.objects import Commit
@@ -13,6 +13,9 @@ from serve.explain.blame import Line
 from serve.explain.excerpts import Excerpt, main_origin
 from stores.history import FileCommit
 from stores.metadata import Verdict
+
+# What a line takes beside its text.
+LINE_WEIGHT: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,12 @@ class ExplainAnswer:
     hits: tuple[ExplainHit, ...]
     meta: ExplainMeta
     lines: tuple[BlamedLine, ...] = ()
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it keeps."""
+        shown = sum(len(hit.diff_excerpt or "") + len(hit.commit_message) for hit in self.hits)
+        return shown + sum(len(line.text) + LINE_WEIGHT for line in self.lines)
 
 
 def hit(commit: Commit, lines: Sequence[Line], excerpt: Excerpt | None) -> ExplainHit:

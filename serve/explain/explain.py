@@ -45,7 +45,8 @@ class Question:
     @property
     def git(self) -> Git:
         """The git program for this repository."""
-        return graph.program(self.repository, self.place.graph if self.place else None)
+        lent = self.place.graph if self.place else None
+        return graph.program(self.repository, lent, self.ignored.settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Explainer:
             found = _answered(question)
             # Something may have changed while git was at work: then the answer belongs to no key.
             if self._meet(asked, path, here).key == key:
-                self._answers.put(key, found)
+                self._answers.put(key, found, found.weight)
         return found
 
     def _meet(self, asked: Request, path: Path, here: Path | None) -> Question:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +20,14 @@ class Ignoring:
     """The commits of the repository's own file, and what is to be said about lines that name none.
 
     git reads the files of `blame.ignoreRevsFile` itself; `files` is what is in them, for whoever wants to know
-    whether anything changed, and `absent` those that are not there, for which git would refuse to work.
+    whether anything changed. It refuses to work where one is not there, and many people have named one for all
+    their repositories: `settings` are then those to go by, without it.
     """
 
     revisions: tuple[str, ...] = ()
     note: str = ""
     files: tuple[bytes, ...] = ()
-    absent: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] | None = None
 
     @property
     def arguments(self) -> list[str]:
@@ -42,17 +44,25 @@ def ignoring(repository: Repository) -> Ignoring:
     own = _own(repository)
     lines = [line for line in (raw.partition(b"#")[0].strip() for raw in own.split(b"\n")) if line]
     named = [line.decode().lower() for line in lines if REVISION.fullmatch(line)]
-    note = (
-        "" if len(named) == len(lines) else f"Lines of {FILE} that are no full commit names were passed over."
-    )
     known = tuple(revision for revision in dict.fromkeys(named) if repository.is_commit(revision))
-    configured = [repository.root / Path(value).expanduser() for value in _configured(repository) if value]
+    configured = {value: _place(repository, value) for value in _configured(repository) if value}
+    absent = {value for value, path in configured.items() if not path.is_file()}
+    passed_over = f"Lines of {FILE} that are no full commit names were passed over."
     return Ignoring(
         revisions=known,
-        note=note,
-        files=tuple(_content(path) for path in configured),
-        absent=tuple(str(path) for path in configured if not path.is_file()),
+        note="" if len(named) == len(lines) else passed_over,
+        files=tuple(_content(path) for path in configured.values()),
+        settings=_settings_without(repository, absent) if absent else None,
     )
+
+
+def _settings_without(repository: Repository, absent: set[str]) -> tuple[tuple[str, str], ...]:
+    return tuple(said for said in repository.configuration if said[0] != SETTING or said[1] not in absent)
+
+
+def _place(repository: Repository, value: str) -> Path:
+    # Unlike `Path.expanduser`, this leaves the home of nobody as it is.
+    return repository.root / os.path.expanduser(value)  # noqa: PTH111
 
 
 def _own(repository: Repository) -> bytes:

@@ -17,11 +17,13 @@ from serve.explain.request import Request
 from serve.explain.target import Target
 from stores.places import Place
 
-# An answer is some 10 KB, and 200 KB at the most that excerpts allow, beside the lines of its file.
+# An answer is some 10 KB. One about a whole large file keeps that file's lines: then fewer are remembered.
 REMEMBERED: Final = 128
+REMEMBERED_BYTES: Final = 32 << 20
 # What a file ends in that git keeps its index in: a digest of the rest.
 INDEX_DIGEST_BYTES: Final = 20
-# Settings that name files which act on an answer.
+# A person's own attributes, and settings that name files which act on an answer.
+ATTRIBUTES: Final = "~/.config/git/attributes"
 NAMED_FILES: Final = frozenset({"mailmap.file", "core.attributesfile"})
 
 Known = TypeVar("Known")
@@ -32,7 +34,8 @@ class Warm(Generic[Known]):
     """What was found out last, by what it depends on; for use by several threads."""
 
     most: int = REMEMBERED
-    _found: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)
+    heaviest: int = REMEMBERED_BYTES
+    _found: OrderedDict[bytes, tuple[Known, int]] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
     def get(self, key: bytes) -> Known | None:
@@ -40,15 +43,18 @@ class Warm(Generic[Known]):
         with self._lock:
             if key in self._found:
                 self._found.move_to_end(key)
-            return self._found.get(key)
+            return self._found[key][0] if key in self._found else None
 
-    def put(self, key: bytes, found: Known) -> None:
-        """Remember it, and forget what was not asked for longest."""
+    def put(self, key: bytes, found: Known, weight: int = 0) -> None:
+        """Remember it, and forget what was not asked for longest, until the rest are few and light enough."""
         with self._lock:
-            self._found[key] = found
+            self._found[key] = found, weight
             self._found.move_to_end(key)
-            if len(self._found) > self.most:
+            while len(self._found) > self.most or self._weight() > self.heaviest:
                 self._found.popitem(last=False)
+
+    def _weight(self) -> int:
+        return sum(weight for _, weight in self._found.values())
 
 
 def key(
@@ -96,8 +102,9 @@ def _small_files(repository: Repository, target: Target) -> Iterator[Path]:
     yield repository.git_dir / "MERGE_HEAD"
     yield common / "info" / "grafts"
     yield common / "info" / "attributes"
-    yield Path("~/.config/git/attributes").expanduser()
-    yield from (Path(value).expanduser() for name, value in repository.configuration if name in NAMED_FILES)
+    named = [value for name, value in repository.configuration if name in NAMED_FILES]
+    # Unlike `Path.expanduser`, this leaves the home of nobody as it is.
+    yield from (Path(os.path.expanduser(name)) for name in (ATTRIBUTES, *named))  # noqa: PTH111
     if not repository.is_bare:
         yield repository.root / ".mailmap"
         yield repository.root / ".gitattributes"

@@ -308,3 +308,16 @@ def test_explain_loads_no_model(repo: Repo, home: Path) -> None:
     index(repo, home)
     loaded = loaded_by(f"from serve.cli import main; main(['explain', 'src/tcp.py', {str(repo.path)!r}])")
     assert not loaded & {"onnxruntime", "tokenizers", "tree_sitter", "rich", "pyarrow", "numpy"}
+
+
+def test_ignore_file_named_for_all_repositories(repo: Repo, tmp_path: Path) -> None:
+    """A person's own blame.ignoreRevsFile that this repository lacks, which stops git, does not stop an answer."""
+    repo.write("src/tcp.py", "def connect():\r\n    timeout()\r\n")
+    settings = "[blame]\n\tignoreRevsFile = .git-blame-ignore-revs\n[core]\n\tautocrlf\n\teol = crlf\n"
+    (tmp_path / ".gitconfig").write_text(settings)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+    code, out, _ = lineage("explain", "src/tcp.py", str(repo.path), env=environment)
+    document = json.loads(out)
+    assert code == 0
+    assert document["meta"]["explain"]["limitation"] is None
+    assert [hit["blame_lines"] for hit in document["hits"]] == [[1, 2]]

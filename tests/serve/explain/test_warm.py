@@ -158,6 +158,16 @@ def test_only_so_many_are_remembered() -> None:
     assert [warm.get(key) for key in (b"a", b"b", b"c")] == [0, None, 2]
 
 
+def test_only_so_much_is_remembered() -> None:
+    """What is too heavy together is forgotten, and what is too heavy alone is not kept."""
+    warm: Warm[int] = Warm(heaviest=10)
+    for number, key in enumerate((b"a", b"b", b"c")):
+        warm.put(key, number, weight=4)
+    assert [warm.get(key) for key in (b"a", b"b", b"c")] == [None, 1, 2]
+    warm.put(b"d", 3, weight=11)
+    assert warm.get(b"d") is None
+
+
 def test_a_repeated_answer_starts_no_program(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Finding out that nothing changed takes no process."""
     explainer = Explainer(home)
