@@ -24,7 +24,8 @@ class Target:
 
     `path` is relative to the repository, in git's own bytes. `content` is what is explained; None where there
     is nothing to blame, and `note` then says why. `committed` is set where HEAD's version is explained because
-    the work tree has none. `missing` says that neither HEAD nor the work tree knows the path.
+    the work tree has none. `missing` says that neither HEAD nor the work tree knows the path. `encoding` is what
+    the file has in the work tree only, where git keeps it as UTF-8.
     """
 
     path: bytes
@@ -32,6 +33,7 @@ class Target:
     note: str = ""
     committed: bool = False
     missing: bool = False
+    encoding: str = ""
 
     @property
     def shown(self) -> str:
@@ -41,7 +43,7 @@ class Target:
     @property
     def lines(self) -> list[bytes]:
         """The lines as git counts them."""
-        found = (self.content or b"").split(b"\n")
+        found = _as_kept(self.content or b"", self.encoding).split(b"\n")
         return found if found[-1] else found[:-1]
 
 
@@ -158,9 +160,11 @@ def _opened(repository: Repository, path: bytes) -> Target:
         return Target(path, note=f"{name} cannot be read: {error.strerror}.")
     if content is None:
         return Target(path, note=f"{name} is too large to explain, or no regular file.")
-    if _is_binary(content) and not repository.attribute(os.fsdecode(path), "working-tree-encoding"):
+    encoding = repository.attribute(os.fsdecode(path), "working-tree-encoding")
+    said = encoding if isinstance(encoding, str) else ""
+    if _is_binary(_as_kept(content, said)):
         return Target(path, note=f"{name} is binary: it has no lines to explain.")
-    return Target(path, content)
+    return Target(path, content, encoding=said)
 
 
 def _content(place: Path) -> bytes | None:
@@ -176,6 +180,15 @@ def _content(place: Path) -> bytes | None:
 
 def _place(repository: Repository, path: bytes) -> Path:
     return repository.root / os.fsdecode(path)
+
+
+def _as_kept(content: bytes, encoding: str) -> bytes:
+    """The content as git keeps it, as far as its lines are concerned."""
+    try:
+        # git has names of its own for encodings whose files begin with a mark.
+        return content.decode(encoding.upper().removesuffix("-BOM")).encode() if encoding else content
+    except (LookupError, UnicodeError):
+        return content
 
 
 def _is_binary(content: bytes) -> bool:

@@ -376,6 +376,38 @@ def test_line_ends_that_git_converts(repo: Repo, home: Path) -> None:
     assert None not in commits(explain(repo, home, "src/a.py"))
 
 
+def test_encoding_that_git_converts(repo: Repo, home: Path) -> None:
+    """A file that is UTF-16 in the work tree only has the lines git has."""
+    repo.write(".gitattributes", "*.txt text working-tree-encoding=UTF-16LE-BOM\n")
+    repo.write("a.txt", "\ufeffone\ntwo\u010a\nthree\n".encode("utf-16-le"))
+    sha = repo.commit("Write it")
+    answer = explain(repo, home, "a.txt")
+    assert [line.text.lstrip("\ufeff") for line in answer.lines] == ["one", "two\u010a", "three"]
+    assert (commits(answer), answer.meta.explain.lines_queried) == ([sha] * 3, (1, 3))
+
+
+def test_conflict(repo: Repo, home: Path) -> None:
+    """In a conflict the marks are not committed, and the lines of both sides have their commits."""
+    repo.branch("side", "HEAD~1")
+    repo.commit_file("src/a.py", "one\nside\nthree\n", "Side")
+    repo.switch("main")
+    repo.commit_file("src/a.py", "one\nmain\nthree\n", "Main")
+    repo.git("merge", "side", check=False)
+    answer = explain(repo, home, "src/a.py")
+    assert limitation(answer) == "Lines 2, 4, 6 are not committed yet."
+    assert commits(answer) == blamed(repo, "src/a.py")
+
+
+def test_in_a_submodule(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """Asked in the submodule itself, its file has its history."""
+    inner = Repo.create(tmp_path / "inner")
+    sha = inner.commit_file("x.py", THREE)
+    repo.git(
+        "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", inner.path.as_uri(), "mods/inner"
+    )
+    assert commits(explain(Repo(repo.path / "mods/inner"), home, "x.py")) == [sha] * 3
+
+
 def test_file_without_a_last_line_end(repo: Repo, home: Path) -> None:
     """A last line without its end is a line."""
     repo.commit_file("b", "x\ny")
