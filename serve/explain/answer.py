@@ -89,11 +89,16 @@ class BlamedLine:
 
 @dataclass(frozen=True, slots=True)
 class ExplainAnswer:
-    """The response of `explain_change`; `lines` are for the page, no part of the document."""
+    """The response of `explain_change`; what follows `meta` is no part of the document.
+
+    `lines` are for the page. `passing` says that asking again may bring more though nothing has changed: the index
+    was busy, or git failed.
+    """
 
     hits: tuple[ExplainHit, ...]
     meta: ExplainMeta
     lines: tuple[BlamedLine, ...] = ()
+    passing: bool = False
 
     @property
     def weight(self) -> int:

@@ -47,7 +47,8 @@ def main_origin(lines: Sequence[Line]) -> Origin:
 def excerpt(repository: Repository, lines: Sequence[Line]) -> Excerpt:
     """What the commit of these lines did to them, in the file most of them come from.
 
-    Empty at a shallow boundary, where the change is not known, and for content that has no lines.
+    Empty at a shallow boundary, where the change is not known; empty and truncated where the files are missing or
+    too large to compare.
     """
     origin = main_origin(lines)
     if origin.commit_sha in repository.boundary:
@@ -57,7 +58,7 @@ def excerpt(repository: Repository, lines: Sequence[Line]) -> Excerpt:
         body = _body(repository, origin)
     except UnreadableObject:
         return Excerpt("", truncated=True)
-    return NOTHING if body is None else _shown(_parts(body), wanted)
+    return Excerpt("", truncated=True) if body is None else _shown(_parts(body), wanted)
 
 
 def _body(repository: Repository, origin: Origin) -> bytes | None:

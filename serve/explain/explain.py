@@ -43,6 +43,13 @@ class Question:
         return warm.key(self.request, self.repository, self.head, self.target, self.place, self.ignored)
 
     @property
+    def lines(self) -> tuple[int, int] | None:
+        """The range that is asked about, clamped; None where the file has none of it."""
+        first, count = self.request.line_start, len(self.target.lines)
+        last = min(self.request.line_end or count, count)
+        return (first, last) if first <= last and self.target.content is not None else None
+
+    @property
     def git(self) -> Git:
         """The git program for this repository."""
         lent = self.place.graph if self.place else None
@@ -66,7 +73,7 @@ class Explainer:
         if found is None:
             found = _answered(question)
             # Something may have changed while git was at work: then the answer belongs to no key.
-            if self._meet(asked, path, here).key == key:
+            if not found.passing and self._meet(asked, path, here).key == key:
                 self._answers.put(key, found, found.weight)
         return found
 
@@ -85,14 +92,9 @@ class Explainer:
 
 
 def _answered(question: Question) -> ExplainAnswer:
-    first, last = (
-        question.request.line_start,
-        min(question.request.line_end or 10**18, len(question.target.lines)),
-    )
-    if question.target.content is None or first > last:
-        return _without_lines(question)
-    asked = (first, last)
-    git = question.git
+    asked, git = question.lines, question.git
+    if asked is None:
+        return _without_lines(question, git)
     with (
         blame.started(git, question.target, asked, question.request, question.ignored) as running,
         related.opened(question.repository, question.place, git, question.counted) as index,
@@ -121,7 +123,8 @@ def _explained(question: Question, asked: tuple[int, int], blamed: Blame, index:
     )
     content = target.lines
     lines = tuple(_shown(line, content) for line in blamed.lines)
-    return ExplainAnswer(hits, _meta(question, asked, len(order), limits, index, added, coverage), lines)
+    meta = _meta(question, asked, len(order), limits, index, added, coverage)
+    return ExplainAnswer(hits, meta, lines, passing=bool(added.trouble))
 
 
 def _by_commit(lines: Sequence[Line]) -> Mapping[str, list[Line]]:
@@ -151,25 +154,25 @@ def _shown(line: Line, content: Sequence[bytes]) -> BlamedLine:
     return BlamedLine(line.number, text, line.origin.commit_sha if line.committed else None)
 
 
-def _without_lines(question: Question) -> ExplainAnswer:
+def _without_lines(question: Question, git: Git) -> ExplainAnswer:
     """The answer about what cannot be blamed."""
-    asked, target, repository = question.request, question.target, question.repository
-    git = question.git
+    target, repository = question.target, question.repository
     with related.opened(repository, question.place, git, question.counted) as index:
         limits = list(notes.about_file(target, question.ignored, repository))
         if target.missing and question.head:
             limits = [notes.about_missing(target, repository, question.head, git)]
         elif target.content is not None:
-            limits.append(notes.about_range(target, asked))
-        return ExplainAnswer(
-            (), _meta(question, (0, 0), 0, limits, index, Added(trouble=index.trouble), Coverage(0, 0, 0))
-        )
+            limits.append(notes.about_range(target, question.request))
+        added = Added(trouble=index.trouble)
+        meta = _meta(question, (0, 0), 0, limits, index, added, Coverage(0, 0, 0))
+        return ExplainAnswer((), meta, passing=bool(index.trouble))
 
 
 def _refused(question: Question, asked: tuple[int, int], refused: Refused, index: Index) -> ExplainAnswer:
     limits = [notes.about_refusal(refused, question.repository)]
     coverage = Coverage(asked[1] - asked[0] + 1, 0, 0)
-    return ExplainAnswer((), _meta(question, asked, 0, limits, index, Added(trouble=index.trouble), coverage))
+    meta = _meta(question, asked, 0, limits, index, Added(trouble=index.trouble), coverage)
+    return ExplainAnswer((), meta, passing=True)
 
 
 def _meta(

@@ -105,7 +105,8 @@ def _index(
         return Index(unindexed())
     try:
         connection = stack.enter_context(database.reading(place, wait=PATIENCE_SECONDS))
-        return Index(standing(repository, connection), place, connection)
+        with database.sound(place):
+            return Index(standing(repository, connection), place, connection)
     except NotIndexed:
         return Index(unindexed())
     except (DamagedIndex, IndexBusy, NewerSchema) as error:

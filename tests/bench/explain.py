@@ -16,6 +16,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -84,7 +85,9 @@ def _rows(
         0,
         f"{len(done)} ranges, {lines} lines, {sum(len(asking.ours.hits) for asking in done)} hits",
     )
-    yield Row(history.name, f"{state}hits in another order", sum(map(_unordered, done)), 0, "")
+    yield Row(
+        history.name, f"{state}hits in another order", sum(_unordered(history, one) for one in done), 0, ""
+    )
     wrong = [hit for asking in done for hit in asking.ours.hits if not _shown_by_git(history, asking, hit)]
     detail = ", ".join(f"{hit.commit_sha[:10]} {hit.file_path}" for hit in wrong[:3])
     yield Row(history.name, f"{state}paths or excerpts git does not show", len(wrong), 0, detail)
@@ -177,9 +180,16 @@ def _disagreeing(asking: Asking) -> int:
     return wrong + (len(ours) != len(theirs)) + (asking.ours.meta.explain.commits_unique != unique)
 
 
-def _unordered(asking: Asking) -> int:
-    dates = [hit.commit_date for hit in asking.ours.hits]
-    return int(dates != sorted(dates, reverse=True))
+def _unordered(history: History, asking: Asking) -> int:
+    """Neighbouring hits that are not newest first, or of one date with a parent before its child."""
+    pairs = list(pairwise(asking.ours.hits))
+    wrong = sum(earlier.commit_date < later.commit_date for earlier, later in pairs)
+    tied = [(one, other) for one, other in pairs if one.commit_date == other.commit_date]
+    return wrong + sum(_is_ancestor(history, one.commit_sha, other.commit_sha) for one, other in tied)
+
+
+def _is_ancestor(history: History, older: str, newer: str) -> bool:
+    return not _git(history, "rev-list", "-1", older, f"^{newer}")
 
 
 def _shown_by_git(history: History, asking: Asking, hit: ExplainHit) -> bool:

@@ -10,6 +10,8 @@ import pytest
 from pipeline.git.repository import open_repository
 from serve.explain import related
 from serve.explain.answer import ExplainAnswer
+from serve.explain.explain import Explainer
+from serve.explain.request import Request
 from serve.standing import existing_place, place_of
 from stores import database
 from stores.places import Place
@@ -198,13 +200,15 @@ def test_harmed_index(repo: Repo, home: Path, harm: Callable[[Place], None], say
 
 
 def test_busy_index(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index in a writer's hands is not waited for longer than a moment."""
+    """An index in a writer's hands is not waited for longer than a moment, and asked again the next time."""
     monkeypatch.setattr(related, "PATIENCE_SECONDS", 0.1)
     index(repo, home)
+    explainer, asked = Explainer(home), Request("a.py", include_related=True)
     with database.writing(place(repo, home)):
-        answer = explain(repo, home, "a.py", include_related=True)
+        answer = explainer.explain(asked, repo.path)
     assert len(answer.hits) == 5
     assert "in use by another process" in (answer.meta.explain.enrichment_limitation or "")
+    assert explainer.explain(asked, repo.path).meta.explain.enrichment_limitation is None
 
 
 def test_file_the_index_leaves_out(repo: Repo, home: Path) -> None:
