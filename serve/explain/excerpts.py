@@ -79,6 +79,9 @@ def _parts(body: bytes) -> list[bytes]:
 def _shown(parts: Sequence[bytes], wanted: set[int]) -> Excerpt:
     """Whole parts where they fit; else only what is near the lines asked about."""
     touched = [part for part in parts if _touches(part, wanted)]
+    if parts and not touched:
+        nearest = min(parts, key=lambda part: _distance(part, wanted))
+        touched, wanted = [nearest], {_within(nearest, number) for number in wanted}
     whole = b"".join(touched)
     if whole.count(b"\n") <= EXCERPT_LINES:
         return _decoded(whole, truncated=False)
@@ -88,9 +91,22 @@ def _shown(parts: Sequence[bytes], wanted: set[int]) -> Excerpt:
 
 
 def _touches(part: bytes, wanted: set[int]) -> bool:
-    """Whether the part adds one of the lines; where blame guessed through an ignored commit, whether it shows it."""
+    return any(_within(part, number) == number for number in wanted)
+
+
+def _distance(part: bytes, wanted: set[int]) -> int:
+    """How far the part is from the lines.
+
+    Where equal lines stand before and after an added block, blame may name the ones before and the diff show the
+    ones after; and through an ignored commit blame only guesses.
+    """
+    return min(abs(_within(part, number) - number) for number in wanted)
+
+
+def _within(part: bytes, number: int) -> int:
+    """The line of the part that is nearest to a line of the new file."""
     _, _, start, count = patches.numbers(part)
-    return any(start <= number < start + count for number in wanted)
+    return max(start, min(number, start + count - 1))
 
 
 def _windows(part: bytes, wanted: set[int]) -> Iterator[bytes]:

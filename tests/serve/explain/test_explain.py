@@ -177,6 +177,18 @@ def test_moved_function(tmp_path: Path, home: Path) -> None:
     assert "long_enough_to_be_told_apart_0" in (answer.hits[0].diff_excerpt or "")
 
 
+def test_block_between_equal_lines(tmp_path: Path, home: Path) -> None:
+    """Lines that blame gives to an added block and the diff to what stood there have that block for an excerpt."""
+    repo = Repo.create(tmp_path / "repo")
+    blocks = [f"  it({n}, () => {{\n    x({n});\n    check();\n    done();\n  }});\n\n" for n in range(4)]
+    repo.commit_file("a.js", "".join(blocks[:2] + blocks[3:]), "Begin")
+    sha = repo.commit_file("a.js", "".join(blocks), "Add a block")
+    mine = [number for number, commit in enumerate(blamed(repo, "a.js"), start=1) if commit == sha]
+    for number in mine:
+        (hit,) = explain(repo, home, "a.js", number, number).hits
+        assert "+    x(2);\n" in (hit.diff_excerpt or "")
+
+
 NAMES = ["-L1,1", "--help", "with space", 'quo"te', "new\nline", "tab\t", "ü", "*", ":(top)x", "a=b"]
 
 

@@ -98,6 +98,17 @@ def test_only_touched_parts() -> None:
     assert excerpts._shown([SMALL, LONG], {2}) == excerpts.Excerpt(SMALL.decode(), truncated=False)
 
 
+def test_nearest_part() -> None:
+    """Where no part shows the lines, the nearest does: blame and diff may see an added block a little apart."""
+    assert excerpts._shown([SMALL, LONG], {8}).text == SMALL.decode()
+    assert excerpts._shown([SMALL, LONG], {15, 16}).text.split("\n")[:3] == [
+        "@@ -20,2 +20,3 @@ def f():",
+        " x",
+        "-y",
+    ]
+    assert excerpts._shown([], {8}) == excerpts.Excerpt("", truncated=False)
+
+
 def test_windows_of_a_long_part() -> None:
     """Of a part that is too long the lines asked about are shown, under heads that say where they stand."""
     shown = excerpts._shown([SMALL, LONG], {50, 51, 90})
