@@ -89,7 +89,7 @@ def documents(where: Where) -> Clause:
     """The `documents` clause of a question."""
     narrowing, parameters = _narrowing(where)
     preferring, patterns = _preferring(where.near)
-    reached, shas = reached_by(where.reach)
+    reached, shas = _reached(where.reach)
     sql = DOCUMENTS.format(kept=narrowing, preferred=preferring, reached=reached)
     return Clause(sql, {**parameters, **patterns, **shas})
 
@@ -108,13 +108,6 @@ def path_regex(pattern: str) -> tuple[str, bool]:
     if not isinstance(regex, str) or include is None:
         raise _bad_path(pattern)
     return regex, include
-
-
-def reached_by(reach: Reach) -> tuple[str, dict[str, Parameter]]:
-    """The condition that HEAD reaches a row's commit, and the parameters it uses."""
-    if reach.complete:
-        return _REACHED_BY_WALK, {"back": list(reach.back)}
-    return _REACHED_BY_INDEX, {"gone": list(reach.gone), "back": list(reach.back)}
 
 
 def _narrowing(where: Where) -> tuple[str, dict[str, Parameter]]:
@@ -146,6 +139,12 @@ def _preferring(near: tuple[str, ...]) -> tuple[str, dict[str, Parameter]]:
 def _anonymous(regex: str) -> str:
     # Joined alternatives may not repeat a group's name.
     return regex.replace("(?P<ps_d>", "(?:")
+
+
+def _reached(reach: Reach) -> tuple[str, dict[str, Parameter]]:
+    if reach.complete:
+        return _REACHED_BY_WALK, {"back": list(reach.back)}
+    return _REACHED_BY_INDEX, {"gone": list(reach.gone), "back": list(reach.back)}
 
 
 def _bad_path(pattern: str) -> BadPathFilter:

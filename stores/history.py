@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 import duckdb
 
-from stores.filters import Reach, reached_by
+from stores.filters import Reach
 
-# Asked for more keys than this, they go over as a table, whose library takes longer to load than they to find.
-FEW_KEYS: Final = 2_000
+# Asked for more keys than this, they go over as a table; of fewer, its library takes longer to load than all else.
+FEW_KEYS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +56,19 @@ SELECT repo_id, path, last_indexed_commit, indexed_at, head_commit,
 FROM repository"""
 
 
-# Rows come parents first, so among commits of one date the row number says who is older.
+# Rows come parents first, so among commits of one date the row number says who is older. What HEAD does not reach
+# is left out afterwards: conditions on other tables would take longer to plan than all of this to run.
 _FILE_HUNKS: Final = """
-SELECT hunk_id, commit_sha, commit_date, old_path
+SELECT hunk_id, commit_sha, old_path, commit_date, commits.rowid
 FROM hunks JOIN commits USING (commit_sha)
-WHERE file_path = $path AND ($before IS NULL OR commit_date <= $before) AND {reached}
-ORDER BY commit_date, commits.rowid"""
+WHERE file_path = $path"""
 
 # The `@@` parts are counted in the text that is kept, which is cut after 64 KB; a change without text has none.
 _FILE_COMMITS: Final = """
 SELECT commit_sha, message, author_name, commit_date,
        len(regexp_extract_all(diff, '(?m)^@@ '))
 FROM hunks JOIN commits USING (commit_sha)
-WHERE hunk_id IN (SELECT unnest($hunks::BIGINT[]))
+WHERE hunk_id IN ({hunks})
 ORDER BY commit_date DESC, commits.rowid DESC"""
 
 
@@ -116,26 +116,34 @@ def file_history(
 
     A former name counts up to the rename's date: afterwards another file may have taken it.
     """
-    condition, parameters = reached_by(reach)
-    sql = _FILE_HUNKS.format(reached=condition)
     waiting: list[tuple[str, datetime | None]] = [(path, None)]
     names = {path}
-    found: dict[str, tuple[datetime, int]] = {}
+    found: dict[str, tuple[datetime, int, int]] = {}
+    reached = _reached(connection, reach)
     while waiting:
         name, before = waiting.pop()
-        asked = {"path": name, "before": before, **parameters}
-        for hunk, sha, date, old_path in connection.execute(sql, asked).fetchall():
-            found.setdefault(sha, (date, hunk))
-            if old_path and old_path not in names:
-                names.add(old_path)
-                waiting.append((old_path, date))
-    return tuple((sha, hunk) for sha, (_, hunk) in sorted(found.items(), key=lambda item: item[1]))
+        for hunk, sha, old_path, date, row in connection.execute(_FILE_HUNKS, {"path": name}).fetchall():
+            if (before is None or date <= before) and reached(sha):
+                found.setdefault(sha, (date, row, hunk))
+                if old_path and old_path not in names:
+                    names.add(old_path)
+                    waiting.append((old_path, date))
+    return tuple((sha, hunk) for sha, (_, _, hunk) in sorted(found.items(), key=lambda item: item[1]))
+
+
+def _reached(connection: duckdb.DuckDBPyConnection, reach: Reach) -> Callable[[str], bool]:
+    back = frozenset(reach.back)
+    if reach.complete:
+        return back.__contains__
+    gone = unreached(connection) | set(reach.gone)
+    return lambda sha: sha not in gone or sha in back
 
 
 def file_commits(connection: duckdb.DuckDBPyConnection, hunks: Iterable[int]) -> tuple[FileCommit, ...]:
     """The commits of these hunks, newest first, with the number of `@@` parts of each hunk."""
-    rows = connection.execute(_FILE_COMMITS, {"hunks": list(hunks)}).fetchall()
-    return tuple(FileCommit(*row) for row in rows)
+    asked = list(hunks)
+    sql = _FILE_COMMITS.format(hunks=", ".join("?" * len(asked)))
+    return tuple(FileCommit(*row) for row in connection.execute(sql, asked).fetchall()) if asked else ()
 
 
 def _known(connection: duckdb.DuckDBPyConnection, table: str, key: str, asked: Iterable[Any]) -> set[Any]:
@@ -144,8 +152,8 @@ def _known(connection: duckdb.DuckDBPyConnection, table: str, key: str, asked: I
     if not keys:
         return set()
     if len(keys) <= FEW_KEYS:
-        sql = f"SELECT DISTINCT {key} FROM {table} WHERE {key} IN (SELECT unnest($keys))"
-        return {value for (value,) in connection.execute(sql, {"keys": keys}).fetchall()}
+        sql = f"SELECT {key} FROM {table} WHERE {key} IN ({', '.join('?' * len(keys))})"
+        return {value for (value,) in connection.execute(sql, keys).fetchall()}
     import pyarrow as pa  # most questions end before this, and need not wait for it
 
     connection.register("asked", pa.table({key: keys}))

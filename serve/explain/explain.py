@@ -50,6 +50,11 @@ class Question:
         return (first, last) if first <= last and self.target.content is not None else None
 
     @property
+    def related(self) -> str | None:
+        """The file whose neighbouring commits are wanted; None where none are."""
+        return self.target.shown if self.request.include_related else None
+
+    @property
     def git(self) -> Git:
         """The git program for this repository."""
         lent = self.place.graph if self.place else None
@@ -97,7 +102,7 @@ def _answered(question: Question) -> ExplainAnswer:
         return _without_lines(question, git)
     with (
         blame.started(git, question.target, asked, question.request, question.ignored) as running,
-        related.opened(question.repository, question.place, git, question.counted) as index,
+        related.opened(question.repository, question.place, git, question.counted, question.related) as index,
     ):
         said = blame.read(running)
         if isinstance(said, Refused):
@@ -114,8 +119,7 @@ def _explained(question: Question, asked: tuple[int, int], blamed: Blame, index:
         *notes.about_file(target, question.ignored, repository),
         *notes.about_lines(blamed.lines, repository),
     ]
-    anchors = [hit.commit_sha for hit in hits] if question.request.include_related else []
-    added = index.about(target.shown, order, anchors)
+    added = index.about(order, [hit.commit_sha for hit in hits])
     coverage = Coverage(
         lines=len(blamed.lines),
         committed=sum(map(len, lines_of.values())),

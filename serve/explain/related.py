@@ -15,7 +15,6 @@ from serve.standing import Standing, standing
 from stores import database, history
 from stores.database import DamagedIndex, NotIndexed
 from stores.errors import LineageError
-from stores.filters import Reach
 from stores.history import FileCommit
 from stores.locking import IndexBusy
 from stores.migrations import NewerSchema
@@ -46,35 +45,46 @@ class Added:
 class Index:
     """The index while a question is answered.
 
-    `connection` is None where there is none, or none that can be read; `trouble` then says why.
+    `connection` is None where there is none, or none that can be read; `trouble` then says why. `line` is the file's
+    history, oldest first, each commit with its hunk; None where nobody asked for it.
     """
 
     standing: Standing
     place: Place | None = None
     connection: Connection | None = None
     trouble: str = ""
+    line: tuple[tuple[str, int], ...] | None = None
 
-    def about(self, path: str, shas: Sequence[str], anchors: Sequence[str] = ()) -> Added:
+    def about(self, shas: Sequence[str], anchors: Sequence[str]) -> Added:
         """Which of the commits it knows, and the anchors' neighbours in the file's history."""
         if self.connection is None or self.place is None:
             return Added(trouble=self.trouble)
         try:
             with database.sound(self.place):
-                known = frozenset(history.recorded(self.connection, shas))
-                return _neighbours(self.connection, self.standing.reach, path, anchors, known)
+                line = dict(self.line or ())
+                known = line.keys() & set(shas)
+                known |= history.recorded(self.connection, set(shas) - known)
+                if self.line is None:
+                    return Added(frozenset(known))
+                hunks = [line[sha] for sha in near(list(line), anchors)]
+                found = history.file_commits(self.connection, hunks)
+                return Added(frozenset(known), found, bool(line))
         except DamagedIndex as error:
             return Added(trouble=_said(error))
 
 
 @contextmanager
-def opened(repository: Repository, place: Place | None, git: Git, counted: Warm[int]) -> Iterator[Index]:
+def opened(
+    repository: Repository, place: Place | None, git: Git, counted: Warm[int], path: str | None = None
+) -> Iterator[Index]:
     """The index at this place; one that is missing, busy or damaged takes nothing from blame.
 
     Without one `counted` keeps how many commits a history has: git may need longer for that than for a blame.
-    It stays open until the blame is read: opening it again would cost more than a writer's batch has to wait.
+    With a path, that file's history is read at once, while git is at work. The index stays open until the blame is
+    read: opening it again would cost more than a writer's batch has to wait.
     """
     with ExitStack() as stack:
-        yield _index(stack, repository, place, partial(_unindexed, repository, git, counted))
+        yield _index(stack, repository, place, path, partial(_unindexed, repository, git, counted))
 
 
 def near(line: Sequence[str], anchors: Iterable[str]) -> set[str]:
@@ -87,26 +97,21 @@ def near(line: Sequence[str], anchors: Iterable[str]) -> set[str]:
     } - blamed
 
 
-def _neighbours(
-    connection: Connection, reach: Reach, path: str, anchors: Sequence[str], known: frozenset[str]
-) -> Added:
-    if not anchors:
-        return Added(known)
-    line = history.file_history(connection, path, reach)
-    wanted = near([sha for sha, _ in line], anchors)
-    found = history.file_commits(connection, [hunk for sha, hunk in line if sha in wanted]) if wanted else ()
-    return Added(known, found, bool(line))
-
-
 def _index(
-    stack: ExitStack, repository: Repository, place: Place | None, unindexed: Callable[[], Standing]
+    stack: ExitStack,
+    repository: Repository,
+    place: Place | None,
+    path: str | None,
+    unindexed: Callable[[], Standing],
 ) -> Index:
     if place is None:
         return Index(unindexed())
     try:
         connection = stack.enter_context(database.reading(place, wait=PATIENCE_SECONDS))
         with database.sound(place):
-            return Index(standing(repository, connection), place, connection)
+            here = standing(repository, connection)
+            line = None if path is None else history.file_history(connection, path, here.reach)
+            return Index(here, place, connection, line=line)
     except NotIndexed:
         return Index(unindexed())
     except (DamagedIndex, IndexBusy, NewerSchema) as error:

@@ -182,3 +182,32 @@ def _whole_batches(connection: duckdb.DuckDBPyConnection) -> int:
     assert rows == [(2 * seen.hunks, seen.hunks)]
     assert connection.execute("SELECT count(*) FROM vectors").fetchall() == [(2 * seen.commits,)]
     return number
+
+
+def test_readers_leave_their_engines(tmp_path: Path) -> None:
+    """Readers at once have an engine each and leave it to the next; one that failed is not used again."""
+    place = make(tmp_path / "home")
+
+    def left() -> int:
+        return sum(found == place for found, _ in database._left)
+
+    with database.reading(place) as first, database.reading(place) as second:
+        assert first.execute("FROM migrations").fetchall() == second.execute("FROM migrations").fetchall()
+        assert left() == 0
+    assert left() == 2
+    with database.reading(place):
+        assert left() == 1
+    with pytest.raises(ZeroDivisionError), database.reading(place):
+        raise ZeroDivisionError
+    assert left() == 1
+
+
+def test_an_engine_that_was_left_holds_nothing(tmp_path: Path) -> None:
+    """After a reader the file is free for a writer, and the next reader sees what was written."""
+    place = make(tmp_path / "home")
+    with database.reading(place) as connection:
+        before = connection.execute("SELECT count(*) FROM migrations").fetchone()
+    with database.writing(place, wait=1) as connection:
+        connection.execute("INSERT INTO migrations SELECT * FROM migrations LIMIT 1")
+    with database.reading(place) as connection:
+        assert connection.execute("SELECT count(*) FROM migrations").fetchone() != before
