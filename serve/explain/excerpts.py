@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -78,29 +79,30 @@ def _parts(body: bytes) -> list[bytes]:
 
 def _shown(parts: Sequence[bytes], wanted: set[int]) -> Excerpt:
     """Whole parts where they fit; else only what is near the lines asked about."""
-    touched = [part for part in parts if _touches(part, wanted)]
-    if parts and not touched:
-        nearest = min(parts, key=lambda part: _distance(part, wanted))
-        touched, wanted = [nearest], {_within(nearest, number) for number in wanted}
+    if not parts:
+        return NOTHING
+    numbers = sorted(wanted)
+    apart = [_apart(part, numbers) for part in parts]
+    # Where equal lines stand before and after an added block, blame may name the ones before and the diff show the
+    # ones after; and through an ignored commit blame only guesses. Then the nearest part is the one.
+    touched = [part for part, distance in zip(parts, apart, strict=True) if distance == 0]
+    if not touched:
+        touched = [parts[apart.index(min(apart))]]
+        wanted = {_within(touched[0], number) for number in wanted}
     whole = b"".join(touched)
     if whole.count(b"\n") <= EXCERPT_LINES:
         return _decoded(whole, truncated=False)
     near = b"".join(window for part in touched for window in _windows(part, wanted))
-    lines = near.split(b"\n")
-    return _decoded(b"\n".join(lines[:EXCERPT_LINES]), truncated=True)
+    return _decoded(b"\n".join(near.split(b"\n")[:EXCERPT_LINES]), truncated=True)
 
 
-def _touches(part: bytes, wanted: set[int]) -> bool:
-    return any(_within(part, number) == number for number in wanted)
-
-
-def _distance(part: bytes, wanted: set[int]) -> int:
-    """How far the part is from the lines.
-
-    Where equal lines stand before and after an added block, blame may name the ones before and the diff show the
-    ones after; and through an ignored commit blame only guesses.
-    """
-    return min(abs(_within(part, number) - number) for number in wanted)
+def _apart(part: bytes, numbers: Sequence[int]) -> int:
+    """How many lines lie between the part and the nearest of these, which are in order; 0 where it has one."""
+    _, _, start, count = patches.numbers(part)
+    place = bisect_left(numbers, start)
+    before = [start - numbers[place - 1]] if place else []
+    after = [max(0, numbers[place] - (start + count - 1))] if place < len(numbers) else []
+    return min([*before, *after])
 
 
 def _within(part: bytes, number: int) -> int:

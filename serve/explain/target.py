@@ -81,7 +81,11 @@ def _named(repository: Repository, file: str, here: Path | None) -> Iterator[byt
 def _relative(root: Path, start: Path, name: str) -> bytes | None:
     """The path below the root, links on the way to the last name followed as the system does."""
     whole = start / name
-    full = whole.resolve() if whole.name in ("", "..") else whole.parent.resolve() / whole.name
+    # Unlike `Path.resolve`, this takes a loop of links for the end of the way.
+    if whole.name in ("", ".."):
+        full = Path(os.path.realpath(whole))
+    else:
+        full = Path(os.path.realpath(whole.parent), whole.name)
     if not full.is_relative_to(root):
         return None
     return b"" if full == root else os.fsencode(full.relative_to(root))
@@ -100,11 +104,8 @@ def _target(repository: Repository, head: str | None, found: _Found) -> Target:
     place = _place(repository, found.path)
     if found.mode == SUBMODULE_MODE:
         return _submodule(found)
-    if (
-        not found.path
-        or found.mode == TREE_MODE
-        or (found.there and place.is_dir() and not place.is_symlink())
-    ):
+    is_folder = place.is_dir() and not place.is_symlink() if found.there else found.mode == TREE_MODE
+    if is_folder or not found.path:
         return _folder(found.path)
     if found.there:
         return _present(repository, head, found)

@@ -255,6 +255,8 @@ def test_deleted_in_the_work_tree(repo: Repo, home: Path) -> None:
         ("/etc/passwd", "/etc/passwd lies outside the repository."),
         ("way-out/secret", "way-out/secret lies outside the repository."),
         (".git/config", ".git/config does not exist in HEAD: git does not track it, so it has no history."),
+        ("loop/x", "loop/x does not exist in HEAD, nor did it before."),
+        ("d" * 5000, "d" * 5000 + " does not exist in HEAD, nor did it before."),
         ("pipe", "pipe is too large to explain, or no regular file."),
         ("data.bin", "data.bin is binary: it has no lines to explain."),
         ("empty", "empty is empty."),
@@ -272,10 +274,20 @@ def test_no_lines_to_explain(repo: Repo, home: Path, file: str, says: str) -> No
     (repo.path / "pipe").unlink()
     os.mkfifo(repo.path / "pipe")
     repo.write("untracked.py", "x\n")
+    repo.symlink("loop", "loop")
     name, _, start = file.partition(":")
     answer = explain(repo, home, name, int(start or 1))
     assert (answer.hits, answer.lines, answer.meta.explain.blame_coverage) == ((), (), 0.0)
     assert limitation(answer) == says
+
+
+def test_folder_that_became_a_file(repo: Repo, home: Path) -> None:
+    """Where HEAD has a folder and the work tree a file, each name is what it is."""
+    (repo.path / "src/a.py").unlink()
+    (repo.path / "src").rmdir()
+    repo.write("src", "x\n")
+    assert limitation(explain(repo, home, "src")) == "git could not say: no such path 'src' in HEAD."
+    assert len(explain(repo, home, "src/a.py").hits) == 3
 
 
 def test_symlink(repo: Repo, home: Path) -> None:
