@@ -35,7 +35,8 @@ def refresh(repository: Repository, folder: Path) -> None:
 
 def _make(repository: Repository, head: str, folder: Path) -> None:
     made = folder / "info" / "commit-graph"
-    made.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    made.parent.mkdir(mode=0o700, exist_ok=True)
     command = ("commit-graph", "write", "--stdin-commits", "--changed-paths", "--no-progress")
     with tempfile.TemporaryFile() as commits:
         commits.write(f"{head}\n".encode())

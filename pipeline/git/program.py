@@ -129,7 +129,7 @@ class Running:
 
 
 def _configured(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
-    # Not `-c name=value`: a filter's name may have an equals sign in it.
+    # Not `-c name=value`: a filter's name may have an equals sign in it. git knows these since 2.31.
     pairs = list(enumerate(settings))
     keys = {f"GIT_CONFIG_KEY_{number}": name for number, (name, _) in pairs}
     values = {f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in pairs}

@@ -254,3 +254,13 @@ def test_unreadable_commits_are_said_at_the_end(repo: Repo, home: Path) -> None:
 def test_durations(seconds: float, text: str) -> None:
     """Times read as a person says them."""
     assert duration(seconds) == text
+
+
+def test_a_run_leaves_git_a_commit_graph(repo: Repo, home: Path) -> None:
+    """Beside the index lies git's commit-graph for HEAD, readable by nobody else; the repository has none."""
+    lineage("index", repo.path)
+    lent = place(repo, home).graph
+    assert (lent / "info" / "commit-graph").exists()
+    assert (lent / "tip").read_text() == repo.head
+    assert stat.S_IMODE(lent.stat().st_mode) & 0o077 == 0
+    assert not (repo.path / ".git/objects/info/commit-graph").exists()
