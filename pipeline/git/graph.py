@@ -43,6 +43,9 @@ def _make(repository: Repository, head: str, folder: Path) -> None:
         commits.seek(0)
         done = program(repository, folder).output(*command, f"--object-dir={folder}", stdin=commits)
     if done.code == 0 and made.exists():
+        # What was committed when and by whom is nobody else's business, whatever the umask.
+        made.chmod(0o600)
+        (folder / TIP).touch(mode=0o600)
         (folder / TIP).write_text(head, encoding="ascii")
 
 
