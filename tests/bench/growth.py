@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.histories import History, cut
-from tests.bench.indexing import MOST_BYTES, zeros
-from tests.bench.programs import lineage
+from tests.bench.indexing import MOST_BYTES, zeros_command
+from tests.bench.programs import lineage, run
 from tests.bench.report import Asked, Row, main, median
 
 SHORT: Final = 1_000
@@ -27,7 +27,7 @@ def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
     short, long = (cut(clone, folder / f"clone-{commits}", commits) for commits in (SHORT, asked.commits))
     lengths = f"{long.commits:,} / {short.commits:,} commits"
     full = [_peaks(history, folder / "home", asked.runs) for history in (short, long)]
-    without = [zeros(history.path, folder / f"zeros-{history.commits}")[1] for history in (short, long)]
+    without = [_without(history, folder / f"zeros-{history.commits}") for history in (short, long)]
     return [
         _growth(long, f"peak memory, {lengths}", TOLERATED, *map(median, full)),
         _growth(long, f"the same without embedding, {lengths}", None, *without),
@@ -47,6 +47,10 @@ def _peaks(history: History, home: Path, runs: int) -> list[int]:
         shutil.rmtree(home, ignore_errors=True)
         peaks.append(lineage(home, "index", history.path, "--no-progress").peak_bytes)
     return peaks
+
+
+def _without(history: History, home: Path) -> int:
+    return run(zeros_command(history.path), home=home).peak_bytes
 
 
 def _growth(history: History, what: str, limit: float | None, short: float, long: float) -> Row:

@@ -38,7 +38,6 @@ class Round:
     full: float
     full_bytes: int
     zeros: float
-    zeros_bytes: int
 
     @property
     def allowed(self) -> float:
@@ -57,12 +56,6 @@ def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
     return [*_times(history, rounds), _memory(history, rounds), _size(history, folder, home)]
 
 
-def zeros(history: Path, home: Path) -> tuple[float, int]:
-    """Wall seconds and peak bytes of an index without embedding."""
-    done = run(zeros_command(history), home=home)
-    return done.seconds, done.peak_bytes
-
-
 def zeros_command(history: Path) -> tuple[str, ...]:
     """The program that indexes without embedding."""
     return (sys.executable, "-m", "tests.bench.zeros", str(history))
@@ -72,10 +65,10 @@ def _round(history: History, folder: Path, home: Path) -> Round:
     for old in (home, folder / "zeros"):
         shutil.rmtree(old, ignore_errors=True)
     git = references.git_log_seconds(history.path)
-    without = zeros(history.path, folder / "zeros")
+    without = run(zeros_command(history.path), home=folder / "zeros", memory=False).seconds
     full = lineage(home, "index", history.path, "--no-progress")
     runtime = _raw_runtime(history, home)
-    return Round(git, runtime, full.seconds, full.peak_bytes, *without)
+    return Round(git, runtime, full.seconds, full.peak_bytes, without)
 
 
 def _raw_runtime(history: History, home: Path) -> float:
@@ -114,7 +107,7 @@ def _memory(history: History, rounds: Sequence[Round]) -> Row:
         "peak memory of the full index, bytes",
         max(r.full_bytes for r in rounds),
         MOST_BYTES,
-        f"all processes, the largest of {len(rounds)}; without embedding {max(r.zeros_bytes for r in rounds):,}",
+        f"all processes, the largest of {len(rounds)}",
     )
 
 

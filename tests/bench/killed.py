@@ -23,8 +23,8 @@ from pipeline.run import COMMITS_PER_BATCH
 from serve.standing import of_path
 from tests.bench import indexes
 from tests.bench.histories import History, cut
-from tests.bench.indexing import zeros, zeros_command
-from tests.bench.programs import LINEAGE, lineage, start
+from tests.bench.indexing import zeros_command
+from tests.bench.programs import LINEAGE, lineage, run, start
 from tests.bench.report import Asked, Row, main
 
 SHARES: Final = (0.25, 0.5, 0.75)
@@ -107,7 +107,7 @@ def _strike(history: History, home: Path, share: float, part: float) -> Blow:
 
 def _killed_anywhere(history: History, folder: Path, moments: Sequence[float]) -> Row:
     """Runs without embedding, killed at these parts of an undisturbed run's time, and run again."""
-    whole, _ = zeros(history.path, folder / "clean-zeros")
+    whole = run(zeros_command(history.path), home=folder / "clean-zeros", memory=False).seconds
     clean = indexes.fingerprint(history.path, folder / "clean-zeros")
     differing = []
     for moment in moments:
@@ -116,7 +116,7 @@ def _killed_anywhere(history: History, folder: Path, moments: Sequence[float]) -
         time.sleep(moment * whole)
         process.kill()
         process.communicate()
-        zeros(history.path, home)
+        run(zeros_command(history.path), home=home, memory=False)
         differing += _differing(clean, indexes.fingerprint(history.path, home))
     return Row(
         history.name,

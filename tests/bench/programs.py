@@ -39,7 +39,7 @@ def lineage(home: Path, *arguments: str | Path, memory: bool = True) -> Finished
 
 
 def run(command: Sequence[str], *, home: Path, memory: bool = True) -> Finished:
-    """Run a program to its end; it must succeed. Watching its memory costs a few percent of a short run."""
+    """Run a program to its end; it must succeed. Watching its memory costs a short run 8 %."""
     started = time.perf_counter()
     process = start(command, home=home)
     peak = Peak(process.pid)
