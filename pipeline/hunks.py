@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pipeline.git import merges, patches
-from pipeline.git.changes import SUBMODULE_MODE, SYMLINK_MODE, Change, Kind, RawPatch, shown_path
+from pipeline.git.changes import SUBMODULE_MODE, SYMLINK_MODE, Change, Kind, RawPatch, is_binary, shown_path
 from pipeline.git.patches import Part, Patch
 from pipeline.git.repository import Difference, Repository, UnreadableObject
 
@@ -19,8 +19,6 @@ ContentKind = Literal["text", "binary", "submodule", "symlink", "oversize"]
 # time of a difference can grow with the square of its lines. Two files of this size took 0.1 to 0.2 s and
 # up to 100 MB; the worst found, half a million lines of one digit each, took 3 s (11 s at twice the size).
 OVERSIZE_BYTES: Final = 1 << 20
-# Where git looks for a NUL byte to call a file binary.
-SNIFFED_BYTES: Final = 8000
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +135,7 @@ def _is_binary(repository: Repository, change: Change) -> bool:
     if change.mode in (SUBMODULE_MODE, SYMLINK_MODE):
         return False
     blob = change.blobs[-1]
-    return repository.size(blob) <= OVERSIZE_BYTES and b"\0" in repository.blob(blob)[:SNIFFED_BYTES]
+    return repository.size(blob) <= OVERSIZE_BYTES and is_binary(repository.blob(blob))
 
 
 def _unopened(change: Change, kind: ContentKind) -> Hunk:

@@ -3,6 +3,7 @@
 - `repository`: the one door to git: opens a repository and reads its objects
 - `program`: the git program, run so that nothing but its answer comes of it
 - `graph`: git's commit-graph, kept beside the index and lent to git
+- `layout`: what a repository's folders, small files and settings say of it
 - `objects`: the bytes of commits and trees -> their fields
 - `ancestry`: a history as a graph of parents
 - `changes`: one file's entry in the difference of two trees

@@ -16,6 +16,9 @@ RENAME_LIMIT: Final = 1000
 # Comparing two files reads both whole; no file this large is worth that for its former name.
 RENAME_BYTES: Final = 16 << 20
 
+# Where git looks for a NUL byte to call a file binary.
+SNIFFED_BYTES: Final = 8_000
+
 TREE_MODE: Final = 0o040000
 SYMLINK_MODE: Final = 0o120000
 SUBMODULE_MODE: Final = 0o160000
@@ -68,6 +71,11 @@ EMPTY_PATCH: Final = RawPatch(b"", 0, 0, binary=False)
 def shown_path(path: bytes) -> str:
     """A path as text; bytes that are not UTF-8 as `\\xNN`."""
     return path.decode("utf-8", errors="backslashreplace")
+
+
+def is_binary(content: bytes) -> bool:
+    """Whether git takes a file for one without lines."""
+    return b"\0" in content[:SNIFFED_BYTES]
 
 
 def too_many_to_compare(changes: Sequence[Change], size: Callable[[str], int]) -> bool:

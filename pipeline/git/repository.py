@@ -7,7 +7,6 @@ a partial clone's absent objects are reported as unreadable, like damaged ones.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -18,7 +17,7 @@ from typing import Final
 import pygit2
 from pygit2.enums import AttrCheck, DiffFind, DiffOption, ObjectType, SortMode
 
-from pipeline.git import patches
+from pipeline.git import layout, patches
 from pipeline.git.ancestry import Parents, parents_first, reachable
 from pipeline.git.changes import (
     EMPTY_PATCH,
@@ -55,7 +54,6 @@ CONTEXT_LINES: Final = 3
 DIFF_OPTIONS: Final = DiffOption.INCLUDE_TYPECHANGE | DiffOption.INDENT_HEURISTIC
 RENAMES: Final = DiffFind.FIND_RENAMES | DiffFind.FIND_DONT_IGNORE_WHITESPACE
 PATCH_OPTIONS: Final = DiffOption.INDENT_HEURISTIC
-FILTER_SETTING: Final = r"filter\..*\.(clean|smudge|process|required)"
 KINDS: Final[dict[str, Kind]] = {
     "A": "added",
     "D": "deleted",
@@ -155,9 +153,12 @@ class Difference:
             patch = self._diff[change.index]
             if patch is None:
                 return EMPTY_PATCH
-            _, added, removed = patch.line_stats
-            data = patch.data
-            return RawPatch(data, added, removed, binary=not added + removed and bool(patch.delta.is_binary))
+            return _raw(patch)
+
+
+def _raw(patch: pygit2.Patch) -> RawPatch:
+    _, added, removed = patch.line_stats
+    return RawPatch(patch.data, added, removed, binary=not added + removed and bool(patch.delta.is_binary))
 
 
 def _change(index: int, delta: pygit2.DiffDelta) -> Change:
@@ -184,16 +185,16 @@ class Repository:
         self._git = git
         self._odb = git.odb
         git_dir = Path(git.path).resolve()
-        common = _common_dir(git_dir)
+        common = layout.common_dir(git_dir)
         self._common = common
         self.git_dir: Path = git_dir
         self.objects: Path = common / "objects"
         self.is_bare: bool = git.is_bare or _is_bare_unsaid(git, git_dir)
         self.root: Path = git_dir if self.is_bare else Path(git.workdir).resolve()
         self.canonical: Path = common.parent if common.name == ".git" else common
-        self.boundary: frozenset[str] = _boundary(common)
+        self.boundary: frozenset[str] = layout.boundary(common)
         self.is_shallow: bool = bool(self.boundary)
-        self.is_partial: bool = _is_partial(git)
+        self.is_partial: bool = layout.is_partial(self.configuration)
         self._mailmap = _mailmap(git)
         self._lately: dict[str, Links] = {}
 
@@ -258,11 +259,12 @@ class Repository:
         if sha in self.boundary:
             raise UnreadableObject(sha, "its parents lie beyond the shallow boundary")
         links = self._links(sha)
-        trees: list[str | None] = [self._links(parent).tree for parent in links.parents]
-        if len(trees) > 1 and not self._wrote_files(sha):
-            return []
+        trees = [self._links(parent).tree for parent in links.parents]
         with _Reading(sha):
-            found = [Difference(sha, self._compare(tree, links.tree)) for tree in trees or [None]]
+            if len(trees) > 1 and not self._wrote_files(links.tree, trees):
+                return []
+            olds: list[str | None] = [*trees] or [None]
+            found = [Difference(sha, self._compare(old, links.tree)) for old in olds]
         if len(found) > 1:
             return self._differing_from_all(found)
         found[0].follow_renames(self.size)
@@ -279,11 +281,8 @@ class Repository:
             difference.keep(shared)
         return found if shared else []
 
-    def _wrote_files(self, merge: str) -> bool:
-        links = self._links(merge)
-        with _Reading(merge):
-            own, *theirs = map(self._entries, (links.tree, *(self._links(sha).tree for sha in links.parents)))
-            return wrote_files(own, theirs, self._entries)
+    def _wrote_files(self, result: str, parents: Iterable[str]) -> bool:
+        return wrote_files(self._entries(result), list(map(self._entries, parents)), self._entries)
 
     def _entries(self, tree: str | bytes) -> Entries:
         kind, data = self._odb.read(pygit2.Oid(raw=tree) if isinstance(tree, bytes) else tree)
@@ -317,11 +316,11 @@ class Repository:
             if entry.mode != TREE_MODE:
                 return entry if entry.mode == SUBMODULE_MODE else None
             with _Reading(commit):
-                names = parse_tree(self._odb.read(entry.sha)[1])
-            found = next((inner for inner in names if inner.name == name), None)
+                found = self._entries(entry.sha).get(name)
             if found is None:
                 return None
-            entry = replace(found, name=entry.name + b"/" + name if entry.name else name)
+            mode, raw = found
+            entry = TreeEntry(int(mode, 8), entry.name + b"/" + name if entry.name else name, raw.hex())
         return entry
 
     def is_staged(self, path: bytes) -> bool:
@@ -334,10 +333,7 @@ class Repository:
         before, after = (self.blob(sha) if sha else None for sha in (old, new))
         with _Reading(new or old or ""):
             patch = pygit2.Patch.create_from(before, after, flag=PATCH_OPTIONS, context_lines=CONTEXT_LINES)
-        _, added, removed = patch.line_stats
-        return RawPatch(
-            patch.data, added, removed, binary=not added + removed and bool(patch.delta.is_binary)
-        )
+            return _raw(patch)
 
     @cached_property
     def configuration(self) -> tuple[tuple[str, str], ...]:
@@ -348,8 +344,7 @@ class Repository:
     @property
     def filters(self) -> tuple[str, ...]:
         """Settings that name programs a file's content passes through on its way into git and out of it."""
-        names = (name for name, _ in self.configuration if re.fullmatch(FILTER_SETTING, name, re.DOTALL))
-        return tuple(dict.fromkeys(names))
+        return layout.filters(self.configuration)
 
     def attribute(self, path: str, name: str) -> bool | str | None:
         """A git attribute of a path: from the work tree, or from HEAD in a bare repository."""
@@ -361,10 +356,7 @@ class Repository:
 
     def own_attributes(self) -> bytes:
         """The attributes that are this clone's alone, not part of its history."""
-        try:
-            return (self._common / "info" / "attributes").read_bytes()
-        except FileNotFoundError:
-            return b""
+        return layout.own_attributes(self._common)
 
     def read_at_head(self, path: str) -> bytes | None:
         """A file's content at HEAD; None when HEAD has no such file, or it cannot be read."""
@@ -431,25 +423,6 @@ def _is_bare_unsaid(git: pygit2.Repository, git_dir: Path) -> bool:
     """Whether a repository that does not say so is bare, as git itself guesses: by its folder's name."""
     said = "core.bare" in git.config or "core.worktree" in git.config
     return not said and git_dir.name != ".git" and not (git_dir / "commondir").exists()
-
-
-def _common_dir(git_dir: Path) -> Path:
-    """The directory that a repository's work trees share."""
-    link = git_dir / "commondir"
-    return (git_dir / link.read_text().strip()).resolve() if link.is_file() else git_dir
-
-
-def _boundary(common: Path) -> frozenset[str]:
-    """Commits whose parents a shallow clone does not have."""
-    try:
-        return frozenset((common / "shallow").read_text().split())
-    except FileNotFoundError:
-        return frozenset()
-
-
-def _is_partial(git: pygit2.Repository) -> bool:
-    promises = re.compile(r"extensions\.partialclone|remote\..+\.promisor")
-    return any(promises.fullmatch(entry.name) for entry in git.config)
 
 
 def _mailmap(git: pygit2.Repository) -> pygit2.Mailmap:

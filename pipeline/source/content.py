@@ -34,10 +34,6 @@ class Content:
         last = int(self._breaks[-1]) + 1 if len(self._breaks) else 0
         return Place(len(self.source), (len(self._breaks), len(self.source) - last))
 
-    def row_of(self, byte: int) -> int:
-        """The row a byte stands in; a line feed ends the row it stands in."""
-        return int(np.searchsorted(self._breaks, byte))
-
     def rows(self, first: int, last: int) -> list[bytes]:
         """The rows from one to another, both included, without their line feeds."""
         return self.source[self.place(first).byte : self.place(last + 1).byte].split(b"\n")

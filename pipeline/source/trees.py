@@ -158,7 +158,7 @@ class Versions:
         old = self._kept.get(old_key)
         if old is None or key in self._kept or before.grammar is not grammar or not grammar.incremental:
             return self.of(path, blob, grammar, contents)
-        # Left behind: only a side branch asks for it again.
+        # Let go: only a side branch asks for it again, and has it from its nearest version.
         del self._kept[old_key]
         self._bytes -= _size(old)
         return self._keep(path, key, following(old, contents.blob(blob), before.parts))

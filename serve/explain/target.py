@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, shown_path
+from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, is_binary, shown_path
 from pipeline.git.repository import Repository
 
-# Where git looks for a NUL byte to call a file binary.
-SNIFFED_BYTES: Final = 8_000
 # Nobody reads a file of this size by its lines, and git would need as much memory several times over.
 LARGEST_BYTES: Final = 100 << 20
 
@@ -140,7 +138,7 @@ def _committed(repository: Repository, found: _Found) -> Target:
     if repository.size(found.blob) > LARGEST_BYTES:
         return Target(found.path, note=f"{name} is too large to explain.")
     content = repository.blob(found.blob)
-    if _is_binary(content):
+    if is_binary(content):
         return Target(found.path, note=f"{name} is binary: it has no lines to explain.")
     note = (
         "" if repository.is_bare else f"{name} is not in the work tree; this is about HEAD's version of it."
@@ -163,7 +161,7 @@ def _opened(repository: Repository, path: bytes) -> Target:
         return Target(path, note=f"{name} is too large to explain, or no regular file.")
     encoding = repository.attribute(os.fsdecode(path), "working-tree-encoding")
     said = encoding if isinstance(encoding, str) else ""
-    if _is_binary(_as_kept(content, said)):
+    if is_binary(_as_kept(content, said)):
         return Target(path, note=f"{name} is binary: it has no lines to explain.")
     return Target(path, content, encoding=said)
 
@@ -190,7 +188,3 @@ def _as_kept(content: bytes, encoding: str) -> bytes:
         return content.decode(encoding.upper().removesuffix("-BOM")).encode() if encoding else content
     except (LookupError, UnicodeError):
         return content
-
-
-def _is_binary(content: bytes) -> bool:
-    return b"\0" in content[:SNIFFED_BYTES]
