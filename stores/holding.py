@@ -9,18 +9,23 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import duckdb
 
 from stores import database, locking
+from stores.errors import LineageError
 from stores.places import Place
 
 # How long somebody may wait beside an index that nobody is using: less than opening it takes.
 LOOK_SECONDS: Final = 0.01
 # A checkpoint costs the same for one batch as for ten, and what it leaves is replayed only after a kill.
 LARGEST_HELD_WAL: Final = 8_000_000
+
+
+class IndexGone(LineageError):
+    """The index's folder was deleted while a run wrote into it."""
 
 
 class Held:
@@ -31,16 +36,19 @@ class Held:
         self._turn = threading.Lock()
         self._opened: ExitStack | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._failure: Exception | None = None
         self._ended = threading.Event()
         self._lookout = threading.Thread(target=self._look, name="index-lookout", daemon=True)
 
     @contextmanager
     def batch(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection for one batch, alone; errors as those of `database.writing`.
+        """A connection for one batch, alone; errors as those of `database.writing`, and IndexGone.
 
         What the body committed stays; what it left uncommitted when it failed is gone.
         """
         with self._turn:
+            if self._failure is not None:
+                raise self._failure
             connection = self._open()
             try:
                 yield connection
@@ -77,12 +85,23 @@ class Held:
             opened.__exit__(*sys.exc_info())
 
     def _yield_to_others(self) -> None:
-        if self._opened is not None and locking.wanted(self.place.folder):
+        if self._opened is None:
+            return
+        try:
+            wanted = locking.wanted(self.place.folder)
+        except FileNotFoundError as error:
+            self._close()
+            raise IndexGone(
+                f"{self.place.folder} was deleted while it was written to.", hint="Run `lineage index` again."
+            ) from error
+        if wanted:
             self._close()
 
     def _look(self) -> None:
-        # Without its folder there is nothing to look out for; the next batch will say what is wrong.
-        with suppress(FileNotFoundError):
-            while not self._ended.wait(LOOK_SECONDS):
-                with self._turn:
+        while not self._ended.wait(LOOK_SECONDS):
+            with self._turn:
+                try:
                     self._yield_to_others()
+                except Exception as error:
+                    self._failure = error  # told in the thread that writes, at its next batch
+                    return

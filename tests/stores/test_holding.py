@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
+import duckdb
 import pytest
 
-from stores import database, history, locking, writing
+from stores import database, history, writing
 from stores.database import LARGEST_WAL
-from stores.holding import Held
+from stores.holding import Held, IndexGone
 from stores.places import Place
 from tests.stores.batches import CURRENT, Document, batch, place_in
 
@@ -68,8 +70,7 @@ def test_a_batch_that_fails_leaves_nothing_and_lets_go(place: Place) -> None:
         write(index, 1)
         with pytest.raises(ValueError, match="half a batch"):
             fail(index)
-        assert not locking.wanted(place.folder)
-        assert commits(place, wait=0.5) == 1
+        assert commits(place, wait=0) == 1  # at once: nobody had to look out for it
         write(index, 2)
     assert commits(place) == 2
 
@@ -79,5 +80,30 @@ def test_what_is_let_go_is_free_at_once(place: Place) -> None:
     with Held(place) as index:
         write(index, 1)
         index.let_go()
-        with database.writing(place, wait=0.5) as connection:
+        with database.writing(place, wait=0) as connection:
             assert len(history.all_recorded(connection)) == 1
+
+
+def test_a_deleted_index_is_named(place: Place) -> None:
+    """What is written into a folder that is gone would be lost: the next batch says so."""
+    with Held(place) as index:
+        write(index, 1)
+        shutil.rmtree(place.folder)
+        with pytest.raises(IndexGone, match="was deleted"):
+            for number in range(2, 100):
+                write(index, number)
+
+
+def test_what_fails_beside_the_batches_is_told_with_the_next(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lookout's error is no message of a thread that nobody reads."""
+
+    def fail(*_: object) -> None:
+        raise duckdb.IOException("no space left on device")
+
+    with Held(place) as index:
+        write(index, 1)
+        monkeypatch.setattr(database, "settle", fail)
+        with pytest.raises(duckdb.IOException, match="no space"), database.reading(place):
+            write(index, 2)
