@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
 from serve import errors, settings
 from serve.resources import EmbedProvider, Resources
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from serve.explain.answer import ExplainAnswer
+    from serve.find.answer import Answer
+
+Said = TypeVar("Said", bound="Answer | ExplainAnswer")
 
 DISTRIBUTION: Final = "history-lineage"
 DESCRIPTION: Final = (
@@ -139,12 +147,7 @@ def query_command(  # noqa: PLR0913 - one parameter for each option a person may
 
     request = Request(query, k, language, since, path_filter, author, rerank=not no_rerank)
     answer = find_pattern(request, path, settings.read().home)
-    if as_json or not sys.stdout.isatty():
-        _write(render.as_json(answer))
-    else:
-        from rich.console import Console
-
-        render.show(answer, Console(highlight=False))
+    _answer(answer, render.show, as_json=as_json)
 
 
 @app.command("explain")
@@ -179,7 +182,7 @@ def explain_command(  # noqa: PLR0913 - one parameter for each option a person m
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on a terminal too.")] = False,
 ) -> None:
     """Say which commits made lines of a file, newest first."""
-    from serve import render
+    from serve.explain import page
     from serve.explain.explain import Explainer
     from serve.explain.request import Request, bounds
 
@@ -195,14 +198,7 @@ def explain_command(  # noqa: PLR0913 - one parameter for each option a person m
         follow_moves=follow_moves,
     )
     answer = Explainer(settings.read().home).explain(request, path, Path.cwd())
-    if as_json or not sys.stdout.isatty():
-        _write(render.as_json(answer))
-    else:
-        from rich.console import Console
-
-        from serve.explain import page
-
-        page.show(answer, Console(highlight=False))
+    _answer(answer, page.show, as_json=as_json)
 
 
 @app.command("status")
@@ -226,6 +222,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _failed(failure)
     return int(code or errors.OK)
+
+
+def _answer(answer: Said, show: Callable[[Said, Console], None], *, as_json: bool) -> None:
+    """Print an answer: as a page on a terminal, as JSON to a program or where it is asked for."""
+    if as_json or not sys.stdout.isatty():
+        from serve import render
+
+        _write(render.as_json(answer))
+        return
+    from rich.console import Console
+
+    show(answer, Console(highlight=False))
 
 
 def _write(text: str) -> None:

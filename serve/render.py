@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from serve.explain.answer import ExplainAnswer, ExplainMeta
+    from serve.explain.answer import ExplainAnswer, ExplainHit, ExplainMeta
     from serve.find.answer import Answer, Meta, PatternHit
 
 # A person scans several hits at a glance; the whole excerpt is in the JSON.
@@ -57,14 +57,20 @@ def status_lines(place: Place, standing: Standing) -> str:
 def show(answer: Answer, console: Console) -> None:
     """Print an answer for a person."""
     for number, hit in enumerate(answer.hits, start=1):
-        # Said here: a Text forgets what it was told of wrapping when it is printed.
-        console.print(_heading(number, hit), no_wrap=True, overflow="ellipsis")
-        if hit.diff_excerpt:
-            shown = excerpt(hit.diff_excerpt, truncated=hit.diff_truncated)
-            console.print(shown, no_wrap=True, overflow="ellipsis")
-        console.print()
+        show_hit(_heading(number, hit), hit, console)
     for line in _closing(answer.meta):
         console.print(line)
+
+
+def show_hit(heading: Text, hit: PatternHit | ExplainHit, console: Console) -> None:
+    """Print a hit under its heading."""
+    # Said here: a Text forgets what it was told of wrapping when it is printed.
+    console.print(heading, no_wrap=True, overflow="ellipsis")
+    if hit.diff_excerpt:
+        console.print(
+            _excerpt(hit.diff_excerpt, truncated=hit.diff_truncated), no_wrap=True, overflow="ellipsis"
+        )
+    console.print()
 
 
 def visible(text: str) -> str:
@@ -80,7 +86,7 @@ def message(text: str) -> list[str]:
     return [lines[0] or "(no message)", *body[:MESSAGE_LINES], *rest]
 
 
-def excerpt(diff: str, *, truncated: bool) -> Text:
+def _excerpt(diff: str, *, truncated: bool) -> Text:
     """The first lines of a diff, coloured."""
     from rich.text import Text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -37,24 +38,18 @@ class Standing:
 
 def place_of(home: Path, repository: Repository) -> Place:
     """Where the repository's index lives or would live."""
-    head = repository.head()
-    return locate(
-        home,
-        repository.canonical,
-        lambda: repository.first_commit(head) if head else None,
-        repository.contains,
-    )
+    return locate(home, repository.canonical, *_evidence(repository))
 
 
 def existing_place(home: Path, repository: Repository) -> Place | None:
     """Where the repository's index lives; None, sooner than `place_of` could say where it would, without one."""
+    return existing(home, repository.canonical, *_evidence(repository))
+
+
+def _evidence(repository: Repository) -> tuple[Callable[[], str | None], Callable[[str], bool]]:
+    """What tells a repository from another under the same path: its first commit, and which commits it has."""
     head = repository.head()
-    return existing(
-        home,
-        repository.canonical,
-        lambda: repository.first_commit(head) if head else None,
-        repository.contains,
-    )
+    return lambda: repository.first_commit(head) if head else None, repository.contains
 
 
 def of_path(path: Path, home: Path) -> tuple[Place, Standing]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from serve.explain.answer import BlamedLine, ExplainAnswer, Explained, ExplainHit, RelatedCommit
 from serve.explain.blame import spans
-from serve.render import excerpt, message, visible
+from serve.render import message, show_hit, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,11 +32,7 @@ def show(answer: ExplainAnswer, console: Console) -> None:
     if answer.lines:
         console.print()
     for number, hit in enumerate(answer.hits, start=1):
-        console.print(_heading(number, hit), no_wrap=True, overflow="ellipsis")
-        if hit.diff_excerpt:
-            shown = excerpt(hit.diff_excerpt, truncated=hit.diff_truncated)
-            console.print(shown, no_wrap=True, overflow="ellipsis")
-        console.print()
+        show_hit(_heading(number, hit), hit, console)
     for line in _related(answer.meta.explain.related_commits):
         console.print(line, no_wrap=True, overflow="ellipsis")
     for line in _closing(answer):
