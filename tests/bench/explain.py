@@ -4,18 +4,17 @@ python -m tests.bench.explain --pairs 200 CLONE...
 
 Each history is asked in a clean work tree and in one with lines changed, added and removed in every file asked
 about. The time of a first answer is compared with `git blame --porcelain -L` of the same range; both start one
-git program, and the answer's own imports are done. It is taken without an index, and with git's commit-graph as
-`lineage index` leaves it.
+git program, and the answer's own imports are done. It is taken without an index, and with one, as `lineage index`
+leaves it: with git's commit-graph, and related commits asked for.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -30,10 +29,10 @@ from serve.explain.explain import Explainer
 from serve.explain.request import Request
 from serve.explain.warm import Warm
 from serve.standing import place_of
-from stores import places
 from tests.bench.histories import History, cut
+from tests.bench.indexing import zeros_command
+from tests.bench.programs import git_bytes, run
 from tests.bench.report import Asked, Row, main, median
-from tests.repos import environment
 
 SEED: Final = 11
 # As long as what people ask about: a line, a function, a class.
@@ -63,12 +62,9 @@ def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
         history = cut(clone, folder / state, asked.commits)
         requests = list(_requests(history, chance, asked.pairs, dirty=state == "dirty"))
         rows += _rows(history, f"{state}: ", folder / "home", requests, chance)
-    home = folder / "lent"
-    _lend(history, home)
-    explainer = Explainer(home)
-    rows.append(
-        _first(history, "dirty, commit-graph lent: ", [_ask(history, explainer, one) for one in requests])
-    )
+    indexed = Explainer(_indexed(history, folder / "indexed"))
+    related = [replace(request, include_related=True) for request in requests]
+    rows.append(_first(history, "dirty, indexed: ", [_ask(history, indexed, one) for one in related]))
     return rows
 
 
@@ -127,7 +123,7 @@ def _again(
 
 
 def _requests(history: History, chance: random.Random, pairs: int, *, dirty: bool) -> Iterator[Request]:
-    files = [name for name in _git(history, "ls-files", "-z").split(b"\0") if name]
+    files = [name for name in git_bytes(history.path, "ls-files", "-z").split(b"\0") if name]
     changed: set[bytes] = set()
     while pairs:
         name = chance.choice(files)
@@ -158,7 +154,7 @@ def _disturbed(content: bytes, chance: random.Random) -> bytes:
 def _ask(history: History, explainer: Explainer, request: Request) -> Asking:
     lines = f"-L{request.line_start},{request.line_end}"
     started = time.perf_counter()
-    porcelain = _git(history, "blame", "--porcelain", lines, "--", request.file)
+    porcelain = git_bytes(history.path, "blame", "--porcelain", lines, "--", request.file)
     git_seconds = time.perf_counter() - started
     answer, seconds = _answer(history, explainer, request)
     return Asking(request, parsed(porcelain), git_seconds, answer, seconds)
@@ -189,7 +185,7 @@ def _unordered(history: History, asking: Asking) -> int:
 
 
 def _is_ancestor(history: History, older: str, newer: str) -> bool:
-    return not _git(history, "rev-list", "-1", older, f"^{newer}")
+    return not git_bytes(history.path, "rev-list", "-1", older, f"^{newer}")
 
 
 def _shown_by_git(history: History, asking: Asking, hit: ExplainHit) -> bool:
@@ -198,11 +194,16 @@ def _shown_by_git(history: History, asking: Asking, hit: ExplainHit) -> bool:
     origin = main_origin(lines)
     if os.fsencode(hit.file_path) != origin.path or tuple(line.number for line in lines) != hit.blame_lines:
         return False
-    shown = _git(history, "show", "--format=", "-m", "-M", "--no-ext-diff", "--no-textconv", hit.commit_sha)
+    shown = git_bytes(
+        history.path, "show", "--format=", "-m", "-M", "--no-ext-diff", "--no-textconv", hit.commit_sha
+    )
     if origin.previous:  # what blame calls a rename, `show` may not
         before, path = origin.previous
-        shown += _git(
-            history, "diff", before + ":" + os.fsdecode(path), hit.commit_sha + ":" + os.fsdecode(origin.path)
+        shown += git_bytes(
+            history.path,
+            "diff",
+            before + ":" + os.fsdecode(path),
+            hit.commit_sha + ":" + os.fsdecode(origin.path),
         )
     text = "\n".join(narrowed(line) for line in shown.decode("utf-8", "replace").split("\n"))
     runs = (hit.diff_excerpt or "").removesuffix("\n").split("\n@@ ")
@@ -210,16 +211,12 @@ def _shown_by_git(history: History, asking: Asking, hit: ExplainHit) -> bool:
     return bool(hit.diff_excerpt) and all(f"\n{body}" in text for body in bodies)
 
 
-def _lend(history: History, home: Path) -> None:
+def _indexed(history: History, home: Path) -> Path:
+    """A home with the history's index, whose vectors no explanation asks for, and the commit-graph beside it."""
+    run(zeros_command(history.path), home=home, memory=False)
     repository = open_repository(history.path)
-    place = place_of(home, repository)
-    places.claim(place)
-    graph.refresh(repository, place.graph)
-
-
-def _git(history: History, *arguments: str) -> bytes:
-    command = ["git", "-C", str(history.path), *arguments]
-    return subprocess.run(command, env=environment(), capture_output=True, check=True).stdout
+    graph.refresh(repository, place_of(home, repository).graph)
+    return home
 
 
 if __name__ == "__main__":

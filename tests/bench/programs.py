@@ -79,8 +79,13 @@ def surroundings(home: Path) -> dict[str, str]:
 
 def git(repository: Path, *arguments: str) -> str:
     """What git prints, decoded leniently: histories hold any bytes."""
+    return git_bytes(repository, *arguments).decode("utf-8", errors="replace").removesuffix("\n")
+
+
+def git_bytes(repository: Path, *arguments: str) -> bytes:
+    """What git prints."""
     command = ["git", "-C", str(repository), *arguments]
     done = subprocess.run(command, env=environment(), capture_output=True, check=False)
     if done.returncode:
         raise Failed(f"{' '.join(command)} ended with {done.returncode}:\n{os.fsdecode(done.stderr)}")
-    return done.stdout.decode("utf-8", errors="replace").removesuffix("\n")
+    return done.stdout

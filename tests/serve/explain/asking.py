@@ -10,6 +10,17 @@ from serve.explain.explain import Explainer
 from serve.explain.request import Request
 from tests.repos import Repo
 
+THREE = "one\ntwo\nthree\n"
+
+
+def counted(path: Path) -> Repo:
+    """A file of five lines that three commits wrote."""
+    repo = Repo.create(path)
+    repo.commit_file("src/a.py", THREE, "Write three lines\n\nWith a body.")
+    repo.commit_file("src/a.py", "one\nTWO\nthree\n", "Shout the second")
+    repo.commit_file("src/a.py", "one\nTWO\nthree\nfour\nfive\n", "Count on")
+    return repo
+
 
 def explain(
     repo: Repo,
