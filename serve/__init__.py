@@ -1,11 +1,14 @@
 """Everything a person or a program talks to; the only place where the other packages meet.
 
+- `answers`: the answers to both questions, field by field
 - `cli`: the `lineage` command: parse, call, print
 - `indexing`: `lineage index`: flags, the run, what a person sees of it
 - `envelope`: what both questions share
-- `errors`: where errors become text and exit codes
+- `errors`: errors of a question or an option
+- `exits`: where errors become text and exit codes
 - `find`: how was it done before? from a query to ranked commits
 - `explain`: why does this code look the way it does? from lines to the commits that made them
+- `questions`: the two questions
 - `progress`: the progress bar of an index run
 - `logs`: log events on stderr
 - `resources`: what a person may choose of the machine

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
-from serve import errors, settings
+from serve import exits, settings
 from serve.resources import EmbedProvider, Resources
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from serve.explain.answer import ExplainAnswer
-    from serve.find.answer import Answer
+    from serve.answers import ExplainAnswer, FindAnswer
 
-Said = TypeVar("Said", bound="Answer | ExplainAnswer")
+Said = TypeVar("Said", bound="FindAnswer | ExplainAnswer")
 
 DISTRIBUTION: Final = "history-lineage"
 DESCRIPTION: Final = (
@@ -142,10 +141,10 @@ def query_command(  # noqa: PLR0913 - one parameter for each option a person may
 ) -> None:
     """Find commits whose changes resemble a description."""
     from serve import render
-    from serve.find.query import Request
     from serve.find.search import find_pattern
+    from serve.questions import FindRequest
 
-    request = Request(query, k, language, since, path_filter, author, rerank=not no_rerank)
+    request = FindRequest(query, k, language, since, path_filter, author, rerank=not no_rerank)
     answer = find_pattern(request, path, settings.read().home)
     _answer(answer, render.show, as_json=as_json)
 
@@ -184,10 +183,11 @@ def explain_command(  # noqa: PLR0913 - one parameter for each option a person m
     """Say which commits made lines of a file, newest first."""
     from serve.explain import page
     from serve.explain.explain import Explainer
-    from serve.explain.request import Request, bounds
+    from serve.explain.request import bounds
+    from serve.questions import ExplainRequest
 
     start, end = bounds(lines)
-    request = Request(
+    request = ExplainRequest(
         file,
         start,
         end,
@@ -217,11 +217,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(arguments, prog_name="lineage", standalone_mode=False)
         sys.stdout.flush()
     except BaseException as error:
-        failure = errors.failure(error)
+        failure = exits.failure(error)
         if failure is None:
             raise
         return _failed(failure)
-    return int(code or errors.OK)
+    return int(code or exits.OK)
 
 
 def _answer(answer: Said, show: Callable[[Said, Console], None], *, as_json: bool) -> None:
@@ -241,10 +241,10 @@ def _write(text: str) -> None:
     sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
 
 
-def _failed(failure: errors.Failure) -> int:
+def _failed(failure: exits.Failure) -> int:
     if failure.text:
         typer.echo(failure.text, err=True)
-    if failure.code == errors.PIPE_CLOSED:
+    if failure.code == exits.PIPE_CLOSED:
         # The interpreter flushes once more at its end, and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return failure.code

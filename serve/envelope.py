@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
+from serve.answers import Compatibility, IndexState, rfc3339
 from serve.standing import Standing
-from stores.metadata import Status, Verdict
+from stores.metadata import NAMES, Status, Verdict
 
 FEWEST_HITS: Final = 1
 MOST_HITS: Final = 20
@@ -19,19 +18,19 @@ EXCERPT_LINES: Final = 40
 EXCERPT_COLUMNS: Final = 240
 
 
-@dataclass(frozen=True, slots=True)
-class IndexState:
-    """The index behind an answer; null where it was never filled."""
-
-    last_indexed_commit: str | None
-    commits_behind_head: int
-    indexed_at: str | None
-
-
 def index_state(standing: Standing) -> IndexState:
     """The state of the index as an answer tells it."""
     indexed_at = rfc3339(standing.indexed_at) if standing.indexed_at else None
     return IndexState(standing.last_indexed_commit, standing.behind, indexed_at)
+
+
+def compatibility(verdict: Verdict | None) -> Compatibility:
+    """The verdict as an answer tells it; without an index nothing is known."""
+    if verdict is None:
+        return Compatibility(Status.UNKNOWN.value, missing_components=NAMES)
+    if verdict.status is Status.COMPATIBLE:
+        return Compatibility(verdict.status.value)
+    return Compatibility(verdict.status.value, verdict.reason, verdict.missing)
 
 
 def index_hints(standing: Standing) -> Iterator[str]:
@@ -64,8 +63,3 @@ def cut(diff: str) -> str:
 def narrowed(line: str) -> str:
     """A line's first columns."""
     return line if len(line) <= EXCERPT_COLUMNS else f"{line[:EXCERPT_COLUMNS]}…"
-
-
-def rfc3339(naive: datetime) -> str:
-    """A moment of the database, which keeps UTC without saying so."""
-    return naive.isoformat(timespec="seconds") + "Z"

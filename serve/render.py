@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from serve.envelope import rfc3339
-from serve.standing import Standing
-from stores.metadata import Status, Verdict
-from stores.places import Place
+from serve.answers import ExplainAnswer, ExplainHit, FindAnswer, FindMeta, PatternHit, document, rfc3339
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from serve.explain.answer import ExplainAnswer, ExplainHit, ExplainMeta
-    from serve.find.answer import Answer, Meta, PatternHit
+    from serve.standing import Standing
+    from stores.places import Place
 
 # A person scans several hits at a glance; the whole excerpt is in the JSON.
 SHOWN_LINES: Final = 12
@@ -30,14 +26,13 @@ _CONTROLS: Final = {code: chr(0x2400 + code) for code in range(32) if chr(code) 
 _VISIBLE: Final = {**_CONTROLS, **dict.fromkeys(range(0x7F, 0xA0), "\N{REPLACEMENT CHARACTER}")}
 
 
-def as_json(answer: Answer | ExplainAnswer) -> str:
-    """The document a question prints; what an answer does not have, or was not to have, is left out of it.
-
-    `compatibility` is there only when there is something to say.
-    """
-    hits = [asdict(hit) for hit in answer.hits]
-    document = {"hits": [_without(hit, "diff_excerpt") for hit in hits], "meta": _meta(answer.meta)}
-    return json.dumps(document, ensure_ascii=False, indent=2)
+def as_json(answer: FindAnswer | ExplainAnswer) -> str:
+    """The document a question prints; `compatibility` is there only when there is something to say."""
+    said = document(answer)
+    meta = answer.meta
+    if meta.compatibility.status == "compatible" or meta.index_status.last_indexed_commit is None:
+        del said["meta"]["compatibility"]
+    return json.dumps(said, ensure_ascii=False, indent=2)
 
 
 def status_lines(place: Place, standing: Standing) -> str:
@@ -54,7 +49,7 @@ def status_lines(place: Place, standing: Standing) -> str:
     return "\n".join(f"{name}: {visible(value)}" for name, value in lines.items())
 
 
-def show(answer: Answer, console: Console) -> None:
+def show(answer: FindAnswer, console: Console) -> None:
     """Print an answer for a person."""
     for number, hit in enumerate(answer.hits, start=1):
         show_hit(_heading(number, hit), hit, console)
@@ -99,29 +94,6 @@ def _excerpt(diff: str, *, truncated: bool) -> Text:
     return shown[1:]
 
 
-def _meta(meta: Meta | ExplainMeta) -> dict[str, Any]:
-    said = asdict(meta)
-    if "explain" in said:
-        said["explain"] = _without(said["explain"], "related_commits", "enrichment_limitation")
-    said["compatibility"] = _compatibility(meta.compatibility)
-    if not meta.compatibility or meta.compatibility.status is Status.COMPATIBLE:
-        del said["compatibility"]
-    return said
-
-
-def _without(said: dict[str, Any], *optional: str) -> dict[str, Any]:
-    """The object less those of its optional fields that say nothing."""
-    return {name: value for name, value in said.items() if name not in optional or value not in (None, ())}
-
-
-def _compatibility(verdict: Verdict | None) -> dict[str, Any]:
-    if verdict is None or verdict.status is Status.COMPATIBLE:
-        return {"status": Status.COMPATIBLE.value}
-    if verdict.status is Status.UNKNOWN:
-        return {"status": verdict.status.value, "missing_components": list(verdict.missing)}
-    return {"status": verdict.status.value, "reason": verdict.reason}
-
-
 def _heading(number: int, hit: PatternHit) -> Text:
     from rich.text import Text
 
@@ -144,7 +116,7 @@ def _line_style(line: str) -> str:
     return styles.get(line[:1], "")
 
 
-def _closing(meta: Meta) -> list[Text]:
+def _closing(meta: FindMeta) -> list[Text]:
     from rich.text import Text
 
     profile = meta.query_profile

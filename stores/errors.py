@@ -4,7 +4,7 @@
 class LineageError(Exception):
     """Something a person can act on; its text becomes one line on stderr.
 
-    Subclasses live beside the code that knows the cause. `serve.errors` turns them into exit codes.
+    Subclasses live beside the code that knows the cause. `serve.exits` turns them into exit codes.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:

@@ -1,6 +1,6 @@
 """Why does this code look the way it does? From a file and lines to the commits that made them.
 
-- `answer`: hits, what is to be said about them, and the lines themselves
+- `answer`: commits as an explanation shows them
 - `blame`: the git program's blame, started early and read late
 - `excerpts`: a commit's own change to the lines it is blamed for
 - `explain`: the straight line from request to answer

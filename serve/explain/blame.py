@@ -11,8 +11,8 @@ from typing import Final
 
 from pipeline.git.program import Git, Running
 from serve.explain.ignoring import Ignoring
-from serve.explain.request import Request
 from serve.explain.target import Target
+from serve.questions import ExplainRequest
 
 HEADER: Final = re.compile(rb"([0-9a-f]{40,64}) (\d+) (\d+)(?: \d+)?")
 UNCOMMITTED: Final = re.compile(r"0+")
@@ -71,7 +71,7 @@ class Refused:
 
 @contextmanager
 def started(
-    git: Git, target: Target, asked: tuple[int, int], request: Request, ignored: Ignoring
+    git: Git, target: Target, asked: tuple[int, int], request: ExplainRequest, ignored: Ignoring
 ) -> Iterator[Running]:
     """The program at work on these lines of the target."""
     options = [

@@ -10,17 +10,17 @@ from pathlib import Path
 from pipeline.git import graph
 from pipeline.git.program import Git
 from pipeline.git.repository import Repository, open_repository
-from serve.envelope import clamped, index_state
+from serve.answers import BlamedLine, ExplainAnswer, Explained, ExplainHit, ExplainMeta
+from serve.envelope import clamped, compatibility, index_state
 from serve.explain import answer, blame, excerpts, notes, related, request, target, warm
-from serve.explain.answer import BlamedLine, ExplainAnswer, Explained, ExplainHit, ExplainMeta
 from serve.explain.blame import Blame, Line, Refused
 from serve.explain.ignoring import Ignoring, ignoring
 from serve.explain.notes import Coverage
 from serve.explain.order import newest_first
 from serve.explain.related import Added, Index
-from serve.explain.request import Request
 from serve.explain.target import Target
 from serve.explain.warm import Warm
+from serve.questions import ExplainRequest
 from serve.standing import existing_place
 from stores.places import Place
 
@@ -29,7 +29,7 @@ from stores.places import Place
 class Question:
     """A request with everything it meets: the repository, the file as it is now, the place of the index."""
 
-    request: Request
+    request: ExplainRequest
     repository: Repository
     head: str | None
     target: Target
@@ -69,7 +69,7 @@ class Explainer:
     _answers: Warm[ExplainAnswer] = field(default_factory=Warm)
     _counted: Warm[int] = field(default_factory=Warm)
 
-    def explain(self, asked: Request, path: Path, here: Path | None = None) -> ExplainAnswer:
+    def explain(self, asked: ExplainRequest, path: Path, here: Path | None = None) -> ExplainAnswer:
         """The commits behind lines of a file in the repository at `path`; `here` is where the person stands."""
         request.check(asked)
         question = self._meet(asked, path, here)
@@ -82,7 +82,7 @@ class Explainer:
                 self._answers.put(key, found, found.weight)
         return found
 
-    def _meet(self, asked: Request, path: Path, here: Path | None) -> Question:
+    def _meet(self, asked: ExplainRequest, path: Path, here: Path | None) -> Question:
         repository = open_repository(path)
         head = repository.head()
         return Question(
@@ -191,7 +191,7 @@ def _meta(
     return ExplainMeta(
         index_status=index_state(index.standing),
         hint=notes.hint(index, added, coverage),
-        compatibility=index.standing.verdict,
+        compatibility=compatibility(index.standing.verdict),
         explain=Explained(
             lines_queried=asked,
             commits_unique=unique,

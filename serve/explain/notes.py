@@ -13,8 +13,8 @@ from serve.envelope import index_hints
 from serve.explain.blame import Line, Refused, spans
 from serve.explain.ignoring import Ignoring
 from serve.explain.related import Added, Index
-from serve.explain.request import Request
 from serve.explain.target import Target
+from serve.questions import ExplainRequest
 
 # More runs of lines than this are a rewrite, and the first ones say so.
 NAMED_SPANS: Final = 6
@@ -34,7 +34,7 @@ class Coverage:
         return round(self.known / self.lines, 6) if self.lines else 0.0
 
 
-def about_range(target: Target, request: Request) -> str:
+def about_range(target: Target, request: ExplainRequest) -> str:
     """Why a range of a file that has lines holds none of them; empty where it holds some."""
     count = len(target.lines)
     if not count:

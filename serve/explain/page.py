@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from serve.explain.answer import BlamedLine, ExplainAnswer, Explained, ExplainHit, RelatedCommit
+from serve.answers import BlamedLine, ExplainAnswer, Explained, ExplainHit, RelatedCommit
 from serve.explain.blame import spans
 from serve.render import message, show_hit, visible
 

@@ -1,36 +1,18 @@
-"""What is asked, checked: a file, lines of it, and how much of the answer is wanted."""
+"""What is asked, checked: a file, and lines of it."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from serve.errors import BadRequest
+from serve.questions import ExplainRequest
 
 # More digits than any file has lines.
 RANGE: Final = re.compile(r"([0-9]{1,18})?:([0-9]{1,18})?")
 HINT: Final = (
     "Give lines as `START:END`, from 1, both included: `10:42`, `:42`, `10:`, or `42:42` for one line."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A question as a person or a program puts it.
-
-    `file` is relative to the repository; `line_end` 0 means the end of the file; `k` counts commits.
-    `ignore_whitespace` and `follow_moves` are blame's `-w` and `-M -C`.
-    """
-
-    file: str
-    line_start: int = 1
-    line_end: int = 0
-    k: int = 5
-    include_diff: bool = True
-    include_related: bool = False
-    ignore_whitespace: bool = False
-    follow_moves: bool = False
 
 
 def bounds(lines: str | None) -> tuple[int, int]:
@@ -46,7 +28,7 @@ def bounds(lines: str | None) -> tuple[int, int]:
     return 1 if start is None else start, end or 0
 
 
-def check(request: Request) -> None:
+def check(request: ExplainRequest) -> None:
     """Refuse a request that no file could answer."""
     if not request.file or "\0" in request.file:
         raise BadRequest("That is no file name.", hint="Name a file, relative to the repository.")

@@ -13,8 +13,8 @@ from typing import Final, Generic, TypeVar
 
 from pipeline.git.repository import Repository
 from serve.explain.ignoring import Ignoring
-from serve.explain.request import Request
 from serve.explain.target import Target
+from serve.questions import ExplainRequest
 from stores.places import Place
 
 # An answer is some 10 KB. One about a whole large file keeps that file's lines: then fewer are remembered.
@@ -58,7 +58,7 @@ class Warm(Generic[Known]):
 
 
 def key(
-    request: Request,
+    request: ExplainRequest,
     repository: Repository,
     head: str | None,
     target: Target,

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from math import exp
-from typing import Final, Literal
+from typing import Final
 
-from serve.envelope import IndexState, cut, index_hints, index_state, rfc3339
+from serve.answers import FindMeta, PatternHit, rfc3339
+from serve.envelope import compatibility, cut, index_hints, index_state
 from serve.find.fuse import Candidate
-from serve.find.query import Query, QueryProfile
+from serve.find.query import Query
 from serve.standing import Standing
 from stores.filters import Where, naive_utc
-from stores.metadata import Verdict
 from stores.showing import Shown
 
 # A hunk that touches more symbols is a sweep, and its first names say so.
@@ -22,47 +21,6 @@ SHOWN_SYMBOLS: Final = 40
 # Age after which a commit's recency has fallen to 1/e, in days.
 RECENCY_DAYS: Final = 90.0
 DIGITS: Final = 6
-
-
-@dataclass(frozen=True, slots=True)
-class PatternHit:
-    """A commit that resembles what was asked, shown by its best hunk.
-
-    `similarity` is the plain cosine of query and hunk text; `recency_weight` the share by which the commit's
-    age would raise its score; `combined_score` the score that ordered the hits.
-    """
-
-    commit_sha: str
-    commit_message: str
-    commit_author: str
-    commit_date: str
-    file_path: str
-    change_kind: str
-    diff_excerpt: str
-    diff_truncated: bool
-    related_head_symbols: tuple[str, ...]
-    similarity: float
-    recency_weight: float
-    combined_score: float
-    provenance: Literal["INFERRED"] = "INFERRED"
-
-
-@dataclass(frozen=True, slots=True)
-class Meta:
-    """What is to be said about the hits; `compatibility` is None while there is no index."""
-
-    index_status: IndexState
-    hint: str | None
-    compatibility: Verdict | None
-    query_profile: QueryProfile
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The response of `find_pattern`."""
-
-    hits: tuple[PatternHit, ...]
-    meta: Meta
 
 
 def best_of_each_commit(candidates: Iterable[Candidate], count: int) -> tuple[Candidate, ...]:
@@ -99,12 +57,12 @@ def recency(commit_date: datetime, query: Query) -> float:
     return query.profile.recency * exp(-days / RECENCY_DAYS)
 
 
-def meta(standing: Standing, query: Query, *, found: bool) -> Meta:
+def meta(standing: Standing, query: Query, *, found: bool) -> FindMeta:
     """What is to be said about an answer."""
-    return Meta(
+    return FindMeta(
         index_status=index_state(standing),
         hint=" ".join(_hints(standing, query, found=found)) or None,
-        compatibility=standing.verdict,
+        compatibility=compatibility(standing.verdict),
         query_profile=query.explained,
     )
 

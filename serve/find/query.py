@@ -7,37 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.text import words
+from serve.answers import QueryProfile
 from serve.envelope import clamped
 from serve.errors import BadRequest
 from serve.find import hints, intent
 from serve.find.hints import LANGUAGES, Hints
 from serve.find.intent import Intent, Profile, Reading
 from serve.find.moments import moment
+from serve.questions import FindRequest
 from stores.filters import BadPathFilter, Reach, Where, path_regex
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A question as a person or a program puts it; texts are still theirs.
-
-    `since` is a date or an age, `path` a gitignore pattern, `author` a part of a name or address.
-    """
-
-    text: str
-    k: int = 5
-    language: str | None = None
-    since: str | None = None
-    path: str | None = None
-    author: str | None = None
-    rerank: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class QueryProfile:
-    """The kind of question a query was taken for, and what that and its hints changed."""
-
-    name: str
-    explanation: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +37,7 @@ class Query:
     now: datetime
 
 
-def read(request: Request, now: datetime, reach: Reach, spoken_here: Callable[[str], bool]) -> Query:
+def read(request: FindRequest, now: datetime, reach: Reach, spoken_here: Callable[[str], bool]) -> Query:
     """Take a request apart; `spoken_here` says whether the history has files of a language."""
     asked = _asked(request, now)
     found = hints.read(request.text, now, spoken_here)
@@ -85,14 +63,14 @@ def read(request: Request, now: datetime, reach: Reach, spoken_here: Callable[[s
     )
 
 
-def check(request: Request, now: datetime) -> None:
+def check(request: FindRequest, now: datetime) -> None:
     """Refuse a request that cannot be answered by any index, before one is opened."""
     if not request.text.strip():
         raise BadRequest("The query is empty.", hint="Say in a few words what you are looking for.")
     _asked(request, now)
 
 
-def _asked(request: Request, now: datetime) -> Where:
+def _asked(request: FindRequest, now: datetime) -> Where:
     """The filters a person set; they win over those read from the query's text."""
     for name, value in (("language", request.language), ("path", request.path), ("author", request.author)):
         if value is not None and not value.strip():

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from pipeline.encoder import Encoder, OnnxEncoder
 from pipeline.git.repository import Repository, open_repository
+from serve.answers import FindAnswer
 from serve.errors import NeedsRebuild
 from serve.find import answer, lanes, query
-from serve.find.answer import Answer, best_of_each_commit
+from serve.find.answer import best_of_each_commit
 from serve.find.fuse import fuse
-from serve.find.query import Query, Request
+from serve.find.query import Query
 from serve.find.rerank import FusionOrder, Reranker
+from serve.questions import FindRequest
 from serve.standing import Standing, place_of, standing, without_index
 from stores import database, showing, vectors
 from stores.database import NotIndexed
@@ -22,14 +24,14 @@ from stores.showing import Connection
 
 
 def find_pattern(
-    request: Request,
+    request: FindRequest,
     path: Path,
     home: Path,
     *,
     encoder: Callable[[], Encoder] = OnnxEncoder,
     reranker: Reranker | None = None,
     now: datetime | None = None,
-) -> Answer:
+) -> FindAnswer:
     """Commits of the repository at `path` whose changes resemble the request."""
     asked_at = now or datetime.now(UTC)
     query.check(request, asked_at)
@@ -44,16 +46,16 @@ def find_pattern(
 
 def _answer(
     connection: Connection,
-    request: Request,
+    request: FindRequest,
     here: Standing,
     now: datetime,
     encoder: Callable[[], Encoder],
     reranker: Reranker,
-) -> Answer:
+) -> FindAnswer:
     _refuse_other_vectors(here)
     asked = query.read(request, now, here.reach, showing.languages(connection).__contains__)
     if not here.commits:
-        return Answer((), answer.meta(here, asked, found=False))
+        return FindAnswer((), answer.meta(here, asked, found=False))
     rankings = lanes.rank(connection, asked, encoder())
     fused = fuse(rankings.lanes, asked.profile.candidates)
     ordered = (reranker if request.rerank else FusionOrder()).order(asked.text, fused)
@@ -62,13 +64,13 @@ def _answer(
     similar = vectors.similarities(connection, rankings.vector, hunks)
     shown = zip(best, showing.shown(connection, hunks), strict=True)
     hits = tuple(answer.hit(candidate, row, similar[row.hunk_id], asked) for candidate, row in shown)
-    return Answer(hits, answer.meta(here, asked, found=bool(hits)))
+    return FindAnswer(hits, answer.meta(here, asked, found=bool(hits)))
 
 
-def _nothing(request: Request, repository: Repository, now: datetime) -> Answer:
+def _nothing(request: FindRequest, repository: Repository, now: datetime) -> FindAnswer:
     here = without_index(repository)
     asked: Query = query.read(request, now, here.reach, lambda _: False)
-    return Answer((), answer.meta(here, asked, found=False))
+    return FindAnswer((), answer.meta(here, asked, found=False))
 
 
 def _refuse_other_vectors(here: Standing) -> None:

@@ -21,13 +21,13 @@ from typing import Final
 
 from pipeline.git import graph
 from pipeline.git.repository import open_repository
+from serve.answers import ExplainAnswer, ExplainHit
 from serve.envelope import narrowed
-from serve.explain.answer import ExplainAnswer, ExplainHit
 from serve.explain.blame import Blame, parsed
 from serve.explain.excerpts import main_origin
 from serve.explain.explain import Explainer
-from serve.explain.request import Request
 from serve.explain.warm import Warm
+from serve.questions import ExplainRequest
 from serve.standing import place_of
 from tests.bench.histories import History, cut
 from tests.bench.indexing import zeros_command
@@ -47,7 +47,7 @@ REPEATED_SECONDS: Final = 0.020
 class Asking:
     """One question, git's own answer to it, and ours with the seconds of both."""
 
-    request: Request
+    request: ExplainRequest
     theirs: Blame
     git_seconds: float
     ours: ExplainAnswer
@@ -69,7 +69,7 @@ def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
 
 
 def _rows(
-    history: History, state: str, home: Path, requests: Sequence[Request], chance: random.Random
+    history: History, state: str, home: Path, requests: Sequence[ExplainRequest], chance: random.Random
 ) -> Iterator[Row]:
     explainer = Explainer(home)
     done = [_ask(history, explainer, request) for request in requests]
@@ -122,7 +122,9 @@ def _again(
     )
 
 
-def _requests(history: History, chance: random.Random, pairs: int, *, dirty: bool) -> Iterator[Request]:
+def _requests(
+    history: History, chance: random.Random, pairs: int, *, dirty: bool
+) -> Iterator[ExplainRequest]:
     files = [name for name in git_bytes(history.path, "ls-files", "-z").split(b"\0") if name]
     changed: set[bytes] = set()
     while pairs:
@@ -138,7 +140,7 @@ def _requests(history: History, chance: random.Random, pairs: int, *, dirty: boo
         count = content.count(b"\n") + (not content.endswith(b"\n"))
         start = chance.randint(1, count)
         pairs -= 1
-        yield Request(os.fsdecode(name), start, min(count, start + chance.randrange(LONGEST)))
+        yield ExplainRequest(os.fsdecode(name), start, min(count, start + chance.randrange(LONGEST)))
 
 
 def _disturbed(content: bytes, chance: random.Random) -> bytes:
@@ -151,7 +153,7 @@ def _disturbed(content: bytes, chance: random.Random) -> bytes:
     return b"\n".join(lines) or b"\n"
 
 
-def _ask(history: History, explainer: Explainer, request: Request) -> Asking:
+def _ask(history: History, explainer: Explainer, request: ExplainRequest) -> Asking:
     lines = f"-L{request.line_start},{request.line_end}"
     started = time.perf_counter()
     porcelain = git_bytes(history.path, "blame", "--porcelain", lines, "--", request.file)
@@ -160,7 +162,7 @@ def _ask(history: History, explainer: Explainer, request: Request) -> Asking:
     return Asking(request, parsed(porcelain), git_seconds, answer, seconds)
 
 
-def _answer(history: History, explainer: Explainer, request: Request) -> tuple[ExplainAnswer, float]:
+def _answer(history: History, explainer: Explainer, request: ExplainRequest) -> tuple[ExplainAnswer, float]:
     started = time.perf_counter()
     answer = explainer.explain(request, history.path)
     return answer, time.perf_counter() - started

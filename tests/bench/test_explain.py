@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from serve.explain.answer import BlamedLine
+from serve.answers import BlamedLine
 from tests.bench import explain
 from tests.bench.histories import History, wide
 from tests.bench.report import Asked
@@ -27,7 +27,7 @@ def test_what_is_wrong_is_counted(tmp_path: Path) -> None:
     """A line of another commit, an excerpt that git does not show, and a wrong path are each found."""
     history: History = wide(tmp_path / "made", files=1)
     asking = explain._ask(
-        history, explain.Explainer(tmp_path / "home"), explain.Request("part000/module0000.py", 1, 9)
+        history, explain.Explainer(tmp_path / "home"), explain.ExplainRequest("part000/module0000.py", 1, 9)
     )
     hit = asking.ours.hits[0]
     assert explain._disagreeing(asking) == 0

@@ -18,7 +18,8 @@ from pipeline.encoder import Encoder
 from pipeline.text import words
 from serve.find import intent, lanes, query
 from serve.find.fuse import Candidate, fuse
-from serve.find.query import Query, Request
+from serve.find.query import Query
+from serve.questions import FindRequest
 from stores import lexical, showing, vectors
 from stores.filters import Reach, Where
 from stores.lexical import LANE_DEPTH, Lane, Ranked
@@ -55,7 +56,7 @@ class Asker:
     def rankings(self, question: str) -> Iterator[Ranking]:
         """Every ranking of one question."""
         asked = query.read(
-            Request(question), datetime.now(UTC), self.reach, showing.languages(self.index).__contains__
+            FindRequest(question), datetime.now(UTC), self.reach, showing.languages(self.index).__contains__
         )
         vector = self.encoder.encode([asked.text])[0]
         raw = vectors.ask(self.index, vector, asked.where, space=Space.raw())

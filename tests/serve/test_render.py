@@ -11,9 +11,8 @@ import pytest
 from rich.console import Console
 
 from serve import render
-from serve.envelope import IndexState
-from serve.find.answer import Answer, Meta, PatternHit
-from serve.find.query import QueryProfile
+from serve.answers import Compatibility, FindAnswer, FindMeta, IndexState, PatternHit, QueryProfile
+from serve.envelope import compatibility
 from stores.metadata import FORCE, Status, Verdict
 
 HIT = PatternHit(
@@ -30,10 +29,10 @@ HIT = PatternHit(
     recency_weight=0.01,
     combined_score=0.0328,
 )
-META = Meta(
+META = FindMeta(
     index_status=IndexState("8eb4340f", 2, "2020-01-02T00:00:00Z"),
     hint="The index is 2 commits behind HEAD: run `lineage index --incremental`.",
-    compatibility=Verdict(Status.COMPATIBLE),
+    compatibility=Compatibility("compatible"),
     query_profile=QueryProfile("ImplementationPattern", "cue words how did; default lanes and weights"),
 )
 PAGE = """\
@@ -53,7 +52,7 @@ asked as ImplementationPattern: cue words how did; default lanes and weights
 """
 
 
-def page(answer: Answer, *, colour: bool = False) -> str:
+def page(answer: FindAnswer, *, colour: bool = False) -> str:
     screen = io.StringIO()
     kind: Any = {"force_terminal": True, "color_system": "standard"} if colour else {"force_terminal": False}
     render.show(answer, Console(file=screen, width=80, highlight=False, **kind))
@@ -62,20 +61,20 @@ def page(answer: Answer, *, colour: bool = False) -> str:
 
 def test_page() -> None:
     """A person sees each commit, where it acted, the beginning of its diff, and what is to be said."""
-    assert page(Answer((HIT,), META)) == PAGE
+    assert page(FindAnswer((HIT,), META)) == PAGE
 
 
 def test_long_lines_are_cut_not_wrapped() -> None:
     """A line wider than the terminal ends in an ellipsis, so that the page keeps its columns."""
     wide = replace(HIT, diff_excerpt="+" + "x" * 500, related_head_symbols=("y" * 500,))
-    lines = page(Answer((wide,), META)).splitlines()
+    lines = page(FindAnswer((wide,), META)).splitlines()
     assert sum(line.endswith("…") for line in lines) >= 2
     assert all(len(line) <= 80 for line in lines)
 
 
 def test_page_is_coloured_on_a_terminal() -> None:
     """On a terminal added and removed lines are told apart by colour, and nothing else differs."""
-    coloured = page(Answer((HIT,), META), colour=True)
+    coloured = page(FindAnswer((HIT,), META), colour=True)
     assert "\x1b[32m    │ +   new\x1b[0m" in coloured
     assert "\x1b[31m    │ -    old\x1b[0m" in coloured
 
@@ -90,7 +89,7 @@ def test_strangers_cannot_drive_the_terminal() -> None:
         diff_excerpt="+\x1b[8m\x08",
         related_head_symbols=("\x1b",),
     )
-    shown = page(Answer((hostile,), META), colour=False)
+    shown = page(FindAnswer((hostile,), META), colour=False)
     assert not {"\x1b", "\x07", "\x08", "\x9b"} & set(shown)
     assert "␛]0;owned␇ [red]x[/red]" in shown
 
@@ -98,7 +97,7 @@ def test_strangers_cannot_drive_the_terminal() -> None:
 def test_sparse_hits_have_a_page() -> None:
     """A commit without a message and a hunk without text leave no holes."""
     bare = replace(HIT, commit_message="", diff_excerpt="", diff_truncated=False, related_head_symbols=())
-    assert page(Answer((bare,), replace(META, hint=None))).splitlines()[:4] == [
+    assert page(FindAnswer((bare,), replace(META, hint=None))).splitlines()[:4] == [
         " 1. (no message)",
         "    8eb4340f4c0e  2020-01-01  Ada Lovelace  similarity 0.28",
         "    src/net/tcp.py  modified",
@@ -108,7 +107,7 @@ def test_sparse_hits_have_a_page() -> None:
 
 def test_json_document() -> None:
     """The document has hits and meta, every field of a hit in the specified order, and no verdict when all is well."""
-    document = json.loads(render.as_json(Answer((HIT,), META)))
+    document = json.loads(render.as_json(FindAnswer((HIT,), META)))
     assert list(document) == ["hits", "meta"]
     assert list(document["hits"][0]) == list(PatternHit.__dataclass_fields__)
     assert document["meta"] == {
@@ -137,5 +136,6 @@ def test_json_document() -> None:
 )
 def test_json_names_the_verdict(verdict: Verdict, expected: dict[str, object]) -> None:
     """An index that is not compatible says so in an object of its own."""
-    document = json.loads(render.as_json(Answer((), replace(META, compatibility=verdict))))
+    meta = replace(META, compatibility=compatibility(verdict))
+    document = json.loads(render.as_json(FindAnswer((), meta)))
     assert document["meta"]["compatibility"] == expected

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serve.explain.answer import ExplainAnswer
+from serve.answers import ExplainAnswer
 from serve.explain.blame import parsed
 from serve.explain.explain import Explainer
-from serve.explain.request import Request
+from serve.questions import ExplainRequest
 from tests.repos import Repo
 
 THREE = "one\ntwo\nthree\n"
@@ -33,7 +33,7 @@ def explain(
     **options: object,
 ) -> ExplainAnswer:
     """One answer of a fresh engine."""
-    return Explainer(home).explain(Request(file, start, end, **options), repo.path, here)  # type: ignore[arg-type]
+    return Explainer(home).explain(ExplainRequest(file, start, end, **options), repo.path, here)  # type: ignore[arg-type]
 
 
 def blamed(repo: Repo, file: str, *options: str) -> list[str | None]:

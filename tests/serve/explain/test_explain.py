@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from serve.answers import ExplainHit
 from serve.errors import BadRequest
-from serve.explain.answer import ExplainHit
-from serve.explain.request import Request
+from serve.questions import ExplainRequest
 from tests.repos import FIRST_DATE, Repo
 from tests.serve.explain.asking import blamed, commits, counted, explain, limitation, shas
 from tests.serve.indexed import index
@@ -69,15 +69,15 @@ def test_k_cuts_after_counting(repo: Repo, home: Path, k: int, hits: int) -> Non
 @pytest.mark.parametrize(
     "request_",
     [
-        Request(""),
-        Request("a\0b"),
-        Request("a", 0),
-        Request("a", -1),
-        Request("a", 1, -2),
-        Request("a", 3, 2),
+        ExplainRequest(""),
+        ExplainRequest("a\0b"),
+        ExplainRequest("a", 0),
+        ExplainRequest("a", -1),
+        ExplainRequest("a", 1, -2),
+        ExplainRequest("a", 3, 2),
     ],
 )
-def test_bad_requests(repo: Repo, home: Path, request_: Request) -> None:
+def test_bad_requests(repo: Repo, home: Path, request_: ExplainRequest) -> None:
     """Ranges and names that no file could have are refused with a hint."""
     with pytest.raises(BadRequest, match=r"\n  "):
         explain(repo, home, request_.file, request_.line_start, request_.line_end)

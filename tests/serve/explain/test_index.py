@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.git.repository import open_repository
+from serve.answers import ExplainAnswer
 from serve.explain import related
-from serve.explain.answer import ExplainAnswer
 from serve.explain.explain import Explainer
-from serve.explain.request import Request
+from serve.questions import ExplainRequest
 from serve.standing import existing_place, place_of
 from stores import database
 from stores.places import Place
@@ -203,7 +203,7 @@ def test_busy_index(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """An index in a writer's hands is not waited for longer than a moment, and asked again the next time."""
     monkeypatch.setattr(related, "PATIENCE_SECONDS", 0.1)
     index(repo, home)
-    explainer, asked = Explainer(home), Request("a.py", include_related=True)
+    explainer, asked = Explainer(home), ExplainRequest("a.py", include_related=True)
     with database.writing(place(repo, home)):
         answer = explainer.explain(asked, repo.path)
     assert len(answer.hits) == 5

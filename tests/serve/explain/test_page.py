@@ -8,9 +8,17 @@ from typing import Any
 
 from rich.console import Console
 
-from serve.envelope import IndexState
+from serve.answers import (
+    BlamedLine,
+    Compatibility,
+    ExplainAnswer,
+    Explained,
+    ExplainHit,
+    ExplainMeta,
+    IndexState,
+    RelatedCommit,
+)
 from serve.explain import page
-from serve.explain.answer import BlamedLine, ExplainAnswer, Explained, ExplainHit, ExplainMeta, RelatedCommit
 
 FIRST, SECOND, OTHER = "8eb4340f4c12" + "0" * 28, "123456789012" + "0" * 28, "aaaaaaaaaaaa" + "0" * 28
 HITS = (
@@ -38,7 +46,7 @@ HITS = (
 META = ExplainMeta(
     index_status=IndexState(None, 3, None),
     hint="This repository is not indexed yet.",
-    compatibility=None,
+    compatibility=Compatibility("unknown"),
     explain=Explained(
         lines_queried=(9, 13),
         commits_unique=3,

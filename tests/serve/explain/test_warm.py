@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from serve.answers import ExplainAnswer
 from serve.explain import explain as straight
-from serve.explain.answer import ExplainAnswer
 from serve.explain.explain import Explainer, Question
-from serve.explain.request import Request
 from serve.explain.warm import Warm
+from serve.questions import ExplainRequest
 from tests.repos import Repo
 from tests.serve.indexed import index
 
 LINES = "".join(f"{n}\n" for n in range(1, 10))
-ASKED = Request("a.py", 2, 4)
+ASKED = ExplainRequest("a.py", 2, 4)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_the_same_question_is_answered_once(repo: Repo, home: Path, answered: li
 def test_ranges_do_not_answer_for_each_other(repo: Repo, home: Path) -> None:
     """Every range of a warm engine has the answer of a cold one."""
     explainer = Explainer(home)
-    ranges = [Request("a.py", start, end) for start in range(1, 10) for end in range(start, 10)]
+    ranges = [ExplainRequest("a.py", start, end) for start in range(1, 10) for end in range(start, 10)]
     warm = [explainer.explain(asked, repo.path) for asked in ranges]
     assert warm == [Explainer(home).explain(asked, repo.path) for asked in reversed(ranges)][::-1]
     assert warm == [explainer.explain(asked, repo.path) for asked in ranges]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from serve.envelope import rfc3339
+from serve.answers import rfc3339
 from serve.errors import BadRequest
 from serve.find.moments import moment
 

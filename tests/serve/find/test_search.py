@@ -10,12 +10,12 @@ import pytest
 
 from pipeline.git.repository import open_repository
 from pipeline.versions import components
+from serve.answers import FindAnswer, PatternHit
 from serve.envelope import EXCERPT_COLUMNS, EXCERPT_LINES
 from serve.errors import BadRequest, NeedsRebuild
 from serve.find import lanes, query
-from serve.find.answer import Answer, PatternHit
-from serve.find.query import Request
 from serve.find.search import find_pattern
+from serve.questions import FindRequest
 from serve.standing import place_of
 from stores import database
 from stores.filters import Reach
@@ -58,12 +58,14 @@ def repo(tmp_path: Path) -> Repo:
     return repo
 
 
-def ask(repo: Repo, home: Path, text: str = "timeout", *, now: datetime = NOW, **options: object) -> Answer:
-    request = Request(text, **options)  # type: ignore[arg-type]
+def ask(
+    repo: Repo, home: Path, text: str = "timeout", *, now: datetime = NOW, **options: object
+) -> FindAnswer:
+    request = FindRequest(text, **options)  # type: ignore[arg-type]
     return find_pattern(request, repo.path, home, encoder=WordEncoder, now=now)
 
 
-def paths(answer: Answer) -> list[str]:
+def paths(answer: FindAnswer) -> list[str]:
     return [hit.file_path for hit in answer.hits]
 
 
@@ -168,7 +170,7 @@ def test_query_text_means_quoted_names(tmp_path: Path, home: Path) -> None:
 
     def symbol_lane(text: str) -> list[str]:
         with database.reading(place_of(home, open_repository(repo.path))) as connection:
-            asked = query.read(Request(text), NOW, Reach(), lambda _: True)
+            asked = query.read(FindRequest(text), NOW, Reach(), lambda _: True)
             return [hunk.file_path for hunk in lanes.rank(connection, asked, WordEncoder()).symbols]
 
     assert symbol_lane("send") == ["near.py", "exact.py"]
@@ -180,7 +182,7 @@ def test_configuration_has_no_symbol_lane(repo: Repo, home: Path) -> None:
     index(repo, home)
     with database.reading(place_of(home, open_repository(repo.path))) as connection:
         asked = [
-            query.read(Request(text), NOW, Reach(), lambda _: True)
+            query.read(FindRequest(text), NOW, Reach(), lambda _: True)
             for text in ("connect", "connect settings")
         ]
         rankings = [lanes.rank(connection, one, WordEncoder()) for one in asked]
