@@ -1,8 +1,11 @@
 """Everything a person or a program talks to; the only place where the other packages meet.
 
+- `answering`: who answers: the shared daemon, or this process
 - `answers`: the answers to both questions, field by field
 - `cli`: the `lineage` command: parse, call, print
 - `indexing`: `lineage index`: flags, the run, what a person sees of it
+- `daemon`: one process that answers for all of a person's sessions
+- `engine`: both questions, answered in this process
 - `envelope`: what both questions share
 - `errors`: errors of a question or an option
 - `exits`: where errors become text and exit codes

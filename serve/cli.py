@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 import typer
 
 from serve import exits, settings
+from serve.daemon import commands as daemon
 from serve.resources import EmbedProvider, Resources
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+app.command("serve")(daemon.serve_command)
+app.add_typer(daemon.app, name="daemon", help="The shared daemon: is it running, what does it hold, end it.")
+
+NoDaemon = Annotated[
+    bool, typer.Option("--no-daemon", help="Answer in this process, not in the shared daemon.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on a terminal too.")]
 RepositoryPath = Annotated[
     Path, typer.Argument(metavar="PATH", help="The repository, or any path inside it.")
 ]
@@ -137,15 +145,17 @@ def query_command(  # noqa: PLR0913 - one parameter for each option a person may
         str | None, typer.Option(help="Only commits by this author: part of the name or address.")
     ] = None,
     no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Keep the order of rank fusion.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on a terminal too.")] = False,
+    no_daemon: NoDaemon = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find commits whose changes resemble a description."""
     from serve import render
-    from serve.find.search import find_pattern
+    from serve.answering import answering
     from serve.questions import FindRequest
 
     request = FindRequest(query, k, language, since, path_filter, author, rerank=not no_rerank)
-    answer = find_pattern(request, path, settings.read().home)
+    said = settings.read()
+    answer = answering(said.home, daemon=said.daemon and not no_daemon).find(request, path)
     _answer(answer, render.show, as_json=as_json)
 
 
@@ -178,11 +188,12 @@ def explain_command(  # noqa: PLR0913 - one parameter for each option a person m
     follow_moves: Annotated[
         bool, typer.Option("--follow-moves", help="Follow lines moved in and between files: blame's -M -C.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on a terminal too.")] = False,
+    no_daemon: NoDaemon = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say which commits made lines of a file, newest first."""
+    from serve.answering import answering
     from serve.explain import page
-    from serve.explain.explain import Explainer
     from serve.explain.request import bounds
     from serve.questions import ExplainRequest
 
@@ -197,7 +208,8 @@ def explain_command(  # noqa: PLR0913 - one parameter for each option a person m
         ignore_whitespace=ignore_whitespace,
         follow_moves=follow_moves,
     )
-    answer = Explainer(settings.read().home).explain(request, path, Path.cwd())
+    said = settings.read()
+    answer = answering(said.home, daemon=said.daemon and not no_daemon).explain(request, path, Path.cwd())
     _answer(answer, page.show, as_json=as_json)
 
 

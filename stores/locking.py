@@ -95,6 +95,16 @@ def sole_run(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def held(path: Path, deadline: Deadline) -> Iterator[int]:
+    """Hold this lock file, alone; the body may write into the descriptor it is given."""
+    descriptor = _lock(path, fcntl.LOCK_EX, deadline)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def _lock(path: Path, kind: int, deadline: Deadline | None) -> int:
     """A descriptor that holds the lock; closing it lets go. Without a deadline nothing is waited for."""
     while True:

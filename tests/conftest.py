@@ -15,9 +15,10 @@ settings.calm_algebra()
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty LINEAGE_HOME."""
+    """An empty LINEAGE_HOME; no daemon is left behind for it."""
     place = tmp_path / "lineage-home"
     monkeypatch.setenv("LINEAGE_HOME", str(place))
+    monkeypatch.setenv("LINEAGE_NO_DAEMON", "1")
     return place
 
 

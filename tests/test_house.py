@@ -19,6 +19,7 @@ PACKAGES = [
     "pipeline/source",
     "stores",
     "serve",
+    "serve/daemon",
     "serve/find",
     "serve/explain",
     "mindmap",

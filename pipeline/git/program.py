@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -60,30 +61,30 @@ class Git:
     instead: tuple[tuple[str, str], ...] | None = None
 
     @contextmanager
-    def started(self, *arguments: str | bytes, stdin: IO[bytes] | None = None) -> Iterator[Running]:
-        """The program at work while the body runs; it does not outlive the body."""
+    def started(self, *arguments: str | bytes, given: bytes | None = None) -> Iterator[Running]:
+        """The program at work while the body runs; it does not outlive the body, and reads what it is given."""
         place = [f"--git-dir={self.git_dir}", *([f"--work-tree={self.root}"] if self.root else [])]
         try:
             process = subprocess.Popen(
                 [b"git", b"--no-pager", *map(os.fsencode, (*place, *arguments))],
                 cwd=self.root or self.git_dir,
                 env=self.environment(),
-                stdin=stdin or subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )
         except FileNotFoundError as error:
             raise GitMissing("git was not found.", hint="Install git, or put it on PATH.") from error
-        with process:
+        with process, _fed(process, given or b""):
             try:
                 yield Running(process)
             finally:
                 if process.poll() is None:
                     process.kill()
 
-    def output(self, *arguments: str | bytes, stdin: IO[bytes] | None = None) -> Finished:
+    def output(self, *arguments: str | bytes, given: bytes | None = None) -> Finished:
         """What the program says, waited for."""
-        with self.started(*arguments, stdin=stdin) as running:
+        with self.started(*arguments, given=given) as running:
             return running.finished()
 
     def environment(self) -> Mapping[str, str]:
@@ -126,6 +127,28 @@ class Running:
         """Its answer, waited for."""
         out, err = self.process.communicate()
         return Finished(out, err.decode("utf-8", "replace").strip(), self.process.returncode)
+
+
+@contextmanager
+def _fed(process: subprocess.Popen[bytes], given: bytes) -> Iterator[None]:
+    """Hand the process its input while the body runs: through a pipe, since a disk may be full."""
+    # Taken from the process, which would close it under the thread.
+    pipe, process.stdin = process.stdin, None
+    if pipe is None:
+        yield
+        return
+    feeder = threading.Thread(target=_feed, args=(pipe, given), name="git-input", daemon=True)
+    feeder.start()
+    try:
+        yield
+    finally:
+        # The process has ended by now, and whatever it did not read is refused.
+        feeder.join()
+
+
+def _feed(pipe: IO[bytes], given: bytes) -> None:
+    with suppress(BrokenPipeError), pipe:
+        pipe.write(given)
 
 
 def _configured(settings: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -10,6 +10,7 @@
 - `page`: an answer as a person sees it
 - `related`: neighbours in the file's history, from the index
 - `request`: what is asked, checked
+- `spans`: line numbers as a person reads them
 - `target`: what the file asked about is
 - `warm`: answers given before, as long as everything they depend on is the same
 """

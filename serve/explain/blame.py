@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -83,13 +82,11 @@ def started(
         *(["-M", "-C"] if request.follow_moves else []),
         *ignored.arguments,
     ]
-    with tempfile.TemporaryFile() as content:
-        # The content in hand, not the file: it may change meanwhile, and the lines are those of the key.
-        content.write(target.content or b"")
-        content.seek(0)
-        source = ["HEAD"] if target.committed else ["--contents", "-"]
-        with git.started(*options, *source, "--", target.path, stdin=content) as running:
-            yield running
+    # The content in hand, not the file: it may change meanwhile, and the lines are those of the key.
+    source = ["HEAD"] if target.committed else ["--contents", "-"]
+    given = None if target.committed else target.content
+    with git.started(*options, *source, "--", target.path, given=given) as running:
+        yield running
 
 
 def read(running: Running) -> Blame | Refused:
@@ -134,20 +131,6 @@ def unquoted(path: bytes) -> bytes:
     if not (len(path) > 1 and path[:1] == path[-1:] == b'"'):
         return path
     return ESCAPE.sub(_escaped, path[1:-1])
-
-
-def spans(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Runs of consecutive numbers in ascending ones."""
-    start = last = None
-    for number in numbers:
-        if start is None or last is None:
-            start = number
-        elif number != last + 1:
-            yield start, last
-            start = number
-        last = number
-    if start is not None and last is not None:
-        yield start, last
 
 
 def _escaped(match: re.Match[bytes]) -> bytes:

@@ -10,9 +10,10 @@ from pipeline.git.changes import shown_path
 from pipeline.git.program import Git
 from pipeline.git.repository import Repository, UnreadableObject
 from serve.envelope import index_hints
-from serve.explain.blame import Line, Refused, spans
+from serve.explain.blame import Line, Refused
 from serve.explain.ignoring import Ignoring
 from serve.explain.related import Added, Index
+from serve.explain.spans import named
 from serve.explain.target import Target
 from serve.questions import ExplainRequest
 
@@ -130,9 +131,9 @@ def _renamed_to(repository: Repository, sha: str, path: bytes) -> str | None:
 
 
 def _named(numbers: Sequence[int], one: str = "is", several: str = "are") -> str:
-    found = [f"{first}" if first == last else f"{first}-{last}" for first, last in spans(numbers)]
-    named = ", ".join(found[:NAMED_SPANS]) + (" and others" if len(found) > NAMED_SPANS else "")
-    return f"Line {named} {one}" if len(numbers) == 1 else f"Lines {named} {several}"
+    found = named(numbers)
+    said = ", ".join(found[:NAMED_SPANS]) + (" and others" if len(found) > NAMED_SPANS else "")
+    return f"Line {said} {one}" if len(numbers) == 1 else f"Lines {said} {several}"
 
 
 def _counted(count: int, thing: str) -> str:

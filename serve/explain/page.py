@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from serve.answers import BlamedLine, ExplainAnswer, Explained, ExplainHit, RelatedCommit
-from serve.explain.blame import spans
+from serve.explain.spans import named
 from serve.render import message, show_hit, visible
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _heading(number: int, hit: ExplainHit) -> Text:
 
 
 def _named(numbers: Sequence[int]) -> str:
-    found = [f"{first}" if first == last else f"{first}-{last}" for first, last in spans(numbers)]
+    found = named(numbers)
     more = ", …" if len(found) > NAMED_SPANS else ""
     return f"{'line' if len(numbers) == 1 else 'lines'} {', '.join(found[:NAMED_SPANS])}{more}"
 

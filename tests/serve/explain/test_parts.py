@@ -9,6 +9,7 @@ from serve.errors import BadRequest
 from serve.explain import blame, excerpts
 from serve.explain.related import near
 from serve.explain.request import bounds
+from serve.explain.spans import spans
 
 PORCELAIN = b"""\
 1111111111111111111111111111111111111111 3 1 1
@@ -72,7 +73,7 @@ def test_porcelain() -> None:
 )
 def test_spans(numbers: list[int], expected: list[tuple[int, int]]) -> None:
     """Consecutive numbers are one span."""
-    assert list(blame.spans(numbers)) == expected
+    assert list(spans(numbers)) == expected
 
 
 @pytest.mark.parametrize(

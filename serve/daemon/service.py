@@ -1,0 +1,227 @@
+"""The daemon itself: HTTP on a socket of the person's own, questions answered side by side in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_unix_socket
+from tornado.web import Application, RequestHandler
+
+from serve.daemon import wire
+from serve.daemon.address import Address, build
+from serve.daemon.life import Life, resident_bytes
+from serve.engine import Engine
+from stores import locking
+from stores.errors import LineageError
+from stores.locking import Deadline, IndexBusy
+
+DISTRIBUTION: Final = "history-lineage"
+# More questions at once only wait for each other's processors; those that wait for an index need none.
+THREADS: Final = 16
+LARGEST_QUESTION: Final = 1 << 20
+BACKLOG: Final = 512
+TICK_SECONDS: Final = 0.5
+# What runs when the daemon is told to stop may end.
+FAREWELL_SECONDS: Final = 30.0
+
+logger = logging.getLogger(__name__)
+
+
+class AlreadyRunning(LineageError):
+    """This home has its daemon."""
+
+
+@dataclass(slots=True)
+class Service:
+    """One running daemon."""
+
+    address: Address
+    life: Life
+    engine: Engine
+    threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, "question"))
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def find(self, data: bytes) -> bytes:
+        """An answer to `find_pattern`."""
+        asked = wire.unpacked(data, wire.Find)
+        return wire.packed(self.engine.find(asked.request, Path(asked.path)))
+
+    def explain(self, data: bytes) -> bytes:
+        """An answer to `explain_change`."""
+        asked = wire.unpacked(data, wire.Explain)
+        here = Path(asked.here) if asked.here else None
+        return wire.packed(self.engine.explain(asked.request, Path(asked.path), here))
+
+    def report(self) -> wire.Report:
+        """How it is."""
+        life = self.life
+        return wire.Report(
+            pid=os.getpid(),
+            version=version(DISTRIBUTION),
+            build=build(),
+            socket=str(self.address.socket),
+            uptime_seconds=round(life.uptime_seconds, 1),
+            idle_seconds=round(life.idle_seconds, 1),
+            answered=life.answered,
+            running=life.running,
+            resident_bytes=resident_bytes(),
+            models=self.engine.models.loaded,
+            holdings=self.engine.holdings(),
+        )
+
+
+class _Handler(RequestHandler):
+    service: Service
+
+    def initialize(self, service: Service) -> None:
+        self.service = service
+
+    def prepare(self) -> None:
+        if self.service.ending.is_set():
+            self._say(wire.STOPPING)
+        elif self.request.headers.get(wire.BUILD_HEADER) != build() and self.request.path in QUESTIONS:
+            self._say(wire.OTHER_BUILD)
+
+    def _say(self, status: int, body: bytes = b"") -> None:
+        self.set_status(status)
+        self.finish(body)
+
+    def log_exception(self, *failure: Any) -> None:
+        logger.error("%s %s failed", self.request.method, self.request.path, exc_info=failure)
+
+
+class _Question(_Handler):
+    answer: Callable[[Service, bytes], bytes]
+
+    def initialize(self, service: Service, answer: Callable[[Service, bytes], bytes]) -> None:  # type: ignore[override]
+        self.service, self.answer = service, answer
+
+    async def post(self) -> None:
+        loop = asyncio.get_running_loop()
+        with self.service.life.question():
+            try:
+                said = await loop.run_in_executor(
+                    self.service.threads, self.answer, self.service, self.request.body
+                )
+            except LineageError as error:
+                self._say(wire.REFUSED, wire.packed(wire.Refusal.of(error)))
+            else:
+                self._say(200, said)
+
+
+class _Status(_Handler):
+    def get(self) -> None:
+        self._say(200, wire.packed(self.service.report()))
+
+
+class _Stop(_Handler):
+    def post(self) -> None:
+        self.service.ending.set()
+        self._say(200)
+
+
+QUESTIONS: Final[dict[str, Callable[[Service, bytes], bytes]]] = {
+    "/find": Service.find,
+    "/explain": Service.explain,
+}
+
+
+def serve(address: Address, life: Life) -> None:
+    """Answer until nobody needs it, or until told to stop; AlreadyRunning when this home has a daemon."""
+    address.prepare()
+    with _sole(address):
+        asyncio.run(_serve(address, life))
+
+
+@contextmanager
+def _sole(address: Address) -> Iterator[None]:
+    try:
+        with locking.held(address.lock, Deadline.after(0)) as descriptor:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
+            yield
+    except IndexBusy as error:
+        pid = address.lock.read_text(encoding="ascii", errors="replace").strip()
+        raise AlreadyRunning(
+            f"A daemon of {address.home} is running already (process {pid}).",
+            hint="`lineage daemon stop` ends it.",
+        ) from error
+
+
+async def _serve(address: Address, life: Life) -> None:
+    service = Service(address, life, Engine(address.home))
+    questions = [
+        (target, _Question, {"service": service, "answer": answer}) for target, answer in QUESTIONS.items()
+    ]
+    common = {"service": service}
+    application = Application(
+        [*questions, ("/status", _Status, common), ("/stop", _Stop, common)], log_function=_log
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, service.ending.set)
+    server = HTTPServer(application, max_body_size=LARGEST_QUESTION)
+    server.add_socket(bind_unix_socket(str(address.socket), 0o600, BACKLOG))
+    ours = _identity(address.socket)
+    logger.info("event=listening socket=%s process=%d build=%s", address.socket, os.getpid(), build())
+    try:
+        await _until_over(service, ours)
+    finally:
+        server.stop()
+        _withdraw(address, ours)
+        await _farewell(service)
+        await server.close_all_connections()
+        service.engine.close()
+        logger.info("event=ended answered=%d", life.answered)
+
+
+async def _until_over(service: Service, ours: tuple[int, int] | None) -> None:
+    while not service.ending.is_set():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(service.ending.wait(), TICK_SECONDS)
+        if service.life.is_over or _identity(service.address.socket) != ours:
+            return
+        if service.life.may_unload:
+            service.engine.let_go()
+
+
+async def _farewell(service: Service) -> None:
+    """Let what runs end."""
+    for _ in range(int(FAREWELL_SECONDS / 0.02)):
+        if not service.life.running:
+            return
+        await asyncio.sleep(0.02)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """A daemon whose socket was deleted, with its home or by a successor, is met by nobody any more."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _withdraw(address: Address, ours: tuple[int, int] | None) -> None:
+    if _identity(address.socket) == ours:
+        address.socket.unlink(missing_ok=True)
+
+
+def _log(handler: RequestHandler) -> None:
+    request = handler.request
+    logger.debug(
+        "event=answered target=%s status=%d ms=%.1f",
+        request.path,
+        handler.get_status(),
+        1000 * request.request_time(),
+    )

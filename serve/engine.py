@@ -1,0 +1,66 @@
+"""Both questions, answered in this process."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from pipeline.encoder import Encoder, OnnxEncoder
+from serve.answers import ExplainAnswer, FindAnswer
+from serve.daemon.wire import Holding
+from serve.explain.explain import Explainer
+from serve.find.search import find_pattern
+from serve.questions import ExplainRequest, FindRequest
+
+
+class Resident:
+    """The encoder, loaded when it is first needed and let go when it is not needed for a while."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._encoder: Encoder | None = None
+
+    def get(self) -> Encoder:
+        """The encoder; it loads its model at the first text."""
+        with self._turn:
+            self._encoder = self._encoder or OnnxEncoder()
+            return self._encoder
+
+    def let_go(self) -> None:
+        """Forget the encoder; who has it in hand keeps it."""
+        with self._turn:
+            self._encoder = None
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """Names of what is loaded."""
+        encoder = self._encoder
+        return (encoder.name,) if encoder else ()
+
+
+class Engine:
+    """Answers both questions, and keeps what makes the next answer fast; for use by several threads."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.models = Resident()
+        self._explainer = Explainer(home)
+
+    def find(self, request: FindRequest, path: Path) -> FindAnswer:
+        """Commits of the repository at `path` whose changes resemble the request."""
+        return find_pattern(request, path, self.home, encoder=self.models.get)
+
+    def explain(self, request: ExplainRequest, path: Path, here: Path | None = None) -> ExplainAnswer:
+        """The commits behind lines of a file in the repository at `path`; `here` is where the person stands."""
+        return self._explainer.explain(request, path, here)
+
+    def holdings(self) -> tuple[Holding, ...]:
+        """What is kept of which index."""
+        return ()
+
+    def let_go(self) -> None:
+        """Forget the models, and what is kept of indexes; the next question brings back what it needs."""
+        self.models.let_go()
+
+    def close(self) -> None:
+        """Close what is open."""
