@@ -9,7 +9,6 @@ from pipeline.encoder import Encoder, OnnxEncoder
 from serve.answers import ExplainAnswer, FindAnswer
 from serve.daemon.wire import Holding
 from serve.explain.explain import Explainer
-from serve.find.search import find_pattern
 from serve.questions import ExplainRequest, FindRequest
 
 
@@ -48,6 +47,9 @@ class Engine:
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """Commits of the repository at `path` whose changes resemble the request."""
+        # Here, because an explanation needs neither Arrow nor numpy.
+        from serve.find.search import find_pattern
+
         return find_pattern(request, path, self.home, encoder=self.models.get)
 
     def explain(self, request: ExplainRequest, path: Path, here: Path | None = None) -> ExplainAnswer:

@@ -189,7 +189,8 @@ async def _until_over(service: Service, ours: tuple[int, int] | None) -> None:
     while not service.ending.is_set():
         with suppress(TimeoutError):
             await asyncio.wait_for(service.ending.wait(), TICK_SECONDS)
-        if service.life.is_over or _identity(service.address.socket) != ours:
+        met = _identity(service.address.socket)
+        if service.life.is_over or met is None or met != ours:
             return
         if service.life.may_unload:
             service.engine.let_go()
