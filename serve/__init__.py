@@ -11,6 +11,8 @@
 - `exits`: where errors become text and exit codes
 - `find`: how was it done before? from a query to ranked commits
 - `explain`: why does this code look the way it does? from lines to the commits that made them
+- `lineage_tools`: the `lineage-mcp` command: both questions as MCP tools
+- `mcp_door`: what both MCP servers share
 - `questions`: the two questions
 - `progress`: the progress bar of an index run
 - `logs`: log events on stderr

@@ -5,7 +5,7 @@ Light enough for every door to import; `serve.find` and `serve.explain` fill the
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -104,7 +104,7 @@ class ExplainHit:
     commit_date: str
     blame_lines: tuple[int, ...]
     file_path: str
-    diff_excerpt: str | None
+    diff_excerpt: str | None = field(default=None, kw_only=True)
     diff_truncated: bool
     provenance: Literal["EXACT"] = "EXACT"
 
@@ -136,8 +136,8 @@ class Explained:
     commits_unique: int
     blame_coverage: float
     limitation: str | None
-    related_commits: tuple[RelatedCommit, ...]
-    enrichment_limitation: str | None
+    related_commits: tuple[RelatedCommit, ...] = ()
+    enrichment_limitation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

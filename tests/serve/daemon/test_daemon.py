@@ -136,8 +136,7 @@ def test_unforeseen_error(repo: Repo, place: Path) -> None:
     """What nobody foresaw is told with where to read more, and the daemon lives on."""
     index(repo, place)
     before = (
-        "import serve.engine\ndef broken(*_): raise RuntimeError('boom')\n"
-        "serve.engine.Engine.find = broken"
+        "import serve.engine\ndef broken(*_): raise RuntimeError('boom')\nserve.engine.Engine.find = broken"
     )
     with running(place, before=before) as daemon:
         code, out, err = lineage(place, "query", str(repo.path), "-q", "timeout")

@@ -1,0 +1,138 @@
+"""What both MCP servers share: strict arguments, errors that a model can act on, an end when the client leaves.
+
+The library ignores arguments that a tool does not have, reports wrong ones with the words of its validator, and
+tells a model nothing of any error but its own kinds.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+from mcp.server import MCPServer
+from mcp.server.mcpserver.context import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, CallToolResult, TextContent, ToolAnnotations
+from pydantic import ConfigDict, ValidationError
+
+from serve import logs
+from serve.errors import NeedsRebuild
+from stores.errors import LineageError
+
+Returned = TypeVar("Returned")
+
+
+def reading() -> ToolAnnotations:
+    """The annotations of a tool that changes nothing and knows of nothing outside this machine."""
+    return ToolAnnotations(
+        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+    )
+
+
+def tool(
+    function: Callable[..., Any], *, title: str, annotations: ToolAnnotations, description: str | None = None
+) -> Tool:
+    """A tool that runs `function` in a thread of its own; its docstring tells the model what it is for.
+
+    Arguments are the function's, and no others. A LineageError it raises reaches the model as text; NeedsRebuild is
+    the protocol's error for invalid parameters.
+    """
+    made = _Strict.from_function(
+        _threaded(function), title=title, description=description, annotations=annotations
+    )
+    made.fn_metadata.arg_model.model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+    made.fn_metadata.arg_model.model_rebuild(force=True)
+    made.parameters = made.fn_metadata.arg_model.model_json_schema(by_alias=True)
+    return made
+
+
+def result(document: dict[str, Any], text: str) -> CallToolResult:
+    """Structured content, and the same as text for clients that show nothing else."""
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=document)
+
+
+def server(
+    name: str, *, title: str, version: str, instructions: str, tools: Sequence[Tool], **more: Any
+) -> MCPServer[Any]:
+    """A server with these tools; `more` as `MCPServer` takes it."""
+    return MCPServer(
+        name,
+        title=title,
+        version=version,
+        instructions=instructions,
+        tools=list(tools),
+        log_level="WARNING",
+        **more,
+    )
+
+
+def serve(served: MCPServer[Any], log: str) -> None:
+    """Serve one client on stdin and stdout until it leaves; `log` as in `settings.LOG_LEVELS`.
+
+    Does not return: threads that still wait for an answer nobody will read must not keep the process.
+    """
+    logs.configure(log)
+    code = 0
+    try:
+        anyio.run(served.run_stdio_async)
+    except (BrokenPipeError, KeyboardInterrupt):
+        pass
+    except BaseExceptionGroup as failures:
+        code = int(failures.split((BrokenPipeError, KeyboardInterrupt))[1] is not None)
+        if code:
+            sys.excepthook(type(failures), failures, failures.__traceback__)
+    sys.stderr.flush()
+    os._exit(code)
+
+
+class _Strict(Tool):
+    """A tool that refuses what it does not know, in a sentence."""
+
+    async def run(
+        self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False
+    ) -> Any:
+        try:
+            self.fn_metadata.validate_arguments(arguments)
+        except ValidationError as error:
+            raise ToolError(_refusal(self, error)) from error
+        return await super().run(arguments, context, convert_result)
+
+
+def _refusal(asked: Tool, error: ValidationError) -> str:
+    said = [f"{_named(problem['loc'])}: {_problem(problem)}" for problem in error.errors()]
+    known = ", ".join(f"`{name}`" for name in asked.parameters.get("properties", {}))
+    return f"{asked.name} cannot be asked so. {' '.join(said)} Its arguments are {known}."
+
+
+def _named(where: Sequence[str | int]) -> str:
+    return f"`{'.'.join(map(str, where))}`"
+
+
+def _problem(problem: Any) -> str:
+    if problem["type"] == "extra_forbidden":
+        return "there is no such argument."
+    if problem["type"] == "missing":
+        return "is required."
+    return f"{problem['msg']}, not {problem['input']!r:.60}."
+
+
+def _threaded(function: Callable[..., Returned]) -> Callable[..., Awaitable[Returned]]:
+    @functools.wraps(function)
+    async def answer(**arguments: Any) -> Returned:
+        try:
+            return await anyio.to_thread.run_sync(
+                functools.partial(function, **arguments), abandon_on_cancel=True
+            )
+        except NeedsRebuild as error:
+            raise MCPError(INVALID_PARAMS, str(error)) from error
+        except LineageError as error:
+            raise ToolError(str(error)) from error
+
+    return answer
