@@ -1,0 +1,400 @@
+"""`lineage-mcp` as clients meet it: in memory and over stdio, by the present and the previous protocol."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.server import MCPServer
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, CallToolResult, TextContent, Tool
+
+from serve.answering import Own
+from serve.answers import Explained, ExplainHit, ExplainMeta, FindMeta, PatternHit
+from serve.lineage_tools import lineage_server
+from tests.repos import Repo
+from tests.serve.daemon.daemons import ROOT, environment, remote
+from tests.serve.indexed import index
+
+# How a client of the 2026-07-28 protocol begins, and one of 2025-11-25.
+PROTOCOLS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("src/tcp.py", "def connect():\n    timeout()\n", "Add a timeout to connect")
+    repo.commit_file("docs/ü.md", "# timeout ü\n", "Describe the timeout ✓")
+    return repo
+
+
+@pytest.fixture
+def place(home: Path) -> Iterator[Path]:
+    """A home whose daemon, if the test has one, ends with the test."""
+    yield home
+    remote(home).stop()
+
+
+def ask(asked: Any, steps: Callable[[Client], Any], mode: str = "auto") -> Any:
+    """What the steps return, taken with a client of a server in memory or of a program."""
+
+    async def run() -> Any:
+        with anyio.fail_after(60):
+            async with Client(asked, mode=mode) as client:
+                return await steps(client)
+
+    return anyio.run(run)
+
+
+def call(asked: Any, tool: str, mode: str = "auto", **arguments: Any) -> CallToolResult:
+    async def steps(client: Client) -> Any:
+        return await client.call_tool(tool, arguments)
+
+    result: CallToolResult = ask(asked, steps, mode)
+    return result
+
+
+def text(result: CallToolResult) -> str:
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+def said(result: CallToolResult) -> dict[str, Any]:
+    """The structured content of a good answer; the text says the same."""
+    assert not result.is_error, text(result)
+    assert json.loads(text(result)) == result.structured_content
+    assert result.structured_content is not None
+    return result.structured_content
+
+
+def served(repo: Repo, home: Path) -> MCPServer[Any]:
+    return lineage_server(Own(home), repo.path)
+
+
+def program(repo: Repo, home: Path, **more: str) -> Any:
+    command = [sys.executable, "-m", "serve.lineage_tools"]
+    return stdio_client(
+        StdioServerParameters(
+            command=command[0], args=command[1:], cwd=repo.path, env=environment(home, **more)
+        )
+    )
+
+
+@pytest.mark.parametrize("mode", PROTOCOLS)
+def test_over_stdio(repo: Repo, place: Path, mode: str) -> None:
+    """Started by a client in a repository, it answers about that repository, through the daemon, by either protocol."""
+    index(repo, place)
+
+    async def steps(client: Client) -> Any:
+        assert client.protocol_version == PROTOCOLS[mode]
+        found = await client.call_tool("find_pattern", {"query": "timeout", "no_rerank": True})
+        explained = await client.call_tool("explain_change", {"file": "src/tcp.py"})
+        return found, explained
+
+    found, explained = ask(program(repo, place), steps, mode)
+    assert {hit["file_path"] for hit in said(found)["hits"]} == {"src/tcp.py", "docs/ü.md"}
+    assert [hit["blame_lines"] for hit in said(explained)["hits"]] == [[1, 2]]
+    report = remote(place).report()
+    assert report is not None
+    assert report.answered == 2
+
+
+def test_without_the_daemon(repo: Repo, place: Path) -> None:
+    """LINEAGE_NO_DAEMON=1 answers in the server's own process, with the same content."""
+    index(repo, place)
+    shared = call(program(repo, place), "find_pattern", query="timeout")
+    remote(place).stop()
+    assert call(program(repo, place, LINEAGE_NO_DAEMON="1"), "find_pattern", query="timeout") == shared
+    assert remote(place).report() is None
+
+
+def tools(repo: Repo, home: Path) -> dict[str, Tool]:
+    async def steps(client: Client) -> Any:
+        assert "find_pattern" in (client.instructions or "")
+        return (await client.list_tools()).tools
+
+    return {tool.name: tool for tool in ask(served(repo, home), steps)}
+
+
+def test_tools_describe_themselves(repo: Repo, home: Path) -> None:
+    """Both tools say what they are for and what they are not for, every input is described, all four hints are set."""
+    listed = tools(repo, home)
+    assert set(listed) == {"find_pattern", "explain_change"}
+    for tool in listed.values():
+        assert "Use it" in (tool.description or "")
+        assert "Do not use it" in (tool.description or "")
+        assert tool.annotations is not None
+        assert tool.annotations.model_dump(exclude={"title"}) == {
+            "read_only_hint": True,
+            "destructive_hint": False,
+            "idempotent_hint": True,
+            "open_world_hint": False,
+        }
+        assert tool.input_schema["additionalProperties"] is False
+        assert all(field["description"] for field in tool.input_schema["properties"].values())
+    defaults = {
+        name: field.get("default")
+        for name, field in listed["explain_change"].input_schema["properties"].items()
+    }
+    assert defaults == {
+        "file": None,
+        "line_start": 1,
+        "line_end": 0,
+        "k": 5,
+        "include_diff": True,
+        "include_related": False,
+    }
+    assert listed["find_pattern"].input_schema["required"] == ["query"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "kinds"),
+    [("find_pattern", [PatternHit, FindMeta]), ("explain_change", [ExplainHit, ExplainMeta, Explained])],
+)
+def test_output_schema(repo: Repo, home: Path, tool: str, kinds: list[type]) -> None:
+    """The published schema has every field of an answer."""
+    schema = tools(repo, home)[tool].output_schema
+    assert schema is not None
+    assert set(schema["properties"]) == {"hits", "_meta"}
+    for kind in kinds:
+        assert set(schema["$defs"][kind.__name__]["properties"]) == {field.name for field in fields(kind)}
+
+
+def test_content(repo: Repo, home: Path) -> None:
+    """Structured content has the fields of the specification, `_meta.compatibility` among them, and no empty ones."""
+    index(repo, home)
+    found = said(call(served(repo, home), "find_pattern", query="timeout in `connect`", k=1))
+    assert list(found) == ["hits", "_meta"]
+    assert list(found["hits"][0]) == [field.name for field in fields(PatternHit)]
+    assert found["_meta"]["compatibility"] == {"status": "compatible"}
+    assert set(found["_meta"]) == {"index_status", "hint", "compatibility", "query_profile"}
+    explained = said(call(served(repo, home), "explain_change", file="src/tcp.py", include_diff=False))
+    assert "diff_excerpt" not in explained["hits"][0]
+    assert "related_commits" not in explained["_meta"]["explain"]
+
+
+def test_related_commits_on_request(repo: Repo, home: Path) -> None:
+    """Neighbours come only when they are asked for."""
+    repo.commit_file("src/tcp.py", "def connect():\n    timeout(1)\n", "Wait for a second")
+    repo.commit_file("src/tcp.py", "def connect():\n    timeout(2)\n", "Wait for two")
+    index(repo, home)
+    asked = served(repo, home)
+    explained = said(call(asked, "explain_change", file="src/tcp.py", line_start=2, include_related=True))
+    assert [row["commit_message"].strip() for row in explained["_meta"]["explain"]["related_commits"]] == [
+        "Wait for a second",
+        "Add a timeout to connect",
+    ]
+
+
+def test_without_an_index(repo: Repo, home: Path) -> None:
+    """Without an index: no hits, a hint, and a verdict that says nothing is known."""
+    found = said(call(served(repo, home), "find_pattern", query="timeout"))
+    assert found["hits"] == []
+    assert "lineage index" in found["_meta"]["hint"]
+    assert found["_meta"]["compatibility"]["status"] == "unknown"
+    explained = said(call(served(repo, home), "explain_change", file="src/tcp.py"))
+    assert len(explained["hits"]) == 1
+
+
+def test_needs_rebuild(repo: Repo, home: Path) -> None:
+    """Vectors of another model: `invalid_params` naming the command; an explanation is given all the same."""
+    index(repo, home, embedding_model="another")
+
+    async def steps(client: Client) -> Any:
+        with pytest.raises(MCPError) as refused:
+            await client.call_tool("find_pattern", {"query": "timeout"})
+        return refused.value.error
+
+    error = ask(served(repo, home), steps)
+    assert error.code == INVALID_PARAMS
+    assert "lineage index --rebuild --yes" in error.message
+    explained = said(call(served(repo, home), "explain_change", file="src/tcp.py"))
+    assert explained["_meta"]["compatibility"]["status"] == "needs_rebuild"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "says"),
+    [
+        ("find_pattern", {}, "`query`: is required"),
+        ("find_pattern", {"query": 3}, "`query`: Input should be a valid string"),
+        ("find_pattern", {"query": "x", "limit": 3}, "`limit`: there is no such argument"),
+        ("find_pattern", {"query": "x", "k": "many"}, "`k`: Input should be a valid integer"),
+        ("find_pattern", {"query": "x", "k": None}, "`k`: Input should be a valid integer"),
+        (
+            "find_pattern",
+            {"query": "x", "no_rerank": "perhaps"},
+            "`no_rerank`: Input should be a valid boolean",
+        ),
+        ("find_pattern", {"query": "x", "since": "soon"}, "'soon' is not a date or an age"),
+        ("find_pattern", {"query": "x", "path": "!"}, "is not a path filter"),
+        ("find_pattern", {"query": "  "}, "The query is empty"),
+        ("explain_change", {}, "`file`: is required"),
+        ("explain_change", {"file": ""}, "That is no file name"),
+        ("explain_change", {"file": "src/tcp.py", "line_start": 0}, "Lines count from 1"),
+        ("explain_change", {"file": "src/tcp.py", "line_start": 2, "line_end": 1}, "before it starts"),
+        ("explain_change", {"file": "src/tcp.py", "lines": [1]}, "`lines`: there is no such argument"),
+        ("explain_change", {"file": ["src/tcp.py"]}, "`file`: Input should be a valid string"),
+    ],
+)
+def test_refusals(repo: Repo, home: Path, tool: str, arguments: dict[str, Any], says: str) -> None:
+    """What cannot be asked is refused in words the model can act on, with the arguments there are."""
+    index(repo, home)
+    result = call(served(repo, home), tool, **arguments)
+    assert result.is_error
+    assert says in text(result)
+    assert "pydantic" not in text(result)
+
+
+@pytest.mark.parametrize(
+    "since",
+    ["30d", "12h", "2w", "6m", "1y", "2019-12-31", "2019-12-31T10:00:00Z", "2019-12-31T10:00:00+02:00", None],
+)
+def test_every_form_of_since(repo: Repo, home: Path, since: str | None) -> None:
+    """Ages, dates and RFC 3339 times all narrow; null does not."""
+    index(repo, home)
+    found = said(call(served(repo, home), "find_pattern", query="timeout", since=since))
+    young = since is not None and not since.startswith("2019")
+    assert len(found["hits"]) == (0 if young else 2)
+
+
+@pytest.mark.parametrize(("k", "hits"), [(-3, 1), (0, 1), (1, 1), (2, 2), (99, 2)])
+def test_k_is_clamped(repo: Repo, home: Path, k: int, hits: int) -> None:
+    """A number of commits out of range is taken into it."""
+    index(repo, home)
+    assert len(said(call(served(repo, home), "find_pattern", query="timeout", k=k))["hits"]) == hits
+
+
+def test_filters(repo: Repo, home: Path) -> None:
+    """`path`, `author` and `language` narrow."""
+    index(repo, home)
+    asked = served(repo, home)
+    for arguments, file in (({"path": "docs/"}, "docs/ü.md"), ({"language": "python"}, "src/tcp.py")):
+        hits = said(call(asked, "find_pattern", query="timeout", **arguments))["hits"]
+        assert [hit["file_path"] for hit in hits] == [file]
+    assert said(call(asked, "find_pattern", query="timeout", author="nobody"))["hits"] == []
+
+
+@pytest.mark.parametrize("tool", [("find_pattern", {"query": "x"}), ("explain_change", {"file": "a"})])
+def test_outside_a_repository(tmp_path: Path, home: Path, tool: tuple[str, dict[str, Any]]) -> None:
+    """In a directory that is no repository the answer says so."""
+    result = call(lineage_server(Own(home), tmp_path), tool[0], **tool[1])
+    assert result.is_error
+    assert "is not in a git repository" in text(result)
+
+
+def started(repo: Repo, home: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "serve.lineage_tools"],
+        env=environment(home),
+        cwd=repo.path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def send(server: subprocess.Popen[bytes], method: str, number: int | None = None, **parameters: Any) -> None:
+    message = {"jsonrpc": "2.0", "method": method, "params": parameters}
+    if number is not None:
+        message["id"] = number
+    assert server.stdin is not None
+    server.stdin.write(json.dumps(message).encode() + b"\n")
+    server.stdin.flush()
+
+
+def begin(server: subprocess.Popen[bytes]) -> None:
+    client = {"name": "test", "version": "1"}
+    send(server, "initialize", 1, protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
+    assert server.stdout is not None
+    assert json.loads(server.stdout.readline())["result"]["serverInfo"]["name"] == "lineage"
+    send(server, "notifications/initialized")
+
+
+def test_ends_with_its_client(repo: Repo, place: Path) -> None:
+    """Its input closed, it ends at once: also while it waits for an answer that does not come."""
+    index(repo, place)
+    call(program(repo, place), "find_pattern", query="timeout")
+    report = remote(place).report()
+    assert report is not None
+    with started(repo, place) as server:
+        begin(server)
+        os.kill(report.pid, signal.SIGSTOP)
+        send(server, "tools/call", 2, name="find_pattern", arguments={"query": "timeout"})
+        time.sleep(0.3)
+        assert server.poll() is None
+        assert server.stdin is not None
+        server.stdin.close()
+        closed = time.monotonic()
+        assert server.wait(timeout=10) == 0
+        assert time.monotonic() - closed < 2
+    os.kill(report.pid, signal.SIGKILL)
+
+
+def test_outlives_the_daemon(repo: Repo, place: Path) -> None:
+    """The daemon killed in the middle of a question, the server has another answer it."""
+    index(repo, place)
+    with started(repo, place) as server:
+        begin(server)
+        send(server, "tools/call", 2, name="find_pattern", arguments={"query": "timeout"})
+        assert server.stdout is not None
+        first = json.loads(server.stdout.readline())["result"]["structuredContent"]
+        report = remote(place).report()
+        assert report is not None
+        os.kill(report.pid, signal.SIGSTOP)
+        send(server, "tools/call", 3, name="find_pattern", arguments={"query": "timeout"})
+        time.sleep(0.3)
+        os.kill(report.pid, signal.SIGKILL)
+        assert json.loads(server.stdout.readline())["result"]["structuredContent"] == first
+        server.stdin.close()  # type: ignore[union-attr]
+
+
+def test_nonsense_on_its_input(repo: Repo, place: Path) -> None:
+    """Lines that are no messages are survived, and standard output carries the protocol only."""
+    with started(repo, place) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        begin(server)
+        server.stdin.write(b"nonsense\n{}\n[1]\n\xff\xfe\n")
+        send(server, "tools/list", 2)
+        server.stdin.close()
+        messages = [json.loads(line) for line in server.stdout.read().splitlines()]
+        assert all(message["jsonrpc"] == "2.0" for message in messages)
+
+
+def test_light_server() -> None:
+    """The server itself loads no database, model or parser: those are the daemon's."""
+    script = "import serve.lineage_tools, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ.copy(),
+    )
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    heavy = {
+        "duckdb",
+        "numpy",
+        "pyarrow",
+        "onnxruntime",
+        "tokenizers",
+        "pygit2",
+        "tree_sitter",
+        "tornado",
+        "polars",
+    }
+    assert not loaded & heavy
