@@ -141,9 +141,10 @@ def _reached(connection: duckdb.DuckDBPyConnection, reach: Reach) -> Callable[[s
 
 def file_commits(connection: duckdb.DuckDBPyConnection, hunks: Iterable[int]) -> tuple[FileCommit, ...]:
     """The commits of these hunks, newest first, with the number of `@@` parts of each hunk."""
-    asked = list(hunks)
-    sql = _FILE_COMMITS.format(hunks=", ".join("?" * len(asked)))
-    return tuple(FileCommit(*row) for row in connection.execute(sql, asked).fetchall()) if asked else ()
+    # Numbers stand in the text, not in parameters: only constants let a scan skip row groups of other hunks.
+    asked = ", ".join(map(str, hunks))
+    rows = connection.execute(_FILE_COMMITS.format(hunks=asked)).fetchall() if asked else []
+    return tuple(FileCommit(*row) for row in rows)
 
 
 def _known(connection: duckdb.DuckDBPyConnection, table: str, key: str, asked: Iterable[Any]) -> set[Any]:
