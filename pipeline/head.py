@@ -18,7 +18,7 @@ from pipeline.ignore import IgnoreRules
 from pipeline.parse import Outline, outline
 from pipeline.source.grammars import grammar_of, language_of
 from pipeline.text import words
-from pipeline.workers import mapped
+from pipeline.workers import Workers
 from stores import schema
 from stores.writing import HeadChange
 
@@ -54,13 +54,13 @@ def changed(wanted: Mapping[str, str], recorded: Mapping[str, str]) -> list[Head
 
 
 def changes(
-    repository: Path, changed: Sequence[HeadFile], gone: Sequence[str], jobs: int
+    repository: Path, changed: Sequence[HeadFile], gone: Sequence[str], workers: Workers
 ) -> Iterator[HeadChange]:
     """New rows for the changed files and none for those that are gone, slice by slice."""
     if gone:
         yield _change(gone, [])
     slices = [changed[start : start + FILES_PER_SLICE] for start in range(0, len(changed), FILES_PER_SLICE)]
-    outlined = mapped(partial(_outlines, repository), slices, min(jobs, len(slices)))
+    outlined = workers.mapped(partial(_outlines, repository), slices, most=len(slices))
     for files, outlines in zip(slices, outlined, strict=True):
         yield _change([file.path for file in files], outlines)
 

@@ -17,7 +17,7 @@ from pipeline.git.repository import Repository, UnreadableObject
 from pipeline.ignore import IgnoreRules
 from pipeline.profile import Profile
 from pipeline.walk import batches
-from pipeline.workers import mapped
+from pipeline.workers import Workers
 from pipeline.write import Beginning
 from stores import database, writing
 from stores.errors import LineageError
@@ -44,12 +44,11 @@ class NothingToIndex(LineageError):
 class Options:
     """How a pass is run; none of it changes a row.
 
-    `commit_batch`: commits per transaction. `workers`: processes that extract; 1 means this one alone.
+    `commit_batch`: commits per transaction.
     `force`: extract every HEAD symbol again. `rebuild`: delete the index first.
     """
 
     commit_batch: int = COMMITS_PER_BATCH
-    workers: int = 1
     force: bool = False
     rebuild: bool = False
 
@@ -81,12 +80,13 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One run over one repository."""
+    """One run over one repository; `workers` extract, and no row depends on how many they are."""
 
     repository: Repository
     place: Place
     options: Options
     encoder: Encoder
+    workers: Workers = field(default_factory=lambda: Workers(1))
     report: Callable[[Progress], None] = lambda _: None
     profile: Profile = field(default_factory=Profile)
 
@@ -136,7 +136,7 @@ class Pass:
         progress = Progress(total=len(beginning.pending))
         jobs = self._jobs(beginning)
         run = min(BATCHES_IN_A_ROW, -(-self._batches(beginning) // jobs))
-        for extracted in mapped(extract, tasks, jobs, run=run):
+        for extracted in self.workers.mapped(extract, tasks, most=jobs, run=run):
             self.profile.add(extracted.profile)
             with self.profile.phase("embed"):
                 vectors = embedding.vectors(extracted)
@@ -158,14 +158,14 @@ class Pass:
             changed = head_symbols.changed(wanted, stale)
             gone = [path for path in beginning.head_files if path not in wanted]
         extracted = 0
-        for change in head_symbols.changes(self.repository.root, changed, gone, self.options.workers):
+        for change in head_symbols.changes(self.repository.root, changed, gone, self.workers):
             write.write_head(index, change, self.profile)
             extracted += change.symbols.num_rows
         return extracted
 
     def _jobs(self, beginning: Beginning) -> int:
         """No more workers than batches: starting one costs as much as a batch."""
-        return max(1, min(self.options.workers, self._batches(beginning)))
+        return max(1, min(self.workers.jobs, self._batches(beginning)))
 
     def _batches(self, beginning: Beginning) -> int:
         return -(-len(beginning.pending) // self.options.commit_batch)

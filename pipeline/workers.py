@@ -1,4 +1,4 @@
-"""`mapped(function, items, jobs)`: the same line serial or parallel; ordered, bounded in flight.
+"""`Workers(jobs).mapped(function, items)`: the same line serial or parallel; ordered, bounded in flight.
 
 joblib's own generator starts every task as soon as a worker is free, however slowly results are taken. A
 history does not fit in memory, so the window here moves only when a result is taken. Nor can it say which
@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -35,30 +36,62 @@ def usable_cpus() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def mapped(
-    function: Callable[[Item], Result], items: Iterable[Item], jobs: int, *, run: int = 1
-) -> Iterator[Result]:
-    """`map(function, items)` in order, by `jobs` processes; at most `in_flight(jobs, run)` are in flight.
+class Workers:
+    """The processes of one run: started when they are needed, or begun sooner when it is sure that they will be.
 
-    `run`: how many neighbours go to the same process, for functions that remember.
+    `jobs`: how many; with one, this process does the work itself.
     """
-    if jobs <= 1:
-        yield from map(function, items)
-        return
-    workers = [_worker() for _ in range(jobs)]
-    waiting: deque[Future[Result]] = deque()
-    try:
-        for number, item in enumerate(items):
-            waiting.append(workers[number // run % jobs].submit(function, item))
-            if len(waiting) >= in_flight(jobs, run):
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = max(1, jobs)
+        self._workers: list[Executor] = []
+
+    def begin(self, module: str) -> None:
+        """Start them all, and have them import a module while this process is busy with something else."""
+        if self.jobs > 1:
+            for worker in self._first(self.jobs):
+                worker.submit(import_module, module)
+
+    def mapped(
+        self,
+        function: Callable[[Item], Result],
+        items: Iterable[Item],
+        *,
+        most: int | None = None,
+        run: int = 1,
+    ) -> Iterator[Result]:
+        """`map(function, items)` in order; at most `in_flight(jobs, run)` items are begun and not yet taken.
+
+        `most`: no more processes than this, since starting one costs as much as a batch. `run`: how many neighbours
+        go to the same process, for functions that remember.
+        """
+        jobs = min(self.jobs, self.jobs if most is None else most)
+        if jobs <= 1:
+            yield from map(function, items)
+            return
+        workers = self._first(jobs)
+        waiting: deque[Future[Result]] = deque()
+        try:
+            for number, item in enumerate(items):
+                waiting.append(workers[number // run % jobs].submit(function, item))
+                if len(waiting) >= in_flight(jobs, run):
+                    yield waiting.popleft().result()
+            while waiting:
                 yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        # Results nobody will take are not begun; those under way are short.
-        for result in waiting:
-            result.cancel()
-        for worker in workers:
+        finally:
+            # Results nobody will take are not begun; those under way are short.
+            for result in waiting:
+                result.cancel()
+
+    def _first(self, jobs: int) -> list[Executor]:
+        self._workers += [_worker() for _ in range(jobs - len(self._workers))]
+        return self._workers[:jobs]
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
             worker.shutdown()
 
 

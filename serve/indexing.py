@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline.git import graph
 from pipeline.git.repository import Repository, open_repository
-from pipeline.workers import usable_cpus
+from pipeline.workers import Workers, usable_cpus
 from serve import logs, settings
 from serve.errors import BadRequest
 from serve.resources import EmbedProvider, Resources
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 # Log events, like the watermark, move with the walk.
 EVENT_EVERY: Final = 100
 BAR_CELLS: Final = 24
+# Commits for each worker from which on all of them will be needed: a batch.
+WORTH_BEGINNING: Final = 100
 # Enough to see what kind of damage it is.
 NAMED_UNREADABLE: Final = 3
 
@@ -102,15 +104,26 @@ def _indexed_head(repository: Repository, place: Place) -> str | None:
 
 
 def _run(repository: Repository, place: Place, flags: Flags, log: str) -> Summary:
-    from pipeline.encoder import OnnxEncoder
-    from pipeline.run import Pass
-
     logs.configure(log)
-    encoder = OnnxEncoder(threads=_threads(flags), provider=flags.provider.value)
-    with _reporting(flags.progress) as report:
-        summary = Pass(repository, place, _options(flags), encoder, report).run()
+    with workers_for(repository, place, flags.workers or usable_cpus()) as workers:
+        # After the workers have begun, so that both import at the same time.
+        from pipeline.encoder import OnnxEncoder
+        from pipeline.run import Pass
+
+        encoder = OnnxEncoder(threads=_threads(flags), provider=flags.provider.value)
+        with _reporting(flags.progress) as report:
+            summary = Pass(repository, place, _options(flags), encoder, workers, report).run()
     graph.refresh(repository, place.graph)
     return summary
+
+
+def workers_for(repository: Repository, place: Place, jobs: int) -> Workers:
+    """The processes of a run, begun at once where there is a whole history for them."""
+    workers = Workers(jobs)
+    head = repository.head()
+    if head and not place.database.exists() and repository.reaches_more(head, jobs * WORTH_BEGINNING):
+        workers.begin("pipeline.extract")
+    return workers
 
 
 def _threads(flags: Flags) -> int:
@@ -127,7 +140,6 @@ def _options(flags: Flags) -> Options:
     batch = flags.commit_batch or int(COMMITS_PER_BATCH * min(_SHARES[flags.resources], 1))
     return Options(
         commit_batch=batch,
-        workers=flags.workers or usable_cpus(),
         force=flags.force,
         rebuild=flags.rebuild,
     )

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -237,6 +239,12 @@ class Repository:
         """
         hidden = [sha for sha in hide if self.contains(sha)]
         return parents_first(tip, self._history(tip, hidden))
+
+    def reaches_more(self, tip: str, commits: int) -> bool:
+        """Whether a tip reaches more commits than these; of a damaged history, whether that is sure."""
+        with suppress(KeyError, pygit2.GitError):
+            return any(True for _ in islice(self._git.walk(tip, SortMode.NONE), commits, None))
+        return False
 
     def commit(self, sha: str) -> Commit:
         """A commit's fields, its author as `.mailmap` names them."""

@@ -9,15 +9,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 from pipeline.encoder import EMBEDDING_MODEL
 from pipeline.git.repository import open_repository
-from pipeline.run import Options, Pass
 from pipeline.workers import usable_cpus
 from serve import settings
+from serve.indexing import workers_for
 from serve.standing import place_of
 from stores.versions import EMBEDDING_DIMENSION
 
@@ -30,6 +32,8 @@ class ZeroEncoder:
     dimension: int = EMBEDDING_DIMENSION
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        import numpy as np
+
         return np.zeros((len(texts), self.dimension), np.float32)
 
 
@@ -37,7 +41,10 @@ def main() -> None:
     settings.calm_algebra()
     repository = open_repository(Path(sys.argv[1]))
     place = place_of(settings.read().home, repository)
-    Pass(repository, place, Options(workers=usable_cpus()), ZeroEncoder()).run()
+    with workers_for(repository, place, usable_cpus()) as workers:
+        from pipeline.run import Options, Pass  # as `lineage index` does it, while the workers import
+
+        Pass(repository, place, Options(), ZeroEncoder(), workers).run()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pipeline.git.repository import open_repository
 from pipeline.run import Options, Pass, Progress, Summary
+from pipeline.workers import Workers
 from serve.standing import place_of
 from stores.places import Place
 from tests.repos import Repo
@@ -47,8 +48,11 @@ def place(repo: Repo, home: Path) -> Place:
     return place_of(home, open_repository(repo.path))
 
 
-def index(repo: Repo, home: Path, heard: list[Progress] | None = None, **options: int) -> Summary:
+def index(
+    repo: Repo, home: Path, heard: list[Progress] | None = None, *, jobs: int = 1, **options: int
+) -> Summary:
     """One pass over the repository as it stands."""
     report = (lambda _: None) if heard is None else heard.append
     repository = open_repository(repo.path)
-    return Pass(repository, place(repo, home), Options(**options), WordEncoder(), report).run()
+    with Workers(jobs) as workers:
+        return Pass(repository, place(repo, home), Options(**options), WordEncoder(), workers, report).run()

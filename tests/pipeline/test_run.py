@@ -53,7 +53,7 @@ def test_rows_do_not_depend_on_batches_or_workers(
     repo: Repo, clean: object, tmp_path: Path, batch: int, workers: int
 ) -> None:
     """However the work is cut and spread, the rows are the same, vectors bit for bit."""
-    index(repo, tmp_path, commit_batch=batch, workers=workers)
+    index(repo, tmp_path, commit_batch=batch, jobs=workers)
     assert fingerprint(repo.path, tmp_path) == clean
 
 

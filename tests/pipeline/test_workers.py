@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.workers import in_flight, mapped, usable_cpus
+from pipeline.workers import Workers, in_flight, usable_cpus
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_results_come_in_order(jobs: int) -> None:
     """Results are those of `map`, whatever the number of workers."""
-    assert list(mapped(abs, range(-20, 0), jobs)) == list(range(20, 0, -1))
+    with Workers(jobs) as workers:
+        assert list(workers.mapped(abs, range(-20, 0))) == list(range(20, 0, -1))
 
 
 @pytest.mark.parametrize(("jobs", "run"), [(1, 1), (2, 1), (2, 3)])
@@ -35,25 +36,42 @@ def test_items_are_taken_as_results_are(jobs: int, run: int) -> None:
             taken += 1
             yield number
 
-    results = mapped(abs, items(), jobs, run=run)
-    for used in range(1, 10):
-        next(results)
-        assert taken - used < (in_flight(jobs, run) if jobs > 1 else 1)
-    results.close()  # type: ignore[attr-defined]
+    with Workers(jobs) as workers:
+        results = workers.mapped(abs, items(), run=run)
+        for used in range(1, 10):
+            next(results)
+            assert taken - used < (in_flight(jobs, run) if jobs > 1 else 1)
+        results.close()  # type: ignore[attr-defined]
 
 
 def test_neighbours_go_to_the_same_worker() -> None:
     """Runs of items share a process, which may remember; the next run goes to the next one."""
-    pids = list(mapped(process_of, range(12), 2, run=3))
+    with Workers(2) as workers:
+        pids = list(workers.mapped(process_of, range(12), run=3))
     runs = [set(pids[start : start + 3]) for start in range(0, len(pids), 3)]
     assert [len(run) for run in runs] == [1, 1, 1, 1]
     assert runs[0] == runs[2] != runs[1] == runs[3]
 
 
+def test_one_set_of_processes() -> None:
+    """Begun early or late, asked once or twice: the same processes, and none where one is enough."""
+    with Workers(2) as workers:
+        workers.begin("json")
+        begun = set(workers.mapped(process_of, range(8)))
+        assert set(workers.mapped(process_of, range(8))) == begun
+        assert set(workers.mapped(process_of, range(8), most=1)) == {os.getpid()}
+    assert len(begun) == 2
+    with Workers(1) as alone:
+        alone.begin("json")
+        assert set(alone.mapped(process_of, range(3))) == {os.getpid()}
+
+
 def test_an_error_reaches_the_caller() -> None:
-    """What a worker raises is raised here."""
-    with pytest.raises(ValueError, match="invalid literal"):
-        list(mapped(int, ["1", "x"], 2))
+    """What a worker raises is raised here, and the workers go on."""
+    with Workers(2) as workers:
+        with pytest.raises(ValueError, match="invalid literal"):
+            list(workers.mapped(int, ["1", "x"]))
+        assert list(workers.mapped(int, ["1", "2"])) == [1, 2]
 
 
 def test_at_least_one_cpu() -> None:
@@ -64,7 +82,9 @@ def test_at_least_one_cpu() -> None:
 @pytest.mark.skipif(shutil.which("ps") is None, reason="needs the ps program (Debian's procps)")
 def test_workers_leave_with_a_killed_parent() -> None:
     """After `kill -9` of the parent no worker is left behind."""
-    program = "import time; from pipeline.workers import mapped; list(mapped(time.sleep, [60, 60], 2))"
+    program = (
+        "import time; from pipeline.workers import Workers; list(Workers(2).mapped(time.sleep, [60, 60]))"
+    )
     parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, start_new_session=True)
     workers = eventually(
         lambda: [pid for pid in session_of(parent.pid) if pid != parent.pid], lambda w: len(w) >= 2
