@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pipeline.git.repository import Repository
-from stores.filters import Reach
+from stores.reach import Reach
 
 
 def reach(repository: Repository, noted: str | None) -> Reach:

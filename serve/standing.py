@@ -14,10 +14,10 @@ from pipeline.versions import components
 from pipeline.walk import pending
 from stores import database, history, metadata
 from stores.database import NotIndexed
-from stores.filters import Reach
 from stores.history import IndexStatus
 from stores.metadata import Verdict
 from stores.places import Place, existing, locate
+from stores.reach import Reach
 from stores.showing import Connection
 
 

@@ -12,7 +12,10 @@
 - `compaction`: copy an index into a fresh file when much of it is free or unclustered
 - `metadata`: component versions and the compatibility verdict
 - `history`: exact reads: what is recorded, counts, HEAD's files
-- `filters`: what a person asked to see, as one SQL clause every lane shares
+- `reach`: which recorded commits HEAD reaches
+- `snapshot`: what every question about one state of an index reads
+- `filters`: what a person asked to see, as one choice every lane shares
+- `ranking`: scores -> a lane's best hunks
 - `lexical`: full-text lanes: words -> hits
 - `vectors`: vector lane: exact, whitened per index
 - `showing`: what an answer shows of a hunk: its commit, its diff, the symbols it touched

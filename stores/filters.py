@@ -1,40 +1,27 @@
-"""What a person asked to see, as one SQL clause every lane shares.
+"""What a person asked to see, as one choice among a snapshot's hunks that every lane shares.
 
-`Where` narrows and prefers; `Reach` says which recorded commits HEAD reaches. Both end in the `documents`
-clause: one row per hunk HEAD reaches, with `kept` (passes every filter) and `preferred` (lies under a path
-the query names). Lanes compute scores over all documents and drop rows afterwards, so a filter can never
-change a score.
+Lanes score all hunks that HEAD reaches and drop afterwards what is not kept, so a filter can never change a score.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
+import duckdb
+import numpy as np
 from pathspec.patterns.gitignore import GitIgnorePatternError
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from stores.errors import LineageError
+from stores.snapshot import Bools, Snapshot, integers
 
-Parameter: TypeAlias = str | int | float | datetime | list[str] | list[int] | None
+Parameter: TypeAlias = str | datetime
 
 
 class BadPathFilter(LineageError):
     """A path filter that is no gitignore pattern."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """Which recorded commits HEAD reaches, as a difference to what the index noted for its own HEAD.
-
-    `gone`: commits the index's HEAD reaches and the present one does not; `back`: the other way round.
-    With `complete`, `back` alone is everything HEAD reaches: the index's HEAD object no longer exists.
-    """
-
-    gone: tuple[str, ...] = ()
-    back: tuple[str, ...] = ()
-    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +37,6 @@ class Where:
     path: str | None = None
     author: str | None = None
     near: tuple[str, ...] = ()
-    reach: Reach = field(default_factory=Reach)
 
     @property
     def narrows(self) -> bool:
@@ -58,40 +44,32 @@ class Where:
         return any(part is not None for part in (self.language, self.since, self.path, self.author))
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
-    """A piece of SQL and the named parameters it uses."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """The hunks of a snapshot, by position: `kept` pass every filter, `preferred` lie under a path to prefer."""
 
-    sql: str
-    parameters: dict[str, Parameter]
-
-
-# One row per hunk HEAD reaches. `words` columns are document lengths of BM25.
-DOCUMENTS: Final = """
-documents AS (
-    SELECT hunk_id, text_digest, word_count, symbol_word_count, file_path, commit_sha, commit_date,
-           {kept} AS kept,
-           {preferred} AS preferred
-    FROM hunks JOIN commits USING (commit_sha)
-    WHERE {reached}
-)"""
-# Equal scores are ordered by content, never by row numbers, which depend on how the index grew.
-BEST_FIRST: Final = "score DESC, commit_date DESC, commit_sha, file_path"
-
-_REACHED_BY_INDEX: Final = """(
-    commit_sha NOT IN (SELECT commit_sha FROM unreached)
-    AND commit_sha NOT IN (SELECT unnest($gone::VARCHAR[]))
-    OR commit_sha IN (SELECT unnest($back::VARCHAR[])))"""
-_REACHED_BY_WALK: Final = "commit_sha IN (SELECT unnest($back::VARCHAR[]))"
+    kept: Bools
+    preferred: Bools
 
 
-def documents(where: Where) -> Clause:
-    """The `documents` clause of a question."""
-    narrowing, parameters = _narrowing(where)
-    preferring, patterns = _preferring(where.near)
-    reached, shas = _reached(where.reach)
-    sql = DOCUMENTS.format(kept=narrowing, preferred=preferring, reached=reached)
-    return Clause(sql, {**parameters, **patterns, **shas})
+_CHOSEN: Final = """
+SELECT hunk_id, {kept} AS kept, {preferred} AS preferred
+FROM hunks JOIN commits USING (commit_sha)"""
+
+
+def chosen(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, where: Where) -> Chosen:
+    """What a question's filters mean for the hunks of a snapshot."""
+    kept, preferred = np.ones(len(snapshot.hunks), np.bool_), np.zeros(len(snapshot.hunks), np.bool_)
+    if where.narrows or where.near:
+        narrowing, parameters = _narrowing(where)
+        preferring, patterns = _preferring(where.near)
+        sql = _CHOSEN.format(kept=narrowing, preferred=preferring)
+        rows = connection.execute(sql, {**parameters, **patterns}).to_arrow_table()
+        positions = snapshot.hunks.positions.at(integers(rows.column("hunk_id")))
+        reached = positions >= 0
+        for mask, name in ((kept, "kept"), (preferred, "preferred")):
+            mask[positions[reached]] = rows.column(name).to_numpy()[reached]
+    return Chosen(kept, preferred)
 
 
 def naive_utc(moment: datetime) -> datetime:
@@ -139,12 +117,6 @@ def _preferring(near: tuple[str, ...]) -> tuple[str, dict[str, Parameter]]:
 def _anonymous(regex: str) -> str:
     # Joined alternatives may not repeat a group's name.
     return regex.replace("(?P<ps_d>", "(?:")
-
-
-def _reached(reach: Reach) -> tuple[str, dict[str, Parameter]]:
-    if reach.complete:
-        return _REACHED_BY_WALK, {"back": list(reach.back)}
-    return _REACHED_BY_INDEX, {"gone": list(reach.gone), "back": list(reach.back)}
 
 
 def _bad_path(pattern: str) -> BadPathFilter:

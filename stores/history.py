@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import duckdb
 
-from stores.filters import Reach
+from stores.reach import Reach
 
 # Asked for more keys than this, they go over as a table; of fewer, its library takes longer to load than all else.
 FEW_KEYS: Final = 500

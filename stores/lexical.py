@@ -1,28 +1,28 @@
-"""Full-text lanes: BM25 as plain SQL over the posting tables.
+"""Full-text lanes: BM25 over the posting tables.
 
-Two lanes rank hunks: `HUNK_TEXT` by the words of the change, `SYMBOL_NAMES` by the names of the symbols it
+Two lanes rank hunks: `hunk_text` by the words of the change, `symbol_names` by the names of the symbols it
 touched and, through the file, by the symbols and siblings that live there at HEAD; a share of the text's score
-decides among names that say the same. BM25 scores equal those of DuckDB's own full-text extension over the same
-documents; the extension itself is never loaded.
+decides among names that say the same. SQL only fetches the postings of the words that are asked; planning a
+statement that scores took longer than scoring. Scores equal those of DuckDB's own full-text extension over the
+same documents; the extension itself is never loaded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
-from enum import Enum
 from typing import Final
 
 import duckdb
+import numpy as np
 
-from stores import filters
-from stores.filters import Parameter, Where
+from stores.filters import Chosen
+from stores.ranking import LANE_DEPTH, PREFERRED_PATH, Floats, Ranked, best
+from stores.snapshot import Bools, Ints, Numbers, Snapshot, integers
 
 # Robertson's usual saturation and length weights, which DuckDB's extension has as defaults too.
 K1: Final = 1.2
 B: Final = 0.75
-LANE_DEPTH: Final = 100
 
 # A hunk that touched a matching symbol says more than one which only lives in a file that has such a symbol
 # today, and every hunk of that file has the same score: a twentieth orders hunks that are equal otherwise.
@@ -38,152 +38,151 @@ COMMON_WORD: Final = 0.15
 # A name typed in quotes is meant literally. Doubling lets it pass names that only share its words, and still
 # lets a rare word outweigh a very common name.
 QUOTED_NAME: Final = 2.0
-# A path named in the query is a strong hint, not a filter: half again leaves room for a far better match.
-PREFERRED_PATH: Final = 1.5
 
-# Sums of doubles depend on their order, and so a parallel scan's ties. Whole numbers of this unit do not.
+# The sum of doubles depends on its order. Whole numbers of this unit do not.
 _UNIT: Final = 1e-12
 
-
-class Lane(Enum):
-    """The full-text lanes."""
-
-    HUNK_TEXT = "hunk text"
-    SYMBOL_NAMES = "symbol names"
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """One hunk of a lane's ranking; everything but the score identifies it by content."""
-
-    hunk_id: int
-    score: float
-    commit_date: datetime
-    commit_sha: str
-    file_path: str
-
-
-# The weight of each asked word in each document that has it, summed. {corpus} has rows (document, length).
-_BM25: Final = """
-{name}_found AS (
-    SELECT term_id, document, frequency, length
-    FROM (SELECT term_id, {key} AS document, frequency FROM {postings} WHERE term_id IN ({terms}){but})
-    JOIN {name}_corpus USING (document)
-),
-{name}_score AS (
-    SELECT document, sum(round(
-               log10((size - holders + 0.5) / (holders + 0.5) + 1)
-               * frequency * ({k1} + 1) / (frequency + {k1} * (1 - {b} + {b} * length / average))
-               / {unit})::BIGINT) * {unit} AS score
-    FROM {name}_found
-    JOIN (SELECT term_id, count(*) AS holders FROM {name}_found GROUP BY term_id) USING (term_id)
-    CROSS JOIN (SELECT count(*) AS size, avg(length) AS average FROM {name}_corpus)
-    GROUP BY document
-)"""
-
-_HUNK_TEXT: Final = """
-WITH {documents},
-text_corpus AS (SELECT hunk_id AS document, word_count AS length FROM documents WHERE word_count > 0),
-{text}
-SELECT hunk_id, score * CASE WHEN preferred THEN {preferred} ELSE 1 END AS score,
-       commit_date, commit_sha, file_path
-FROM text_score JOIN documents ON hunk_id = document
-WHERE kept
-ORDER BY {best_first} LIMIT $limit"""
-
-# `common`: words left out, none that a lane can list whole, and none of a name in quotes. `touched`: the hunk's
-# own symbols. `living`: the best HEAD symbol of the hunk's file.
-_SYMBOL_NAMES: Final = """
-WITH {documents},
-common AS (
-    SELECT term_id FROM hunk_postings JOIN documents USING (hunk_id)
-    WHERE term_id IN ({terms}) AND len($quoted) = 0
-    GROUP BY term_id
-    HAVING count(*) > greatest({lane_depth}, {common_word} * (SELECT count(*) FROM documents WHERE word_count > 0))
-),
-touched_corpus AS (
-    SELECT hunk_id AS document, symbol_word_count AS length FROM documents WHERE symbol_word_count > 0
-),
-{touched},
-text_corpus AS (SELECT hunk_id AS document, word_count AS length FROM documents WHERE word_count > 0),
-{text},
-living_corpus AS (SELECT symbol_id AS document, word_count AS length FROM head_symbols WHERE word_count > 0),
-{living},
-named AS (SELECT DISTINCT hunk_id FROM hunk_symbols WHERE name IN (SELECT unnest($quoted::VARCHAR[]))),
-touched AS (
-    SELECT document AS hunk_id,
-           score * CASE WHEN named.hunk_id IS NULL THEN 1 ELSE {quoted_name} END AS touched
-    FROM touched_score LEFT JOIN named ON named.hunk_id = document
-),
-living AS (
-    SELECT file_path,
-           max(score * CASE WHEN name IN (SELECT unnest($quoted::VARCHAR[])) THEN {quoted_name} ELSE 1 END)
-               AS living
-    FROM living_score JOIN head_symbols ON symbol_id = document
-    GROUP BY file_path
+# Numbers stand in the text, not in parameters: only constants let a scan skip row groups of other words.
+_POSTINGS: Final = "SELECT term_id, {key}, frequency FROM {table} WHERE term_id IN ({terms})"
+_KEYS: Final = {"hunk_postings": "hunk_id", "symbol_postings": "hunk_id", "head_postings": "symbol_id"}
+# Words and names go over as one text, of which they are the lines: binding costs a tenth of a millisecond a value.
+_TERMS: Final = (
+    "SELECT term_id FROM terms WHERE term IN (SELECT unnest(split($lines, chr(10)))) ORDER BY term_id"
 )
-SELECT hunk_id,
-       (coalesce(touched, 0) + {head_share} * coalesce(living, 0) + {text_share} * coalesce(text_score.score, 0))
-           * CASE WHEN preferred THEN {preferred} ELSE 1 END AS score,
-       commit_date, commit_sha, file_path
-FROM documents LEFT JOIN touched USING (hunk_id) LEFT JOIN living USING (file_path)
-LEFT JOIN text_score ON text_score.document = hunk_id
-WHERE kept AND (touched IS NOT NULL OR living IS NOT NULL)
-ORDER BY {best_first} LIMIT $limit"""
+_NAMED: Final = (
+    "SELECT DISTINCT hunk_id FROM hunk_symbols WHERE name IN (SELECT unnest(split($lines, chr(10))))"
+)
 
 
-def ask(
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """BM25 of every document of a corpus, by position: 0 for those that have none of the words, and not `found`.
+
+    `holders` is how many documents have each word.
+    """
+
+    scores: Floats
+    found: Bools
+    holders: Ints
+
+    def __mul__(self, factors: Floats) -> Scores:
+        return Scores(self.scores * factors, self.found, self.holders)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Words looked up: the store's numbers of those it knows, in order, and what the hunks' texts say of them."""
+
+    terms: Ints
+    text: Scores
+
+
+def look_up(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, words: Iterable[str]) -> Asked:
+    """What the index knows of these words."""
+    rows = connection.execute(_TERMS, {"lines": "\n".join(words)}).fetchall()
+    terms = np.array(rows, dtype=np.int64).reshape(-1)
+    hunks = snapshot.hunks
+    return Asked(terms, _scores(connection, "hunk_postings", terms, hunks.positions, hunks.words))
+
+
+def hunk_text(
+    snapshot: Snapshot, asked: Asked, chosen: Chosen, *, limit: int = LANE_DEPTH
+) -> tuple[Ranked, ...]:
+    """The best hunks by the words of the change, best first."""
+    scores = asked.text.scores * _preferring(chosen)
+    return best(snapshot, scores, asked.text.found & chosen.kept, limit)
+
+
+def symbol_names(
     connection: duckdb.DuckDBPyConnection,
-    lane: Lane,
-    terms: Iterable[str],
-    where: Where,
+    snapshot: Snapshot,
+    asked: Asked,
+    chosen: Chosen,
     *,
     quoted: tuple[str, ...] = (),
     limit: int = LANE_DEPTH,
 ) -> tuple[Ranked, ...]:
-    """The lane's best hunks for these words, best first; `quoted` are symbol names meant literally."""
-    numbers = _numbers(connection, terms)
-    if not numbers:
-        return ()
-    clause = filters.documents(where)
-    parameters: dict[str, Parameter] = {**clause.parameters, "limit": limit}
-    if lane is Lane.SYMBOL_NAMES:
-        parameters["quoted"] = list(quoted)
-    rows = connection.execute(_question(lane, clause.sql, numbers), parameters).fetchall()
-    return tuple(Ranked(*row) for row in rows)
+    """The best hunks by the names of symbols, best first; `quoted` are names meant literally."""
+    terms = asked.terms if quoted else asked.terms[~_common(snapshot, asked.text)]
+    touched = _touched(connection, snapshot, terms, quoted)
+    living = _living(connection, snapshot, terms, quoted)
+    scores = touched.scores + HEAD_SHARE * living.scores + TEXT_SHARE * asked.text.scores
+    eligible = (touched.found | living.found) & chosen.kept
+    return best(snapshot, scores * _preferring(chosen), eligible, limit)
 
 
-def _question(lane: Lane, documents: str, numbers: list[int]) -> str:
-    # Numbers stand in the text, not in parameters: only constants let a scan skip row groups of other words.
-    terms = ", ".join(map(str, numbers))
-    if lane is Lane.HUNK_TEXT:
-        text = _scores("text", "hunk_postings", "hunk_id", terms)
-        return _HUNK_TEXT.format(
-            documents=documents, text=text, preferred=PREFERRED_PATH, best_first=filters.BEST_FIRST
-        )
-    telling = " AND term_id NOT IN (FROM common)"
-    return _SYMBOL_NAMES.format(
-        documents=documents,
-        terms=terms,
-        lane_depth=LANE_DEPTH,
-        common_word=COMMON_WORD,
-        touched=_scores("touched", "symbol_postings", "hunk_id", terms, telling),
-        text=_scores("text", "hunk_postings", "hunk_id", terms),
-        text_share=TEXT_SHARE,
-        living=_scores("living", "head_postings", "symbol_id", terms, telling),
-        quoted_name=QUOTED_NAME,
-        head_share=HEAD_SHARE,
-        preferred=PREFERRED_PATH,
-        best_first=filters.BEST_FIRST,
-    )
+def _common(snapshot: Snapshot, text: Scores) -> Bools:
+    """Words that more than a share of the texts have, and more than a lane could list whole."""
+    texts = np.count_nonzero(snapshot.hunks.words)
+    return np.asarray(text.holders > max(LANE_DEPTH, COMMON_WORD * texts))
 
 
-def _scores(name: str, postings: str, key: str, terms: str, but: str = "") -> str:
-    return _BM25.format(name=name, postings=postings, key=key, terms=terms, but=but, k1=K1, b=B, unit=_UNIT)
+def _touched(
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, terms: Ints, quoted: tuple[str, ...]
+) -> Scores:
+    """How well the names of the symbols that each hunk touched match."""
+    hunks = snapshot.hunks
+    scores = _scores(connection, "symbol_postings", terms, hunks.positions, hunks.symbol_words)
+    if not quoted:
+        return scores
+    rows = connection.execute(_NAMED, {"lines": "\n".join(quoted)}).to_arrow_table()
+    positions = hunks.positions.at(integers(rows.column("hunk_id")))
+    factors = np.ones(len(hunks))
+    factors[positions[positions >= 0]] = QUOTED_NAME
+    return scores * factors
 
 
-def _numbers(connection: duckdb.DuckDBPyConnection, terms: Iterable[str]) -> list[int]:
-    """The store's numbers of these words; words it never saw have none."""
-    asked = sorted(set(terms))
-    sql = "SELECT term_id FROM terms WHERE term IN (SELECT unnest($terms::VARCHAR[])) ORDER BY term_id"
-    return [number for (number,) in connection.execute(sql, {"terms": asked}).fetchall()]
+def _living(
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, terms: Ints, quoted: tuple[str, ...]
+) -> Scores:
+    """How well the best symbol matches that lives at HEAD in each hunk's file."""
+    symbols = snapshot.symbols
+    scores = _scores(connection, "head_postings", terms, symbols.positions, symbols.words)
+    if quoted:
+        scores *= np.where(symbols.named(quoted), QUOTED_NAME, 1.0)
+    here = np.flatnonzero(scores.found & (symbols.files >= 0))
+    of_file = np.zeros(snapshot.files)
+    np.maximum.at(of_file, symbols.files[here], scores.scores[here])
+    has_one = np.zeros(snapshot.files, np.bool_)
+    has_one[symbols.files[here]] = True
+    files = snapshot.hunks.files
+    return Scores(of_file[files], has_one[files], scores.holders)
+
+
+def _scores(
+    connection: duckdb.DuckDBPyConnection, table: str, terms: Ints, positions: Numbers, lengths: Ints
+) -> Scores:
+    """BM25 over the postings of one table: the weight of each word in each document that has it, summed."""
+    words, documents, frequencies = _postings(connection, table, terms, positions)
+    holders = np.bincount(words, minlength=len(terms))
+    sums, found = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.bool_)
+    if len(documents):
+        np.add.at(sums, documents, _weights(holders[words], frequencies, documents, lengths))
+        found[documents] = True
+    return Scores(np.asarray(sums * _UNIT, dtype=np.float64), found, holders)
+
+
+def _postings(
+    connection: duckdb.DuckDBPyConnection, table: str, terms: Ints, positions: Numbers
+) -> tuple[Ints, Ints, Ints]:
+    """Where the words stand: place among the terms, position of the document, frequency."""
+    if not len(terms):
+        return terms, terms, terms
+    sql = _POSTINGS.format(key=_KEYS[table], table=table, terms=", ".join(map(str, terms.tolist())))
+    numbers, rows, frequencies = map(integers, connection.execute(sql).to_arrow_table().columns)
+    documents = positions.at(rows)
+    there = documents >= 0
+    return np.searchsorted(terms, numbers[there]), documents[there], frequencies[there]
+
+
+def _weights(holders: Ints, frequencies: Ints, documents: Ints, lengths: Ints) -> Ints:
+    """Each posting's share of its document's score, in whole units."""
+    size = np.count_nonzero(lengths)
+    rarity = np.log10((size - holders + 0.5) / (holders + 0.5) + 1)
+    saturation = frequencies + K1 * (1 - B + B * lengths[documents] / (lengths.sum() / size))
+    weights = rarity * frequencies * (K1 + 1) / saturation
+    return np.asarray(np.rint(weights / _UNIT), dtype=np.int64)
+
+
+def _preferring(chosen: Chosen) -> Floats:
+    return np.where(chosen.preferred, PREFERRED_PATH, 1.0)

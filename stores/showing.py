@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
@@ -32,19 +31,22 @@ class Shown:
 _SHOWN: Final = """
 SELECT hunk_id, commit_sha, message, author_name, commit_date, file_path, change_kind, diff, diff_truncated
 FROM hunks JOIN commits USING (commit_sha)
-WHERE hunk_id IN (SELECT unnest($hunks::BIGINT[]))"""
+WHERE hunk_id IN ({hunks})"""
 
 _SYMBOLS: Final = """
 SELECT hunk_id, list(name ORDER BY rowid) FROM hunk_symbols
-WHERE hunk_id IN (SELECT unnest($hunks::BIGINT[]))
+WHERE hunk_id IN ({hunks})
 GROUP BY hunk_id"""
 
 
 def shown(connection: Connection, hunks: Sequence[int]) -> tuple[Shown, ...]:
     """These hunks, in the order asked for."""
-    asked = {"hunks": list(hunks)}
-    names = dict(connection.execute(_SYMBOLS, asked).fetchall())
-    rows = {row[0]: row for row in connection.execute(_SHOWN, asked).fetchall()}
+    if not hunks:
+        return ()
+    # As constants: bound as a list they keep the scan from skipping row groups.
+    asked = ", ".join(map(str, hunks))
+    names = dict(connection.execute(_SYMBOLS.format(hunks=asked)).fetchall())
+    rows = {row[0]: row for row in connection.execute(_SHOWN.format(hunks=asked)).fetchall()}
     symbols = {hunk: tuple(dict.fromkeys(names.get(hunk, ()))) for hunk in hunks}
     return tuple(Shown(*(*rows[hunk], symbols[hunk])) for hunk in hunks)
 
@@ -53,13 +55,3 @@ def languages(connection: Connection) -> frozenset[str]:
     """Every language the history has files of."""
     sql = "SELECT DISTINCT language FROM hunks WHERE language IS NOT NULL"
     return frozenset(language for (language,) in connection.execute(sql).fetchall())
-
-
-@contextmanager
-def beside(connection: Connection) -> Iterator[Connection]:
-    """A second connection to the same opened index, to hand to another thread."""
-    (catalog,) = connection.execute("SELECT current_catalog()").fetchone() or ("",)
-    with closing(connection.cursor()) as cursor:
-        # A cursor does not inherit which database is in use.
-        cursor.execute(f"USE {catalog}")
-        yield cursor

@@ -2,27 +2,30 @@
 
 All texts of one repository share a large common component, which says which repository it is and nothing
 else. A `Space`, learnt from the index itself, takes the mean away and evens out the principal axes; the query
-goes through the same transform. The database keeps raw vectors, and so does `similarities`, which is plain
-cosine. Vectors arrive in batches, so memory does not grow with the index.
+goes through the same transform. `similarities`, which people see, are plain cosines.
+
+Vectors are read once and kept as they are stored; an index with too many of them is read again for each
+question, in the same blocks, so that memory does not grow with it. What depends on all of them, the space and
+each text's length in it, is small and always kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stores import filters
-from stores.filters import Where
-from stores.lexical import LANE_DEPTH, PREFERRED_PATH, Ranked
+from stores.filters import Chosen
+from stores.ranking import LANE_DEPTH, PREFERRED_PATH, Floats, Ranked, best
+from stores.snapshot import Digests, Ints, Snapshot, digests
 from stores.versions import EMBEDDING_DIMENSION
 
-Floats: TypeAlias = npt.NDArray[np.float64]
+Vectors: TypeAlias = npt.NDArray[np.float32]
 
 # Two or three texts per axis: below that the smallest variances are noise, and evening out would raise it.
 FEWEST_TO_WHITEN: Final = 1_000
@@ -32,13 +35,20 @@ MOST_TO_LEARN_FROM: Final = 10_000
 EVENING: Final = -0.25
 # An axis with less than this share of the largest variance carries rounding errors.
 FLATTEST_AXIS: Final = 1e-6
-# 4,096 rows of 384 doubles are 12 MB: large enough for one product to pay, small beside everything else.
-BATCH_ROWS: Final = 4_096
+# 2,048 rows of 384 doubles are 6 MB: large enough for one product to pay, small beside everything else.
+BLOCK_ROWS: Final = 2_048
+# 128 MB of vectors, those of a history of some 40,000 commits: reading more than that for each question takes
+# longer than anybody wants to wait, and keeping more takes memory that other programs want.
+MOST_KEPT_ROWS: Final = 128_000_000 // (4 * EMBEDDING_DIMENSION)
 # Cosines that agree to nine digits count as equal, so that the order of a sum cannot decide a tie.
 DIGITS: Final = 9
 # Cosines of whitened texts lie near 0.2 for chance and 0.6 for kin: a tenth is worth about as much as the
 # full-text lanes' factor.
 PREFERRED_COSINE: Final = PREFERRED_PATH / 15
+
+_ALL: Final = "SELECT text_digest, embedding FROM vectors"
+_OF_HUNKS: Final = """
+SELECT hunk_id, embedding FROM hunks JOIN vectors USING (text_digest) WHERE hunk_id IN ({hunks})"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,118 +56,101 @@ class Space:
     """Where texts are compared: `mean` taken away, `axes` (a square matrix) applied, rows normalised."""
 
     mean: Floats
-    axes: Floats | None
+    axes: Floats
 
     @classmethod
     def raw(cls) -> Space:
         """Vectors as the encoder made them."""
-        return cls(np.zeros(EMBEDDING_DIMENSION), None)
+        return cls(np.zeros(EMBEDDING_DIMENSION), np.eye(EMBEDDING_DIMENSION))
 
-    def place(self, rows: Floats) -> Floats:
-        """Unit rows in this space."""
-        if self.axes is None:
-            return _unit(rows)
-        return _unit((rows - self.mean) @ self.axes)
+    def placed(self, rows: Floats) -> Floats:
+        """The rows in this space, not normalised."""
+        return np.asarray((rows - self.mean) @ self.axes)
 
 
-# Distinct texts among the documents HEAD reaches, filtered or not. Digests are hashes: the first ones in
-# their order are a fair sample, and the same one however the index grew.
-_SAMPLE: Final = """
-WITH {documents},
-sample AS (SELECT DISTINCT text_digest FROM documents ORDER BY text_digest LIMIT $limit)
-SELECT text_digest, embedding FROM vectors WHERE text_digest IN (SELECT text_digest FROM sample)"""
+@dataclass(frozen=True, slots=True, eq=False)
+class Texts:
+    """A snapshot's distinct texts: the space they are compared in and each one's length there.
 
-_KEPT: Final = """
-WITH {documents}
-SELECT text_digest, embedding FROM vectors
-WHERE text_digest IN (SELECT text_digest FROM documents WHERE kept)"""
+    `rows` are their vectors as stored; None where there are too many to keep.
+    """
 
-_BEST: Final = """
-WITH {documents}
-SELECT hunk_id, score + CASE WHEN preferred THEN {preferred} ELSE 0 END AS score,
-       commit_date, commit_sha, file_path
-FROM documents JOIN vector_scores USING (text_digest)
-WHERE kept
-ORDER BY {best_first} LIMIT $limit"""
+    digests: Digests
+    space: Space
+    lengths: Floats
+    rows: Vectors | None
 
-_SIMILAR: Final = """
-SELECT hunk_id, embedding FROM hunks JOIN vectors USING (text_digest)
-WHERE hunk_id IN (SELECT unnest($hunks::BIGINT[]))"""
+    @property
+    def bytes(self) -> int:
+        """About how many bytes it keeps; the digests are the snapshot's."""
+        return self.space.axes.nbytes + self.lengths.nbytes + (0 if self.rows is None else self.rows.nbytes)
 
 
-def learn(connection: duckdb.DuckDBPyConnection, where: Where) -> Space:
-    """The space of this index: its own mean and axes, or the raw one while it is small."""
-    clause = filters.documents(Where(reach=where.reach))
-    sql = _SAMPLE.format(documents=clause.sql)
-    count, total, products = 0, np.zeros(EMBEDDING_DIMENSION), np.zeros((EMBEDDING_DIMENSION,) * 2)
-    for _, rows in _read(connection, sql, {**clause.parameters, "limit": MOST_TO_LEARN_FROM}):
-        count += len(rows)
-        total += rows.sum(axis=0)
-        products += rows.T @ rows
-    return _whitening(count, total, products) if count >= FEWEST_TO_WHITEN else Space.raw()
+def load(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, *, space: Space | None = None) -> Texts:
+    """The texts of a snapshot, in their own space unless another is given: the raw one while they are few."""
+    texts = snapshot.texts
+    rows = _first(connection, texts, len(texts)) if len(texts) <= MOST_KEPT_ROWS else None
+    # Digests are hashes: the first ones in their order are a fair sample, and the same one however the index grew.
+    space = space or _learnt(_first(connection, texts, MOST_TO_LEARN_FROM) if rows is None else rows)
+    lengths = np.zeros(len(texts))
+    for places, block in _blocks(connection, texts, rows):
+        lengths[places] = np.linalg.norm(space.placed(block), axis=1)
+    return Texts(texts, space, lengths, rows)
 
 
 def ask(
     connection: duckdb.DuckDBPyConnection,
-    query: npt.NDArray[np.float32],
-    where: Where,
+    snapshot: Snapshot,
+    texts: Texts,
+    query: Vectors,
+    chosen: Chosen,
     *,
-    space: Space | None = None,
     limit: int = LANE_DEPTH,
 ) -> tuple[Ranked, ...]:
     """The hunks whose texts lie nearest to the query's vector, best first."""
-    scores = _scores(connection, query, where, space or learn(connection, where))
-    clause = filters.documents(where)
-    sql = _BEST.format(documents=clause.sql, preferred=PREFERRED_COSINE, best_first=filters.BEST_FIRST)
-    connection.register("vector_scores", scores)
-    rows = connection.execute(sql, {**clause.parameters, "limit": limit}).fetchall()
-    connection.unregister("vector_scores")
-    return tuple(Ranked(*row) for row in rows)
+    scores = _cosines(connection, texts, query)[snapshot.hunks.texts]
+    return best(snapshot, scores + PREFERRED_COSINE * chosen.preferred, chosen.kept, limit)
 
 
 def similarities(
-    connection: duckdb.DuckDBPyConnection, query: npt.NDArray[np.float32], hunks: list[int]
+    connection: duckdb.DuckDBPyConnection,
+    snapshot: Snapshot,
+    texts: Texts,
+    query: Vectors,
+    hunks: Sequence[int],
 ) -> dict[int, float]:
     """Plain cosine between the query and each of these hunks' texts."""
-    wanted = _unit(np.asarray(query, dtype=np.float64))
-    found: dict[int, float] = {}
-    for ids, rows in _read(connection, _SIMILAR, {"hunks": hunks}):
-        cosines = np.round(_unit(rows) @ wanted, DIGITS)
-        found.update(zip(ids.to_pylist(), cosines.tolist(), strict=True))
-    return found
+    if texts.rows is None:
+        found = _of_hunks(connection, hunks)
+    else:
+        positions = snapshot.hunks.positions.at(np.array(hunks, dtype=np.int64))
+        found = dict(zip(hunks, texts.rows[snapshot.hunks.texts[positions]], strict=True))
+    wanted = _unit(query)
+    return {hunk: round(float(_unit(row) @ wanted), DIGITS) for hunk, row in found.items()}
 
 
-def _scores(
-    connection: duckdb.DuckDBPyConnection, query: npt.NDArray[np.float32], where: Where, space: Space
-) -> pa.Table:
-    """The cosine of each distinct text that passes the filters."""
-    wanted = space.place(np.asarray(query, dtype=np.float64)[np.newaxis])[0]
-    clause = filters.documents(where)
-    digests: list[pa.Array] = []
-    scores: list[Floats] = []
-    for keys, rows in _read(connection, _KEPT.format(documents=clause.sql), clause.parameters):
-        digests.append(keys)
-        scores.append(np.round(space.place(rows) @ wanted, DIGITS))
-    column = pa.array(np.concatenate(scores) if scores else np.zeros(0))
-    return pa.table({"text_digest": pa.chunked_array(digests, type=pa.binary()), "score": column})
+def _cosines(connection: duckdb.DuckDBPyConnection, texts: Texts, query: Vectors) -> Floats:
+    """The cosine of query and text, for each text."""
+    space = texts.space
+    # (row - mean) @ axes @ wanted, with the products that are the same for every row made once.
+    direction = space.axes @ _unit(space.placed(query.astype(np.float64)))
+    offset = space.mean @ direction
+    products = np.full(len(texts.digests), offset)
+    for places, block in _blocks(connection, texts.digests, texts.rows):
+        products[places] = block @ direction
+    lengths = np.where(texts.lengths == 0, 1, texts.lengths)
+    return np.round((products - offset) / lengths, DIGITS)
 
 
-def _read(
-    connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, filters.Parameter]
-) -> Iterator[tuple[pa.Array, Floats]]:
-    """Batches of (first column, vectors) of a query that selects a key and an embedding.
-
-    The vectors stand in one buffer, which the next batch overwrites: fresh pages cost more than the copy.
-    """
-    buffer = np.empty((BATCH_ROWS, EMBEDDING_DIMENSION))
-    for batch in connection.execute(sql, parameters).to_arrow_reader(BATCH_ROWS):
-        rows = buffer[: batch.num_rows]
-        flat = batch.column(1).flatten().to_numpy(zero_copy_only=False)
-        np.copyto(rows, flat.reshape(-1, EMBEDDING_DIMENSION))
-        yield batch.column(0), rows
-
-
-def _whitening(count: int, total: Floats, products: Floats) -> Space:
+def _learnt(sample: Vectors) -> Space:
+    """The space of the texts' own mean and axes, learnt from the first of them."""
+    count = min(len(sample), MOST_TO_LEARN_FROM)
+    if count < FEWEST_TO_WHITEN:
+        return Space.raw()
+    total, products = np.zeros(EMBEDDING_DIMENSION), np.zeros((EMBEDDING_DIMENSION,) * 2)
+    for _, block in _slices(sample[:count]):
+        total += block.sum(axis=0)
+        products += block.T @ block
     mean = total / count
     variances, directions = np.linalg.eigh(products / count - np.outer(mean, mean))
     variances = np.maximum(variances, variances[-1] * FLATTEST_AXIS)
@@ -165,6 +158,57 @@ def _whitening(count: int, total: Floats, products: Floats) -> Space:
     return Space(mean, (directions * variances**EVENING) @ directions.T)
 
 
-def _unit(rows: Floats) -> Floats:
-    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-    return np.asarray(rows / np.where(lengths == 0, 1, lengths))
+def _blocks(
+    connection: duckdb.DuckDBPyConnection, texts: Digests, rows: Vectors | None
+) -> Iterator[tuple[Ints | slice, Floats]]:
+    """The texts' vectors in blocks, each with its texts' places: from memory, or else from the index."""
+    if rows is not None:
+        yield from _slices(rows)
+        return
+    for places, found in _read(connection, texts):
+        yield places, found.astype(np.float64)
+
+
+def _slices(rows: Vectors) -> Iterator[tuple[slice, Floats]]:
+    """All rows in blocks, which stand in one buffer: fresh pages cost more than the copy."""
+    buffer = np.empty((min(len(rows), BLOCK_ROWS), EMBEDDING_DIMENSION))
+    for start in range(0, len(rows), BLOCK_ROWS):
+        places = slice(start, min(start + BLOCK_ROWS, len(rows)))
+        block = buffer[: places.stop - start]
+        np.copyto(block, rows[places])
+        yield places, block
+
+
+def _first(connection: duckdb.DuckDBPyConnection, texts: Digests, count: int) -> Vectors:
+    """The vectors of the first texts; zeros for a text that has none."""
+    rows = np.zeros((min(count, len(texts)), EMBEDDING_DIMENSION), np.float32)
+    for places, found in _read(connection, texts[:count]):
+        rows[places] = found
+    return rows
+
+
+def _read(connection: duckdb.DuckDBPyConnection, texts: Digests) -> Iterator[tuple[Ints, Vectors]]:
+    """The stored vectors of these texts, each with its text's place, in the order of the table."""
+    if not len(texts):
+        return
+    for batch in connection.execute(_ALL).to_arrow_reader(BLOCK_ROWS):
+        keys = digests(batch.column(0))
+        places = np.minimum(np.searchsorted(texts, keys), len(texts) - 1)
+        asked = texts[places] == keys
+        yield places[asked], _matrix(batch.column(1))[asked]
+
+
+def _of_hunks(connection: duckdb.DuckDBPyConnection, hunks: Sequence[int]) -> dict[int, Vectors]:
+    # As constants: bound as a list they keep the scan from skipping row groups.
+    rows = connection.execute(_OF_HUNKS.format(hunks=", ".join(map(str, hunks)))).to_arrow_table()
+    found = _matrix(rows.column(1).combine_chunks())
+    return dict(zip(rows.column(0).to_pylist(), found, strict=True))
+
+
+def _matrix(column: pa.Array) -> Vectors:
+    return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(-1, EMBEDDING_DIMENSION)
+
+
+def _unit(row: npt.NDArray[Any]) -> Floats:
+    wide = np.asarray(row, dtype=np.float64)
+    return wide / (np.linalg.norm(wide) or 1.0)

@@ -4,9 +4,10 @@
 - `fuse`: reciprocal rank fusion
 - `hints`: language, paths, quoted names and timeframe said in a query's text
 - `intent`: what kind of precedent is asked for, and what follows
-- `lanes`: the vector lane and the full-text lanes, side by side
+- `lanes`: the vector lane and the full-text lanes
 - `moments`: dates and ages as people write them
 - `query`: a request -> what the lanes are asked
 - `rerank`: the place of the cross-encoder
+- `seen`: one state of an index, as one HEAD sees it
 - `search`: the straight line from request to answer
 """

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import lru_cache
+from math import lcm
 from typing import Final
 
-from stores.lexical import Ranked
+from stores.ranking import Ranked
 
 CONSTANT: Final = 60
 
@@ -34,12 +35,21 @@ def fuse(rankings: Sequence[Sequence[Ranked]], limit: int) -> tuple[Candidate, .
         for rank, hunk in enumerate(ranking, start=1):
             ranks[hunk.hunk_id].append(rank)
             hunks[hunk.hunk_id] = hunk
-    # Exact sums: adding floats in another lane order could part what is equal.
-    scores = {key: sum(Fraction(1, CONSTANT + rank) for rank in ranks[key]) for key in ranks}
+    one = _one(max(map(len, rankings), default=0))
+    scores = {key: sum(one // (CONSTANT + rank) for rank in ranks[key]) for key in ranks}
 
-    def place(key: int) -> tuple[Fraction | int, int, float, str, str]:
+    def place(key: int) -> tuple[int, int, float, str, str]:
         hunk = hunks[key]
         return -scores[key], min(ranks[key]), -hunk.commit_date.timestamp(), hunk.commit_sha, hunk.file_path
 
     best = sorted(hunks, key=place)[:limit]
-    return tuple(Candidate(key, float(scores[key]), hunks[key].commit_sha) for key in best)
+    return tuple(Candidate(key, scores[key] / one, hunks[key].commit_sha) for key in best)
+
+
+@lru_cache
+def _one(longest: int) -> int:
+    """A number that every 60 + rank divides, to stand for 1.
+
+    So sums are exact: adding floats in another lane order could part what is equal.
+    """
+    return lcm(*range(CONSTANT + 1, CONSTANT + longest + 1))

@@ -1,8 +1,8 @@
-"""The lanes, side by side: loading the encoder takes longer than the full-text lanes, so it starts first."""
+"""The lanes: the encoder is at work while the full-text lanes are asked, and while an index is seen first."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 from pipeline.encoder import Encoder
 from pipeline.text import words
 from serve.find.query import Query
-from stores import lexical, vectors
-from stores.lexical import Lane, Ranked
-from stores.showing import Connection, beside
+from serve.find.seen import Seen
+from stores import filters, lexical, vectors
+from stores.filters import Chosen
+from stores.lexical import Asked
+from stores.ranking import Ranked
+from stores.showing import Connection
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,12 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rankings:
-    """Each lane's best hunks, and the query's vector they were compared by."""
+    """Each lane's best hunks, the query's vector they were compared by, and what they were chosen from."""
 
     nearest: tuple[Ranked, ...]
     text: tuple[Ranked, ...]
     symbols: tuple[Ranked, ...]
     vector: npt.NDArray[np.float32]
+    seen: Seen
 
     @property
     def lanes(self) -> Sequence[tuple[Ranked, ...]]:
@@ -34,26 +38,27 @@ class Rankings:
         return self.nearest, self.text, self.symbols
 
 
-def rank(connection: Connection, query: Query, encoder: Encoder) -> Rankings:
+def rank(connection: Connection, see: Callable[[], Seen], query: Query, encoder: Encoder) -> Rankings:
     """Ask every lane the profile allows."""
-    where = query.where
-    with beside(connection) as second, beside(connection) as third, _pool() as pool:
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder") as pool:
         encoded = pool.submit(encoder.encode, [query.text])
-        text = pool.submit(lexical.ask, second, Lane.HUNK_TEXT, query.terms, where)
-        symbols = pool.submit(_symbol_names, third, query)
-        space = vectors.learn(connection, where)
+        seen = see()
+        snapshot = seen.snapshot
+        chosen = filters.chosen(connection, snapshot, query.where)
+        asked = lexical.look_up(connection, snapshot, query.terms)
+        text = lexical.hunk_text(snapshot, asked, chosen)
+        symbols = _symbol_names(connection, seen, query, asked, chosen)
         vector = encoded.result()[0]
-        nearest = vectors.ask(connection, vector, where, space=space)
-        return Rankings(nearest, text.result(), symbols.result(), vector)
+    nearest = vectors.ask(connection, snapshot, seen.texts, vector, chosen)
+    return Rankings(nearest, text, symbols, vector, seen)
 
 
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=3, thread_name_prefix="lane")
-
-
-def _symbol_names(connection: Connection, query: Query) -> tuple[Ranked, ...]:
+def _symbol_names(
+    connection: Connection, seen: Seen, query: Query, asked: Asked, chosen: Chosen
+) -> tuple[Ranked, ...]:
     if not query.profile.symbols:
         return ()
-    # Who quotes names has said which of the words are symbols.
-    terms = words(" ".join(query.symbols)) if query.symbols else query.terms
-    return lexical.ask(connection, Lane.SYMBOL_NAMES, terms, query.where, quoted=query.symbols)
+    if query.symbols:
+        # Who quotes names has said which of the words are symbols.
+        asked = lexical.look_up(connection, seen.snapshot, words(" ".join(query.symbols)))
+    return lexical.symbol_names(connection, seen.snapshot, asked, chosen, quoted=query.symbols)

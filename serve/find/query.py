@@ -15,7 +15,7 @@ from serve.find.hints import LANGUAGES, Hints
 from serve.find.intent import Intent, Profile, Reading
 from serve.find.moments import moment
 from serve.questions import FindRequest
-from stores.filters import BadPathFilter, Reach, Where, path_regex
+from stores.filters import BadPathFilter, Where, path_regex
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Query:
     now: datetime
 
 
-def read(request: FindRequest, now: datetime, reach: Reach, spoken_here: Callable[[str], bool]) -> Query:
+def read(request: FindRequest, now: datetime, spoken_here: Callable[[str], bool]) -> Query:
     """Take a request apart; `spoken_here` says whether the history has files of a language."""
     asked = _asked(request, now)
     found = hints.read(request.text, now, spoken_here)
@@ -48,7 +48,6 @@ def read(request: FindRequest, now: datetime, reach: Reach, spoken_here: Callabl
         path=asked.path,
         author=asked.author,
         near=tuple(_near(path) for path in found.paths),
-        reach=reach,
     )
     return Query(
         text=found.text,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from pipeline.encoder import Encoder, OnnxEncoder
@@ -15,6 +16,7 @@ from serve.find.answer import best_of_each_commit
 from serve.find.fuse import fuse
 from serve.find.query import Query
 from serve.find.rerank import FusionOrder, Reranker
+from serve.find.seen import see
 from serve.questions import FindRequest
 from serve.standing import Standing, place_of, standing, without_index
 from stores import database, showing, vectors
@@ -53,15 +55,16 @@ def _answer(
     reranker: Reranker,
 ) -> FindAnswer:
     _refuse_other_vectors(here)
-    asked = query.read(request, now, here.reach, showing.languages(connection).__contains__)
+    asked = query.read(request, now, showing.languages(connection).__contains__)
     if not here.commits:
         return FindAnswer((), answer.meta(here, asked, found=False))
-    rankings = lanes.rank(connection, asked, encoder())
+    rankings = lanes.rank(connection, partial(see, connection, here.reach), asked, encoder())
     fused = fuse(rankings.lanes, asked.profile.candidates)
     ordered = (reranker if request.rerank else FusionOrder()).order(asked.text, fused)
     best = best_of_each_commit(ordered, asked.k)
     hunks = [candidate.hunk_id for candidate in best]
-    similar = vectors.similarities(connection, rankings.vector, hunks)
+    snapshot, texts = rankings.seen.snapshot, rankings.seen.texts
+    similar = vectors.similarities(connection, snapshot, texts, rankings.vector, hunks)
     shown = zip(best, showing.shown(connection, hunks), strict=True)
     hits = tuple(answer.hit(candidate, row, similar[row.hunk_id], asked) for candidate, row in shown)
     return FindAnswer(hits, answer.meta(here, asked, found=bool(hits)))
@@ -69,7 +72,7 @@ def _answer(
 
 def _nothing(request: FindRequest, repository: Repository, now: datetime) -> FindAnswer:
     here = without_index(repository)
-    asked: Query = query.read(request, now, here.reach, lambda _: False)
+    asked: Query = query.read(request, now, lambda _: False)
     return FindAnswer((), answer.meta(here, asked, found=False))
 
 

@@ -22,11 +22,12 @@ from pathspec import GitIgnoreSpec
 from pipeline.encoder import Encoder, OnnxEncoder
 from pipeline.git.repository import open_repository
 from pipeline.text import words
+from serve.find.seen import Seen, see
 from serve.standing import standing
 from stores import lexical, vectors
-from stores.filters import Reach, Where
-from stores.lexical import LANE_DEPTH, Lane, Ranked
-from stores.vectors import Space
+from stores.filters import Chosen, Where, chosen
+from stores.ranking import LANE_DEPTH, Ranked
+from stores.vectors import Space, Texts
 from tests.bench import indexes
 from tests.bench.histories import cut
 from tests.bench.programs import lineage
@@ -42,6 +43,7 @@ _SUBJECTS: Final = """
 SELECT split_part(message, chr(10), 1) FROM commits
 WHERE length(message) > 20 ORDER BY commit_date, commit_sha"""
 
+Lane = Callable[[str, Chosen, int], Sequence[Ranked]]
 Lanes = dict[str, Callable[[str, Where, int], Sequence[Ranked]]]
 
 
@@ -74,8 +76,8 @@ def compared(repository: Path, home: Path, encoder: Encoder) -> list[Comparison]
     with indexes.opened(repository, home) as connection:
         reach = standing(open_repository(repository), connection).reach
         hunks = connection.execute(_HUNKS).pl()
-        lanes = _lanes(connection, encoder, reach)
-        return list(_comparisons(lanes, _questions(connection), reach, hunks))
+        lanes = _lanes(connection, encoder, see(connection, reach))
+        return list(_comparisons(lanes, _questions(connection), hunks))
 
 
 def table(found: Sequence[Comparison]) -> pl.DataFrame:
@@ -89,13 +91,11 @@ def table(found: Sequence[Comparison]) -> pl.DataFrame:
     )
 
 
-def _comparisons(
-    lanes: Lanes, questions: Sequence[str], reach: Reach, hunks: pl.DataFrame
-) -> Iterator[Comparison]:
-    wheres = {name: (where, set(kept(hunks, where))) for name, where in _filters(hunks, reach).items()}
+def _comparisons(lanes: Lanes, questions: Sequence[str], hunks: pl.DataFrame) -> Iterator[Comparison]:
+    wheres = {name: (where, set(kept(hunks, where))) for name, where in _filters(hunks).items()}
     for lane, ask in lanes.items():
         for question in questions:
-            exhaustive = ask(question, Where(reach=reach), EVERYTHING)
+            exhaustive = ask(question, Where(), EVERYTHING)
             for name, (where, keep) in wheres.items():
                 expected = [hit for hit in exhaustive if hit.hunk_id in keep][:LANE_DEPTH]
                 equal = list(ask(question, where, LANE_DEPTH)) == expected
@@ -116,7 +116,7 @@ def kept(hunks: pl.DataFrame, where: Where) -> list[int]:
     ]
 
 
-def _filters(hunks: pl.DataFrame, reach: Reach) -> dict[str, Where]:
+def _filters(hunks: pl.DataFrame) -> dict[str, Where]:
     """Filters that keep much, little and nothing of this history, alone and together."""
     language = _most_common(hunks["language"].drop_nulls().to_list())
     extension = _most_common([Path(path).suffix for path in hunks["file_path"] if Path(path).suffix])
@@ -125,14 +125,14 @@ def _filters(hunks: pl.DataFrame, reach: Reach) -> dict[str, Where]:
     dates = hunks["commit_date"].sort()
     half, tenth = dates[len(dates) // 2], dates[len(dates) * 9 // 10]
     return {
-        f"language {language}": Where(language=language, reach=reach),
-        "language klingon": Where(language="klingon", reach=reach),
-        "since, newer half": Where(since=half, reach=reach),
-        "since, newest tenth": Where(since=tenth, reach=reach),
-        f"path *{extension}": Where(path=f"*{extension}", reach=reach),
-        f"path /{folder}/": Where(path=f"/{folder}/", reach=reach),
-        "author, most active": Where(author=author.upper(), reach=reach),
-        "all together": Where(language, half, f"/{folder}/", author, reach=reach),
+        f"language {language}": Where(language=language),
+        "language klingon": Where(language="klingon"),
+        "since, newer half": Where(since=half),
+        "since, newest tenth": Where(since=tenth),
+        f"path *{extension}": Where(path=f"*{extension}"),
+        f"path /{folder}/": Where(path=f"/{folder}/"),
+        "author, most active": Where(author=author.upper()),
+        "all together": Where(language, half, f"/{folder}/", author),
     }
 
 
@@ -146,24 +146,33 @@ def _questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
     return subjects[:: max(1, len(subjects) // QUESTIONS)][:QUESTIONS]
 
 
-def _lanes(connection: duckdb.DuckDBPyConnection, encoder: Encoder, reach: Reach) -> Lanes:
-    space = vectors.learn(connection, Where(reach=reach))
+def _lanes(connection: duckdb.DuckDBPyConnection, encoder: Encoder, seen: Seen) -> Lanes:
+    snapshot = seen.snapshot
+    unwhitened = vectors.load(connection, snapshot, space=Space.raw())
 
-    def nearest(space: Space) -> Callable[[str, Where, int], Sequence[Ranked]]:
-        return lambda question, where, limit: vectors.ask(
-            connection, encoder.encode([question])[0], where, space=space, limit=limit
+    def nearest(texts: Texts) -> Lane:
+        return lambda question, chosen, limit: vectors.ask(
+            connection, snapshot, texts, encoder.encode([question])[0], chosen, limit=limit
         )
 
-    def lexically(lane: Lane) -> Callable[[str, Where, int], Sequence[Ranked]]:
-        return lambda question, where, limit: lexical.ask(
-            connection, lane, words(question), where, limit=limit
-        )
+    def by_text(question: str, chosen: Chosen, limit: int) -> Sequence[Ranked]:
+        found = lexical.look_up(connection, snapshot, words(question))
+        return lexical.hunk_text(snapshot, found, chosen, limit=limit)
 
-    return {
-        "vector": nearest(space),
-        "vector, raw": nearest(Space.raw()),
-        **{lane.value: lexically(lane) for lane in Lane},
+    def by_names(question: str, chosen: Chosen, limit: int) -> Sequence[Ranked]:
+        found = lexical.look_up(connection, snapshot, words(question))
+        return lexical.symbol_names(connection, snapshot, found, chosen, limit=limit)
+
+    def filtered(lane: Lane) -> Callable[[str, Where, int], Sequence[Ranked]]:
+        return lambda question, where, limit: lane(question, chosen(connection, snapshot, where), limit)
+
+    lanes = {
+        "vector": nearest(seen.texts),
+        "vector, raw": nearest(unwhitened),
+        "hunk text": by_text,
+        "symbol names": by_names,
     }
+    return {name: filtered(lane) for name, lane in lanes.items()}
 
 
 if __name__ == "__main__":

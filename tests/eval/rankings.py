@@ -19,11 +19,13 @@ from pipeline.text import words
 from serve.find import intent, lanes, query
 from serve.find.fuse import Candidate, fuse
 from serve.find.query import Query
+from serve.find.seen import Seen, see
 from serve.questions import FindRequest
-from stores import lexical, showing, vectors
-from stores.filters import Reach, Where
-from stores.lexical import LANE_DEPTH, Lane, Ranked
-from stores.vectors import Space
+from stores import filters, lexical, showing, vectors
+from stores.filters import Where
+from stores.ranking import LANE_DEPTH, Ranked
+from stores.reach import Reach
+from stores.vectors import Space, Texts
 from tests.eval import baseline
 from tests.eval.metrics import distinct
 
@@ -44,29 +46,30 @@ class Asker:
 
     index: duckdb.DuckDBPyConnection
     encoder: Encoder
-    reach: Reach
-    space: Space
+    seen: Seen
+    unwhitened: Texts
     plain: duckdb.DuckDBPyConnection
 
     @classmethod
     def of(cls, index: duckdb.DuckDBPyConnection, encoder: Encoder, reach: Reach) -> Asker:
-        space = vectors.learn(index, Where(reach=reach))
-        return cls(index, encoder, reach, space, baseline.built(index))
+        seen = see(index, reach)
+        unwhitened = vectors.load(index, seen.snapshot, space=Space.raw())
+        return cls(index, encoder, seen, unwhitened, baseline.built(index))
 
     def rankings(self, question: str) -> Iterator[Ranking]:
         """Every ranking of one question."""
         asked = query.read(
-            FindRequest(question), datetime.now(UTC), self.reach, showing.languages(self.index).__contains__
+            FindRequest(question), datetime.now(UTC), showing.languages(self.index).__contains__
         )
+        index, snapshot = self.index, self.seen.snapshot
+        chosen = filters.chosen(index, snapshot, asked.where)
         vector = self.encoder.encode([asked.text])[0]
-        raw = vectors.ask(self.index, vector, asked.where, space=Space.raw())
-        yield _ranking("vector, raw", raw)
-        nearest = vectors.ask(self.index, vector, asked.where, space=self.space)
+        yield _ranking("vector, raw", vectors.ask(index, snapshot, self.unwhitened, vector, chosen))
+        nearest = vectors.ask(index, snapshot, self.seen.texts, vector, chosen)
         yield _ranking("vector, whitened", nearest)
-        text, symbols = (
-            lexical.ask(self.index, lane, asked.terms, asked.where, quoted=asked.symbols)
-            for lane in (Lane.HUNK_TEXT, Lane.SYMBOL_NAMES)
-        )
+        found = lexical.look_up(index, snapshot, asked.terms)
+        text = lexical.hunk_text(snapshot, found, chosen)
+        symbols = lexical.symbol_names(index, snapshot, found, chosen, quoted=asked.symbols)
         yield _ranking("BM25, hunk text", text)
         yield _ranking("BM25, symbol names", symbols)
         yield self._fused(FUSION, asked)
@@ -75,7 +78,7 @@ class Asker:
         yield Ranking("plain BM25 (baseline)", distinct(baseline.ask(self.plain, question, LANE_DEPTH)))
 
     def _fused(self, name: str, asked: Query) -> Ranking:
-        ranked = lanes.rank(self.index, asked, self.encoder)
+        ranked = lanes.rank(self.index, lambda: self.seen, asked, self.encoder)
         return _ranking(name, fuse(ranked.lanes, asked.profile.candidates))
 
     def _as_text(self, text: str, asked: Query) -> Query:
@@ -83,7 +86,7 @@ class Asker:
             text=text,
             terms=tuple(words(text)),
             symbols=(),
-            where=Where(reach=self.reach),
+            where=Where(),
             intent=intent.Intent.UNKNOWN,
             profile=intent.PROFILES[intent.Intent.UNKNOWN],
             explained=asked.explained,

@@ -8,7 +8,7 @@ import pytest
 from pathspec import GitIgnoreSpec
 
 from stores.filters import BadPathFilter, Where
-from stores.lexical import Lane, ask
+from tests.stores.asking import by_text
 from tests.stores.small import FIRST_DATE, Doc, small_index
 
 PATHS = ["app.py", "src/app.py", "src/net/app.rs", "docs/src/guide.md", "tests/test_app.py", "src b/ü.py"]
@@ -21,7 +21,7 @@ DOCS = [
 
 
 def paths(where: Where, docs: list[Doc] = DOCS) -> set[str]:
-    return {hit.file_path for hit in ask(small_index(docs), Lane.HUNK_TEXT, ["word"], where)}
+    return {hit.file_path for hit in by_text(small_index(docs), ["word"], where)}
 
 
 def test_language_keeps_its_hunks() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stores import history
-from stores.filters import Reach
+from stores.reach import Reach
 from tests.stores.small import Doc, sha, small_index
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.resources import files
 
 import duckdb
@@ -9,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stores.filters import Reach, Where
-from stores.lexical import Lane, ask
+from stores.filters import Where
+from stores.ranking import Ranked
+from stores.reach import Reach
+from tests.stores.asking import by_names, by_text
 from tests.stores.small import Doc, HeadSymbol, sha, small_index
 
-TEXT = Lane.HUNK_TEXT
-NAMES = Lane.SYMBOL_NAMES
+Lane = Callable[..., tuple[Ranked, ...]]
+LANES = [by_text, by_names]
 VOCABULARY = ["alpha", "beta", "gamma", "delta", "epsilon"]
 
 sentences = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=12)
@@ -51,30 +54,30 @@ def reference(connection: duckdb.DuckDBPyConnection, query: list[str]) -> dict[i
 def test_scores_are_those_of_the_extension(documents: list[Doc], query: list[str]) -> None:
     """BM25 over the posting tables scores like DuckDB's full-text index, repeated query words included."""
     connection = small_index(documents)
-    ours = {hit.hunk_id: hit.score for hit in ask(connection, TEXT, query, Where())}
+    ours = {hit.hunk_id: hit.score for hit in by_text(connection, query)}
     assert ours == pytest.approx(reference(connection, query), abs=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
-@given(docs, sentences, st.sampled_from([TEXT, NAMES]), st.sampled_from(["python", "rust"]))
+@given(docs, sentences, st.sampled_from(LANES), st.sampled_from(["python", "rust"]))
 def test_filtered_lane_is_the_filtered_ranking(
     documents: list[Doc], query: list[str], lane: Lane, language: str
 ) -> None:
     """A filter drops rows of the whole ranking before the lane is cut, and changes no score."""
     connection = small_index(documents, symbols=[HeadSymbol("src/b.py", "alpha", ["beta"])])
-    everything = ask(connection, lane, query, Where(), limit=1_000)
+    everything = lane(connection, query, limit=1_000)
     kept = [hit for hit in everything if documents[hit.hunk_id].language == language]
-    assert list(ask(connection, lane, query, Where(language=language), limit=3)) == kept[:3]
+    assert list(lane(connection, query, Where(language=language), limit=3)) == kept[:3]
 
 
 @settings(max_examples=25, deadline=None)
-@given(docs, sentences, st.randoms(use_true_random=False), st.sampled_from([TEXT, NAMES]))
+@given(docs, sentences, st.randoms(use_true_random=False), st.sampled_from(LANES))
 def test_order_is_of_content(documents: list[Doc], query: list[str], random: object, lane: Lane) -> None:
     """The ranking is the same whatever the order in which the rows came."""
     shuffled = list(documents)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     rankings = [
-        [(hit.score, hit.commit_sha, hit.file_path) for hit in ask(small_index(rows), lane, query, Where())]
+        [(hit.score, hit.commit_sha, hit.file_path) for hit in lane(small_index(rows), query)]
         for rows in (documents, shuffled)
     ]
     assert rankings[0] == rankings[1]
@@ -83,7 +86,7 @@ def test_order_is_of_content(documents: list[Doc], query: list[str], random: obj
 def test_equal_scores_newest_first() -> None:
     """Of equal scores the newer commit comes first, then the sha, then the path."""
     connection = small_index([Doc(1, "b.py"), Doc(1, "a.py"), Doc(2, "c.py")])
-    hits = ask(connection, TEXT, ["word"], Where())
+    hits = by_text(connection, ["word"])
     assert [hit.file_path for hit in hits] == ["c.py", "a.py", "b.py"]
 
 
@@ -92,7 +95,7 @@ def test_unreached_commits_leave_no_trace() -> None:
     reached = [Doc(1, "a.py", ["alpha", "beta"]), Doc(2, "b.py", ["beta"])]
     dropped = [Doc(3, "c.py", ["alpha"] * 9)]
     with_dropped = small_index([*reached, *dropped], unreached=[3])
-    assert ask(with_dropped, TEXT, ["alpha"], Where()) == ask(small_index(reached), TEXT, ["alpha"], Where())
+    assert by_text(with_dropped, ["alpha"]) == by_text(small_index(reached), ["alpha"])
 
 
 def test_reach_follows_a_moved_head() -> None:
@@ -100,7 +103,7 @@ def test_reach_follows_a_moved_head() -> None:
     connection = small_index([Doc(commit, "a.py") for commit in (1, 2, 3)], unreached=[3])
 
     def commits(reach: Reach) -> list[str]:
-        return [hit.commit_sha for hit in ask(connection, TEXT, ["word"], Where(reach=reach))]
+        return [hit.commit_sha for hit in by_text(connection, ["word"], reach=reach)]
 
     assert commits(Reach()) == [sha(2), sha(1)]
     assert commits(Reach(gone=(sha(2),), back=(sha(3),))) == [sha(3), sha(1)]
@@ -110,15 +113,15 @@ def test_reach_follows_a_moved_head() -> None:
 def test_lane_ends_at_its_depth() -> None:
     """A lane gives a hundred hunks at most."""
     connection = small_index([Doc(commit, "a.py") for commit in range(120)])
-    assert len(ask(connection, TEXT, ["word"], Where())) == 100
+    assert len(by_text(connection, ["word"])) == 100
 
 
-@pytest.mark.parametrize("lane", [TEXT, NAMES])
+@pytest.mark.parametrize("lane", LANES)
 def test_unknown_words_find_nothing(lane: Lane) -> None:
     """Words the history never had, and no words at all, give an empty ranking."""
     connection = small_index([Doc(1, "a.py", symbols=["word"])])
-    assert ask(connection, lane, ["nowhere"], Where()) == ()
-    assert ask(connection, lane, [], Where()) == ()
+    assert lane(connection, ["nowhere"]) == ()
+    assert lane(connection, []) == ()
 
 
 def test_head_symbols_reach_the_hunks_of_their_file() -> None:
@@ -127,7 +130,7 @@ def test_head_symbols_reach_the_hunks_of_their_file() -> None:
         [Doc(1, "a.py", symbols=["connect"]), Doc(2, "b.py"), Doc(3, "c.py"), Doc(4, "d.py")],
         symbols=[HeadSymbol("b.py", "connect"), HeadSymbol("c.py", "close", ["connect"])],
     )
-    hits = ask(connection, NAMES, ["connect"], Where())
+    hits = by_names(connection, ["connect"])
     assert [hit.file_path for hit in hits] == ["a.py", "b.py", "c.py"]
 
 
@@ -140,19 +143,19 @@ def test_quoted_name_is_meant_literally() -> None:
         ]
     )
     connection.execute("UPDATE hunk_symbols SET name = 'Send' WHERE hunk_id = 1")
-    plain = ask(connection, NAMES, ["send"], Where())
-    quoted = ask(connection, NAMES, ["send"], Where(), quoted=("send",))
+    plain = by_names(connection, ["send"])
+    quoted = by_names(connection, ["send"], quoted=("send",))
     assert plain[0].file_path == "near.py"
     assert quoted[0].file_path == "exact.py"
 
 
-@pytest.mark.parametrize("lane", [TEXT, NAMES])
+@pytest.mark.parametrize("lane", LANES)
 def test_named_path_is_preferred(lane: Lane) -> None:
     """Hunks under a path the query names come before equal ones elsewhere, which stay in the lane."""
     documents = [Doc(1, "src/net/a.py", symbols=["word"]), Doc(2, "src/b.py", symbols=["word"])]
     connection = small_index(documents)
-    assert [hit.commit_sha for hit in ask(connection, lane, ["word"], Where())] == [sha(2), sha(1)]
-    assert [hit.commit_sha for hit in ask(connection, lane, ["word"], Where(near=("net/",)))] == [
+    assert [hit.commit_sha for hit in lane(connection, ["word"])] == [sha(2), sha(1)]
+    assert [hit.commit_sha for hit in lane(connection, ["word"], Where(near=("net/",)))] == [
         sha(1),
         sha(2),
     ]
@@ -163,8 +166,6 @@ def test_common_words_are_no_symbol_names() -> None:
     documents = [Doc(n, f"{n}.py", ["the"], ["other"]) for n in range(120)]
     documents.append(Doc(200, "named.py", ["rare"], ["the", "rare"]))
     connection = small_index(documents)
-    assert ask(connection, NAMES, ["the"], Where()) == ()
-    assert [hit.file_path for hit in ask(connection, NAMES, ["the"], Where(), quoted=("the",))] == [
-        "named.py"
-    ]
-    assert [hit.file_path for hit in ask(connection, NAMES, ["rare", "the"], Where())] == ["named.py"]
+    assert by_names(connection, ["the"]) == ()
+    assert [hit.file_path for hit in by_names(connection, ["the"], quoted=("the",))] == ["named.py"]
+    assert [hit.file_path for hit in by_names(connection, ["rare", "the"])] == ["named.py"]

@@ -1,8 +1,8 @@
-"""What is shown of hunks, and second connections."""
+"""What is shown of hunks."""
 
 from __future__ import annotations
 
-from stores.showing import beside, languages, shown
+from stores.showing import languages, shown
 from tests.stores.small import Doc, small_index
 
 DOCS = [
@@ -23,13 +23,3 @@ def test_hunks_come_in_the_order_asked_for() -> None:
 def test_languages_are_those_of_the_history() -> None:
     """Files of unknown language add none."""
     assert languages(small_index(DOCS)) == {"python", "rust"}
-
-
-def test_second_connection_sees_the_same_index() -> None:
-    """A connection for another thread uses the same database, also where that is an attached one."""
-    connection = small_index(DOCS)
-    connection.execute("ATTACH ':memory:' AS ix")
-    connection.execute("USE ix")
-    connection.execute("CREATE TABLE hunks AS SELECT 'xyz' AS language")
-    with beside(connection) as second:
-        assert languages(second) == {"xyz"}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stores import vectors
-from stores.filters import Where
+from stores import snapshot, vectors
+from stores.filters import Where, chosen
+from stores.reach import Reach
 from stores.versions import EMBEDDING_DIMENSION
+from tests.stores.asking import nearest
 from tests.stores.small import Doc, sha, small_index, unit
 
 
@@ -42,14 +44,14 @@ def whitened_by_definition(docs: list[Doc], query: np.ndarray) -> np.ndarray:
 def test_small_index_is_compared_by_plain_cosine() -> None:
     """Below the named minimum of texts the lane ranks by the raw vectors."""
     docs = [Doc(1, "far.py", vector=(0, 1)), Doc(2, "near.py", vector=(3, 1)), Doc(3, "same.py", vector=(1,))]
-    hits = vectors.ask(small_index(docs), unit(1), Where())
+    hits = nearest(small_index(docs), unit(1))
     assert [hit.file_path for hit in hits] == ["same.py", "near.py", "far.py"]
     assert [hit.score for hit in hits] == pytest.approx([1, 3 / 10**0.5, 0])
 
 
 def test_large_index_is_whitened() -> None:
     """With enough texts the ranking is that of the whitened vectors, exact and complete."""
-    hits = vectors.ask(small_index(LARGE), QUERY, Where())
+    hits = nearest(small_index(LARGE), QUERY)
     expected = whitened_by_definition(LARGE, QUERY)
     assert [hit.hunk_id for hit in hits] == np.argsort(-expected)[:100].tolist()
     assert [hit.score for hit in hits] == pytest.approx(np.sort(expected)[::-1][:100].tolist(), abs=1e-6)
@@ -58,22 +60,22 @@ def test_large_index_is_whitened() -> None:
 def test_filtered_lane_is_the_filtered_ranking() -> None:
     """A filter drops rows of the whole ranking before the lane is cut, and changes no score."""
     connection = small_index(LARGE)
-    everything = vectors.ask(connection, QUERY, Where(), limit=len(LARGE))
+    everything = nearest(connection, QUERY, limit=len(LARGE))
     kept = [hit for hit in everything if LARGE[hit.hunk_id].language == "rust"]
-    assert list(vectors.ask(connection, QUERY, Where(language="rust"))) == kept[:100]
+    assert list(nearest(connection, QUERY, Where(language="rust"))) == kept[:100]
 
 
 def test_unreached_commits_leave_no_trace() -> None:
     """What HEAD does not reach is neither ranked nor part of the space the rest is compared in."""
     stray = [Doc(200, f"stray{n}.py", vector=(0, n + 1, 1)) for n in range(50)]
-    with_stray = vectors.ask(small_index([*LARGE, *stray], unreached=[200]), QUERY, Where())
-    assert with_stray == vectors.ask(small_index(LARGE), QUERY, Where())
+    with_stray = nearest(small_index([*LARGE, *stray], unreached=[200]), QUERY)
+    assert with_stray == nearest(small_index(LARGE), QUERY)
 
 
 def test_order_is_of_content() -> None:
     """The ranking is the same whatever the order in which the rows came."""
     first, second = (
-        [(hit.score, hit.file_path) for hit in vectors.ask(small_index(rows), QUERY, Where())]
+        [(hit.score, hit.file_path) for hit in nearest(small_index(rows), QUERY)]
         for rows in (LARGE, LARGE[::-1])
     )
     assert first == second
@@ -83,24 +85,47 @@ def test_shared_text_ranks_each_of_its_hunks() -> None:
     """Hunks of equal text have one vector between them and equal scores, the newer commit first."""
     connection = small_index([Doc(1, "a.py"), Doc(2, "b.py"), Doc(3, "c.py", vector=(0, 1))])
     assert connection.execute("SELECT count(*) FROM vectors").fetchall() == [(2,)]
-    hits = vectors.ask(connection, unit(1), Where())
+    hits = nearest(connection, unit(1))
     assert [(hit.file_path, hit.score) for hit in hits] == [("b.py", 1.0), ("a.py", 1.0), ("c.py", 0.0)]
 
 
 def test_named_path_is_preferred() -> None:
     """Of two equally near texts the one under a path the query names comes first."""
     connection = small_index([Doc(1, "net/a.py"), Doc(2, "b.py")])
-    assert vectors.ask(connection, unit(1), Where())[0].commit_sha == sha(2)
-    assert vectors.ask(connection, unit(1), Where(near=("net/",)))[0].commit_sha == sha(1)
+    assert nearest(connection, unit(1))[0].commit_sha == sha(2)
+    assert nearest(connection, unit(1), Where(near=("net/",)))[0].commit_sha == sha(1)
 
 
 def test_similarity_is_plain_cosine() -> None:
     """The similarity shown to people is the cosine of the raw vectors, on a whitened index too."""
     expected = {n: float(unit(*LARGE[n].vector) @ QUERY) for n in (0, 5)}
-    assert vectors.similarities(small_index(LARGE), QUERY, [0, 5]) == pytest.approx(expected, abs=1e-6)
+    connection = small_index(LARGE)
+    seen = snapshot.load(connection, Reach())
+    texts = vectors.load(connection, seen)
+    assert vectors.similarities(connection, seen, texts, QUERY, [0, 5]) == pytest.approx(expected, abs=1e-6)
 
 
 def test_nothing_to_compare() -> None:
     """An index without hunks, and a filter that keeps none, give an empty ranking."""
-    assert vectors.ask(small_index([]), QUERY, Where()) == ()
-    assert vectors.ask(small_index(LARGE[:3]), QUERY, Where(language="cobol")) == ()
+    assert nearest(small_index([]), QUERY) == ()
+    assert nearest(small_index(LARGE[:3]), QUERY, Where(language="cobol")) == ()
+
+
+@pytest.mark.parametrize("where", [Where(), Where(language="rust", near=("7*",))])
+def test_too_many_to_keep(monkeypatch: pytest.MonkeyPatch, where: Where) -> None:
+    """Vectors that are not kept but read again for each question give the same ranking and the same cosines."""
+    connection = small_index(LARGE)
+    seen = snapshot.load(connection, Reach())
+    kept = vectors.load(connection, seen)
+    monkeypatch.setattr(vectors, "MOST_KEPT_ROWS", len(LARGE) - 1)
+    streamed = vectors.load(connection, seen)
+    assert kept.rows is not None and streamed.rows is None
+    assert kept.bytes - streamed.bytes == kept.rows.nbytes
+    answers = [
+        (
+            vectors.ask(connection, seen, texts, QUERY, chosen(connection, seen, where)),
+            vectors.similarities(connection, seen, texts, QUERY, [3, 1, 999]),
+        )
+        for texts in (kept, streamed)
+    ]
+    assert answers[0] == answers[1]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.find.fuse import fuse
-from stores.lexical import Ranked
+from stores.ranking import Ranked
 
 FIRST_DATE = datetime(2020, 1, 1)  # noqa: DTZ001 - as the database gives it
 rankings = st.lists(st.lists(st.integers(0, 12), unique=True, max_size=8), min_size=1, max_size=4)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from serve.find import query
 from serve.questions import FindRequest
-from stores.filters import Reach, path_regex
+from stores.filters import path_regex
 
 NOW = datetime(2024, 6, 30, tzinfo=UTC)
 pieces = st.sampled_from(
@@ -20,7 +20,7 @@ pieces = st.sampled_from(
 
 
 def read(text: str, **options: object) -> query.Query:
-    return query.read(FindRequest(text, **options), NOW, Reach(), lambda _: True)  # type: ignore[arg-type]
+    return query.read(FindRequest(text, **options), NOW, lambda _: True)  # type: ignore[arg-type]
 
 
 @given(st.one_of(st.text(), st.lists(pieces).map("".join)))

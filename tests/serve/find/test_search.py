@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,11 @@ from serve.envelope import EXCERPT_COLUMNS, EXCERPT_LINES
 from serve.errors import BadRequest, NeedsRebuild
 from serve.find import lanes, query
 from serve.find.search import find_pattern
+from serve.find.seen import see
 from serve.questions import FindRequest
 from serve.standing import place_of
 from stores import database
-from stores.filters import Reach
+from stores.reach import Reach
 from tests.repos import FIRST_DATE, Repo
 from tests.serve.indexed import WordEncoder, index
 
@@ -170,8 +172,13 @@ def test_query_text_means_quoted_names(tmp_path: Path, home: Path) -> None:
 
     def symbol_lane(text: str) -> list[str]:
         with database.reading(place_of(home, open_repository(repo.path))) as connection:
-            asked = query.read(FindRequest(text), NOW, Reach(), lambda _: True)
-            return [hunk.file_path for hunk in lanes.rank(connection, asked, WordEncoder()).symbols]
+            asked = query.read(FindRequest(text), NOW, lambda _: True)
+            return [
+                hunk.file_path
+                for hunk in lanes.rank(
+                    connection, partial(see, connection, Reach()), asked, WordEncoder()
+                ).symbols
+            ]
 
     assert symbol_lane("send") == ["near.py", "exact.py"]
     assert symbol_lane("`send`") == ["exact.py", "near.py"]
@@ -182,10 +189,11 @@ def test_configuration_has_no_symbol_lane(repo: Repo, home: Path) -> None:
     index(repo, home)
     with database.reading(place_of(home, open_repository(repo.path))) as connection:
         asked = [
-            query.read(FindRequest(text), NOW, Reach(), lambda _: True)
-            for text in ("connect", "connect settings")
+            query.read(FindRequest(text), NOW, lambda _: True) for text in ("connect", "connect settings")
         ]
-        rankings = [lanes.rank(connection, one, WordEncoder()) for one in asked]
+        rankings = [
+            lanes.rank(connection, partial(see, connection, Reach()), one, WordEncoder()) for one in asked
+        ]
     assert [bool(ranking.symbols) for ranking in rankings] == [True, False]
     assert all(ranking.text and ranking.nearest for ranking in rankings)
 
