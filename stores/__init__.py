@@ -7,6 +7,7 @@
 - `locking`: who may open an index: many readers or one writer, nobody starved
 - `database`: open for reading, open for one batch of writing; the settings of both
 - `holding`: keep an index open from batch to batch, until somebody waits for it
+- `reading`: keep an index open from question to question, until a writer waits for it
 - `migrations`: numbered functions, each applied once, in one transaction with its record
 - `writing`: replace a batch by commit, replace HEAD's symbols, begin and end a pass, delete an index
 - `compaction`: copy an index into a fresh file when much of it is free or unclustered

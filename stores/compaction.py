@@ -70,12 +70,12 @@ def compact(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
     with database.writing(place, wait=wait) as connection:
         database.settle(connection, place)
     with database.reading(place, wait=READ_WAIT_SECONDS) as connection, database.private():
-        before = _fingerprint(place)
+        before = database.fingerprint(place)
         _copy(connection, draft)
     _sync(draft)
     with locking.entered(place.folder, exclusive=True, deadline=Deadline.after(wait)):
         # Nobody should have written meanwhile; if somebody did, theirs is the newer truth.
-        if _fingerprint(place) == before and not database.wal_size(place):
+        if database.fingerprint(place) == before and not database.wal_size(place):
             place.wal.unlink(missing_ok=True)
             draft.replace(place.database)
     draft.unlink(missing_ok=True)
@@ -114,11 +114,6 @@ def _is_hollow(connection: duckdb.DuckDBPyConnection) -> bool:
     sql = "SELECT free_blocks * block_size, total_blocks * block_size FROM pragma_database_size()"
     free, total = connection.execute(f"{sql} WHERE database_name = 'ix'").fetchall()[0]
     return bool(free > MOST_FREE_BYTES and free > MOST_FREE_SHARE * total)
-
-
-def _fingerprint(place: Place) -> tuple[int, int, int]:
-    there = place.database.stat()
-    return there.st_ino, there.st_size, there.st_mtime_ns
 
 
 def _sync(file: Path) -> None:

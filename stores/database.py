@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import duckdb
 
@@ -42,6 +42,10 @@ SPILL: Final = "spill"
 WRITER_THREADS: Final = 1
 READER_THREADS: Final = 4
 
+
+# Inode, size and time of a file: compaction puts another file in its place, a batch lengthens its log.
+Stamp: TypeAlias = tuple[int, int, int]
+Fingerprint: TypeAlias = tuple[Stamp | None, Stamp | None]
 
 # What DuckDB says of a file whose blocks are not what they were.
 DAMAGE: Final = (
@@ -103,6 +107,14 @@ def writing(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> Iterator[duckd
         settle(connection, place, LARGEST_WAL)
 
 
+def beside(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """Another connection to an opened index, for another thread; to be closed before the index is."""
+    cursor = connection.cursor()
+    # A cursor does not inherit which database is in use.
+    cursor.execute("USE ix")
+    return cursor
+
+
 @contextmanager
 def sole_run(place: Place) -> Iterator[None]:
     """Be the only indexing run of this repository; IndexBusy at once when there is one already."""
@@ -139,6 +151,11 @@ def settle(connection: duckdb.DuckDBPyConnection, place: Place, largest: int = 0
 def wal_size(place: Place) -> int:
     """Bytes that the next opening has to replay."""
     return place.wal.stat().st_size if place.wal.exists() else 0
+
+
+def fingerprint(place: Place) -> Fingerprint:
+    """What tells one state of an index from another; only true while no writer is let in."""
+    return _stamp(place.database), _stamp(place.wal)
 
 
 def attachment(path: Path, alias: str, *options: str) -> str:
@@ -221,6 +238,14 @@ def _engine(place: Place, threads: int) -> duckdb.DuckDBPyConnection:
             "threads": threads,
         },
     )
+
+
+def _stamp(file: Path) -> Stamp | None:
+    try:
+        there = file.stat()
+    except OSError:
+        return None
+    return there.st_ino, there.st_size, there.st_mtime_ns
 
 
 def _not_indexed(place: Place) -> NotIndexed:

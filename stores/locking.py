@@ -48,12 +48,17 @@ class Deadline:
         """A deadline this many seconds from now."""
         return cls(time.monotonic(), seconds)
 
+    @property
+    def left(self) -> float:
+        """Seconds until then; 0 once the time is over."""
+        return max(0.0, self.seconds - (time.monotonic() - self.started))
+
     def pause(self) -> None:
         """Sleep until the next try; IndexBusy once the time is over."""
         waited = time.monotonic() - self.started
         if waited >= self.seconds:
             raise IndexBusy(
-                f"The index is in use by another process; waited {self.seconds:g} s.",
+                f"The index is in use by another process; waited {self.seconds:.3g} s.",
                 hint="Wait for the other `lineage` command, or close the program that has the index open, "
                 "and try again.",
             )
@@ -78,7 +83,8 @@ def wanted(folder: Path) -> bool:
     """Whether somebody waits for the index: asked at each boundary by whoever holds it for long."""
     door = _open(folder / DOOR)
     try:
-        return not _took(door, fcntl.LOCK_EX)
+        # Shared, so that two who ask do not take each other for somebody who waits.
+        return not _took(door, fcntl.LOCK_SH)
     finally:
         os.close(door)
 
