@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.encoder import Encoder, OnnxEncoder
 from serve.answers import ExplainAnswer, FindAnswer
 from serve.daemon.wire import Holding
 from serve.explain.explain import Explainer
 from serve.questions import ExplainRequest, FindRequest
+
+if TYPE_CHECKING:
+    from serve.find.search import Finder
 
 
 class Resident:
@@ -44,13 +48,12 @@ class Engine:
         self.home = home
         self.models = Resident()
         self._explainer = Explainer(home)
+        self._turn = threading.Lock()
+        self._finder: Finder | None = None
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """Commits of the repository at `path` whose changes resemble the request."""
-        # Here, because an explanation needs neither Arrow nor numpy.
-        from serve.find.search import find_pattern
-
-        return find_pattern(request, path, self.home, encoder=self.models.get)
+        return self._finding().find(request, path)
 
     def explain(self, request: ExplainRequest, path: Path, here: Path | None = None) -> ExplainAnswer:
         """The commits behind lines of a file in the repository at `path`; `here` is where the person stands."""
@@ -58,11 +61,23 @@ class Engine:
 
     def holdings(self) -> tuple[Holding, ...]:
         """What is kept of which index."""
-        return ()
+        kept = self._finder.holdings() if self._finder else ()
+        return tuple(Holding(str(one.place.path), one.hunks, one.bytes, one.idle_seconds) for one in kept)
 
     def let_go(self) -> None:
         """Forget the models, and what is kept of indexes; the next question brings back what it needs."""
         self.models.let_go()
+        self.close()
 
     def close(self) -> None:
         """Close what is open."""
+        if self._finder:
+            self._finder.close()
+
+    def _finding(self) -> Finder:
+        # Here, because an explanation needs neither Arrow nor numpy.
+        from serve.find.search import Finder
+
+        with self._turn:
+            self._finder = self._finder or Finder(self.home, encoder=self.models.get)
+            return self._finder

@@ -4,6 +4,7 @@
 - `fuse`: reciprocal rank fusion
 - `hints`: language, paths, quoted names and timeframe said in a query's text
 - `intent`: what kind of precedent is asked for, and what follows
+- `kept`: what stays at hand between questions
 - `lanes`: the vector lane and the full-text lanes
 - `moments`: dates and ages as people write them
 - `query`: a request -> what the lanes are asked

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from pipeline.encoder import Encoder, OnnxEncoder
 from pipeline.git.repository import Repository, open_repository
-from serve.answers import FindAnswer
+from serve.answers import FindAnswer, PatternHit
 from serve.errors import NeedsRebuild
 from serve.find import answer, lanes, query
 from serve.find.answer import best_of_each_commit
-from serve.find.fuse import fuse
+from serve.find.fuse import Candidate, fuse
+from serve.find.kept import MOST_BYTES, Holding, Kept, State
+from serve.find.lanes import Rankings
 from serve.find.query import Query
 from serve.find.rerank import FusionOrder, Reranker
-from serve.find.seen import see
+from serve.find.seen import Seen
 from serve.questions import FindRequest
 from serve.standing import Standing, place_of, standing, without_index
 from stores import database, showing, vectors
 from stores.database import NotIndexed
 from stores.metadata import REBUILD, Status
+from stores.places import Place
+from stores.reading import Opened
 from stores.showing import Connection
 
 
@@ -34,40 +39,85 @@ def find_pattern(
     reranker: Reranker | None = None,
     now: datetime | None = None,
 ) -> FindAnswer:
-    """Commits of the repository at `path` whose changes resemble the request."""
-    asked_at = now or datetime.now(UTC)
-    query.check(request, asked_at)
-    repository = open_repository(path)
-    try:
-        with database.reading(place_of(home, repository)) as connection:
-            here = standing(repository, connection)
-            return _answer(connection, request, here, asked_at, encoder, reranker or FusionOrder())
-    except NotIndexed:
-        return _nothing(request, repository, asked_at)
+    """Commits of the repository at `path` whose changes resemble the request; nothing is kept."""
+    with closing(Finder(home, encoder=encoder, reranker=reranker)) as finder:
+        return finder.find(request, path, now)
 
 
-def _answer(
-    connection: Connection,
-    request: FindRequest,
-    here: Standing,
-    now: datetime,
-    encoder: Callable[[], Encoder],
-    reranker: Reranker,
-) -> FindAnswer:
-    _refuse_other_vectors(here)
-    asked = query.read(request, now, showing.languages(connection).__contains__)
-    if not here.commits:
-        return FindAnswer((), answer.meta(here, asked, found=False))
-    rankings = lanes.rank(connection, partial(see, connection, here.reach), asked, encoder())
-    fused = fuse(rankings.lanes, asked.profile.candidates)
-    ordered = (reranker if request.rerank else FusionOrder()).order(asked.text, fused)
-    best = best_of_each_commit(ordered, asked.k)
+class Finder:
+    """Answers, and keeps at hand what the next question about the same index needs; for use by several threads.
+
+    Indexes are under `home`; `encoder` is asked for the encoder at each question, so that its owner may unload it.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        encoder: Callable[[], Encoder] = OnnxEncoder,
+        reranker: Reranker | None = None,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self.home = home
+        self._encoder = encoder
+        self._reranker = reranker or FusionOrder()
+        self._kept = Kept(most_bytes)
+
+    def find(self, request: FindRequest, path: Path, now: datetime | None = None) -> FindAnswer:
+        """Commits of the repository at `path` whose changes resemble the request."""
+        asked_at = now or datetime.now(UTC)
+        query.check(request, asked_at)
+        repository = open_repository(path)
+        place = place_of(self.home, repository)
+        try:
+            with database.sound(place), self._kept.question(place) as opened:
+                here = standing(repository, opened.connection)
+                seeing = self._seeing(place, opened, here)
+                return self._answer(opened.connection, request, here, asked_at, seeing)
+        except NotIndexed:
+            self._kept.forget(place)
+            return _nothing(request, repository, asked_at)
+
+    def holdings(self) -> tuple[Holding, ...]:
+        """What is kept of which index."""
+        return self._kept.holdings()
+
+    def close(self) -> None:
+        """Forget what is kept; a later question brings back what it needs."""
+        self._kept.close()
+
+    def _seeing(self, place: Place, opened: Opened, here: Standing) -> Callable[[], Seen]:
+        state = State(place, opened.fingerprint, here.reach)
+        return partial(self._kept.see, state, opened.connection)
+
+    def _answer(
+        self,
+        connection: Connection,
+        request: FindRequest,
+        here: Standing,
+        now: datetime,
+        seeing: Callable[[], Seen],
+    ) -> FindAnswer:
+        _refuse_other_vectors(here)
+        asked = query.read(request, now, showing.languages(connection).__contains__)
+        if not here.commits:
+            return FindAnswer((), answer.meta(here, asked, found=False))
+        rankings = lanes.rank(connection, seeing, asked, self._encoder())
+        fused = fuse(rankings.lanes, asked.profile.candidates)
+        ordered = (self._reranker if request.rerank else FusionOrder()).order(asked.text, fused)
+        best = best_of_each_commit(ordered, asked.k)
+        hits = _hits(connection, best, rankings, asked)
+        return FindAnswer(hits, answer.meta(here, asked, found=bool(hits)))
+
+
+def _hits(
+    connection: Connection, best: Sequence[Candidate], rankings: Rankings, asked: Query
+) -> tuple[PatternHit, ...]:
     hunks = [candidate.hunk_id for candidate in best]
-    snapshot, texts = rankings.seen.snapshot, rankings.seen.texts
-    similar = vectors.similarities(connection, snapshot, texts, rankings.vector, hunks)
-    shown = zip(best, showing.shown(connection, hunks), strict=True)
-    hits = tuple(answer.hit(candidate, row, similar[row.hunk_id], asked) for candidate, row in shown)
-    return FindAnswer(hits, answer.meta(here, asked, found=bool(hits)))
+    seen = rankings.seen
+    similar = vectors.similarities(connection, seen.snapshot, seen.texts, rankings.vector, hunks)
+    shown = zip(best, showing.shown(connection, hunks, seen.diffs), strict=True)
+    return tuple(answer.hit(candidate, row, similar[row.hunk_id], asked) for candidate, row in shown)
 
 
 def _nothing(request: FindRequest, repository: Repository, now: datetime) -> FindAnswer:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from stores.showing import languages, shown
+import pytest
+
+from stores import showing
+from stores.showing import diffs, languages, shown
 from tests.stores.small import Doc, small_index
 
 DOCS = [
@@ -23,3 +26,19 @@ def test_hunks_come_in_the_order_asked_for() -> None:
 def test_languages_are_those_of_the_history() -> None:
     """Files of unknown language add none."""
     assert languages(small_index(DOCS)) == {"python", "rust"}
+
+
+def test_diffs_at_hand_are_those_of_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown does not depend on which diffs are at hand: all, the short ones, or none because of their size."""
+    connection = small_index(DOCS)
+    connection.execute("UPDATE hunks SET diff = repeat('ü', 10 * hunk_id::INT) || hunk_id")
+    plain = shown(connection, [2, 0, 1])
+    assert [one.diff for one in plain] == ["ü" * 20 + "2", "0", "ü" * 10 + "1"]
+    assert shown(connection, [2, 0, 1], diffs(connection)) == plain
+    monkeypatch.setattr(showing, "LONGEST_KEPT_DIFF", 21)
+    some = diffs(connection)
+    assert some.of([0, 1, 2]) == {0: "0", 1: "ü" * 10 + "1"}
+    assert shown(connection, [2, 0, 1], some) == plain
+    monkeypatch.setattr(showing, "MOST_KEPT_BYTES", 1)
+    assert diffs(connection).of([0, 1, 2]) == {}
+    assert shown(connection, [], some) == ()

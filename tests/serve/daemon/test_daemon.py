@@ -311,3 +311,17 @@ def test_no_daemon_to_be_had(tmp_path: Path, repo: Repo) -> None:
     assert "Answered without the daemon" in err
     with pytest.raises(NoDaemon):
         starting.start(Address(blocked / "home"))
+
+
+def test_an_index_at_hand(repo: Repo, place: Path) -> None:
+    """What was read for one question is listed, serves the next, and is read again once the index has changed."""
+    index(repo, place)
+    asked = ("query", str(repo.path), "-q", "timeout", "--no-rerank")
+    lineage(place, *asked)
+    (held,) = json.loads(lineage(place, "daemon", "list", "--json")[1])
+    assert (held["path"], held["hunks"]) == (str(repo.path), 2)
+    repo.commit_file("new.py", "timeout\n", "One more timeout")
+    index(repo, place)
+    assert lineage(place, *asked) == lineage(place, *asked, "--no-daemon")
+    (held,) = json.loads(lineage(place, "daemon", "list", "--json")[1])
+    assert held["hunks"] == 3
