@@ -80,8 +80,11 @@ def entered(folder: Path, *, exclusive: bool, deadline: Deadline) -> Iterator[No
 
 
 def wanted(folder: Path) -> bool:
-    """Whether somebody waits for the index: asked at each boundary by whoever holds it for long."""
-    door = _open(folder / DOOR)
+    """Whether somebody waits for the index: asked at each boundary by whoever holds it for long.
+
+    FileNotFoundError when the folder is gone or going: a file made now would keep it from being deleted.
+    """
+    door = os.open(folder / DOOR, os.O_RDONLY)
     try:
         # Shared, so that two who ask do not take each other for somebody who waits.
         return not _took(door, fcntl.LOCK_SH)

@@ -153,6 +153,8 @@ def _learnt(sample: Vectors) -> Space:
         products += block.T @ block
     mean = total / count
     variances, directions = np.linalg.eigh(products / count - np.outer(mean, mean))
+    if variances[-1] <= 0:  # all texts in one point have no axes
+        return Space.raw()
     variances = np.maximum(variances, variances[-1] * FLATTEST_AXIS)
     # Turned back to the original axes: directions of equal variance come in any order, the product does not.
     return Space(mean, (directions * variances**EVENING) @ directions.T)

@@ -129,3 +129,12 @@ def test_too_many_to_keep(monkeypatch: pytest.MonkeyPatch, where: Where) -> None
         for texts in (kept, streamed)
     ]
     assert answers[0] == answers[1]
+
+
+def test_texts_in_one_point() -> None:
+    """Where all texts have the same vector there is nothing to whiten, and content decides the order."""
+    connection = small_index(LARGE)
+    connection.execute("UPDATE vectors SET embedding = (SELECT embedding FROM vectors LIMIT 1)")
+    assert {hit.score for hit in nearest(connection, unit(1))} == {nearest(connection, unit(1))[0].score}
+    connection.execute("UPDATE vectors SET embedding = list_resize([]::FLOAT[], 384, 0)::FLOAT[384]")
+    assert {hit.score for hit in nearest(connection, unit(1))} == {0.0}
