@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import nsmallest
 from math import lcm
 from typing import Final
 
@@ -29,27 +30,31 @@ def fuse(rankings: Sequence[Sequence[Ranked]], limit: int) -> tuple[Candidate, .
     Of equal scores the one that appears first in any ranking leads; hunks that appear first at the same
     rank of different lanes are ordered by content (newest commit, sha, path): lane order says nothing.
     """
-    ranks: dict[int, list[int]] = defaultdict(list)
+    one, *shares = _shares(max(map(len, rankings), default=0))
+    scores: dict[int, int] = defaultdict(int)
+    firsts: dict[int, int] = {}
     hunks: dict[int, Ranked] = {}
     for ranking in rankings:
-        for rank, hunk in enumerate(ranking, start=1):
-            ranks[hunk.hunk_id].append(rank)
-            hunks[hunk.hunk_id] = hunk
-    one = _one(max(map(len, rankings), default=0))
-    scores = {key: sum(one // (CONSTANT + rank) for rank in ranks[key]) for key in ranks}
+        for rank, hunk in enumerate(ranking):
+            key = hunk.hunk_id
+            scores[key] += shares[rank]
+            firsts[key] = min(rank, firsts.get(key, rank))
+            hunks[key] = hunk
 
     def place(key: int) -> tuple[int, int, float, str, str]:
         hunk = hunks[key]
-        return -scores[key], min(ranks[key]), -hunk.commit_date.timestamp(), hunk.commit_sha, hunk.file_path
+        return -scores[key], firsts[key], -hunk.commit_date.timestamp(), hunk.commit_sha, hunk.file_path
 
-    best = sorted(hunks, key=place)[:limit]
+    best = nsmallest(limit, hunks, key=place)
     return tuple(Candidate(key, scores[key] / one, hunks[key].commit_sha) for key in best)
 
 
 @lru_cache
-def _one(longest: int) -> int:
-    """A number that every 60 + rank divides, to stand for 1.
+def _shares(longest: int) -> tuple[int, ...]:
+    """A number that stands for 1, and in the same unit what each rank adds, from 1 / 61 on.
 
-    So sums are exact: adding floats in another lane order could part what is equal.
+    Every 60 + rank divides it, so sums are exact: adding floats in another lane order could part what is equal.
     """
-    return lcm(*range(CONSTANT + 1, CONSTANT + longest + 1))
+    ranks = range(CONSTANT + 1, CONSTANT + longest + 1)
+    one = lcm(*ranks)
+    return one, *(one // rank for rank in ranks)
