@@ -16,6 +16,7 @@ and neither means anything while the machine has other work. Memory is summed ov
 - `killed`: `kill -9` at a quarter, half, three quarters; then the index compared with a clean one
 - `explain`: random ranges against `git blame` and `git show`, in a clean and a dirty work tree; time, first and
   repeated
+- `warm`: questions asked of a running engine and of the daemon; their text lane and the encoder alone
 - `company`: two queries a second while an index runs
 
 What they stand on:

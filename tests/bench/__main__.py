@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.bench import company, everyday, explain, growth, indexing, killed
+from tests.bench import company, everyday, explain, growth, indexing, killed, warm
 from tests.bench.report import Row, arguments, say, show_rows, workspace
 
-MEASURES: Final = (indexing, growth, everyday, explain, killed, company)
+MEASURES: Final = (indexing, growth, everyday, explain, warm, killed, company)
 
 
 def main() -> None:
