@@ -13,14 +13,14 @@ from pipeline import write
 from pipeline.embed import Embedding
 from pipeline.encoder import Encoder
 from pipeline.extract import Extracted, Task, extract
-from pipeline.git.repository import Repository, UnreadableObject
+from pipeline.git.refusals import NothingToIndex, UnreadableObject
+from pipeline.git.repository import Repository
 from pipeline.ignore import IgnoreRules
 from pipeline.profile import Profile
 from pipeline.walk import batches
 from pipeline.workers import Workers
 from pipeline.write import Beginning
-from stores import database, writing
-from stores.errors import LineageError
+from stores import writing
 from stores.history import Unreadable
 from stores.holding import Held
 from stores.places import Place
@@ -34,10 +34,6 @@ COMMITS_PER_BATCH: Final = 100
 BATCHES_IN_A_ROW: Final = 4
 
 logger = logging.getLogger(__name__)
-
-
-class NothingToIndex(LineageError):
-    """The repository has no commit yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +76,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One run over one repository; `workers` extract, and no row depends on how many they are."""
+    """One run over one repository; whoever starts it holds the place of the only one.
+
+    `workers` extract, and no row depends on how many they are.
+    """
 
     repository: Repository
     place: Place
@@ -95,14 +94,13 @@ class Pass:
         started = time.perf_counter()
         rules = IgnoreRules.of(self.repository)
         head = self._head()
-        with database.sole_run(self.place):
-            if self.options.rebuild:
-                writing.delete_index(self.place)
-            with Held(self.place) as index:
-                beginning = self._begin(index, head)
-                done = self._index_history(index, beginning, rules)
-                symbols = self._index_head(index, beginning, rules, head)
-                unreadable = write.finish(index, head, beginning, self.profile, forced=self.options.force)
+        if self.options.rebuild:
+            writing.delete_index(self.place)
+        with Held(self.place) as index:
+            beginning = self._begin(index, head)
+            done = self._index_history(index, beginning, rules)
+            symbols = self._index_head(index, beginning, rules, head)
+            unreadable = write.finish(index, head, beginning, self.profile, forced=self.options.force)
         return Summary(
             head=head,
             commits=done.recorded,
@@ -117,9 +115,7 @@ class Pass:
     def _head(self) -> str:
         head = self.repository.head()
         if head is None:
-            raise NothingToIndex(
-                f"{self.repository.root} has no commits yet.", hint="Commit something, then index it."
-            )
+            raise NothingToIndex(self.repository.root)
         return head
 
     def _begin(self, index: Held, head: str) -> Beginning:

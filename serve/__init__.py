@@ -19,5 +19,6 @@
 - `resources`: what a person may choose of the machine
 - `render`: answers as JSON for programs and as a page for people
 - `settings`: the only reader of the environment
+- `placing`: where the index of a repository lives
 - `standing`: how an index stands to its repository's HEAD
 """

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipeline.git import graph
+from pipeline.git.refusals import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
 from pipeline.workers import Workers, usable_cpus
 from serve import logs, settings
 from serve.errors import BadRequest
+from serve.placing import place_of
 from serve.resources import EmbedProvider, Resources
-from serve.standing import place_of
-from stores import database, history
-from stores.database import NotIndexed
+from stores import runs
 from stores.places import Place
+from stores.runs import RunAtWork
 
 if TYPE_CHECKING:
     from pipeline.run import Options, Progress, Summary
@@ -61,14 +62,35 @@ def index(path: Path, flags: Flags) -> None:
     """Bring the index of the repository at `path` up to its HEAD, and say what was done."""
     _refuse(flags)
     said = settings.read()
+    logs.configure(said.log)
     repository = open_repository(path)
+    if repository.head() is None:
+        raise NothingToIndex(repository.root)
     place = place_of(said.home, repository)
-    done = _indexed_head(repository, place) if flags.incremental and not flags.force else None
-    if done is not None:
-        print(f"index up-to-date at {done}")  # noqa: T201 - the specified output
+    if flags.incremental and not flags.force:
+        _take_up(path, place, flags)
         return
-    summary = _run(repository, place, flags, said.log)
-    _print(summary, profile=flags.profile)
+    with runs.sole_run(place):
+        _run(repository, place, flags)
+
+
+def _take_up(path: Path, place: Place, flags: Flags) -> None:
+    """Index what is new, after the run at work; not when another run waits already, which will see it."""
+    with runs.next_run(place, _tell) as run:
+        if run is None:
+            print("another `lineage index` waits to take up what is new")  # noqa: T201 - why it did nothing
+            return
+        repository = open_repository(path)  # anew: HEAD moves while a run waits
+        done = _indexed_head(repository, place)
+        if done is not None:
+            print(f"index up-to-date at {done}")  # noqa: T201 - the specified output
+            return
+        run.begin()
+        _run(repository, place, flags)
+
+
+def _tell(at_work: RunAtWork) -> None:
+    logger.info("%s Waiting for it.", at_work.message)
 
 
 def _refuse(flags: Flags) -> None:
@@ -91,20 +113,21 @@ def _refuse(flags: Flags) -> None:
 
 def _indexed_head(repository: Repository, place: Place) -> str | None:
     """HEAD, when there is nothing to do for it: no new commit, and none that can be read at last."""
+    from stores import database, history
+
     head = repository.head()
     try:
         with database.reading(place) as connection:
             status = history.status(connection)
             waiting = history.unreadable(connection)
-    except NotIndexed:
+    except database.NotIndexed:
         return None
     if status is None or status.last_indexed_commit != head:
         return None
     return None if any(repository.readable(entry.commit_sha) for entry in waiting) else head
 
 
-def _run(repository: Repository, place: Place, flags: Flags, log: str) -> Summary:
-    logs.configure(log)
+def _run(repository: Repository, place: Place, flags: Flags) -> None:
     with workers_for(repository, place, flags.workers or usable_cpus()) as workers:
         # After the workers have begun, so that both import at the same time.
         from pipeline.encoder import OnnxEncoder
@@ -114,7 +137,7 @@ def _run(repository: Repository, place: Place, flags: Flags, log: str) -> Summar
         with _reporting(flags.progress) as report:
             summary = Pass(repository, place, _options(flags), encoder, workers, report).run()
     graph.refresh(repository, place.graph)
-    return summary
+    _print(summary, profile=flags.profile)
 
 
 def workers_for(repository: Repository, place: Place, jobs: int) -> Workers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -12,11 +11,12 @@ from pipeline.git.repository import Repository, open_repository
 from pipeline.reach import reach
 from pipeline.versions import components
 from pipeline.walk import pending
+from serve.placing import place_of
 from stores import database, history, metadata
 from stores.database import NotIndexed
 from stores.history import IndexStatus
 from stores.metadata import Verdict
-from stores.places import Place, existing, locate
+from stores.places import Place
 from stores.reach import Reach
 from stores.showing import Connection
 
@@ -34,22 +34,6 @@ class Standing:
     commits: int = 0
     reach: Reach = field(default_factory=Reach)
     verdict: Verdict | None = None
-
-
-def place_of(home: Path, repository: Repository) -> Place:
-    """Where the repository's index lives or would live."""
-    return locate(home, repository.canonical, *_evidence(repository))
-
-
-def existing_place(home: Path, repository: Repository) -> Place | None:
-    """Where the repository's index lives; None, sooner than `place_of` could say where it would, without one."""
-    return existing(home, repository.canonical, *_evidence(repository))
-
-
-def _evidence(repository: Repository) -> tuple[Callable[[], str | None], Callable[[str], bool]]:
-    """What tells a repository from another under the same path: its first commit, and which commits it has."""
-    head = repository.head()
-    return lambda: repository.first_commit(head) if head else None, repository.contains
 
 
 def of_path(path: Path, home: Path) -> tuple[Place, Standing]:

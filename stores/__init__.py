@@ -5,6 +5,7 @@
 - `versions`: the schema's version and what each one changed
 - `places`: where an index lives; the repo id
 - `locking`: who may open an index: many readers or one writer, nobody starved
+- `runs`: which indexing run is the only one of its index, and which one is next
 - `database`: open for reading, open for one batch of writing; the settings of both
 - `holding`: keep an index open from batch to batch, until somebody waits for it
 - `reading`: keep an index open from question to question, until a writer waits for it

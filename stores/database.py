@@ -116,14 +116,6 @@ def beside(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
 
 
 @contextmanager
-def sole_run(place: Place) -> Iterator[None]:
-    """Be the only indexing run of this repository; IndexBusy at once when there is one already."""
-    places.claim(place)
-    with locking.sole_run(place.folder):
-        yield
-
-
-@contextmanager
 def sound(place: Place) -> Iterator[None]:
     """Reads that tell a damaged index from a program's mistake: damage deep in a file shows late."""
     try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,6 @@ from stores.errors import LineageError
 
 DOOR: Final = "door.lock"
 LOCK: Final = "index.lock"
-RUN: Final = "run.lock"
 
 # Short beside the 15 ms that opening costs, long beside the microseconds of a system call.
 POLL_SECONDS: Final = 0.002
@@ -68,15 +67,10 @@ class Deadline:
 @contextmanager
 def entered(folder: Path, *, exclusive: bool, deadline: Deadline) -> Iterator[None]:
     """Hold the index in this folder, shared with readers or alone."""
-    door = _lock(folder / DOOR, fcntl.LOCK_EX, deadline)
-    try:
-        lock = _lock(folder / LOCK, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH, deadline)
-    finally:
-        os.close(door)
-    try:
+    with closing(lock(folder / DOOR, _until(deadline, fcntl.LOCK_EX))):
+        inside = lock(folder / LOCK, _until(deadline, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH))
+    with closing(inside):
         yield
-    finally:
-        os.close(lock)
 
 
 def wanted(folder: Path) -> bool:
@@ -84,42 +78,24 @@ def wanted(folder: Path) -> bool:
 
     FileNotFoundError when the folder is gone or going: a file made now would keep it from being deleted.
     """
-    door = os.open(folder / DOOR, os.O_RDONLY)
-    try:
+    with closing(os.open(folder / DOOR, os.O_RDONLY)) as door:
         # Shared, so that two who ask do not take each other for somebody who waits.
-        return not _took(door, fcntl.LOCK_SH)
-    finally:
-        os.close(door)
-
-
-@contextmanager
-def sole_run(folder: Path) -> Iterator[None]:
-    """Be the only indexing run of this index; IndexBusy at once when there is one already."""
-    descriptor = _lock(folder / RUN, fcntl.LOCK_EX, None)
-    try:
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
-        yield
-    finally:
-        os.close(descriptor)
+        return not took(door, fcntl.LOCK_SH)
 
 
 @contextmanager
 def held(path: Path, deadline: Deadline) -> Iterator[int]:
     """Hold this lock file, alone; the body may write into the descriptor it is given."""
-    descriptor = _lock(path, fcntl.LOCK_EX, deadline)
-    try:
+    with closing(lock(path, _until(deadline, fcntl.LOCK_EX))) as descriptor:
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
-def _lock(path: Path, kind: int, deadline: Deadline | None) -> int:
-    """A descriptor that holds the lock; closing it lets go. Without a deadline nothing is waited for."""
+def lock(path: Path, take: Callable[[int], None]) -> int:
+    """A descriptor whose lock `take` has taken; closing it lets go."""
     while True:
-        descriptor = _open(path)
+        descriptor = opened(path)
         try:
-            _wait(descriptor, kind, deadline)
+            take(descriptor)
             if _is_current(descriptor, path):
                 return descriptor
         except BaseException:
@@ -128,22 +104,34 @@ def _lock(path: Path, kind: int, deadline: Deadline | None) -> int:
         os.close(descriptor)
 
 
-def _wait(descriptor: int, kind: int, deadline: Deadline | None) -> None:
-    while not _took(descriptor, kind):
-        if deadline is None:
-            raise _second_run(descriptor)
-        deadline.pause()
-
-
-def _took(descriptor: int, kind: int) -> bool:
+def took(descriptor: int, kind: int) -> bool:
+    """Take the lock if nobody is in the way."""
     with suppress(BlockingIOError):
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         return True
     return False
 
 
-def _open(path: Path) -> int:
+def opened(path: Path) -> int:
+    """A descriptor of the lock file, made if it is not there."""
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+
+@contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    """The descriptor, and with its end the end of its lock."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _until(deadline: Deadline, kind: int) -> Callable[[int], None]:
+    def take(descriptor: int) -> None:
+        while not took(descriptor, kind):
+            deadline.pause()
+
+    return take
 
 
 def _is_current(descriptor: int, path: Path) -> bool:
@@ -153,11 +141,3 @@ def _is_current(descriptor: int, path: Path) -> bool:
     except FileNotFoundError:
         return False
     return os.path.samestat(there, os.fstat(descriptor))
-
-
-def _second_run(descriptor: int) -> IndexBusy:
-    pid = os.pread(descriptor, 20, 0).decode("ascii", errors="replace").strip()
-    return IndexBusy(
-        f"Another `lineage index` is at work on this repository{f' (process {pid})' if pid else ''}.",
-        hint="Let it finish; run `lineage index --incremental` afterwards if there is more to do.",
-    )

@@ -24,6 +24,13 @@ class DamagedRepository(LineageError):
     """A git directory that cannot be opened."""
 
 
+class NothingToIndex(LineageError):
+    """The repository has no commit yet."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(f"{root} has no commits yet.", hint="Commit something, then index it.")
+
+
 class UnreadableObject(LineageError):
     """A commit, or an object its change needs, is missing or damaged."""
 

@@ -20,8 +20,8 @@ from serve.explain.order import newest_first
 from serve.explain.related import Added, Index
 from serve.explain.target import Target
 from serve.explain.warm import Warm
+from serve.placing import existing_place
 from serve.questions import ExplainRequest
-from serve.standing import existing_place
 from stores.places import Place
 
 

@@ -20,8 +20,9 @@ from serve.find.lanes import Rankings
 from serve.find.query import Query
 from serve.find.rerank import FusionOrder, Reranker
 from serve.find.seen import Seen
+from serve.placing import place_of
 from serve.questions import FindRequest
-from serve.standing import Standing, place_of, standing, without_index
+from serve.standing import Standing, standing, without_index
 from stores import database, showing, vectors
 from stores.database import NotIndexed
 from stores.metadata import REBUILD, Status

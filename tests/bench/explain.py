@@ -27,8 +27,8 @@ from serve.explain.blame import Blame, parsed
 from serve.explain.excerpts import main_origin
 from serve.explain.explain import Explainer
 from serve.explain.warm import Warm
+from serve.placing import place_of
 from serve.questions import ExplainRequest
-from serve.standing import place_of
 from tests.bench.histories import History, cut
 from tests.bench.indexing import zeros_command
 from tests.bench.programs import git_bytes, run

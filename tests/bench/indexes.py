@@ -11,7 +11,7 @@ import duckdb
 import polars as pl
 
 from pipeline.git.repository import open_repository
-from serve.standing import place_of
+from serve.placing import place_of
 from stores import database
 from stores.places import Place
 from stores.schema import TABLES

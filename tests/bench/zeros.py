@@ -20,7 +20,8 @@ from pipeline.git.repository import open_repository
 from pipeline.workers import usable_cpus
 from serve import settings
 from serve.indexing import workers_for
-from serve.standing import place_of
+from serve.placing import place_of
+from stores import runs
 from stores.versions import EMBEDDING_DIMENSION
 
 
@@ -41,7 +42,7 @@ def main() -> None:
     settings.calm_algebra()
     repository = open_repository(Path(sys.argv[1]))
     place = place_of(settings.read().home, repository)
-    with workers_for(repository, place, usable_cpus()) as workers:
+    with runs.sole_run(place), workers_for(repository, place, usable_cpus()) as workers:
         from pipeline.run import Options, Pass  # as `lineage index` does it, while the workers import
 
         Pass(repository, place, Options(), ZeroEncoder(), workers).run()

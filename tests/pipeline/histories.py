@@ -7,7 +7,8 @@ from pathlib import Path
 from pipeline.git.repository import open_repository
 from pipeline.run import Options, Pass, Progress, Summary
 from pipeline.workers import Workers
-from serve.standing import place_of
+from serve.placing import place_of
+from stores import runs
 from stores.places import Place
 from tests.repos import Repo
 from tests.serve.indexed import WordEncoder
@@ -54,5 +55,6 @@ def index(
     """One pass over the repository as it stands."""
     report = (lambda _: None) if heard is None else heard.append
     repository = open_repository(repo.path)
-    with Workers(jobs) as workers:
-        return Pass(repository, place(repo, home), Options(**options), WordEncoder(), workers, report).run()
+    here = place(repo, home)
+    with runs.sole_run(here), Workers(jobs) as workers:
+        return Pass(repository, here, Options(**options), WordEncoder(), workers, report).run()

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline import run
-from pipeline.run import NothingToIndex, Progress
+from pipeline.git.refusals import NothingToIndex
+from pipeline.run import Progress
 from stores import database, history
 from tests.bench.indexes import fingerprint
 from tests.pipeline.histories import index, interleaved, place

@@ -18,7 +18,7 @@ from pipeline.ignore import IgnoreRules
 from pipeline.reach import reach, unreached
 from pipeline.text import words
 from pipeline.versions import components
-from serve.standing import place_of
+from serve.placing import place_of
 from stores import database, history, schema, writing
 from stores.metadata import Components
 from stores.versions import EMBEDDING_DIMENSION

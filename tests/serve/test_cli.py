@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.git.repository import open_repository
-from serve import cli, standing
+from serve import cli, placing, standing
 from stores import database
 from tests.repos import Repo
 from tests.serve.indexed import index
@@ -123,7 +123,7 @@ def test_outside_a_repository(tmp_path: Path, command: list[str]) -> None:
 
 def test_status(repo: Repo, home: Path) -> None:
     """Status prints exactly its six lines, before and after indexing, and loads no model."""
-    place = standing.place_of(home, open_repository(repo.path))
+    place = placing.place_of(home, open_repository(repo.path))
     common = f"repo: {repo.path}\nid: {place.repo_id}\n"
     none = "last_indexed_commit: <none>\nindexed_at: <none>\ncommits_behind_head: 2\ncompatibility: <none>\n"
     assert lineage("status", str(repo.path)) == (0, common + none, "")
@@ -198,7 +198,7 @@ def test_help_without_arguments() -> None:
 def busy(repo: Repo, home: Path) -> Iterator[None]:
     """A writer that holds the index."""
     index(repo, home)
-    with database.writing(standing.place_of(home, open_repository(repo.path))):
+    with database.writing(placing.place_of(home, open_repository(repo.path))):
         yield
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from serve import cli
 from serve.indexing import duration
-from stores import database
+from stores import database, runs
 from tests.bench.indexes import files, fingerprint
 from tests.pipeline.histories import interleaved, place
 from tests.repos import Repo
@@ -217,7 +217,7 @@ def on_a_terminal(*arguments: str, home: Path) -> str:
 
 def test_a_second_run_names_the_first(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two runs over one repository do not meet: the second says who is at work."""
-    with database.sole_run(place(repo, home)):
+    with runs.sole_run(place(repo, home)):
         assert lineage("index", repo.path) == 1
     assert f"process {os.getpid()}" in capsys.readouterr().err
 

@@ -93,19 +93,6 @@ def test_deleted_lock_file_keeps_nobody_in(tmp_path: Path) -> None:
             assert (place.folder / locking.LOCK).exists()
 
 
-def test_second_run_finds_the_first(tmp_path: Path) -> None:
-    """A second indexing run is told at once which process is at work; queries are not in its way."""
-    program = "with database.sole_run(place):\n    say('in'); sys.stdin.read()"
-    with running(program, tmp_path) as first:
-        assert line(first) == "in"
-        with pytest.raises(IndexBusy, match=rf"process {first.pid}\)"), database.sole_run(place_in(tmp_path)):
-            pass
-        first.kill()
-        first.wait()
-        with database.sole_run(place_in(tmp_path)):
-            pass
-
-
 def test_queries_during_a_constant_writer(tmp_path: Path) -> None:
     """Two queries a second are all answered soon while batches are written without a pause."""
     with running(WRITER.format(seconds=3), tmp_path) as writer:

@@ -11,8 +11,8 @@ from pipeline.git.repository import open_repository
 from serve.answers import ExplainAnswer
 from serve.explain import related
 from serve.explain.explain import Explainer
+from serve.placing import existing_place, place_of
 from serve.questions import ExplainRequest
-from serve.standing import existing_place, place_of
 from stores import database
 from stores.places import Place
 from tests.repos import Repo

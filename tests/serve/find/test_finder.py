@@ -21,8 +21,8 @@ from serve.answers import FindAnswer
 from serve.find import kept
 from serve.find.search import Finder, find_pattern
 from serve.find.seen import Seen
+from serve.placing import place_of
 from serve.questions import FindRequest
-from serve.standing import place_of
 from stores import compaction, showing, writing
 from stores.places import Place
 from tests.repos import FIRST_DATE, Repo

@@ -17,8 +17,8 @@ from serve.errors import BadRequest, NeedsRebuild
 from serve.find import lanes, query
 from serve.find.search import find_pattern
 from serve.find.seen import see
+from serve.placing import place_of
 from serve.questions import FindRequest
-from serve.standing import place_of
 from stores import database
 from stores.reach import Reach
 from tests.repos import FIRST_DATE, Repo

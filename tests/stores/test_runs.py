@@ -1,0 +1,99 @@
+"""One run works, one waits, the rest leave: among real processes."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from stores import runs
+from stores.runs import RunAtWork
+from tests.stores.batches import place_in
+from tests.stores.processes import finished, line, running
+
+# Takes its turn, says what became of it, and works until it is told to stop.
+TAKES_TURN = """
+with runs.next_run(place, lambda at_work: say("waits", at_work.message)) as run:
+    if run: run.begin(); say("works"); sys.stdin.read()
+    else: say("leaves")
+"""
+
+
+def test_second_run_finds_the_first(tmp_path: Path) -> None:
+    """A second indexing run is told at once which process is at work; queries are not in its way."""
+    program = "with runs.sole_run(place):\n    say('in'); sys.stdin.read()"
+    with running(program, tmp_path) as first:
+        assert line(first) == "in"
+        with pytest.raises(RunAtWork, match=rf"process {first.pid}\)"), runs.sole_run(place_in(tmp_path)):
+            pass
+        first.kill()
+        first.wait()
+        with runs.sole_run(place_in(tmp_path)):
+            pass
+
+
+def test_one_works_one_waits_the_rest_leave(tmp_path: Path) -> None:
+    """Of many runs at the same time, each hears at once which of the three it is."""
+    with ExitStack() as stack:
+        works, waits, *leave = (_started(stack, tmp_path) for _ in range(4))
+        assert works.said == "works"
+        assert waits.said.endswith(f"is at work on this repository (process {works.process.pid}).")
+        assert [(one.said, finished(one.process)) for one in leave] == [("leaves", (0, "", ""))] * 2
+        assert works.process.stdin is not None
+        works.process.stdin.close()
+        assert line(waits.process) == "works"
+
+
+def test_the_one_that_waits_goes_on_after_a_kill(tmp_path: Path) -> None:
+    """`kill -9` of the run at work is its end as any other, and the place of the next one is free again."""
+    with ExitStack() as stack:
+        works, waits = (_started(stack, tmp_path) for _ in range(2))
+        works.process.kill()
+        assert line(waits.process) == "works"
+        assert _started(stack, tmp_path).said.startswith("waits")
+
+
+def test_a_killed_waiter_leaves_its_place(tmp_path: Path) -> None:
+    """The waiting place dies with who waits there."""
+    with ExitStack() as stack:
+        _, waits = (_started(stack, tmp_path) for _ in range(2))
+        waits.process.kill()
+        waits.process.wait()
+        assert _started(stack, tmp_path).said.startswith("waits")
+
+
+def test_a_glance_refuses_nobody(tmp_path: Path) -> None:
+    """A run that only looks whether there is something to do is not taken for one at work."""
+    glance = "with runs.next_run(place, say): say('looks'); time.sleep(0.2)"
+    with running(glance, tmp_path) as looking:
+        assert line(looking) == "looks"
+        with runs.sole_run(place_in(tmp_path)):
+            pass
+
+
+def test_a_deleted_lock_file_keeps_nobody_out(tmp_path: Path) -> None:
+    """Who waits on a file that was deleted meanwhile takes the lock of the one in its place."""
+    place = place_in(tmp_path)
+    with ExitStack() as stack:
+        works, waits = (_started(stack, tmp_path) for _ in range(2))
+        (place.folder / runs.RUN).unlink()
+        works.process.kill()
+        assert line(waits.process) == "works"
+        with pytest.raises(RunAtWork, match=str(waits.process.pid)), runs.sole_run(place):
+            pass
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A run, and the first thing it said: what became of it."""
+
+    process: Popen[str]
+    said: str
+
+
+def _started(stack: ExitStack, home: Path) -> Started:
+    process = stack.enter_context(running(TAKES_TURN, home))
+    return Started(process, line(process))
