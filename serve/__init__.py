@@ -14,6 +14,8 @@
 - `lineage_tools`: the `lineage-mcp` command: both questions as MCP tools
 - `mcp_door`: what both MCP servers share
 - `questions`: the two questions
+- `initializing`: `lineage init`: hooks, and what agents are told
+- `replacing`: a person's own file, read and replaced
 - `progress`: the progress bar of an index run
 - `logs`: log events on stderr
 - `resources`: what a person may choose of the machine

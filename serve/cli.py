@@ -222,6 +222,30 @@ def status_command(path: RepositoryPath = Path()) -> None:
     _write(render.status_lines(place, stands))
 
 
+@app.command("init")
+def init_command(
+    path: RepositoryPath = Path(),
+    *,
+    write_agent_md: Annotated[
+        bool,
+        typer.Option(
+            "--write-agent-md",
+            help="Tell agents about it too: in AGENTS.md, or in CLAUDE.md, GEMINI.md or AGENT.md where one is there.",
+        ),
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Put our own in the place of a post-commit hook that lacks our part."),
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take everything out again.")] = False,
+) -> None:
+    """Let git's hooks keep the index up to date, in the background."""
+    from serve.initializing.initialize import Wishes, initialize
+
+    wishes = Wishes(write_agent_md=write_agent_md, force=force, remove=remove)
+    _write("\n".join(initialize(path, wishes)))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; errors become text and an exit code here and nowhere else."""
     settings.calm_algebra()

@@ -22,6 +22,7 @@ PACKAGES = [
     "serve/daemon",
     "serve/find",
     "serve/explain",
+    "serve/initializing",
     "mindmap",
 ]
 CHECKS = {

@@ -188,7 +188,7 @@ class Repository:
         self._odb = git.odb
         git_dir = Path(git.path).resolve()
         common = layout.common_dir(git_dir)
-        self._common = common
+        self.common_dir: Path = common
         self.git_dir: Path = git_dir
         self.objects: Path = common / "objects"
         self.is_bare: bool = git.is_bare or _is_bare_unsaid(git, git_dir)
@@ -364,7 +364,7 @@ class Repository:
 
     def own_attributes(self) -> bytes:
         """The attributes that are this clone's alone, not part of its history."""
-        return layout.own_attributes(self._common)
+        return layout.own_attributes(self.common_dir)
 
     def read_at_head(self, path: str) -> bytes | None:
         """A file's content at HEAD; None when HEAD has no such file, or it cannot be read."""

@@ -1,0 +1,71 @@
+"""The file that agents read at the root of a work tree, with our stanza in it."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from pipeline.git.repository import Repository
+from serve.initializing.changes import Change
+from serve.initializing.fences import BrokenFence
+from serve.initializing.folders import OutsideRepository, contains
+from serve.initializing.stanza import FENCES, STANZA
+from serve.replacing import content_of
+from stores.errors import LineageError
+
+# The first is what most agents read, and the one that is made; the others are some clients' own names.
+FILES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "AGENT.md")
+
+
+class StanzaRefused(LineageError):
+    """The file cannot take the stanza."""
+
+
+def written(repository: Repository) -> Change:
+    """The file with our stanza: the one that has it, else the first of those there, else a new one."""
+    there = [name for name in FILES if os.path.lexists(repository.root / name)]
+    having = [name for name in there if _has_stanza(repository, name)]
+    name = next(iter([*having, *there, *FILES]))
+    file = repository.root / name
+    before = _taken(repository, name)
+    if before is None:
+        return Change(name, file, "created", STANZA + b"\n")
+    if not _has_stanza(repository, name):
+        return Change(name, file, "added", FENCES.added(before, STANZA, at=len(before)))
+    after = FENCES.renewed(before, STANZA)
+    return Change(name, file, "unchanged") if after == before else Change(name, file, "renewed", after)
+
+
+def removed(repository: Repository) -> list[Change]:
+    """Each file that has our stanza without it, or no file where nothing else is in it."""
+    return [_without(repository, name) for name in FILES if _has_stanza(repository, name)]
+
+
+def _without(repository: Repository, name: str) -> Change:
+    file = repository.root / name
+    after = FENCES.removed(content_of(file) or b"")
+    if after.strip() or file.is_symlink():
+        return Change(name, file, "taken out", after)
+    return Change(name, file, "deleted", gone=True)
+
+
+def _taken(repository: Repository, name: str) -> bytes | None:
+    file = repository.root / name
+    if not contains(repository, file):
+        raise OutsideRepository(
+            f"{file} is a link to {os.path.realpath(file)}, outside this repository.",
+            hint="Put a file of this repository's own there, or add the text by hand.",
+        )
+    if os.path.lexists(file) and not file.is_file():
+        raise StanzaRefused(f"{file} is no file, or a link to none.", hint="Take it away, then try again.")
+    return content_of(file)
+
+
+def _has_stanza(repository: Repository, name: str) -> bool:
+    file = repository.root / name
+    if not file.is_file() or not contains(repository, file):
+        return False
+    try:
+        return FENCES.encloses(content_of(file) or b"")
+    except BrokenFence as broken:
+        raise StanzaRefused(f"{file}: {broken.message}.", hint=f"{broken.hint}.".capitalize()) from broken
