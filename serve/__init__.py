@@ -19,6 +19,7 @@
 - `progress`: the progress bar of an index run
 - `logs`: log events on stderr
 - `resources`: what a person may choose of the machine
+- `registering`: telling MCP clients of a server
 - `render`: answers as JSON for programs and as a page for people
 - `settings`: the only reader of the environment
 - `placing`: where the index of a repository lives

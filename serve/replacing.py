@@ -24,17 +24,18 @@ def content_of(file: Path) -> bytes | None:
             return None
 
 
-def replace(file: Path, content: bytes, *, executable: bool = False) -> None:
+def replace(file: Path, content: bytes, *, executable: bool = False, like: Path | None = None) -> None:
     """Put the content in the file's place; a link is followed, and a file that is there keeps its mode and owner.
 
-    `executable` gives whoever may read the file the right to run it.
+    `executable` gives whoever may read the file the right to run it; `like` is the file to take mode and owner of
+    instead.
     """
-    with _refusals(file):
+    with _refusals(like or file):
         target = file.resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}")
         try:
-            _write(draft, content, target)
+            _write(draft, content, like or target)
             if executable:
                 draft.chmod(draft.stat().st_mode | (draft.stat().st_mode & 0o444) >> 2)
             draft.replace(target)
@@ -55,20 +56,20 @@ def rename(file: Path, new: Path) -> None:
         file.rename(new)
 
 
-def _write(draft: Path, content: bytes, target: Path) -> None:
+def _write(draft: Path, content: bytes, like: Path) -> None:
     # Made by open(), so that a new file gets the mode that the person's umask gives to new files.
     with draft.open("xb") as out:
-        if target.exists():
-            _take_after(draft, target)
+        if like.exists():
+            _take_after(draft, like)
         out.write(content)
         out.flush()
         os.fsync(out.fileno())
 
 
-def _take_after(draft: Path, target: Path) -> None:
-    if not os.access(target, os.W_OK):  # replacing it would need no leave of the file itself
+def _take_after(draft: Path, file: Path) -> None:
+    if not os.access(file, os.W_OK):  # replacing it would need no leave of the file itself
         raise PermissionError(None, "the file is read-only")
-    old = target.stat()
+    old = file.stat()
     with suppress(PermissionError):
         os.chown(draft, old.st_uid, old.st_gid)
     draft.chmod(old.st_mode & 0o7777)

@@ -44,6 +44,24 @@ def read(environment: Mapping[str, str] | None = None) -> Settings:
     )
 
 
+def said_home(environment: Mapping[str, str] | None = None) -> str | None:
+    """The home of the indexes, where the person has set one: for programs that are started without this environment."""
+    given = os.environ if environment is None else environment
+    return str(read(given).home) if given.get("LINEAGE_HOME") else None
+
+
+def folders(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Where programs keep a person's configuration: `home`, `config` (XDG), `apps` (a Mac's), `codex` (Codex's)."""
+    given = os.environ if environment is None else environment
+    home = Path("~").expanduser()
+    return {
+        "home": str(home),
+        "config": given.get("XDG_CONFIG_HOME") or str(home / ".config"),
+        "apps": str(home / "Library" / "Application Support"),
+        "codex": given.get("CODEX_HOME") or str(home / ".codex"),
+    }
+
+
 def calm_algebra(environment: MutableMapping[str, str] | None = None) -> None:
     """Keep numpy to one thread unless the person asked otherwise; acts until numpy is imported."""
     (os.environ if environment is None else environment).setdefault(ALGEBRA_THREADS, "1")

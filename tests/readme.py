@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-COMMANDS = ("index", "query", "explain", "status", "serve", "daemon", "init")
+COMMANDS = ("index", "query", "explain", "status", "serve", "daemon", "init", "register")
 
 
 def help_of(command: str) -> str:

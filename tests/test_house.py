@@ -23,6 +23,7 @@ PACKAGES = [
     "serve/find",
     "serve/explain",
     "serve/initializing",
+    "serve/registering",
     "mindmap",
 ]
 CHECKS = {

@@ -155,6 +155,47 @@ def test_status_shows_the_verdict(repo: Repo, home: Path, changed: dict[str, str
     assert out.splitlines()[-1].startswith(f"compatibility: {says}")
 
 
+def test_init(repo: Repo) -> None:
+    """Hooks go in and out by the command, which says what it did; a refusal is an error with a way out."""
+    code, out, err = lineage("init", str(repo.path / "src"), "--write-agent-md")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "created      .git/hooks/post-commit"
+    code, out, _ = lineage("init", str(repo.path), "--remove")
+    assert (code, out.splitlines()[-1]) == (0, "deleted      AGENTS.md")
+    (repo.path / ".git/hooks/post-commit").write_text("#!/usr/bin/python3\n")
+    code, out, err = lineage("init", str(repo.path))
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ") and "--force" in err
+    assert lineage("init", str(repo.path), "--force", "--remove")[0] == 2
+
+
+def test_register(tmp_path: Path) -> None:
+    """What is shown on stdout is a file's whole content; --write and --remove do and undo it."""
+    program = tmp_path / "bin" / "lineage-mcp"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(tmp_path),
+        "LINEAGE_HOME": str(tmp_path / "ü"),
+        "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    code, out, err = lineage("register", "--client", "cursor", env=environment)
+    entry = json.loads(out)["mcpServers"]["lineage"]
+    assert (code, Path(entry["command"]).name) == (0, "lineage-mcp")
+    assert entry["env"] == {"LINEAGE_HOME": str(tmp_path / "ü")}
+    assert f"This goes into {tmp_path}/.cursor/mcp.json" in err
+    assert lineage("register", "--client", "cursor", "--write", env=environment)[0] == 0
+    assert (tmp_path / ".cursor/mcp.json").read_text() == out
+    code, said, _ = lineage("register", "--client", "cursor", "--remove", env=environment)
+    assert (code, (tmp_path / ".cursor/mcp.json").exists()) == (0, False)
+    assert "was deleted" in said
+    code, _, err = lineage("register", "--write", env=environment)
+    assert (code, "Whose configuration?" in err) == (2, True)
+
+
 def loaded_by(statement: str) -> set[str]:
     script = f"{statement}\nimport sys\nprint(*sys.modules)"
     done = subprocess.run(
@@ -171,6 +212,15 @@ def loaded_by(statement: str) -> set[str]:
 def test_the_door_is_light() -> None:
     """Importing the command loads no database, model, parser or drawing library."""
     assert not loaded_by("import serve.cli") & set(HEAVY.split())
+
+
+def test_init_and_register_load_no_server(repo: Repo) -> None:
+    """Hooks and clients' files are written without a database, a model or the protocol's library."""
+    heavy = set(HEAVY.split()) - {"pygit2"} | {"mcp"}
+    assert not loaded_by(f"from serve.cli import main; main(['init', {str(repo.path)!r}])") & heavy
+    assert (
+        not loaded_by("from serve.cli import main; main(['register', '--remove', '--client', 'zed'])") & heavy
+    )
 
 
 def test_status_loads_no_model(repo: Repo, home: Path) -> None:
