@@ -1,5 +1,6 @@
 """Everything a person or a program talks to; the only place where the other packages meet.
 
+- `entry`: where the program starts, and where a run that is not needed leaves
 - `answering`: who answers: the shared daemon, or this process
 - `answers`: the answers to both questions, field by field
 - `cli`: the `lineage` command: parse, call, print

@@ -15,6 +15,7 @@ from pipeline.git.refusals import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
 from pipeline.workers import Workers, usable_cpus
 from serve import logs, settings
+from serve.entry import LEAVES
 from serve.errors import BadRequest
 from serve.placing import place_of
 from serve.resources import EmbedProvider, Resources
@@ -78,7 +79,7 @@ def _take_up(path: Path, place: Place, flags: Flags) -> None:
     """Index what is new, after the run at work; not when another run waits already, which will see it."""
     with runs.next_run(place, _tell) as run:
         if run is None:
-            print("another `lineage index` waits to take up what is new")  # noqa: T201 - why it did nothing
+            print(LEAVES)  # noqa: T201 - why it did nothing
             return
         repository = open_repository(path)  # anew: HEAD moves while a run waits
         done = _indexed_head(repository, place)

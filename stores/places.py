@@ -71,7 +71,7 @@ def locate(
     `first_commit` is called only when no index is found under the path. `contains` says whether the
     repository has a commit: the one an index was made with must still be there.
     """
-    found = [place for place in _under_path(home, canonical) if contains(place.first_commit or "")]
+    found = [place for place in under_path(home, canonical) if contains(place.first_commit or "")]
     if len(found) == 1:
         return found[0]
     made = _made(home, canonical, first_commit())
@@ -86,7 +86,7 @@ def existing(
     contains: Callable[[str], bool],
 ) -> Place | None:
     """The place of an index that may be there, or None at once: walking to the first commit takes a while."""
-    found = next(_under_path(home, canonical), None)
+    found = next(under_path(home, canonical), None)
     if found is None and all(map(_read, home.glob(f"{_name(canonical)}-*/{PLACE}"))):
         return None
     return locate(home, canonical, first_commit, contains)
@@ -122,7 +122,8 @@ def _name(canonical: Path) -> str:
     )
 
 
-def _under_path(home: Path, canonical: Path) -> Iterator[Place]:
+def under_path(home: Path, canonical: Path) -> Iterator[Place]:
+    """The indexes that were made of a repository at this path, of this one or of one that was there before."""
     for file in sorted(home.glob(f"{_name(canonical)}-*/{PLACE}")):
         said = _read(file)
         if said is not None and said[0] == str(canonical) and said[1]:

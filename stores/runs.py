@@ -68,6 +68,19 @@ def next_run(place: Place, waits: Callable[[RunAtWork], None]) -> Iterator[Run |
         yield Run(run)
 
 
+def is_awaited(place: Place) -> bool:
+    """Whether somebody waits for the run at work.
+
+    Who asks has the waiting place for a moment where it is free, and may send others away: ask only to come
+    and take it, `next_run`, when nobody does.
+    """
+    waiting = _free(place)
+    if waiting is None:
+        return True
+    os.close(waiting)
+    return False
+
+
 def _free(place: Place) -> int | None:
     """A descriptor that holds the waiting place, or None when somebody else does."""
     try:

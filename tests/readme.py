@@ -26,6 +26,40 @@ def helps() -> str:
     return "\n".join(help_of(command) for command in COMMANDS)
 
 
+def clients() -> str:
+    """The clients that `register` knows, and their files on Linux."""
+    from serve.registering.clients import CLIENTS, user_places
+
+    homes = {"home": "~", "config": "~/.config", "apps": "~/Library/Application Support", "codex": "~/.codex"}
+    rows = ["| client | `--client` | shape | your own file | in a project |", "|---|---|---|---|---|"]
+    for client in CLIENTS.values():
+        user = [f"`{place.format_map(homes)}`" for place in user_places(client, mac=not client.user)]
+        project = [f"`{place}`" for place in client.project]
+        row = (
+            client.title,
+            f"`{client.name}`",
+            f"`{client.shape.name}`",
+            " or ".join(user),
+            " or ".join(project),
+        )
+        rows.append(f"| {' | '.join(row)} |")
+    return "\n".join([*rows, ""])
+
+
+def shapes() -> str:
+    """What each shape says of a server."""
+    from serve.registering.server import Server
+    from serve.registering.shapes import SHAPES
+    from serve.registering.target import Target
+
+    server = Server("lineage", Path("/opt/lineage/bin/lineage-mcp"))
+    parts = []
+    for shape in SHAPES.values():
+        snippet = Target(Path(), shape).snippet(server)
+        parts.append(f"`{shape.name}`:\n\n```{shape.language}\n{snippet}```\n")
+    return "\n".join(parts)
+
+
 def stages() -> str:
     """The first list of the package's table of contents: the line in its order."""
     docstring = (

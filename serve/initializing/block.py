@@ -23,7 +23,8 @@ SHEBANG: Final = b"#!/bin/sh\n"
 HOOKS: Final = ("post-commit", "post-merge", "post-checkout", "post-rewrite")
 
 # - No nohup: on macOS it fails where there is no console; ignoring HUP is what it does. setsid, where there is
-#   one, keeps the run out of what a terminal or an editor kills together with git.
+#   one, keeps the run out of what a terminal or an agent kills together with git. On Linux a session has its own
+#   share of the processors, within which nice counts: so the session's is lowered too, where the system has it.
 # - `export -p` lists the names with the shell alone; a word of some variable's value may look like a name.
 # - Whoever started git may wait for every descriptor it left open to be closed, not for 1 and 2 alone.
 # - While a rebase picks, post-commit leaves it to post-rewrite, which ends the rebase; a post-rewrite of an
@@ -53,7 +54,7 @@ BLOCK: Final = b"""\
     exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
     set -- lineage index --incremental --embed-provider cpu
     command -v nice && set -- nice -n 19 "$@"
-    command -v setsid && set -- setsid "$@"
+    command -v setsid && set -- setsid sh -c 'echo 19 >/proc/self/autogroup; exec "$@"' sh "$@"
     exec "$@"
   } </dev/null >/dev/null 2>&1 &
 ) || :

@@ -17,6 +17,8 @@ and neither means anything while the machine has other work. Memory is summed ov
 - `explain`: random ranges against `git blame` and `git show`, in a clean and a dirty work tree; time, first and
   repeated
 - `warm`: questions asked of a running engine and of the daemon; their text lane and the encoder alone
+- `agents`: the MCP server's memory, ten clients at once, eight asking while the history grows
+- `hooks`: `git commit` with and without the hooks of `lineage init`, and a run that another's waiting sends away
 - `company`: two queries a second while an index runs
 
 What they stand on:

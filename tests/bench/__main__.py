@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.bench import company, everyday, explain, growth, indexing, killed, warm
+from tests.bench import agents, company, everyday, explain, growth, hooks, indexing, killed, warm
 from tests.bench.report import Row, arguments, say, show_rows, workspace
 
-MEASURES: Final = (indexing, growth, everyday, explain, warm, killed, company)
+MEASURES: Final = (indexing, growth, everyday, explain, warm, killed, hooks, company, agents)
 
 
 def main() -> None:

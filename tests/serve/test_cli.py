@@ -214,8 +214,10 @@ def test_the_door_is_light() -> None:
     assert not loaded_by("import serve.cli") & set(HEAVY.split())
 
 
-def test_init_and_register_load_no_server(repo: Repo) -> None:
+def test_init_and_register_load_no_server(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hooks and clients' files are written without a database, a model or the protocol's library."""
+    monkeypatch.setenv("HOME", str(repo.path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     heavy = set(HEAVY.split()) - {"pygit2"} | {"mcp"}
     assert not loaded_by(f"from serve.cli import main; main(['init', {str(repo.path)!r}])") & heavy
     assert (

@@ -21,14 +21,14 @@ STAND_IN: Final = """#!/bin/sh
 {{
   printf '%s|' "$@"; pwd
   env | grep '^GIT_'
-  echo "nice $(nice)"; echo "home $LINEAGE_HOME"
+  echo "nice $(nice)"; echo "home $LINEAGE_HOME"; sed 's/.*nice/group/' /proc/self/autogroup 2>/dev/null
 }} >{said}.draft 2>&1
 mv {said}.draft {said}
 """
 # An option that means nothing to Python and is seen among a process's arguments.
 MARK: Final = "started-from="
 REAL: Final = """#!/bin/sh
-exec env PYTHONPATH='{root}' '{python}' -X {mark}'{folder}' -m serve.cli "$@"
+exec env PYTHONPATH='{root}' '{python}' -P -X {mark}'{folder}' -m serve.entry "$@"
 """
 
 

@@ -17,6 +17,8 @@ from serve.initializing.initialize import Wishes, initialize
 from tests.repos import Repo
 from tests.serve.initializing.hooked import git, soon, stand_in, surroundings
 
+# Linux's share of the processors by session, where it is built in.
+AUTOGROUP = Path("/proc/self/autogroup")
 CALL = "index|--incremental|--embed-provider|cpu|"
 SHELLS = [shell for shell in ("sh", "dash", "bash", "ksh", "mksh", "zsh", "busybox") if shutil.which(shell)]
 
@@ -54,7 +56,7 @@ def test_a_commit_runs_it(repo: Repo, said: Path) -> None:
     assert soon(said.exists)
     call, *rest = said.read_text().splitlines()
     assert call == f"{CALL}{repo.path}"
-    assert rest == ["nice 19", "home /h"]
+    assert rest == ["nice 19", "home /h", *(["group 19"] if AUTOGROUP.exists() else [])]
     assert not (repo.path / "made").exists()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 
@@ -183,11 +182,8 @@ def test_work_trees_share_their_hooks(repo: Repo, hooks: Path, tmp_path: Path) -
     linked = Repo(tmp_path / "linked", repo.clock)
     git(linked, "commit", "--quiet", "--allow-empty", "--message=Second", path=said.parent)
     assert soon(said.exists)
-    assert said.read_text().splitlines() == [
-        f"index|--incremental|--embed-provider|cpu|{linked.path}",
-        "nice 19",
-        "home " + os.environ.get("LINEAGE_HOME", ""),
-    ]
+    call, *_ = said.read_text().splitlines()
+    assert call == f"index|--incremental|--embed-provider|cpu|{linked.path}"
 
 
 def test_a_hooks_path_in_the_work_tree(repo: Repo, tmp_path: Path) -> None:
