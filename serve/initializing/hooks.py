@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from pipeline.git.repository import Repository
@@ -35,7 +36,7 @@ def installed(file: Path, repository: Repository) -> Change:
     if not os.access(file, os.X_OK) and not ours_alone:
         raise HookRefused(
             f"{file} may not be executed, so git does not run it, and would not run lineage's part of it.",
-            hint=f"Switch it on with `chmod +x '{file}'` if that is what you want; `--force` puts a hook of "
+            hint=f"Switch it on with `chmod +x {quote(str(file))}` if that is what you want; `--force` puts a hook of "
             "lineage's alone in its place.",
         )
     if after == before and os.access(file, os.X_OK):

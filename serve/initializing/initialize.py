@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.git.repository import Repository, open_repository
+from serve import settings
 from serve.errors import BadRequest
 from serve.initializing import hooks, instructions
 from serve.initializing.block import HOOKS
 from serve.initializing.changes import Change
 from serve.initializing.folders import BareRepository, OutsideRepository, hooks_folder
 from serve.initializing.hooks import HookRefused
+from serve.placing import existing_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ def initialize(path: Path, wishes: Wishes) -> list[str]:
     changes = list(_removal(repository) if wishes.remove else _installation(repository, wishes))
     for change in changes:
         change.make()
-    return [*_lines(changes, repository), *(() if wishes.remove else _advice())]
+    return [*_lines(changes, repository), *(() if wishes.remove else _advice(repository))]
 
 
 def _installation(repository: Repository, wishes: Wishes) -> Iterator[Change]:
@@ -96,6 +98,9 @@ def _is_shared(file: Path, repository: Repository) -> bool:
     return real.is_relative_to(repository.root) and not real.is_relative_to(repository.common_dir)
 
 
-def _advice() -> Iterator[str]:
+def _advice(repository: Repository) -> Iterator[str]:
+    """What keeps the hooks from their work, or is left to them that a person may want at once."""
+    if existing_place(settings.read().home, repository) is None:
+        yield "Not indexed yet: `lineage index` does it now; else the next commit does, in the background."
     if shutil.which("lineage") is None:
         yield "`lineage` is not on PATH: the hooks do nothing until it is."
