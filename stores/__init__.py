@@ -4,7 +4,7 @@
 - `schema`: one Arrow schema per table, a line of meaning per field
 - `versions`: the schema's version and what each one changed
 - `places`: where an index lives; the repo id
-- `locking`: who may open an index: many readers or one writer, nobody starved
+- `locking`: who may open an index, many readers or one writer, nobody starved; who may write a mindmap
 - `runs`: which indexing run is the only one of its index, and which one is next
 - `database`: open for reading, open for one batch of writing; the settings of both
 - `holding`: keep an index open from batch to batch, until somebody waits for it
@@ -21,4 +21,5 @@
 - `lexical`: full-text lanes: words -> hits
 - `vectors`: vector lane: exact, whitened per index
 - `showing`: what an answer shows of a hunk: its commit, its diff, the symbols it touched
+- `mindmaps`: mindmap documents as files: locked read-modify-write, atomic replace, ids
 """

@@ -1,9 +1,9 @@
-"""Who may open an index: many readers or one writer, decided by `flock`, which dies with its process.
+"""Who may open an index, or write a mindmap: decided by `flock`, which dies with its process.
 
-A turnstile keeps both sides moving. Everybody who enters first takes the door, alone, then the lock,
-shared or alone, then lets the door go. So a waiting writer holds the door and no new reader slips past
-it; a waiting reader holds the door and a writer that comes back at once queues behind it. Whoever keeps
-a lock for long sees that somebody waits by finding the door taken.
+An index has many readers or one writer, and a turnstile keeps both sides moving. Everybody who enters
+first takes the door, alone, then the lock, shared or alone, then lets the door go. So a waiting writer holds
+the door and no new reader slips past it; a waiting reader holds the door and a writer that comes back at once
+queues behind it. Whoever keeps a lock for long sees that somebody waits by finding the door taken.
 
 Waiting is polling, because a blocking `flock` knows no time limit.
 """
@@ -35,17 +35,26 @@ class IndexBusy(LineageError):
     """The index stayed in another process's hands for as long as this one was ready to wait."""
 
 
+def index_busy(seconds: float) -> LineageError:
+    """What is said after waiting this long for an index."""
+    return IndexBusy(
+        f"The index is in use by another process; waited {seconds:.3g} s.",
+        hint="Wait for the other `lineage` command, or close the program that has the index open, and try again.",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A bound on waiting, shared by all the steps of one entry."""
+    """A bound on waiting, shared by all the steps of one entry; `busy` is what is raised at its end."""
 
     started: float
     seconds: float
+    busy: Callable[[float], LineageError] = index_busy
 
     @classmethod
-    def after(cls, seconds: float) -> Deadline:
+    def after(cls, seconds: float, busy: Callable[[float], LineageError] = index_busy) -> Deadline:
         """A deadline this many seconds from now."""
-        return cls(time.monotonic(), seconds)
+        return cls(time.monotonic(), seconds, busy)
 
     @property
     def left(self) -> float:
@@ -53,14 +62,10 @@ class Deadline:
         return max(0.0, self.seconds - (time.monotonic() - self.started))
 
     def pause(self) -> None:
-        """Sleep until the next try; IndexBusy once the time is over."""
+        """Sleep until the next try; an error once the time is over."""
         waited = time.monotonic() - self.started
         if waited >= self.seconds:
-            raise IndexBusy(
-                f"The index is in use by another process; waited {self.seconds:.3g} s.",
-                hint="Wait for the other `lineage` command, or close the program that has the index open, "
-                "and try again.",
-            )
+            raise self.busy(self.seconds)
         time.sleep(POLL_SECONDS if waited < PATIENT_AFTER else PATIENT_POLL_SECONDS)
 
 
@@ -114,7 +119,7 @@ def took(descriptor: int, kind: int) -> bool:
 
 def opened(path: Path) -> int:
     """A descriptor of the lock file, made if it is not there."""
-    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 @contextmanager

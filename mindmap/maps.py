@@ -1,0 +1,106 @@
+"""The maps of a data directory: made, read, changed, listed, deleted; the only file here that opens the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from mindmap.activity import Edited
+from mindmap.document import DamagedMindmap, ForeignMindmap, Mindmap, decode, encode
+from mindmap.mending import mended
+from mindmap.progress import Summary, summary
+from stores.errors import LineageError
+from stores.mindmaps import Folder, Held, MindmapTooLarge, NoSuchMindmap, NotAPlainFile
+
+Done = TypeVar("Done", bound=Edited | None)
+
+# What one file of a folder may be without the others suffering from it.
+UNREADABLE = (DamagedMindmap, ForeignMindmap, MindmapTooLarge, NotAPlainFile)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a data directory holds: maps in one line each, newest first, and what could not be read and why."""
+
+    summaries: list[Summary]
+    problems: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Maps:
+    """The maps in one folder. Nothing of them is kept here: several processes write the same folder."""
+
+    path: Path
+
+    @property
+    def folder(self) -> Folder:
+        """The files."""
+        return Folder(self.path)
+
+    def create(self, document: Mindmap) -> None:
+        """Write a new map."""
+        self.folder.create(document.id, encode(document))
+
+    def read(self, mindmap_id: str) -> Mindmap:
+        """A map as it stands now."""
+        try:
+            return mended(decode(self.folder.read(mindmap_id), mindmap_id))
+        except DamagedMindmap:
+            # Again with nobody else at it, where it is moved out of the way.
+            return self.change(mindmap_id, _unchanged)[0]
+
+    def change(self, mindmap_id: str, edit: Callable[[Mindmap], Done]) -> tuple[Mindmap, Done]:
+        """The map after the edit, and what the edit says of itself; nothing is written where that is None.
+
+        The edit is given the map as it is on disk, and nobody else changes it meanwhile.
+        """
+        with self.folder.changing(mindmap_id) as held:
+            document = _decoded(held)
+            done = edit(document)
+            if done is None:
+                return document, done
+            held.replace(encode(done.document))
+            return done.document, done
+
+    def delete(self, mindmap_id: str) -> None:
+        """Delete a map, whatever is in its file."""
+        with self.folder.changing(mindmap_id) as held:
+            held.remove()
+
+    def all(self) -> Iterator[Mindmap | LineageError]:
+        """Every map, the latest written first; for a file that cannot be read, why."""
+        for mindmap_id in self.folder.ids():
+            try:
+                yield self.read(mindmap_id)
+            except NoSuchMindmap:  # deleted since the folder was read
+                continue
+            except UNREADABLE as error:
+                yield error
+
+    def listed(self, wanted: Callable[[Mindmap], bool] = lambda _: True) -> Listed:
+        """Those that are wanted, in one line each."""
+        summaries: list[Summary] = []
+        problems: list[str] = []
+        for found in self.all():
+            if isinstance(found, LineageError):
+                problems.append(str(found))
+            elif wanted(found):
+                summaries.append(summary(found))
+        return Listed(sorted(summaries, key=lambda one: one.updated_at, reverse=True), problems)
+
+
+def _unchanged(_: Mindmap) -> None:
+    """No edit."""
+
+
+def _decoded(held: Held) -> Mindmap:
+    try:
+        return mended(decode(held.content, held.mindmap_id))
+    except DamagedMindmap as error:
+        aside = held.set_aside()
+        raise DamagedMindmap(
+            error.message,
+            hint=f"Nothing of it was changed: it is now {aside}. Repair it and name it as before, or make a new map.",
+        ) from error

@@ -1,0 +1,63 @@
+"""One file, one path: relative to the workspace inside it, absolute outside, however somebody wrote it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from mindmap import limits
+from stores.errors import LineageError
+
+
+class BadPath(LineageError):
+    """A path that names no file of a map."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Paths as a map keeps them; `root` is the workspace without links; `forms` are it and as it was written."""
+
+    root: str
+    forms: tuple[str, ...]
+
+    @classmethod
+    def of(cls, workspace: str | None) -> Paths:
+        """Those of a map with this workspace, or with none."""
+        if not workspace:
+            return cls("", ())
+        root = os.path.realpath(workspace)
+        # The longer first: one may lie inside the other.
+        return cls(root, tuple(sorted({root, os.path.normpath(workspace)}, key=len, reverse=True)))
+
+    def kept(self, path: str) -> str:
+        """The path as it is kept."""
+        name = limits.text(path, "path", most=limits.LONGEST_PATH, strip=False)
+        if self.root and not name.startswith("/"):
+            name = f"{self.root}/{name}"
+        name = os.path.normpath(name)
+        for root in self.forms:
+            if name == root:
+                raise BadPath(f"{name} is the workspace itself.", hint="Name a file in it.")
+            if name.startswith(f"{root}/"):
+                return name[len(root) + 1 :]
+        if name == os.curdir:
+            raise BadPath(f"{path!r} names no file.", hint="Name a file.")
+        return name
+
+
+def shown(path: bytes) -> str:
+    """A path's bytes as text; one that is not UTF-8 has the other bytes written out."""
+    return path.decode("utf-8", errors="backslashreplace")
+
+
+def workspace(path: str) -> str:
+    """A folder that is there, as an absolute path."""
+    name = limits.text(path, "workspace path", most=limits.LONGEST_PATH)
+    # Unlike `Path.expanduser`, this leaves the home of nobody as it is.
+    folder = Path(os.path.expanduser(name))  # noqa: PTH111
+    if not folder.is_absolute():
+        raise BadPath(f"{name!r} is no absolute path.", hint="Give the workspace's whole path, from / on.")
+    if not folder.is_dir():
+        raise BadPath(f"{folder} is no folder.", hint="Give the path of a folder in a git repository.")
+    return os.path.normpath(folder)

@@ -1,0 +1,255 @@
+"""Mindmap files among real processes: no write lost, no reader sees half of one, nothing leads out of the folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mindmap.document import DamagedMindmap, ForeignMindmap, encode
+from mindmap.edits import note
+from mindmap.maps import Maps
+from stores import mindmaps
+from stores.errors import LineageError
+from stores.mindmaps import Folder
+from tests.mindmap.maps import NOON, a_map
+
+ROOT = Path(__file__).parent.parent.parent
+# Adds nodes one by one, and says each that it was told is there.
+WRITER = """
+import sys
+from pathlib import Path
+from mindmap.edits import add_nodes
+from mindmap.maps import Maps
+from mindmap.moments import now
+from mindmap.planting import NewNode
+maps, mindmap_id, name, times = Maps(Path(sys.argv[1])), sys.argv[2], sys.argv[3], int(sys.argv[4])
+for number in range(times):
+    maps.change(mindmap_id, lambda document: add_nodes(document, "root", [NewNode(f"{name}-{number}")], now()))
+    print(f"{name}-{number}", flush=True)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "data")
+
+
+def writer(folder: Folder, mindmap_id: str, name: str, times: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WRITER, str(folder.path), mindmap_id, name, str(times)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def test_no_write_is_lost(folder: Folder) -> None:
+    """Of several processes on one map, some killed at any moment, every write that was told of is there."""
+    document = a_map()
+    maps = Maps(folder.path)
+    maps.create(document)
+    chance = random.Random(5)  # noqa: S311 - repeatable moments
+    processes = [
+        writer(folder, document.id, f"w{number}", 1_000 if number < 2 else 30) for number in range(4)
+    ]
+    for doomed in processes[:2]:
+        time.sleep(0.3 + chance.random() / 2)
+        doomed.send_signal(signal.SIGKILL)
+        json.loads(folder.read(document.id))
+    said = [line for process in processes for line in process.communicate(timeout=120)[0].splitlines()]
+    labels = Counter(node.label for node in maps.read(document.id).nodes.values())
+    assert len(said) >= 60
+    assert all(labels[label] == 1 for label in said)
+    # A killed process may have written one that it could not tell of any more.
+    assert sum(labels.values()) - 1 - len(said) in (0, 1, 2)
+    assert sorted(path.name for path in folder.path.iterdir() if path.name.startswith("mm_")) == [
+        f"{document.id}.json"
+    ]
+
+
+def test_owner_only(folder: Folder) -> None:
+    """Files and the folder made for them are their owner's alone, whatever the umask."""
+    before = os.umask(0)
+    try:
+        Maps(folder.path).create(a_map())
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [folder.path, *folder.path.rglob("*")]}
+    assert all(mode in (0o600, 0o700) for mode in modes.values()), modes
+
+
+@pytest.mark.parametrize(
+    "mindmap_id",
+    ["../x", "a/b", "", ".", "..", "a\0b", "mm_x.json", "mm x", "mm_é", "mm_x\n", "x" * 129, "/etc/passwd"],
+)
+def test_ids(folder: Folder, mindmap_id: str) -> None:
+    """An id is checked at every look-up, so that none points out of the folder."""
+    held = b"{}"
+    for look_up in (
+        lambda: folder.read(mindmap_id),
+        lambda: folder.create(mindmap_id, held),
+        lambda: folder.changing(mindmap_id).__enter__(),
+    ):
+        with pytest.raises(mindmaps.BadMindmapId):
+            look_up()
+    assert not folder.path.exists()
+
+
+def test_no_such_map(folder: Folder) -> None:
+    """The error names the id and the folder, and what is there."""
+    with pytest.raises(mindmaps.NoSuchMindmap, match="There is none at all yet"):
+        folder.read("mm_gone")
+    for number in range(7):
+        folder.create(f"mm_{number}", b"{}")
+    with pytest.raises(mindmaps.NoSuchMindmap, match=r"There are mm_.+ and 2 more\."):
+        folder.read("mm_gone")
+    with pytest.raises(mindmaps.NoSuchMindmap), folder.changing("mm_gone"):
+        pass
+    assert not (folder.path / mindmaps.LOCKS / "mm_gone.lock").exists()
+    with pytest.raises(mindmaps.MindmapTaken):
+        folder.create("mm_1", b"{}")
+
+
+def test_only_plain_files(folder: Folder, tmp_path: Path) -> None:
+    """A link, a folder or a pipe under a map's name is refused, and keeps nobody from the others."""
+    Maps(folder.path).create(a_map())
+    secret = tmp_path / "secret.json"
+    secret.write_bytes(encode(a_map()))
+    (folder.path / "mm_link.json").symlink_to(secret)
+    (folder.path / "mm_folder.json").mkdir()
+    os.mkfifo(folder.path / "mm_pipe.json")
+    for name in ("mm_link", "mm_folder", "mm_pipe"):
+        with pytest.raises(mindmaps.NotAPlainFile, match="is not a plain file"):
+            folder.read(name)
+        with pytest.raises(mindmaps.NotAPlainFile), folder.changing(name) as held:
+            held.remove()
+    listed = Maps(folder.path).listed()
+    assert len(listed.summaries) == 1
+    assert len(listed.problems) == 3
+    assert secret.exists()
+
+
+def test_too_large(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file over the limit is neither read nor written; what was there stays."""
+    monkeypatch.setattr(mindmaps, "LARGEST_BYTES", 2_000)
+    document = a_map()
+    maps = Maps(folder.path)
+    maps.create(document)
+    with pytest.raises(mindmaps.MindmapTooLarge, match="at most 2,000"):
+        maps.change(document.id, lambda found: note(found, "x" * 3_000, NOON))
+    assert maps.read(document.id) == document
+    (folder.path / "mm_large.json").write_bytes(b" " * 2_001)
+    with pytest.raises(mindmaps.MindmapTooLarge, match="2,001 bytes"):
+        maps.read("mm_large")
+
+
+def test_damaged_is_set_aside(folder: Folder) -> None:
+    """A damaged file is moved out of the way unchanged, reported once, and its neighbours are read."""
+    maps = Maps(folder.path)
+    document = a_map()
+    maps.create(document)
+    (folder.path / "mm_cut.json").write_bytes(b'{"title": "cu')
+    first, second = maps.listed(), maps.listed()
+    assert [line.id for line in first.summaries] == [line.id for line in second.summaries] == [document.id]
+    assert len(first.problems) == 1 and second.problems == []
+    (aside,) = folder.path.glob("mm_cut.json.damaged-*")
+    assert str(aside) in first.problems[0]
+    assert aside.read_bytes() == b'{"title": "cu'
+    with pytest.raises(mindmaps.NoSuchMindmap):
+        maps.read("mm_cut")
+    (folder.path / "mm_cut.json").write_bytes(b"\0")
+    with pytest.raises(DamagedMindmap):
+        maps.change("mm_cut", lambda found: note(found, "x", NOON))
+
+
+def test_foreign_is_left(folder: Folder) -> None:
+    """Sound JSON that is no map stays where it is: a newer version may know it."""
+    maps = Maps(folder.path)
+    folder.create("mm_later", b'{"format": 7}')
+    with pytest.raises(ForeignMindmap, match="A newer version may read it"):
+        maps.change("mm_later", lambda found: note(found, "x", NOON))
+    assert len(maps.listed().problems) == 1
+    assert folder.read("mm_later") == b'{"format": 7}'
+
+
+def test_failed_write_leaves_the_map(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the disk is full the map stays as it was, without leftovers, and the error says so."""
+    maps = Maps(folder.path)
+    document = a_map()
+    maps.create(document)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(mindmaps.FolderUnusable, match="No space left on device"):
+        maps.change(document.id, lambda found: note(found, "x", NOON))
+    assert maps.read(document.id) == document
+    assert not list(folder.path.glob(".mm_*"))
+
+
+def test_left_draft_is_no_harm(folder: Folder, tmp_path: Path) -> None:
+    """What a killed process left is written over, and never through a link that stands there."""
+    maps = Maps(folder.path)
+    document = a_map()
+    maps.create(document)
+    (tmp_path / "secret").write_text("secret")
+    (folder.path / f".{document.id}.tmp").symlink_to(tmp_path / "secret")
+    maps.change(document.id, lambda found: note(found, "x", NOON))
+    assert (tmp_path / "secret").read_text() == "secret"
+    assert len(list(folder.path.iterdir())) == 2
+
+
+def test_deleted_under_a_waiting_writer(folder: Folder) -> None:
+    """Whoever waited for a map that was deleted meanwhile is told so, and does not bring it back."""
+    document = a_map()
+    maps = Maps(folder.path)
+    maps.create(document)
+    with folder.changing(document.id) as held:
+        process = writer(folder, document.id, "w", 1)
+        time.sleep(0.5)
+        held.remove()
+    process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert folder.ids() == []
+    maps.create(document)
+    assert maps.read(document.id) == document
+
+
+def test_stopped_writer(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting for a map has an end, and says what to do."""
+    monkeypatch.setattr(mindmaps, "WAIT_SECONDS", 0.1)
+    folder.create("mm_1", b"{}")
+    with (
+        folder.changing("mm_1"),
+        pytest.raises(mindmaps.MindmapBusy, match="end the other process"),
+        folder.changing("mm_1"),
+    ):
+        pass
+
+
+def test_no_edit_writes_nothing(folder: Folder) -> None:
+    """An edit that has nothing to do leaves the file untouched."""
+    maps = Maps(folder.path)
+    document = a_map()
+    maps.create(document)
+    before = (folder.path / f"{document.id}.json").stat()
+    assert maps.change(document.id, lambda _: None) == (document, None)
+    after = (folder.path / f"{document.id}.json").stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+    maps.delete(document.id)
+    assert maps.listed() == type(maps.listed())([], [])
+
+
+def test_unusable_folder(tmp_path: Path) -> None:
+    """A file in the folder's place is named, with the setting that names another."""
+    (tmp_path / "data").write_text("")
+    with pytest.raises(LineageError, match="MINDMAP_DATA_DIR"):
+        Maps(tmp_path / "data").create(a_map())
+    assert Maps(tmp_path / "data").listed().summaries == []
