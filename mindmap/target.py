@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
 
+from mindmap.activity import Edited
 from mindmap.document import ROOT, Mindmap, Node
 from mindmap.edits import fresh_id
 from mindmap.progress import active_task
+from mindmap.touching import Touch, attach
 
 TOUCHED_FILES: Final = "Touched Files"
 
@@ -38,6 +41,15 @@ def choose(document: Mindmap, asked: str | None = None) -> Target:
         if document.nodes[child].label == TOUCHED_FILES:
             return Target(document, child)
     return _made(document)
+
+
+def attach_to(
+    document: Mindmap, asked: str | None, touches: Sequence[Touch], message: str, now: str
+) -> Edited:
+    """Attach files to the node that is chosen; its id is the one in the answer."""
+    target = choose(document, asked)
+    changed = attach(target.document, target.node_id, touches, message, now)
+    return Edited(changed, message, (target.node_id,), nodes=1)
 
 
 def _made(document: Mindmap) -> Target:

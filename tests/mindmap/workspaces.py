@@ -1,0 +1,26 @@
+"""Workspaces in real repositories, and the git program as the product lends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mindmap.gitsync import changed_files
+from pipeline.git.graph import program
+from pipeline.git.program import Git
+from pipeline.git.repository import open_repository
+from tests.repos import Repo
+
+
+def git_of(path: Path) -> Git:
+    """The git program for the repository a workspace is in."""
+    return program(open_repository(path))
+
+
+def found(repo: Repo, folder: str = "") -> dict[str, str]:
+    """Path -> summary of the files that git says differ from HEAD, an old path in front."""
+    path = repo.path / folder
+    touches = changed_files(str(path), git_of(path))
+    return {
+        (f"{touch.previous_path} -> " if touch.previous_path else "") + touch.path: touch.summary or ""
+        for touch in touches
+    }
