@@ -9,6 +9,14 @@
 - `linking`: changes of the links
 - `touching`: files attached to nodes, merged by path
 - `target`: which node a file attaches to
+- `gitsync`: git's status and numstat -> touches
+- `porcelain`: the bytes of both -> what happened to files
+- `watcher`: watches workspaces and attaches what changes, batch by batch
+- `inotify`: Linux's own way to be told, spared what is ignored
+- `events`: what happened to files since they were looked at last
+- `autodetect`: a batch of events -> touches on a map
+- `ignoring`: which files are nobody's work
+- `program`: what is needed of the git program
 - `activity`: what an edit leaves in the log, and what is told of it
 - `progress`: what counts as a task, totals, the active task
 - `paths`: one file, one path

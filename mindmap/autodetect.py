@@ -1,0 +1,102 @@
+"""A batch of file events -> touches on a map: what git ignores and what is recorded already left out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from mindmap.activity import Edited
+from mindmap.document import FileTouch, Mindmap
+from mindmap.events import Event
+from mindmap.ignoring import ignored_by_git
+from mindmap.moments import timestamp
+from mindmap.paths import shown
+from mindmap.program import Git, NoWorkTree, Workspace
+from mindmap.target import choose
+from mindmap.touching import RENAME, Touch, attach
+
+# Summaries that no one wrote: git sync's and this file's. Anybody's own words stay.
+AUTOMATIC: Final = ("Git ", "Auto-detected file ")
+# A moment further in the future than this is a wrong clock's, and says nothing of what it is compared with.
+CLOCKS_DIFFER: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """The events of a batch that are somebody's work; `tracked` are paths that git had before, where it matters."""
+
+    events: Sequence[Event]
+    tracked: frozenset[bytes]
+
+    def recorded(self, document: Mindmap, now: str) -> Edited | None:
+        """The map with the files attached to the node that is chosen; None where there is nothing to record.
+
+        Another server that watches the same workspace, or the agent itself, may have recorded an event already:
+        a touch of the file that is not older than the event knows of it.
+        """
+        known = _known(document)
+        later = timestamp(datetime.now(UTC) + CLOCKS_DIFFER)
+        news = [event for event in self.events if not event.at <= _last(known, event) <= later]
+        renamed = {touch.previous_path for touches in known.values() for touch in touches}
+        target = choose(document)
+        here = {touch.path: touch for touch in target.document.nodes[target.node_id].files}
+        touches = []
+        for event in news:
+            path = shown(event.path)
+            was_known = event.path in self.tracked or any(
+                touch.action != "delete" for touch in known.get(path, ())
+            )
+            action = event.action(was_known=was_known)
+            if action is not None and not (action == "delete" and path in renamed):
+                touches.append(_touch(path, action, here.get(path)))
+        if not touches:
+            return None
+        first = f"file {touches[0].action or RENAME}: {touches[0].path}"
+        message = f"Auto-detected {first if len(touches) == 1 else f'changes of {len(touches):,} files'}"
+        changed = attach(target.document, target.node_id, touches, message, now)
+        return Edited(changed, message, (target.node_id,), nodes=1)
+
+
+def detected(root: bytes, events: Sequence[Event], git: Git | None) -> Detected:
+    """What is left of a batch when git has told what it ignores."""
+    try:
+        workspace = Workspace.of(os.fsdecode(root), git) if git is not None else None
+    except NoWorkTree:
+        workspace = None
+    if workspace is None:
+        return Detected(events, frozenset())
+    ignored = ignored_by_git(workspace, [event.path for event in events])
+    kept = [event for event in events if event.path not in ignored]
+    in_doubt = any(event.was_there is None for event in kept)
+    return Detected(kept, _tracked(workspace) if in_doubt else frozenset())
+
+
+def _tracked(workspace: Workspace) -> frozenset[bytes]:
+    listed = workspace.answer("ls-files", "-z").split(b"\0")
+    return frozenset(path for name in listed if (path := workspace.relative(name)))
+
+
+def _known(document: Mindmap) -> dict[str, list[FileTouch]]:
+    known: dict[str, list[FileTouch]] = {}
+    for node in document.nodes.values():
+        for touch in node.files:
+            known.setdefault(touch.path, []).append(touch)
+    return known
+
+
+def _last(known: dict[str, list[FileTouch]], event: Event) -> str:
+    return max((touch.timestamp for touch in known.get(shown(event.path), ())), default="")
+
+
+def _touch(path: str, action: str, before: FileTouch | None) -> Touch:
+    """What is written over an entry that is there: a rename stays one, and so does what somebody said of it."""
+    own_words = before is not None and before.summary and not before.summary.startswith(AUTOMATIC)
+    is_rename = before is not None and before.action == RENAME and action != "delete"
+    return Touch(
+        path,
+        None if is_rename else action,
+        summary=None if own_words else f"Auto-detected file {action}",
+    )
