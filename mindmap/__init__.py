@@ -9,6 +9,9 @@
 - `linking`: changes of the links
 - `touching`: files attached to nodes, merged by path
 - `target`: which node a file attaches to
+- `outline`: a map as an outline, a line for each node
+- `searching`: finding maps and nodes by their words
+- `export`: a map as Markdown, Mermaid or JSON
 - `gitsync`: git's status and numstat -> touches
 - `porcelain`: the bytes of both -> what happened to files
 - `watcher`: watches workspaces and attaches what changes, batch by batch

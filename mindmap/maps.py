@@ -79,6 +79,13 @@ class Maps:
             except UNREADABLE as error:
                 yield error
 
+    def latest(self) -> Mindmap:
+        """The map changed last."""
+        found = [document for document in self.all() if isinstance(document, Mindmap)]
+        if not found:
+            raise NoSuchMindmap(f"There is no mindmap in {self.path} yet.", hint="Agents make them.")
+        return max(found, key=lambda document: document.updated_at)
+
     def listed(self, wanted: Callable[[Mindmap], bool] = lambda _: True) -> Listed:
         """Those that are wanted, in one line each."""
         summaries: list[Summary] = []

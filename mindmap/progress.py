@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from mindmap.document import ACTIVE, BLOCKED, DONE, Mindmap, Node
 
 
@@ -22,8 +24,7 @@ class Progress:
         return f"{self.completed} of {self.total} done ({percent} %)"
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True, rename="camel"):
     """A map in one line of a list; `active_task` is a label, `file_count` counts distinct paths."""
 
     id: str

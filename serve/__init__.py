@@ -4,6 +4,11 @@
 - `answering`: who answers: the shared daemon, or this process
 - `answers`: the answers to both questions, field by field
 - `cli`: the `lineage` command: parse, call, print
+- `mindmap_cli`: the `mindmap` command: parse, call, print
+- `mindmap_page`: maps for people: a list, and a tree with its progress
+- `viewing`: where a running viewer is found
+- `workspaces`: lends maps the git program
+- `terminal`: what every command does at its ends
 - `indexing`: `lineage index`: flags, the run, what a person sees of it
 - `daemon`: one process that answers for all of a person's sessions
 - `engine`: both questions, answered in this process

@@ -5,7 +5,6 @@ Nothing heavy is imported here: each command brings in what it needs when it run
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
-from serve import exits, settings
+from serve import settings
 from serve.daemon import commands as daemon
 from serve.resources import EmbedProvider, Resources
+from serve.terminal import run
+from serve.terminal import write as _write
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -283,15 +284,7 @@ def register_command(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; errors become text and an exit code here and nowhere else."""
     settings.calm_algebra()
-    try:
-        code = app(arguments, prog_name="lineage", standalone_mode=False)
-        sys.stdout.flush()
-    except BaseException as error:
-        failure = exits.failure(error)
-        if failure is None:
-            raise
-        return _failed(failure)
-    return int(code or exits.OK)
+    return run(app, "lineage", arguments)
 
 
 def _answer(answer: Said, show: Callable[[Said, Console], None], *, as_json: bool) -> None:
@@ -304,20 +297,6 @@ def _answer(answer: Said, show: Callable[[Said, Console], None], *, as_json: boo
     from rich.console import Console
 
     show(answer, Console(highlight=False))
-
-
-def _write(text: str) -> None:
-    # UTF-8 whatever the locale says. A byte of a path that is no text comes out as JSON's own escape of it.
-    sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
-
-
-def _failed(failure: exits.Failure) -> int:
-    if failure.text:
-        typer.echo(failure.text, err=True)
-    if failure.code == exits.PIPE_CLOSED:
-        # The interpreter flushes once more at its end, and would complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return failure.code
 
 
 if __name__ == "__main__":

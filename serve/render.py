@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from serve.answers import ExplainAnswer, ExplainHit, FindAnswer, FindMeta, PatternHit, document, rfc3339
+from serve.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,10 +21,6 @@ SHOWN_LINES: Final = 12
 MESSAGE_LINES: Final = 3
 # As many symbols as usually fit beside a path.
 SHOWN_NAMES: Final = 4
-
-# Histories are written by strangers: an escape sequence in a message must not reach the terminal.
-_CONTROLS: Final = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
-_VISIBLE: Final = {**_CONTROLS, **dict.fromkeys(range(0x7F, 0xA0), "\N{REPLACEMENT CHARACTER}")}
 
 
 def as_json(answer: FindAnswer | ExplainAnswer) -> str:
@@ -66,11 +63,6 @@ def show_hit(heading: Text, hit: PatternHit | ExplainHit, console: Console) -> N
             _excerpt(hit.diff_excerpt, truncated=hit.diff_truncated), no_wrap=True, overflow="ellipsis"
         )
     console.print()
-
-
-def visible(text: str) -> str:
-    """The text with control characters shown instead of obeyed."""
-    return text.translate(_VISIBLE)
 
 
 def message(text: str) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 DEFAULT_HOME: Final = "~/.lineage"
+DEFAULT_MAPS: Final = "~/.mindmap/data"
 DEFAULT_LOG: Final = "info"
 LOG_LEVELS: Final = ("off", "error", "warn", "info", "debug", "trace")
 # How people switch a variable off without unsetting it.
@@ -24,13 +25,14 @@ class Settings:
     """What the environment says.
 
     `home` holds the indexes; `log` is a level of `LOG_LEVELS`; `daemon` whether a shared daemon may answer;
-    `reranker` picks a form of the reranker (`int8`), any other value means the full one.
+    `reranker` picks a form of the reranker (`int8`), any other value means the full one; `maps` holds the mindmaps.
     """
 
     home: Path
     log: str
     daemon: bool
     reranker: str
+    maps: Path
 
 
 def read(environment: Mapping[str, str] | None = None) -> Settings:
@@ -41,6 +43,7 @@ def read(environment: Mapping[str, str] | None = None) -> Settings:
         log=_level(given.get("LINEAGE_LOG") or given.get("RUST_LOG") or ""),
         daemon=given.get("LINEAGE_NO_DAEMON", "").lower() in OFF,
         reranker=given.get("LINEAGE_RERANKER", ""),
+        maps=Path(given.get("MINDMAP_DATA_DIR") or DEFAULT_MAPS).expanduser().absolute(),
     )
 
 

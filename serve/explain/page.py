@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from serve.answers import BlamedLine, ExplainAnswer, Explained, ExplainHit, RelatedCommit
 from serve.explain.spans import named
-from serve.render import message, show_hit, visible
+from serve.render import message, show_hit
+from serve.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,22 +13,23 @@ ROOT = Path(settings.__file__).parent.parent
 
 
 def test_defaults() -> None:
-    """With nothing set: a hidden folder in the person's home, informative logs, a daemon allowed, the full model."""
-    read = settings.read({})
-    assert read == settings.Settings(Path("~/.lineage").expanduser(), "info", daemon=True, reranker="")
+    """With nothing set: hidden folders in the person's home, informative logs, a daemon allowed, the full model."""
+    home, maps = Path("~/.lineage").expanduser(), Path("~/.mindmap/data").expanduser()
+    assert settings.read({}) == settings.Settings(home, "info", daemon=True, reranker="", maps=maps)
 
 
 @pytest.mark.parametrize("value", ["~/indexes", "relative", "/abs"])
 def test_home_is_absolute(value: str) -> None:
-    """LINEAGE_HOME may be relative or begin with a tilde."""
-    assert settings.read({"LINEAGE_HOME": value}).home == Path(value).expanduser().absolute()
+    """LINEAGE_HOME and MINDMAP_DATA_DIR may be relative or begin with a tilde."""
+    read = settings.read({"LINEAGE_HOME": value, "MINDMAP_DATA_DIR": value})
+    assert read.home == read.maps == Path(value).expanduser().absolute()
 
 
 def test_empty_means_unset() -> None:
     """An empty variable counts as unset."""
-    assert settings.read({"LINEAGE_HOME": "", "LINEAGE_LOG": "", "LINEAGE_NO_DAEMON": ""}) == settings.read(
-        {}
-    )
+    assert settings.read(
+        {"LINEAGE_HOME": "", "LINEAGE_LOG": "", "LINEAGE_NO_DAEMON": "", "MINDMAP_DATA_DIR": ""}
+    ) == settings.read({})
 
 
 @pytest.mark.parametrize(("value", "daemon"), [("1", False), ("true", False), ("0", True), ("no", True)])

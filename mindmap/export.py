@@ -1,0 +1,123 @@
+"""A map for other programs: Markdown to read, Mermaid to draw, JSON as it is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from mindmap import outline, tree
+from mindmap.document import ACTIVE, BLOCKED, CHANGE_KINDS, DONE, FileTouch, Mindmap, Node, encode
+from mindmap.progress import progress
+
+# What Markdown would take for more than text, where it stands in a line.
+_MARKED: Final = re.compile(r"([\\`*_\[\]<>#|~&])")
+_ARROWS: Final = {None: "-->", "solid": "-->", "dashed": "-.->", "animated": "==>"}
+# The shapes that Mermaid draws a concept and a decision in; everything else is a box.
+_SHAPES: Final = {
+    "root": ("([", "])"),
+    "decision": ("{", "}"),
+    "note": (">", "]"),
+    "hypothesis": ("{{", "}}"),
+}
+
+
+def markdown(document: Mindmap) -> str:
+    """The tree as a list with boxes to tick, then links and the log."""
+    said = [f"# {_escaped(document.title)}", "", f"{progress(document)}, updated {document.updated_at}", ""]
+    for line in outline.lines(document)[1:]:
+        said += _item(line.node, "  " * (line.depth - 1))
+    root = document.nodes["root"]
+    said += [*_section("Files", (f"- {_file(touch)}" for touch in root.files))]
+    said += [*_section("Links", _links(document))]
+    entries = (f"- {entry.timestamp}: {_escaped(entry.message)}" for entry in document.activity_log)
+    said += [*_section("Activity", entries)]
+    return "\n".join(said).rstrip() + "\n"
+
+
+def mermaid(document: Mindmap) -> str:
+    """The tree and its links as a flowchart."""
+    names = {node.id: f"n{number}" for number, (node, _) in enumerate(tree.walk(document.nodes))}
+    said = ["flowchart LR"]
+    said += [f"  {names[node.id]}{_shape(node)}" for node, _ in tree.walk(document.nodes)]
+    said += [
+        f"  {names[node.parent]} --- {names[node.id]}" for node, _ in tree.walk(document.nodes) if node.parent
+    ]
+    for link in document.links:
+        label = f'|"{_entities(link.label)}"|' if link.label else ""
+        said.append(f"  {names[link.source]} {_ARROWS.get(link.style, '-->')}{label} {names[link.target]}")
+    for status, style in ((DONE, "fill:#d3f0d3"), (ACTIVE, "fill:#fff2b3"), (BLOCKED, "fill:#f8d0d0")):
+        marked = [
+            names[node.id] for node in document.nodes.values() if node.is_task and node.status == status
+        ]
+        if marked:
+            said += [f"  classDef {status} {style}", f"  class {','.join(marked)} {status}"]
+    return "\n".join(said) + "\n"
+
+
+def as_json(document: Mindmap) -> str:
+    """The document as it stands in its file."""
+    return encode(document).decode()
+
+
+FORMATS: Final[dict[str, Callable[[Mindmap], str]]] = {
+    "markdown": markdown,
+    "mermaid": mermaid,
+    "json": as_json,
+}
+
+
+def _item(node: Node, indent: str) -> Iterator[str]:
+    box = ("[x] " if node.status == DONE else "[ ] ") if node.is_task else f"_{_escaped(node.type)}:_ "
+    state = (
+        f" _({node.status.replace('_', ' ')})_" if node.is_task and node.status in (ACTIVE, BLOCKED) else ""
+    )
+    yield f"{indent}- {box}{_escaped(node.label)}{state}"
+    for touch in node.files:
+        yield f"{indent}  - {_file(touch)}"
+
+
+def _file(touch: FileTouch) -> str:
+    renamed = f"{_code(touch.previous_path)} to " if touch.previous_path else ""
+    lines = f":{touch.lines}" if touch.lines else ""
+    said = f": {_escaped(touch.summary)}" if touch.summary else ""
+    changes = ", ".join(
+        f"{CHANGE_KINDS.get(change.kind, change.kind)} {_code(change.symbol)}" for change in touch.changes
+    )
+    return f"{touch.action} {renamed}{_code(touch.path + lines)}{said}" + (f" ({changes})" if changes else "")
+
+
+def _links(document: Mindmap) -> Iterator[str]:
+    for link in document.links:
+        ends = (_escaped(document.nodes[end].label) for end in (link.source, link.target))
+        label, notes = (f": {_escaped(said)}" if said else "" for said in (link.label, link.notes))
+        yield f"- {' → '.join(ends)}{label}{notes}"
+
+
+def _section(title: str, entries: Iterator[str]) -> Iterator[str]:
+    listed = list(entries)
+    if listed:
+        yield from ("", f"## {title}", "", *listed)
+
+
+def _escaped(text: str) -> str:
+    return _MARKED.sub(r"\\\1", " ".join(text.split()))
+
+
+def _code(text: str) -> str:
+    """Text between backquotes: as many as it has itself in a row, and one more."""
+    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{' '.join(text.splitlines())}{pad}{fence}"
+
+
+def _shape(node: Node) -> str:
+    opening, closing = _SHAPES.get(node.type, ("[", "]"))
+    return f'{opening}"{_entities(node.label)}"{closing}'
+
+
+def _entities(text: str) -> str:
+    """Text in Mermaid's quotation marks, which take no backslash and read some Markdown."""
+    return "".join(
+        f"#{ord(letter)};" if letter in '"#&<>`*_\\;[]{}' else letter for letter in " ".join(text.split())
+    )

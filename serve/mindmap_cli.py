@@ -1,0 +1,132 @@
+"""The `mindmap` command: parse, call, print.
+
+Nothing heavy is imported here: each command brings in what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from serve import settings
+from serve.terminal import run, visible, warn, write
+
+if TYPE_CHECKING:
+    from mindmap.document import Mindmap
+
+DISTRIBUTION: Final = "history-lineage"
+
+
+class Format(StrEnum):
+    """What a map can be exported as."""
+
+    MARKDOWN = "markdown"
+    MERMAID = "mermaid"
+    JSON = "json"
+
+
+app = typer.Typer(
+    help="Live maps of what coding agents plan, think and touch.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+)
+
+MindmapId = Annotated[
+    str | None,
+    typer.Argument(metavar="[ID]", help="The map's id. [the one changed last]", show_default=False),
+]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"mindmap {version(DISTRIBUTION)}")
+        raise typer.Exit
+
+
+@app.callback()
+def mindmap(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Live maps of what coding agents plan, think and touch."""
+
+
+@app.command("list")
+def list_command(
+    query: Annotated[
+        str | None,
+        typer.Argument(metavar="[WORDS]", help="Only maps that have these words.", show_default=False),
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the maps, the one changed last on top."""
+    import msgspec
+
+    from mindmap.maps import Maps
+    from mindmap.searching import has_words
+    from serve import mindmap_page
+
+    listed = Maps(settings.read().maps).listed(lambda document: has_words(document, query or ""))
+    for problem in listed.problems:
+        warn(problem)
+    summaries = listed.summaries
+    write(msgspec.json.encode(summaries).decode() if as_json else mindmap_page.listed(summaries))
+
+
+@app.command("show")
+def show_command(
+    mindmap_id: MindmapId = None,
+    *,
+    node: Annotated[str, typer.Option(help="Only what is under this node.")] = "root",
+    depth: Annotated[
+        int | None, typer.Option(min=0, help="Levels to show. [all]", show_default=False)
+    ] = None,
+) -> None:
+    """Show a map as a tree, with its progress."""
+    from rich.console import Console
+
+    from mindmap.tree import find
+    from serve import mindmap_page
+
+    document = _chosen(mindmap_id)
+    find(document, node)
+    mindmap_page.show(document, Console(highlight=False), node, depth)
+
+
+@app.command("export")
+def export_command(
+    mindmap_id: MindmapId = None,
+    *,
+    form: Annotated[Format, typer.Option("--format", "-f", help="What to make of it.")] = Format.MARKDOWN,
+) -> None:
+    """Print a map for other programs."""
+    from mindmap.export import FORMATS
+
+    text = FORMATS[form](_chosen(mindmap_id)).rstrip("\n")
+    write(visible(text) if sys.stdout.isatty() else text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    return run(app, "mindmap", arguments)
+
+
+def _chosen(mindmap_id: str | None) -> Mindmap:
+    from mindmap.maps import Maps
+
+    maps = Maps(settings.read().maps)
+    return maps.latest() if mindmap_id is None else maps.read(mindmap_id)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

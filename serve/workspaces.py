@@ -1,0 +1,23 @@
+"""Lends maps the git program for their workspaces: hardened as everywhere, since a workspace comes with a request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mindmap.program import Git
+from pipeline.git.graph import program
+from pipeline.git.refusals import NotARepository
+from pipeline.git.repository import open_repository
+
+
+def git_of(path: str) -> Git:
+    """The git program for the repository a workspace is in; an error says why there is none."""
+    return program(open_repository(Path(path)))
+
+
+def git_for(path: str) -> Git | None:
+    """The same; None outside of repositories."""
+    try:
+        return git_of(path)
+    except NotARepository:
+        return None

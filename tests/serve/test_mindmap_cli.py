@@ -1,0 +1,172 @@
+"""The `mindmap` command as a process: output, exit codes, what it loads."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mindmap.document import Mindmap
+from mindmap.edits import note
+from mindmap.maps import Maps
+from serve import mindmap_cli, viewing
+from stores import mindmaps
+from tests.mindmap.maps import NOON, a_map, id_of, moment
+from tests.serve.test_cli import HEAVY, loaded_by
+
+ROOT = Path(mindmap_cli.__file__).parent.parent
+
+
+@pytest.fixture
+def maps(tmp_path: Path) -> Maps:
+    return Maps(tmp_path / "maps")
+
+
+@pytest.fixture
+def document(maps: Maps) -> Mindmap:
+    document = a_map(
+        {
+            "label": "Parse\x1b[31m headers",
+            "status": "in_progress",
+            "children": [{"label": "Lexer", "status": "completed"}],
+        },
+        workspace="/workspace",
+    )
+    maps.create(document)
+    return document
+
+
+def mindmap(maps: Maps, *arguments: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "serve.mindmap_cli", *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MINDMAP_DATA_DIR": str(maps.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_list(maps: Maps, document: Mindmap) -> None:
+    """A line for each map, the one changed last on top; words narrow it; JSON has the fields of a summary."""
+    other = note(a_map(), "Later", moment(5)).document
+    maps.create(other)
+    code, out, err = mindmap(maps, "list")
+    assert (code, err) == (0, "")
+    assert out == (
+        f"{other.id}  2026-01-01 12:05      0/0  A map\n"
+        f"{document.id}  2026-01-01 12:00      1/2  A map  now: Parse\u241b[31m headers  /workspace\n"
+    )
+    assert mindmap(maps, "list", "lexer")[1].startswith(document.id)
+    listed = json.loads(mindmap(maps, "list", "--json", "LEXER")[1])
+    assert listed == [
+        {
+            "id": document.id,
+            "title": "A map",
+            "workspacePath": "/workspace",
+            "updatedAt": NOON,
+            "createdAt": NOON,
+            "nodeCount": 3,
+            "completedTasks": 1,
+            "totalTasks": 2,
+            "activeTask": "Parse\x1b[31m headers",
+            "fileCount": 0,
+        }
+    ]
+
+
+def test_nothing_there(maps: Maps) -> None:
+    """Without maps the list says so, and so does a map that was asked for."""
+    assert mindmap(maps, "list") == (0, "No maps yet: an agent makes one with `create_mindmap`.\n", "")
+    code, out, err = mindmap(maps, "show")
+    assert (code, out) == (1, "")
+    assert "There is no mindmap in" in err
+    assert not maps.path.exists()
+
+
+def test_show(maps: Maps, document: Mindmap) -> None:
+    """A map is a tree with its progress; no escape sequence of a label reaches the terminal."""
+    parse, lexer = document.nodes["root"].children[0], id_of(document, "Lexer")
+    code, out, err = mindmap(maps, "show")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "A map  root",
+        f"└─ [~] Parse\u241b[31m headers  {parse}",
+        f"   └─ [x] Lexer  {lexer}",
+        "",
+        "1 of 2 done (50 %) · now: Parse\u241b[31m headers",
+    ]
+    assert mindmap(maps, "show", document.id, "--node", lexer)[1].splitlines()[0] == f"[x] Lexer  {lexer}"
+    assert mindmap(maps, "show", "--depth", "1")[1].splitlines()[1].endswith("1 below")
+
+
+@pytest.mark.parametrize(
+    ("form", "says"), [("markdown", "# A map"), ("mermaid", "flowchart LR"), ("json", '"title": "A map"')]
+)
+def test_export(maps: Maps, document: Mindmap, form: str, says: str) -> None:
+    """A map comes out in each format."""
+    code, out, err = mindmap(maps, "export", document.id, "--format", form)
+    assert (code, err) == (0, "")
+    assert says in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["show", "mm_gone"], 1, "There is no mindmap mm_gone"),
+        (["show", "../etc/passwd"], 1, "is not a mindmap id"),
+        (["show", "--node", "n_gone"], 1, "There is no node 'n_gone'"),
+        (["show", "--depth", "-1"], 2, "--depth"),
+        (["export", "--format", "pdf"], 2, "'pdf' is not one of 'markdown', 'mermaid', 'json'"),
+        (["nonsense"], 2, "nonsense"),
+    ],
+)
+@pytest.mark.usefixtures("document")
+def test_misuse(maps: Maps, arguments: list[str], code: int, says: str) -> None:
+    """What cannot be done is one clear error on stderr."""
+    done = mindmap(maps, *arguments)
+    assert (done[0], done[1]) == (code, "")
+    assert done[2].startswith("error: ") and says in done[2] and "Traceback" not in done[2]
+
+
+def test_damaged_neighbour(maps: Maps, document: Mindmap) -> None:
+    """A damaged file is reported beside the maps that can be read."""
+    (maps.path / "mm_cut.json").write_text("{")
+    code, out, err = mindmap(maps, "list")
+    assert code == 0
+    assert out.startswith(document.id)
+    assert err.startswith("warning: mm_cut is damaged")
+
+
+def test_the_door_is_light() -> None:
+    """Importing the command loads no server, watcher, reader or drawing library."""
+    assert not loaded_by("import serve.mindmap_cli") & {
+        *HEAVY.split(),
+        "mcp",
+        "msgspec",
+        "watchdog",
+        "pydantic",
+    }
+
+
+def test_reading_is_light(maps: Maps, document: Mindmap, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listing maps loads no database, server or watcher."""
+    monkeypatch.setenv("MINDMAP_DATA_DIR", str(maps.path))
+    loaded = loaded_by(f"from serve.mindmap_cli import main; main(['export', {document.id!r}])")
+    assert not loaded & {"duckdb", "numpy", "pyarrow", "mcp", "watchdog", "pydantic", "pygit2"}
+
+
+def test_running_viewer_is_found(maps: Maps) -> None:
+    """A viewer is found while it runs, by what it left in the folder, and not any longer."""
+    assert viewing.address(maps.path) is None
+    with viewing.announced(maps.path, 4321):
+        assert viewing.address(maps.path) == "http://127.0.0.1:4321/"
+        assert viewing.address(maps.path, "mm_1") == "http://127.0.0.1:4321/#mm_1"
+    assert viewing.address(maps.path) is None
+    assert maps.listed().problems == []
+    assert mindmaps.Folder(maps.path).ids() == []
