@@ -158,7 +158,7 @@ def test_reading_is_light(maps: Maps, document: Mindmap, monkeypatch: pytest.Mon
     """Listing maps loads no database, server or watcher."""
     monkeypatch.setenv("MINDMAP_DATA_DIR", str(maps.path))
     loaded = loaded_by(f"from serve.mindmap_cli import main; main(['export', {document.id!r}])")
-    assert not loaded & {"duckdb", "numpy", "pyarrow", "mcp", "watchdog", "pydantic", "pygit2"}
+    assert not loaded & {"duckdb", "numpy", "pyarrow", "mcp", "watchdog", "pygit2"}
 
 
 def test_running_viewer_is_found(maps: Maps) -> None:
