@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from typing import Final
 
@@ -59,11 +58,9 @@ def ignored_by_git(workspace: Workspace, paths: Sequence[bytes]) -> set[bytes]:
 
 def _judged(workspace: Workspace, paths: Sequence[bytes]) -> list[tuple[bytes, bool]]:
     """git's verdicts in the order of the paths, up to the first that it will not judge."""
-    with tempfile.TemporaryFile() as names:
-        # The dot keeps a path that begins with a colon from being read as more than a path.
-        names.write(b"".join(b"./" + workspace.prefix + path + b"\0" for path in paths))
-        names.seek(0)
-        said = workspace.git.output(*CHECK_IGNORE, stdin=names)
+    # The dot keeps a path that begins with a colon from being read as more than a path.
+    names = b"".join(b"./" + workspace.prefix + path + b"\0" for path in paths)
+    said = workspace.git.output(*CHECK_IGNORE, given=names)
     fields = said.out.split(b"\0")
     # Four fields for each path: source, line, pattern, path. A pattern with ! takes the path back in.
     patterns = fields[2::4][: len(fields) // 4]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 from stores.errors import LineageError
 
@@ -44,8 +44,8 @@ class Git(Protocol):
     def root(self) -> Path | None:
         """The work tree; None where there is none."""
 
-    def output(self, *arguments: str | bytes, stdin: IO[bytes] | None = None) -> Answer:
-        """What it says, waited for."""
+    def output(self, *arguments: str | bytes, given: bytes | None = None) -> Answer:
+        """What it says when it is given this to read, waited for."""
 
 
 @dataclass(frozen=True, slots=True)
