@@ -61,3 +61,19 @@ def workspace(path: str) -> str:
     if not folder.is_dir():
         raise BadPath(f"{folder} is no folder.", hint="Give the path of a folder in a git repository.")
     return os.path.normpath(folder)
+
+
+def settled(own: str | None, given: str | None) -> str:
+    """The workspace of a map: its own, or the one given where it has none or its own is gone."""
+    if own is None and given is None:
+        raise BadPath(
+            "The map has no workspace.", hint="Give workspacePath, the absolute path of a work tree."
+        )
+    if given is None:
+        return workspace(own or "")
+    chosen = workspace(given)
+    if own is None or not Path(own).is_dir():
+        return chosen
+    if os.path.realpath(own) != os.path.realpath(chosen):
+        raise BadPath(f"The map belongs to the workspace {own}.", hint=f"Make another map for {chosen}.")
+    return own

@@ -55,6 +55,13 @@ def attach(document: Mindmap, node_id: str, touches: Sequence[Touch], message: s
     return logged(replace(document, nodes=nodes), moment, message, node_id=node_id, file=file)
 
 
+def told(touch: Touch) -> str:
+    """What the log says of one file."""
+    action = RENAME if touch.previous_path else touch.action or DEFAULT_ACTION
+    path = touch.path[: limits.LONGEST_PATH]
+    return f"{action.capitalize()} {path}" + (f": {touch.summary.strip()}" if touch.summary else "")
+
+
 def paths_kept(paths: Paths, touch: FileTouch) -> str:
     """The path of an entry as this version keeps it: another program may have written it otherwise."""
     try:

@@ -162,8 +162,7 @@ class Watcher:
                 self._forget(watched)
 
     def _record(self, watched: _Watched, batch: Pending) -> None:
-        git = self._git_for(os.fsdecode(watched.root))
-        happened = detected(watched.root, batch.settled(watched.root), git)
+        happened = detected(watched.root, batch.settled(watched.root), self._git(watched.root))
         for mindmap_id in sorted(watched.maps) if happened.events else ():
             try:
                 self._maps.change(mindmap_id, lambda document: happened.recorded(document, now()))
@@ -172,6 +171,13 @@ class Watcher:
                 self._say(f"{mindmap_id} is watched for no longer: {error.message}")
             except LineageError as error:
                 self._say(str(error))
+
+    def _git(self, root: bytes) -> Git | None:
+        try:
+            return self._git_for(os.fsdecode(root))
+        except LineageError as error:  # not ours to ask in, or damaged: files are files all the same
+            self._say(str(error))
+            return None
 
     def _forget(self, watched: _Watched) -> None:
         with self._lock:

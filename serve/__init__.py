@@ -5,6 +5,10 @@
 - `answers`: the answers to both questions, field by field
 - `cli`: the `lineage` command: parse, call, print
 - `mindmap_cli`: the `mindmap` command: parse, call, print
+- `mindmap_server`: the MCP server of mindmaps: tools, resources, a prompt
+- `mindmap_tools`: the tools through which agents keep maps
+- `mindmap_forms`: what these tools take and give, field by field
+- `mindmap_views`: maps and edits as they answer them
 - `mindmap_page`: maps for people: a list, and a tree with its progress
 - `viewing`: where a running viewer is found
 - `workspaces`: lends maps the git program
@@ -19,6 +23,7 @@
 - `explain`: why does this code look the way it does? from lines to the commits that made them
 - `lineage_tools`: the `lineage-mcp` command: both questions as MCP tools
 - `mcp_door`: what both MCP servers share
+- `mcp_lines`: lines from a client that are no messages, answered
 - `questions`: the two questions
 - `initializing`: `lineage init`: hooks, and what agents are told
 - `replacing`: a person's own file, read and replaced

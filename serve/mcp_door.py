@@ -18,12 +18,14 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.context import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, TextContent, ToolAnnotations
 from pydantic import ConfigDict, ValidationError
 
 from serve import logs
 from serve.errors import NeedsRebuild
+from serve.mcp_lines import Messages
 from stores.errors import LineageError
 
 Returned = TypeVar("Returned")
@@ -33,6 +35,13 @@ def reading() -> ToolAnnotations:
     """The annotations of a tool that changes nothing and knows of nothing outside this machine."""
     return ToolAnnotations(
         read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+    )
+
+
+def writing(*, destroys: bool = False, repeatable: bool = False) -> ToolAnnotations:
+    """The annotations of a tool that changes something here; `repeatable` where a second time does nothing more."""
+    return ToolAnnotations(
+        read_only_hint=False, destructive_hint=destroys, idempotent_hint=repeatable, open_world_hint=False
     )
 
 
@@ -49,7 +58,8 @@ def tool(
     )
     made.fn_metadata.arg_model.model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
     made.fn_metadata.arg_model.model_rebuild(force=True)
-    made.parameters = made.fn_metadata.arg_model.model_json_schema(by_alias=True)
+    made.parameters = _bare(made.fn_metadata.arg_model.model_json_schema(by_alias=True))
+    made.fn_metadata.output_schema = _bare(made.fn_metadata.output_schema)
     return made
 
 
@@ -62,7 +72,7 @@ def server(
     name: str, *, title: str, version: str, instructions: str, tools: Sequence[Tool], **more: Any
 ) -> MCPServer[Any]:
     """A server with these tools; `more` as `MCPServer` takes it."""
-    return MCPServer(
+    return _Answering(
         name,
         title=title,
         version=version,
@@ -73,10 +83,11 @@ def server(
     )
 
 
-def serve(served: MCPServer[Any], log: str) -> None:
+def serve(served: MCPServer[Any], log: str, *, at_end: Callable[[], None] = lambda: None) -> None:
     """Serve one client on stdin and stdout until it leaves; `log` as in `settings.LOG_LEVELS`.
 
-    Does not return: threads that still wait for an answer nobody will read must not keep the process.
+    Does not return: threads that still wait for an answer nobody will read must not keep the process. `at_end` is
+    done before.
     """
     logs.configure(log)
     code = 0
@@ -88,8 +99,18 @@ def serve(served: MCPServer[Any], log: str) -> None:
         code = int(failures.split((BrokenPipeError, KeyboardInterrupt))[1] is not None)
         if code:
             sys.excepthook(type(failures), failures, failures.__traceback__)
+    at_end()
     sys.stderr.flush()
     os._exit(code)
+
+
+class _Answering(MCPServer[Any]):
+    """A server that answers every line, those that are no messages too."""
+
+    async def run_stdio_async(self) -> None:
+        served = self._lowlevel_server
+        async with stdio_server() as (lines, answers):
+            await served.run(Messages(lines, answers), answers, served.create_initialization_options())
 
 
 class _Strict(Tool):
@@ -121,6 +142,17 @@ def _problem(problem: Any) -> str:
     if problem["type"] == "missing":
         return "is required."
     return f"{problem['msg']}, not {problem['input']!r:.60}."
+
+
+def _bare(schema: Any) -> Any:
+    """A schema without titles that only repeat its names and defaults that say nothing: a model pays for each word."""
+    if isinstance(schema, dict):
+        return {name: _bare(part) for name, part in schema.items() if not _is_idle(name, part)}
+    return [_bare(part) for part in schema] if isinstance(schema, list) else schema
+
+
+def _is_idle(name: str, part: Any) -> bool:
+    return (name == "title" and isinstance(part, str)) or (name == "default" and part in (None, "", []))
 
 
 def _threaded(function: Callable[..., Returned]) -> Callable[..., Awaitable[Returned]]:

@@ -60,6 +60,14 @@ def mindmap(
     """Live maps of what coding agents plan, think and touch."""
 
 
+@app.command("mcp")
+def mcp_command() -> None:
+    """Serve maps to a coding agent: an MCP server on standard input and output."""
+    from serve.mindmap_server import serve
+
+    serve(settings.read())
+
+
 @app.command("list")
 def list_command(
     query: Annotated[

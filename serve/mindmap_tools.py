@@ -1,0 +1,285 @@
+"""The tools through which agents keep maps: each loads one map, changes it, writes it back.
+
+Nothing is kept between calls but the watchers: every id comes with the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from mcp.server.mcpserver.tools import Tool
+from pydantic import Field
+
+from mindmap import edits, linking, paths, planting, searching, touching
+from mindmap.activity import Edited
+from mindmap.document import ROOT, Mindmap
+from mindmap.gitsync import changed_files
+from mindmap.maps import Maps
+from mindmap.moments import now
+from mindmap.target import attach_to
+from mindmap.touching import Touch
+from mindmap.watcher import Watcher
+from serve import mcp_door, mindmap_views, viewing
+from serve import mindmap_forms as forms
+from serve.errors import BadRequest
+from serve.workspaces import git_for, git_of
+
+# A list longer than this is searched, not read.
+MOST_LISTED: Final = 50
+
+NOT_A_REPOSITORY: Final = (
+    "The workspace is not in a git repository: files are watched, sync_git_status will fail."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The tools on one data directory."""
+
+    maps: Maps
+    watcher: Watcher
+
+    def all(self) -> list[Tool]:
+        """Every tool, in the order an agent meets them."""
+        change, reading, writing = mcp_door.writing(), mcp_door.reading(), mcp_door.writing(repeatable=True)
+        destroying = mcp_door.writing(destroys=True)
+        return [
+            mcp_door.tool(function, title=title, annotations=annotations)
+            for function, title, annotations in (
+                (self.create_mindmap, "Create a map", change),
+                (self.list_mindmaps, "List and search maps", reading),
+                (self.get_mindmap, "Read a map", reading),
+                (self.add_nodes, "Add nodes", change),
+                (self.update_nodes, "Update nodes", writing),
+                (self.move_nodes, "Move nodes", writing),
+                (self.remove_nodes, "Remove nodes", destroying),
+                (self.link_nodes, "Link and unlink nodes", destroying),
+                (self.log_file_touch, "Attach a file", writing),
+                (self.sync_git_status, "Attach what git says has changed", writing),
+                (self.note_activity, "Note an activity", change),
+                (self.delete_mindmap, "Delete a map", destroying),
+            )
+        ]
+
+    def create_mindmap(
+        self,
+        title: str,
+        workspacePath: Annotated[
+            str | forms.Absent, Field(description="Absolute path of the git work tree")
+        ] = None,
+        nodes: Annotated[
+            list[forms.NodeForm] | forms.Absent, Field(description="First nodes, under the root")
+        ] = None,
+    ) -> forms.Created:
+        """Start a map for a piece of work with several steps. Give workspacePath and changed files attach themselves
+        to the task in progress. Tell the person where the viewer is.
+        """
+        workspace = paths.workspace(workspacePath) if workspacePath is not None else None
+        moment = now()
+        document = edits.new_map(title, workspace, moment)
+        done = Edited(document, document.activity_log[0].message)
+        if nodes:
+            done = edits.add_nodes(document, ROOT, _flat(nodes), moment)
+        self.maps.create(done.document)
+        changed = mindmap_views.changed(done).model_dump()
+        return forms.Created(
+            **changed,
+            viewer=self._viewer(document.id),
+            watching=workspace is not None and self.watcher.watch(document.id, workspace),
+            hint=NOT_A_REPOSITORY if workspace is not None and git_for(workspace) is None else "",
+        )
+
+    def list_mindmaps(
+        self,
+        query: Annotated[str, Field(description="Words that the map has: title, labels, files")] = "",
+        workspacePath: str | forms.Absent = None,
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED)] = 10,
+    ) -> forms.Maps:
+        """List maps, newest first: look here for one to go on with before you create another."""
+        workspace = paths.workspace(workspacePath) if workspacePath is not None else None
+        listed = self.maps.listed(
+            lambda document: (
+                searching.has_words(document, query)
+                and (workspace is None or _same_folder(document.workspace_path, workspace))
+            )
+        )
+        return mindmap_views.listed(listed, limit)
+
+    def get_mindmap(
+        self,
+        mindmapId: str,
+        nodeId: Annotated[str, Field(description="Only what is under this node")] = ROOT,
+        query: Annotated[str, Field(description="Only nodes with all these words")] = "",
+        full: Annotated[bool, Field(description="Nodes whole, with files; costs many tokens")] = False,
+    ) -> forms.View:
+        """Read a map, or a part of it: an outline with ids by default. Boxes: [ ] planned, [~] in progress,
+        [x] completed, [!] blocked.
+        """
+        return mindmap_views.view(self.maps.read(mindmapId), nodeId, query, full=full)
+
+    def add_nodes(
+        self,
+        mindmapId: str,
+        nodes: list[forms.NodeForm],
+        parentId: Annotated[str, Field(description="Node to put them under")] = ROOT,
+    ) -> forms.Changed:
+        """Add nodes, nested by children. Plan: plan and task for steps, code for a code region to write (these three
+        have a status and count as progress), file, note. Mental model: component (modules, layers), data_flow
+        (pipelines, protocols), decision (choices and trade-offs), hypothesis (what you suspect), risk (edge cases,
+        invariants).
+        """
+        batch = _flat(nodes)
+        return self._change(mindmapId, lambda document: edits.add_nodes(document, parentId, batch, now()))
+
+    def update_nodes(self, mindmapId: str, updates: list[forms.UpdateForm]) -> forms.Changed:
+        """Change labels, types, statuses. Set a task in_progress when you begin it: files attach to the one set last.
+        Set it completed as soon as it is done. The root's label is the map's title.
+        """
+        wanted = [form.update() for form in updates]
+        return self._change(mindmapId, lambda document: edits.update_nodes(document, wanted, now()))
+
+    def move_nodes(
+        self,
+        mindmapId: str,
+        nodeIds: list[str],
+        parentId: str,
+        position: Annotated[
+            int | forms.Absent, Field(ge=0, description="Place among the children, from 0")
+        ] = None,
+    ) -> forms.Changed:
+        """Move nodes with what is under them below another node."""
+        return self._change(
+            mindmapId, lambda document: edits.move_nodes(document, nodeIds, parentId, now(), position)
+        )
+
+    def remove_nodes(self, mindmapId: str, nodeIds: list[str]) -> forms.Changed:
+        """Remove nodes, everything under them and its links. Complete what was done instead of removing it."""
+        return self._change(mindmapId, lambda document: edits.remove_nodes(document, nodeIds, now()))
+
+    def link_nodes(
+        self,
+        mindmapId: str,
+        add: Annotated[list[forms.LinkForm] | forms.Absent, Field(description="Links to write")] = None,
+        remove: Annotated[
+            list[forms.CutForm] | forms.Absent, Field(description="Links to remove, first")
+        ] = None,
+    ) -> forms.Changed:
+        """Draw labelled arrows between nodes (calls, depends on, contradicts), and remove them. The same from, to and
+        label again updates style and notes.
+        """
+        added = [form.link() for form in add or ()]
+        removed = [form.cut() for form in remove or ()]
+        return self._change(mindmapId, lambda document: linking.change_links(document, added, removed, now()))
+
+    def log_file_touch(  # noqa: PLR0913, PLR0917 - one argument for each field of a touch
+        self,
+        mindmapId: str,
+        path: str,
+        action: Annotated[forms.Action | forms.Absent, Field(description="modify unless said")] = None,
+        nodeId: Annotated[str | forms.Absent, Field(description="Instead of the task in progress")] = None,
+        previousPath: Annotated[str | forms.Absent, Field(description="Before a rename")] = None,
+        lines: Annotated[str | forms.Absent, Field(description="10-20")] = None,
+        symbols: list[str] | forms.Absent = None,
+        changes: list[forms.ChangeForm] | forms.Absent = None,
+        summary: str | forms.Absent = None,
+    ) -> forms.Attached:
+        """Say what you did to a file, by symbols, or that reading it mattered. A path that is there is updated,
+        changes are merged.
+        """
+        touch = Touch(
+            path,
+            action,
+            previous_path=previousPath,
+            lines=lines,
+            symbols=tuple(symbols or ()),
+            changes=tuple(form.change() for form in changes or ()),
+            summary=summary,
+        )
+        return self._attach(mindmapId, nodeId, [touch], touching.told(touch))
+
+    def sync_git_status(
+        self,
+        mindmapId: str,
+        workspacePath: Annotated[
+            str | forms.Absent, Field(description="Needed where the map has none")
+        ] = None,
+        targetNodeId: Annotated[
+            str | forms.Absent, Field(description="Instead of the task in progress")
+        ] = None,
+    ) -> forms.Attached:
+        """Attach every file that differs from HEAD, with its lines, and watch the workspace from now on. Call it when
+        you come back to a map, and before you finish.
+        """
+        workspace = self._workspace(mindmapId, workspacePath)
+        touches = changed_files(workspace, git_of(workspace))
+        watching = self.watcher.watch(mindmapId, workspace)
+        if not touches:
+            message = "Nothing differs from HEAD"
+            return forms.Attached(
+                mindmap_id=mindmapId,
+                synced=0,
+                message=message,
+                watching=watching,
+            )
+        message = f"Git sync: {len(touches):,} file{'' if len(touches) == 1 else 's'}"
+        attached = self._attach(mindmapId, targetNodeId, touches, message)
+        return attached.model_copy(update={"watching": watching})
+
+    def note_activity(
+        self,
+        mindmapId: str,
+        message: str,
+        nodeId: str | forms.Absent = None,
+        file: str | forms.Absent = None,
+    ) -> forms.Changed:
+        """Note something worth remembering that is no change of the map: a finding, a test run, a decision's reason."""
+        return self._change(
+            mindmapId, lambda document: edits.note(document, message, now(), node_id=nodeId, file=file)
+        )
+
+    def delete_mindmap(
+        self,
+        mindmapId: str,
+        confirm: Annotated[bool, Field(description="true, if the person asked for it")] = False,
+    ) -> forms.Changed:
+        """Delete a map for good."""
+        if not confirm:
+            raise BadRequest(
+                f"{mindmapId} was not deleted.",
+                hint="It cannot be undone: ask the person, then pass confirm: true.",
+            )
+        self.maps.delete(mindmapId)
+        return forms.Changed(mindmap_id=mindmapId, message=f"Deleted {mindmapId}")
+
+    def _change(self, mindmap_id: str, edit: Callable[[Mindmap], Edited]) -> forms.Changed:
+        return mindmap_views.changed(self.maps.change(mindmap_id, edit)[1])
+
+    def _attach(
+        self, mindmap_id: str, asked: str | None, touches: list[Touch], message: str
+    ) -> forms.Attached:
+        document, done = self.maps.change(
+            mindmap_id, lambda document: attach_to(document, asked, touches, message, now())
+        )
+        return mindmap_views.attached(document, done, asked, len(touches))
+
+    def _workspace(self, mindmap_id: str, given: str | None) -> str:
+        """The workspace of a map; the one given, for a map that has none, or one that is gone."""
+        document = self.maps.read(mindmap_id)
+        chosen = paths.settled(document.workspace_path, given)
+        if chosen != document.workspace_path:
+            self.maps.change(mindmap_id, lambda found: edits.settle_in(found, chosen, now()))
+        return chosen
+
+    def _viewer(self, mindmap_id: str) -> str:
+        running = viewing.address(self.maps.path, mindmap_id)
+        return running or f"none runs; a person starts it with `{viewing.HOW_TO_START}`"
+
+
+def _flat(nodes: list[forms.NodeForm]) -> list[planting.NewNode]:
+    return planting.flattened([form.plain() for form in nodes])
+
+
+def _same_folder(one: str | None, other: str) -> bool:
+    return one is not None and paths.Paths.of(one).root == paths.Paths.of(other).root
