@@ -23,6 +23,7 @@ from mcp.server import MCPServer
 from serve import settings
 from serve.answering import answering
 from serve.lineage_tools import lineage_server
+from serve.mindmap_server import mindmap_server
 
 PROGRAM: Final = ("npx", "--yes", "@modelcontextprotocol/conformance")
 # The others want tools, resources and prompts of their own that a server for testing would have.
@@ -65,7 +66,10 @@ def passes(program: tuple[str, ...], url: str, scenario: str) -> bool:
 
 def main(program: tuple[str, ...]) -> int:
     said = settings.read()
-    servers = {"lineage-mcp": lineage_server(answering(said.home, daemon=said.daemon), Path.cwd())}
+    servers = {
+        "lineage-mcp": lineage_server(answering(said.home, daemon=said.daemon), Path.cwd()),
+        "mindmap mcp": mindmap_server(said.maps).server,
+    }
     results = []
     for name, server in servers.items():
         print(name)  # noqa: T201 - its report
