@@ -74,7 +74,13 @@ def _written(default: Default) -> Default:
 
 
 class _Value(
-    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,  # values that never change are in no circle, and looking for one took as long as all the rest
 ):
     """What all parts of a document share: `unknown` is what this version has no field for."""
 
@@ -196,7 +202,7 @@ def encode(document: Mindmap) -> bytes:
     # A quotation mark inside a text is escaped, so this is found where a value has the field and nowhere else.
     if f'"{UNKNOWN}":'.encode() in content:
         content = msgspec.json.encode(_spread(msgspec.json.decode(content), Mindmap))
-    return msgspec.json.format(content, indent=2) + b"\n"
+    return msgspec.json.format(content, indent=1) + b"\n"
 
 
 def plain(value: _Value | Iterable[_Value]) -> Any:

@@ -39,7 +39,7 @@ app = typer.Typer(
 
 MindmapId = Annotated[
     str | None,
-    typer.Argument(metavar="[ID]", help="The map's id. [the one changed last]", show_default=False),
+    typer.Argument(metavar="ID", help="The map's id. [the one changed last]", show_default=False),
 ]
 
 
@@ -72,7 +72,7 @@ def mcp_command() -> None:
 def list_command(
     query: Annotated[
         str | None,
-        typer.Argument(metavar="[WORDS]", help="Only maps that have these words.", show_default=False),
+        typer.Argument(metavar="WORDS", help="Only maps that have these words.", show_default=False),
     ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -46,7 +46,7 @@ class Tools:
         change, reading, writing = mcp_door.writing(), mcp_door.reading(), mcp_door.writing(repeatable=True)
         destroying = mcp_door.writing(destroys=True)
         return [
-            mcp_door.tool(function, title=title, annotations=annotations)
+            mcp_door.tool(function, title=title, annotations=annotations, description=_on_one_line(function))
             for function, title, annotations in (
                 (self.create_mindmap, "Create a map", change),
                 (self.list_mindmaps, "List and search maps", reading),
@@ -275,6 +275,11 @@ class Tools:
     def _viewer(self, mindmap_id: str) -> str:
         running = viewing.address(self.maps.path, mindmap_id)
         return running or f"none runs; a person starts it with `{viewing.HOW_TO_START}`"
+
+
+def _on_one_line(function: Callable[..., object]) -> str:
+    """What a tool tells an agent, without the line breaks of this file."""
+    return " ".join((function.__doc__ or "").split())
 
 
 def _flat(nodes: list[forms.NodeForm]) -> list[planting.NewNode]:

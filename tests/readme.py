@@ -6,24 +6,47 @@ import ast
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import typer
 
 ROOT = Path(__file__).parent.parent
 COMMANDS = ("index", "query", "explain", "status", "serve", "daemon", "init", "register")
+MINDMAP_COMMANDS = ("mcp", "list", "show", "export")
 
 
-def help_of(command: str) -> str:
+def help_of(program: str, app: typer.Typer, command: str) -> str:
     """A command's `--help`, as a terminal of 100 columns shows it."""
     os.environ.update(COLUMNS="100", TERM="dumb")
     from typer.testing import CliRunner
 
-    from serve.cli import app
-
-    shown = CliRunner().invoke(app, [command, "--help"], prog_name="lineage").output.rstrip()
-    return f"```console\n$ lineage {command} --help\n{shown}\n```\n"
+    shown = CliRunner().invoke(app, [command, "--help"], prog_name=program).output.rstrip()
+    return f"```console\n$ {program} {command} --help\n{shown}\n```\n"
 
 
 def helps() -> str:
-    return "\n".join(help_of(command) for command in COMMANDS)
+    from serve.cli import app
+
+    return "\n".join(help_of("lineage", app, command) for command in COMMANDS)
+
+
+def mindmap_helps() -> str:
+    from serve.mindmap_cli import app
+
+    return "\n".join(help_of("mindmap", app, command) for command in MINDMAP_COMMANDS)
+
+
+def mindmap_tools() -> str:
+    """The tools of `mindmap mcp`, each with what it tells an agent."""
+    from mindmap.maps import Maps
+    from mindmap.watcher import Watcher
+    from serve.mindmap_tools import Tools
+
+    maps = Maps(ROOT)
+    tools = Tools(maps, Watcher(maps, lambda _: None)).all()
+    rows = [f"| `{tool.name}` | {' '.join(tool.description.split())} |" for tool in tools]
+    return "\n".join(["| tool | what it tells an agent |", "|---|---|", *rows, ""])
 
 
 def clients() -> str:
