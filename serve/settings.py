@@ -65,6 +65,12 @@ def folders(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     }
 
 
+def for_daemon(home: Path) -> dict[str, str]:
+    """The environment a daemon of this home starts with: less what git says to a hook, which is of one repository."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return kept | {"LINEAGE_HOME": str(home)}
+
+
 def calm_algebra(environment: MutableMapping[str, str] | None = None) -> None:
     """Keep numpy to one thread unless the person asked otherwise; acts until numpy is imported."""
     (os.environ if environment is None else environment).setdefault(ALGEBRA_THREADS, "1")

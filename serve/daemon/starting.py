@@ -7,11 +7,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from serve import settings
 from serve.daemon.address import Address
 from stores import locking
 from stores.errors import LineageError
@@ -78,7 +78,7 @@ def _started(address: Address) -> None:
             # -P: a folder that happens to hold a package called `serve` must not be taken for this one.
             [sys.executable, "-P", "-m", "serve.cli", "serve"],
             cwd=address.folder,
-            env=_environment(address.home),
+            env=settings.for_daemon(address.home),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -97,12 +97,6 @@ def _cut(log: Path) -> None:
     """Keep one former log, and none that grows for years."""
     if log.exists() and log.stat().st_size > LARGEST_LOG:
         log.replace(log.with_suffix(".old"))
-
-
-def _environment(home: Path) -> Mapping[str, str]:
-    """The starter's own, less what git says to a hook: the daemon serves other repositories too."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return kept | {"LINEAGE_HOME": str(home)}
 
 
 def _last_words(log: Path, begins: int) -> str:
