@@ -82,23 +82,32 @@ def view(document: Mindmap, start: str, query: str, *, full: bool) -> forms.View
     )
     if full:
         return seen.model_copy(update={"document": _whole(document, start, query)})
-    shown = _found(document, start, query) if query else outline.lines(document, start, most=MOST_LINES)
+    shown, left = _shown(document, start, query)
     ids = {line.node.id for line in shown}
     links = [_line(link) for link in document.links if {link.source, link.target} & ids]
     activity = [f"{entry.timestamp} {entry.message}" for entry in document.activity_log[:RECENT]]
     more = [f"and {len(links) - MOST_LINKS:,} more"] if len(links) > MOST_LINKS else []
     return seen.model_copy(
         update={
-            "outline": outline.text(shown),
+            "outline": outline.text(shown) + (f"\n… {left:,} more: search with query" if left else ""),
             "links": [*links[:MOST_LINKS], *more],
             "activity": activity if start == ROOT and not query else [],
         }
     )
 
 
-def _found(document: Mindmap, start: str, query: str) -> list[outline.Line]:
-    found = list(searching.nodes_with(document, query, start))[:MOST_FOUND]
-    return [outline.Line(node, 0, len(tree.below(document.nodes, node.children))) for node in found]
+def _shown(document: Mindmap, start: str, query: str) -> tuple[list[outline.Line], int]:
+    """What one answer shows, and how many nodes are neither shown nor counted below one that is."""
+    if query:
+        found = list(searching.nodes_with(document, query, start))
+        first = [
+            outline.Line(node, 0, len(tree.below(document.nodes, node.children)))
+            for node in found[:MOST_FOUND]
+        ]
+        return first, len(found) - len(first)
+    shown = outline.lines(document, start, most=MOST_LINES)
+    counted = sum(1 + line.hidden for line in shown)
+    return shown, len(tree.below(document.nodes, [start])) - counted
 
 
 def _whole(document: Mindmap, start: str, query: str) -> dict[str, Any]:

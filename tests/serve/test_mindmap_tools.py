@@ -325,8 +325,18 @@ def test_reading_large_maps(serving: Serving, maps: Maps) -> None:
     assert found["outline"].splitlines() == [
         f"- [ ] Step 39.3 {'x' * 149}… {{{id_of(document, 'Step 39.3 ' + 'x' * 300)}}}"
     ]
+    many = call(serving, "get_mindmap", mindmapId=document.id, query="step")
+    assert many["outline"].splitlines()[50:] == ["… 750 more: search with query"]
     part = call(serving, "get_mindmap", mindmapId=document.id, nodeId=id_of(document, "Part 7"), full=True)
     assert len(part["document"]["nodes"]) == 21
+
+
+def test_reading_wide_maps(serving: Serving, maps: Maps) -> None:
+    """What an answer has no room for is counted in it."""
+    document = a_map(*({"label": f"Part {n}"} for n in range(300)))
+    maps.create(document)
+    shown = call(serving, "get_mindmap", mindmapId=document.id)["outline"].splitlines()
+    assert (len(shown), shown[-1]) == (201, "… 101 more: search with query")
 
 
 def test_resources_and_prompt(serving: Serving, maps: Maps) -> None:
