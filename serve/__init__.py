@@ -12,6 +12,7 @@
 - `mindmap_page`: maps for people: a list, and a tree with its progress
 - `viewing`: where a running viewer is found
 - `workspaces`: lends maps the git program
+- `telling`: the options of `register`, for both programs
 - `terminal`: what every command does at its ends
 - `indexing`: `lineage index`: flags, the run, what a person sees of it
 - `daemon`: one process that answers for all of a person's sessions

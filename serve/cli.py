@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
-from serve import settings
+from serve import settings, telling
 from serve.daemon import commands as daemon
 from serve.resources import EmbedProvider, Resources
 from serve.terminal import run
@@ -250,35 +250,19 @@ def init_command(
 @app.command("register")
 def register_command(
     *,
-    client: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The client to tell; without one, all are shown.")
-    ] = None,
-    project: Annotated[
-        Path | None, typer.Option(help="The client's file in this project, not your own.")
-    ] = None,
-    file: Annotated[Path | None, typer.Option(help="The file of any other client; needs --shape.")] = None,
-    shape: Annotated[
-        str | None,
-        typer.Option(metavar="SHAPE", help="The form of its entries; all are shown without options."),
-    ] = None,
-    server_name: Annotated[str, typer.Option(help="What the client is to call the server.")] = "lineage",
-    write: Annotated[bool, typer.Option("--write", help="Merge it into the file, after a backup.")] = False,
-    remove: Annotated[
-        bool, typer.Option("--remove", help="Take it out of the file, after a backup.")
-    ] = False,
+    client: telling.Client = None,
+    project: telling.Project = None,
+    file: telling.File = None,
+    shape: telling.ShapeName = None,
+    server_name: telling.ServerName = "lineage",
+    write: telling.Write = False,
+    remove: telling.Remove = False,
 ) -> None:
     """Show MCP clients' configuration for lineage, or write it."""
-    from datetime import datetime
+    from serve.registering.register import Wishes
 
-    from serve.registering.register import Wishes, register
-    from serve.registering.server import Server, installed
-
-    command = installed("lineage-mcp", DISTRIBUTION, needed=not remove)
-    server = Server(server_name, command, environment={"LINEAGE_HOME": settings.said_home()})
-    said = register(Wishes(client, project, file, shape, write, remove), server, datetime.now().astimezone())
-    if said.note:
-        typer.echo(said.note, err=True)
-    _write(said.text.rstrip("\n"))
+    program = telling.Program("lineage-mcp", DISTRIBUTION, {"LINEAGE_HOME": settings.said_home()})
+    telling.tell(Wishes(client, project, file, shape, write, remove), server_name, program)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from serve import settings
+from serve import settings, telling
 from serve.terminal import run, visible, warn, write
 
 if TYPE_CHECKING:
@@ -122,6 +122,25 @@ def export_command(
 
     text = FORMATS[form](_chosen(mindmap_id)).rstrip("\n")
     write(visible(text) if sys.stdout.isatty() else text)
+
+
+@app.command("register")
+def register_command(
+    *,
+    client: telling.Client = None,
+    project: telling.Project = None,
+    file: telling.File = None,
+    shape: telling.ShapeName = None,
+    server_name: telling.ServerName = "mindmap",
+    write: telling.Write = False,
+    remove: telling.Remove = False,
+) -> None:
+    """Show MCP clients' configuration for mindmap, or write it."""
+    from serve.registering.register import Wishes
+
+    environment = {"MINDMAP_DATA_DIR": settings.said_maps()}
+    program = telling.Program("mindmap", DISTRIBUTION, environment, ("mcp",))
+    telling.tell(Wishes(client, project, file, shape, write, remove), server_name, program)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

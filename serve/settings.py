@@ -53,6 +53,12 @@ def said_home(environment: Mapping[str, str] | None = None) -> str | None:
     return str(read(given).home) if given.get("LINEAGE_HOME") else None
 
 
+def said_maps(environment: Mapping[str, str] | None = None) -> str | None:
+    """The folder of the maps, where the person has set one, for the same programs."""
+    given = os.environ if environment is None else environment
+    return str(read(given).maps) if given.get("MINDMAP_DATA_DIR") else None
+
+
 def folders(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Where programs keep a person's configuration: `home`, `config` (XDG), `apps` (a Mac's), `codex` (Codex's)."""
     given = os.environ if environment is None else environment

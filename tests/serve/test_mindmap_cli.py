@@ -143,6 +143,19 @@ def test_damaged_neighbour(maps: Maps, document: Mindmap) -> None:
     assert err.startswith("warning: mm_cut is damaged")
 
 
+def test_register(maps: Maps, tmp_path: Path) -> None:
+    """A client is told of `mindmap mcp` and of the folder that is set, and told nothing any more when asked."""
+    file = tmp_path / "client.json"
+    told = ("register", "--file", str(file), "--shape", "mcpServers")
+    code, _, err = mindmap(maps, *told, "--write")
+    assert (code, err) == (0, "")
+    entry = json.loads(file.read_text())["mcpServers"]["mindmap"]
+    assert Path(entry["command"]).name == "mindmap" and Path(entry["command"]).is_absolute()
+    assert (entry["args"], entry["env"]) == (["mcp"], {"MINDMAP_DATA_DIR": str(maps.path)})
+    assert mindmap(maps, *told, "--remove")[0] == 0
+    assert not file.exists() or "mindmap" not in file.read_text()
+
+
 def test_the_door_is_light() -> None:
     """Importing the command loads no server, watcher, reader or drawing library."""
     assert not loaded_by("import serve.mindmap_cli") & {

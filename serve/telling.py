@@ -1,0 +1,51 @@
+"""The options of `register`, and what it does: the same for both programs, each of which tells of its own server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from serve import terminal
+
+if TYPE_CHECKING:
+    from serve.registering.register import Wishes
+
+Client = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The client to tell; without one, all are shown.")
+]
+Project = Annotated[Path | None, typer.Option(help="The client's file in this project, not your own.")]
+File = Annotated[Path | None, typer.Option(help="The file of any other client; needs --shape.")]
+ShapeName = Annotated[
+    str | None, typer.Option(metavar="SHAPE", help="The form of its entries; all are shown without options.")
+]
+ServerName = Annotated[str, typer.Option(help="What the client is to call the server.")]
+Write = Annotated[bool, typer.Option("--write", help="Merge it into the file, after a backup.")]
+Remove = Annotated[bool, typer.Option("--remove", help="Take it out of the file, after a backup.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program of ours that clients start; `environment` is what it has to be told, None for what it need not."""
+
+    name: str
+    distribution: str
+    environment: Mapping[str, str | None]
+    arguments: tuple[str, ...] = ()
+
+
+def tell(wishes: Wishes, server_name: str, program: Program) -> None:
+    """Show what a client is to be told of the program, or tell it."""
+    from serve.registering.register import register
+    from serve.registering.server import Server, installed
+
+    command = installed(program.name, program.distribution, needed=not wishes.remove)
+    server = Server(server_name, command, program.arguments, program.environment)
+    said = register(wishes, server, datetime.now().astimezone())
+    if said.note:
+        typer.echo(said.note, err=True)
+    terminal.write(said.text.rstrip("\n"))
