@@ -4,7 +4,7 @@ Values never change: an edit makes new ones. What a newer version wrote and this
 under `unknown` and stands in its old place again when the document is written. Names of node types, statuses and
 actions are checked where somebody gives one, not where a file is read, for the same reason.
 
-msgspec reads and checks a map of 5,000 nodes in 6 ms and writes it in 3; the standard library took 60 ms for the
+msgspec reads and checks a map of 5,000 nodes in 5 ms and writes it in 2; the standard library took 60 ms for the
 JSON alone.
 """
 
@@ -197,12 +197,17 @@ def _decoded(content: bytes) -> Mindmap:
 
 
 def encode(document: Mindmap) -> bytes:
-    """The document as it stands in a file."""
+    """The document as it stands in a file: on one line, because laying it out took longer than all of this."""
     content = msgspec.json.encode(document)
     # A quotation mark inside a text is escaped, so this is found where a value has the field and nowhere else.
     if f'"{UNKNOWN}":'.encode() in content:
         content = msgspec.json.encode(_spread(msgspec.json.decode(content), Mindmap))
-    return msgspec.json.format(content, indent=1) + b"\n"
+    return content + b"\n"
+
+
+def readable(document: Mindmap) -> str:
+    """The same, laid out for people."""
+    return msgspec.json.format(encode(document), indent=2).decode().rstrip("\n") + "\n"
 
 
 def plain(value: _Value | Iterable[_Value]) -> Any:

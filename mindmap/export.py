@@ -1,4 +1,4 @@
-"""A map for other programs: Markdown to read, Mermaid to draw, JSON as it is kept."""
+"""A map for other programs: Markdown to read, Mermaid to draw, JSON as it is kept, laid out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from mindmap import outline, tree
-from mindmap.document import ACTIVE, BLOCKED, CHANGE_KINDS, DONE, FileTouch, Mindmap, Node, encode
+from mindmap.document import ACTIVE, BLOCKED, CHANGE_KINDS, DONE, FileTouch, Mindmap, Node, readable
 from mindmap.progress import progress
 
 # What Markdown would take for more than text, where it stands in a line.
@@ -56,8 +56,8 @@ def mermaid(document: Mindmap) -> str:
 
 
 def as_json(document: Mindmap) -> str:
-    """The document as it stands in its file."""
-    return encode(document).decode()
+    """The document of its file, laid out."""
+    return readable(document)
 
 
 FORMATS: Final[dict[str, Callable[[Mindmap], str]]] = {

@@ -160,12 +160,17 @@ def _one_write(folder: Path) -> Row:
     maps.create(document)
     chance = random.Random(SEED)  # noqa: S311 - repeatable choice, nothing secret
     times = []
+    worked = time.process_time()
     for _ in range(SAMPLES):
         update = NodeUpdate(chance.choice(touched), status=chance.choice(("in_progress", "completed")))
         began = time.perf_counter()
         maps.change(document.id, lambda found, update=update: update_nodes(found, [update], now()))
         times.append(time.perf_counter() - began)
-    detail = f"median {statistics.median(times) * 1000:.0f} ms, {len(encode(document)) / 1e6:.1f} MB, {SAMPLES} writes"
+    worked = (time.process_time() - worked) / SAMPLES
+    size = len(encode(document)) / 1e6
+    detail = (
+        f"median {statistics.median(times) * 1000:.0f} ms, {worked * 1000:.0f} ms of it work, {size:.1f} MB"
+    )
     p95 = statistics.quantiles(times, n=20)[-1]
     return Row("made", f"one write on {NODES:,} nodes, p95, seconds", p95, WRITE_SECONDS, detail)
 
