@@ -7,6 +7,7 @@ take tens of thousands. watchdog watches whatever is below a folder and says not
 from __future__ import annotations
 
 import errno
+import warnings
 from collections.abc import Callable
 
 from watchdog.observers.api import BaseObserver
@@ -23,6 +24,8 @@ class SparingInotify(InotifyFD):
     def __init__(self, exhausted: Callable[[], None]) -> None:
         super().__init__()
         self._exhausted = exhausted
+        # A folder that is made while its parent's content is looked through is found twice, and warned of.
+        warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning)
 
     def add_callback(
         self, path: bytes, mask: Mask, callback: WatchCallback, id_: CallbackId

@@ -8,9 +8,10 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
-from watchdog.observers.inotify_c import InotifyFD
+from watchdog.observers.inotify_c import WATCHDOG_ALL_EVENTS, CallbackId, InotifyFD
 
 from mindmap.document import ROOT, FileTouch, Mindmap
 from mindmap.events import Kind, Pending
@@ -295,3 +296,22 @@ def test_first_and_last_decide(tmp_path: Path) -> None:
         b"folder": None,
     }
     assert not pending
+
+
+def test_folders_in_folders(maps: Maps, watcher: Watcher, repo: Repo) -> None:
+    """Folders that are made faster than they can be watched lose no file, and the observer is none the worse."""
+    mindmap_id = watched(maps, watcher, repo.path)
+    for number in range(200):
+        repo.write(f"new/{number}/a/b/c/d/e/f.py", "x\n")
+    until(maps, mindmap_id, lambda document: len(files(document)) == 200)
+    repo.write("old.py", "later\n")
+    until(maps, mindmap_id, lambda document: "old.py" in actions(document))
+
+
+def test_folder_found_twice(tmp_path: Path) -> None:
+    """A folder that is found twice, which happens while it is being filled, is watched once, without a word."""
+    from mindmap.inotify import SparingInotify
+
+    inotify, group = SparingInotify(lambda: None), MagicMock()
+    first = inotify.add_callback(os.fsencode(tmp_path), WATCHDOG_ALL_EVENTS, group, CallbackId(1))
+    assert inotify.add_callback(os.fsencode(tmp_path), WATCHDOG_ALL_EVENTS, group, CallbackId(1)) == first
