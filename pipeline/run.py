@@ -100,6 +100,7 @@ class Pass:
             beginning = self._begin(index, head)
             done = self._index_history(index, beginning, rules)
             symbols = self._index_head(index, beginning, rules, head)
+            self.workers.end()  # what follows may copy the whole index, and wants their memory
             unreadable = write.finish(index, head, beginning, self.profile, forced=self.options.force)
         return Summary(
             head=head,

@@ -83,6 +83,12 @@ class Workers:
             for result in waiting:
                 result.cancel()
 
+    def end(self) -> None:
+        """Let them go, and their memory; a later call starts others."""
+        for worker in self._workers:
+            worker.shutdown()
+        self._workers.clear()
+
     def _first(self, jobs: int) -> list[Executor]:
         self._workers += [_worker() for _ in range(jobs - len(self._workers))]
         return self._workers[:jobs]
@@ -91,8 +97,7 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self._workers:
-            worker.shutdown()
+        self.end()
 
 
 def in_flight(jobs: int, run: int = 1) -> int:

@@ -60,6 +60,8 @@ def test_one_set_of_processes() -> None:
         begun = set(workers.mapped(process_of, range(8)))
         assert set(workers.mapped(process_of, range(8))) == begun
         assert set(workers.mapped(process_of, range(8), most=1)) == {os.getpid()}
+        workers.end()
+        assert not begun & set(workers.mapped(process_of, range(8)))
     assert len(begun) == 2
     with Workers(1) as alone:
         alone.begin("json")
