@@ -7,6 +7,7 @@ same vector every time, whatever the number of threads.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -113,9 +114,10 @@ def _tokenizer() -> Tokenizer:
 
 
 def _session(provider: str) -> InferenceSession:
+    # From its import on the runtime would tell its maker of this machine, and keep a queue of what it could not send.
+    os.putenv("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime as ort
 
-    ort.disable_telemetry_events()
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     # The file is as it should run; the runtime's own fusions made it slower (see models/make.py).

@@ -1,6 +1,7 @@
 """Everything a person or a program talks to; the only place where the other packages meet.
 
 - `entry`: where the program starts, and where a run that is not needed leaves
+- `about`: which program this is
 - `answering`: who answers: the shared daemon, or this process
 - `answers`: the answers to both questions, field by field
 - `cli`: the `lineage` command: parse, call, print

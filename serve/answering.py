@@ -12,7 +12,7 @@ from serve.answers import ExplainAnswer, FindAnswer
 from serve.questions import ExplainRequest, FindRequest
 
 if TYPE_CHECKING:
-    from serve.daemon.starting import NoDaemon
+    from serve.daemon.address import NoDaemon
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Shared:
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """As `Answering.find`."""
-        from serve.daemon.starting import NoDaemon
+        from serve.daemon.address import NoDaemon
 
         try:
             return self._remote.find(request, _absolute(path))
@@ -76,7 +76,7 @@ class Shared:
 
     def explain(self, request: ExplainRequest, path: Path, here: Path | None = None) -> ExplainAnswer:
         """As `Answering.explain`."""
-        from serve.daemon.starting import NoDaemon
+        from serve.daemon.address import NoDaemon
 
         try:
             return self._remote.explain(request, _absolute(path), here)

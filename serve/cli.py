@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
-from serve import settings, telling
+from serve import about, settings, telling
 from serve.daemon import commands as daemon
 from serve.resources import EmbedProvider, Resources
 from serve.terminal import run
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 Said = TypeVar("Said", bound="FindAnswer | ExplainAnswer")
 
-DISTRIBUTION: Final = "history-lineage"
 DESCRIPTION: Final = (
     "Ask a git repository's history how something was done before, and why code looks as it does, offline."
 )
@@ -53,9 +52,7 @@ RepositoryPath = Annotated[
 
 def _version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
-
-        typer.echo(f"lineage {version(DISTRIBUTION)}")
+        typer.echo(f"lineage {about.version()}")
         raise typer.Exit
 
 
@@ -261,7 +258,7 @@ def register_command(
     """Show MCP clients' configuration for lineage, or write it."""
     from serve.registering.register import Wishes
 
-    program = telling.Program("lineage-mcp", DISTRIBUTION, {"LINEAGE_HOME": settings.said_home()})
+    program = telling.Program("lineage-mcp", about.DISTRIBUTION, {"LINEAGE_HOME": settings.said_home()})
     telling.tell(Wishes(client, project, file, shape, write, remove), server_name, program)
 
 

@@ -67,6 +67,7 @@ class Engine:
     def let_go(self) -> None:
         """Forget the models, and what is kept of indexes; the next question brings back what it needs."""
         self.models.let_go()
+        self._explainer = Explainer(self.home)
         self.close()
 
     def close(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -12,12 +11,11 @@ from mcp.server import MCPServer
 from mcp_types import CallToolResult
 from pydantic import BaseModel, Field
 
-from serve import mcp_door, settings
+from serve import about, mcp_door, settings
 from serve.answering import Answering, answering
 from serve.answers import ExplainAnswer, ExplainHit, ExplainMeta, FindAnswer, FindMeta, PatternHit, document
 from serve.questions import ExplainRequest, FindRequest
 
-DISTRIBUTION: Final = "history-lineage"
 INSTRUCTIONS: Final = """\
 The history of the git repository in the working directory, from a local index.
 Before you write code in a style or with an interface you have not seen here, ask `find_pattern` how this project \
@@ -116,7 +114,7 @@ def lineage_server(asked: Answering, repository: Path) -> MCPServer[Any]:
         ),
     ]
     return mcp_door.server(
-        "lineage", title="lineage", version=version(DISTRIBUTION), instructions=INSTRUCTIONS, tools=tools
+        "lineage", title="lineage", version=about.version(), instructions=INSTRUCTIONS, tools=tools
     )
 
 
@@ -127,12 +125,16 @@ def main() -> None:
         description="Serve the history of the working directory's repository to an MCP client, over stdin and stdout. "
         "`lineage register` says how a client is told of it.",
     )
-    parser.add_argument("--version", action="version", version=f"lineage-mcp {version(DISTRIBUTION)}")
+    parser.add_argument("--version", action="version", version=f"lineage-mcp {about.version()}")
     parser.parse_args()
     said = settings.read()
     settings.calm_algebra()
     asked = answering(said.home, daemon=said.daemon)
-    mcp_door.serve(lineage_server(asked, Path.cwd()), said.log)
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        parser.error("the working directory has been deleted; start the client in a repository.")
+    mcp_door.serve(lineage_server(asked, here), said.log)
 
 
 def _result(answer: FindAnswer | ExplainAnswer) -> CallToolResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from typing import Final
 
 _LEVELS: Final = {
@@ -20,7 +21,9 @@ class _Stderr(logging.Handler):
     """Writes to whatever stderr is at the moment: a progress bar puts itself in its place."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr, flush=True)  # noqa: T201 - this is the log
+        # A full disk, or a reader that has gone, must not end what is being told of.
+        with suppress(OSError, ValueError):
+            print(self.format(record), file=sys.stderr, flush=True)  # noqa: T201 - this is the log
 
 
 def configure(level: str) -> None:

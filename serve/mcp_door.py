@@ -10,6 +10,7 @@ import functools
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import anyio
@@ -100,7 +101,8 @@ def serve(served: MCPServer[Any], log: str, *, at_end: Callable[[], None] = lamb
         if code:
             sys.excepthook(type(failures), failures, failures.__traceback__)
     at_end()
-    sys.stderr.flush()
+    with suppress(OSError, ValueError):
+        sys.stderr.flush()
     os._exit(code)
 
 

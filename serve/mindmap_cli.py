@@ -8,17 +8,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from serve import settings, telling
+from serve import about, settings, telling
 from serve.terminal import run, visible, warn, write
 
 if TYPE_CHECKING:
     from mindmap.document import Mindmap
-
-DISTRIBUTION: Final = "history-lineage"
 
 
 class Format(StrEnum):
@@ -45,9 +43,7 @@ MindmapId = Annotated[
 
 def _version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
-
-        typer.echo(f"mindmap {version(DISTRIBUTION)}")
+        typer.echo(f"mindmap {about.version()}")
         raise typer.Exit
 
 
@@ -139,7 +135,7 @@ def register_command(
     from serve.registering.register import Wishes
 
     environment = {"MINDMAP_DATA_DIR": settings.said_maps()}
-    program = telling.Program("mindmap", DISTRIBUTION, environment, ("mcp",))
+    program = telling.Program("mindmap", about.DISTRIBUTION, environment, ("mcp",))
     telling.tell(Wishes(client, project, file, shape, write, remove), server_name, program)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,14 +14,13 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mindmap.document import encode
 from mindmap.maps import Maps
 from mindmap.watcher import Watcher
-from serve import mcp_door
+from serve import about, mcp_door
 from serve.mindmap_tools import Tools
 from serve.settings import Settings
 from serve.workspaces import git_for
 from stores.errors import LineageError
 from stores.mindmaps import BadMindmapId, NoSuchMindmap
 
-DISTRIBUTION: Final = "history-lineage"
 MAPS: Final = "mindmap://maps"
 JSON: Final = "application/json"
 INSTRUCTIONS: Final = """\
@@ -57,7 +55,7 @@ def mindmap_server(folder: Path) -> Serving:
     server = mcp_door.server(
         "mindmap",
         title="mindmap",
-        version=version(DISTRIBUTION),
+        version=about.version(),
         instructions=INSTRUCTIONS,
         tools=Tools(maps, watcher).all(),
     )

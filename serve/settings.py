@@ -15,6 +15,9 @@ LOG_LEVELS: Final = ("off", "error", "warn", "info", "debug", "trace")
 # How people switch a variable off without unsetting it.
 OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
+# Where git is on the systems there are.
+USUAL_FOLDERS: Final = ("/usr/local/bin", "/opt/homebrew/bin", "/usr/bin", "/bin")
+
 # numpy's own threads wait for each other by spinning: beside the database's threads a product took ten times
 # as long as on one thread. Lanes run side by side instead.
 ALGEBRA_THREADS: Final = "OPENBLAS_NUM_THREADS"
@@ -74,7 +77,14 @@ def folders(environment: Mapping[str, str] | None = None) -> dict[str, str]:
 def for_daemon(home: Path) -> dict[str, str]:
     """The environment a daemon of this home starts with: less what git says to a hook, which is of one repository."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return kept | {"LINEAGE_HOME": str(home)}
+    # A client with windows may have been started without the folders that git is in; others ask the same daemon.
+    path = dict.fromkeys([*kept.get("PATH", "").split(os.pathsep), *USUAL_FOLDERS])
+    return kept | {"LINEAGE_HOME": str(home), "PATH": os.pathsep.join(filter(None, path))}
+
+
+def person() -> str:
+    """Whose configuration git goes by: the person's home, and where their configuration is."""
+    return "\0".join((str(Path("~").expanduser()), os.environ.get("XDG_CONFIG_HOME", "")))
 
 
 def calm_algebra(environment: MutableMapping[str, str] | None = None) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from serve import settings
 from stores.errors import LineageError
 
 FOLDER: Final = "daemon"
@@ -26,9 +28,14 @@ DIGEST_BYTES: Final = 8
 # What decides how a question is answered.
 PACKAGES: Final = ("serve", "pipeline", "stores")
 SOURCES: Final = (".py", ".sql", ".scm")
+_ROOT: Final = Path(__file__).resolve().parent.parent.parent
 
 
-class UnsafeFolder(LineageError):
+class NoDaemon(LineageError):
+    """The daemon could not be started, or met."""
+
+
+class UnsafeFolder(NoDaemon):
     """Somebody else could put a socket where the daemon's is looked for."""
 
 
@@ -82,21 +89,38 @@ class Address:
 def _check(folder: Path) -> None:
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise UnsafeFolder(f"{folder} is not yours.", hint="Remove it, or give --no-daemon.")
+        raise UnsafeFolder(
+            f"{folder} is not yours.", hint="Remove it, or do without the daemon: LINEAGE_NO_DAEMON=1."
+        )
     if stat.S_IMODE(status.st_mode) & 0o077:
         folder.chmod(0o700)
 
 
-@lru_cache(maxsize=1)
 def build() -> str:
-    """Which program this is: a digest of its sources. Two of the same answer alike, wherever they are installed."""
-    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    root = Path(__file__).resolve().parent.parent.parent
+    """Which program is installed: a digest of its sources. Two of the same answer alike, wherever they are installed.
+
+    Of what is on the disk now, which after an upgrade is not what this process runs: a session that goes on asks the
+    daemon of the new program, as every other does.
+    """
+    return _digest(tuple((path, status.st_mtime_ns, status.st_size) for path, status in _sources()))
+
+
+def person() -> str:
+    """Whose settings the daemon goes by: git reads configuration where HOME says."""
+    return hashlib.blake2b(os.fsencode(settings.person()), digest_size=DIGEST_BYTES).hexdigest()
+
+
+def _sources() -> Iterator[tuple[Path, os.stat_result]]:
     for package in PACKAGES:
-        for folder, folders, files in os.walk(root / package):
+        for folder, folders, files in os.walk(_ROOT / package):
             folders.sort()
-            for name in sorted(files):
-                if name.endswith(SOURCES):
-                    path = Path(folder, name)
-                    digest.update(os.fsencode(path.relative_to(root)) + b"\0" + path.read_bytes() + b"\0")
+            paths = (Path(folder, name) for name in sorted(files) if name.endswith(SOURCES))
+            yield from ((path, path.stat()) for path in paths)
+
+
+@lru_cache(maxsize=2)
+def _digest(sources: tuple[tuple[Path, int, int], ...]) -> str:
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for path, _, _ in sources:
+        digest.update(os.fsencode(path.relative_to(_ROOT)) + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Final, TypeVar
 
 from serve.answers import ExplainAnswer, FindAnswer
 from serve.daemon import starting, wire
-from serve.daemon.address import Address, build
-from serve.daemon.starting import NoDaemon
+from serve.daemon.address import Address, NoDaemon, build, person
 from serve.questions import ExplainRequest, FindRequest
 from stores.errors import LineageError
 
@@ -21,6 +22,8 @@ ANSWER_SECONDS: Final = 120.0
 # Once for a daemon that is not there, once for one of another program, once for one that dies while it answers,
 # and once more for the bad luck of two of these.
 TRIES: Final = 4
+# A question that ends the daemon twice would end the third one too, and those who ask it.
+DEATHS: Final = 2
 STOPPING_SECONDS: Final = 0.05
 
 Kind = TypeVar("Kind")
@@ -28,6 +31,10 @@ Kind = TypeVar("Kind")
 
 class DaemonFailed(LineageError):
     """The daemon met an error that nobody foresaw."""
+
+
+class _Died(Exception):
+    """The daemon ended while it answered."""
 
 
 class _Connection(HTTPConnection):
@@ -56,54 +63,90 @@ class Remote:
         return self._ask("/explain", question, ExplainAnswer)
 
     def report(self) -> wire.Report | None:
-        """How the daemon is; None where none runs. Nothing is started."""
-        said = self._said("GET", "/status", b"")
-        return wire.unpacked(said[1], wire.Report) if said else None
+        """How the daemon is; None where none runs, or the one that runs is ending. Nothing is started."""
+        try:
+            said = self._said("GET", "/status", b"", {})
+        except _Died:
+            return None
+        return None if said is None or said[0] == wire.STOPPING else _read(*said, wire.Report, self.address)
 
-    def stop(self) -> bool:
-        """Have the daemon answer what it was asked, and end; whether there was one."""
-        if self._said("POST", "/stop", b"") is None:
-            return False
-        starting.gone(self.address)
+    def stop(self, build: str | None = None) -> bool:
+        """Have the daemon answer what it was asked, and end; whether there was one.
+
+        With a build, only a daemon of that program ends.
+        """
+        meant = {} if build is None else {wire.BUILD_HEADER: build}
+        with suppress(_Died):  # as it was asked to
+            if self._said("POST", "/stop", b"", meant) is None:
+                return False
+        if build is None:
+            starting.gone(self.address)
         return True
 
     def _ask(self, target: str, question: object, kind: type[Kind]) -> Kind:
-        body = wire.packed(question)
+        body, deaths = wire.packed(question), 0
         for _ in range(TRIES):
-            said = self._said("POST", target, body)
+            try:
+                said = self._said("POST", target, body, _who())
+            except _Died as error:
+                deaths += 1
+                if deaths == DEATHS:
+                    raise _failed("The daemon ended while it answered, twice.", self.address) from error
+                continue
             if said is None:
                 starting.start(self.address)
             elif said[0] == wire.OTHER_BUILD:
-                self.stop()
+                self.stop(said[1].decode())
             elif said[0] == wire.STOPPING:
                 time.sleep(STOPPING_SECONDS)
             else:
                 return _read(*said, kind, self.address)
         raise NoDaemon("The daemon does not stay.", hint=f"Its log is {self.address.log}.")
 
-    def _said(self, method: str, target: str, body: bytes) -> tuple[int, bytes] | None:
-        """Status and body of a response; None where nobody was there to give it, or not to the end."""
+    def _said(
+        self, method: str, target: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, bytes] | None:
+        """Status and body of a response; None where nobody was there to give it."""
         connection = _Connection(self.address, ANSWER_SECONDS)
         try:
-            connection.request(method, target, body, {wire.BUILD_HEADER: build()})
+            try:
+                connection.connect()
+            except (FileNotFoundError, NotADirectoryError, ConnectionError):
+                return None
+            connection.request(method, target, body, headers)
             response: HTTPResponse = connection.getresponse()
             return response.status, response.read()
         except TimeoutError as error:
             raise NoDaemon(f"The daemon did not answer within {ANSWER_SECONDS:g} s.") from error
-        except (FileNotFoundError, NotADirectoryError, ConnectionError, HTTPException):
-            return None
+        except (ConnectionError, HTTPException) as error:
+            raise _Died from error
         except OSError as error:
             raise NoDaemon(f"The daemon cannot be met: {error}") from error
         finally:
             connection.close()
 
 
+def _who() -> dict[str, str]:
+    return {wire.BUILD_HEADER: build(), wire.PERSON_HEADER: person()}
+
+
 def _read(status: int, body: bytes, kind: type[Kind], address: Address) -> Kind:
     if status == wire.REFUSED:
         raise wire.unpacked(body, wire.Refusal).error
-    if status != 200:
-        raise DaemonFailed(
-            "The daemon met an error that nobody foresaw.",
-            hint=f"Its log says more: {address.log}. `--no-daemon` answers without it.",
-        )
-    return wire.unpacked(body, kind)
+    if status == wire.OTHER_PERSON:
+        raise NoDaemon("The daemon goes by the settings of another HOME.")
+    if status != HTTPStatus.OK:
+        raise _failed("The daemon met an error that nobody foresaw.", address)
+    try:
+        return wire.unpacked(body, kind)
+    except ValueError as error:
+        raise NoDaemon(
+            "The daemon is of another version than this program.", hint="Start this program again."
+        ) from error
+
+
+def _failed(what: str, address: Address) -> DaemonFailed:
+    return DaemonFailed(
+        what,
+        hint=f"Its log says more: {address.log}. With --no-daemon, or LINEAGE_NO_DAEMON=1, it is not asked.",
+    )

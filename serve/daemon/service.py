@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,20 +17,22 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_unix_socket
 from tornado.web import Application, RequestHandler
 
+from serve import about
 from serve.daemon import wire
-from serve.daemon.address import Address, build
+from serve.daemon.address import Address, build, person
 from serve.daemon.life import Life, resident_bytes
 from serve.engine import Engine
 from stores import locking
 from stores.errors import LineageError
-from stores.locking import Deadline, IndexBusy
+from stores.locking import Deadline
 
-DISTRIBUTION: Final = "history-lineage"
 # More questions at once only wait for each other's processors; those that wait for an index need none.
 THREADS: Final = 16
 LARGEST_QUESTION: Final = 1 << 20
 BACKLOG: Final = 512
 TICK_SECONDS: Final = 0.5
+# Who waits for a daemon to end holds its lock for a moment.
+GLANCE_SECONDS: Final = 1.0
 # What runs when the daemon is told to stop may end.
 FAREWELL_SECONDS: Final = 30.0
 
@@ -49,6 +50,8 @@ class Service:
     address: Address
     life: Life
     engine: Engine
+    build: str = field(default_factory=build)
+    person: str = field(default_factory=person)
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, "question"))
     ending: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -68,8 +71,8 @@ class Service:
         life = self.life
         return wire.Report(
             pid=os.getpid(),
-            version=version(DISTRIBUTION),
-            build=build(),
+            version=about.version(),
+            build=self.build,
             socket=str(self.address.socket),
             uptime_seconds=round(life.uptime_seconds, 1),
             idle_seconds=round(life.idle_seconds, 1),
@@ -88,10 +91,13 @@ class _Handler(RequestHandler):
         self.service = service
 
     def prepare(self) -> None:
-        if self.service.ending.is_set():
+        said, service = self.request.headers, self.service
+        if service.ending.is_set():
             self._say(wire.STOPPING)
-        elif self.request.headers.get(wire.BUILD_HEADER) != build() and self.request.path in QUESTIONS:
-            self._say(wire.OTHER_BUILD)
+        elif self.request.path in QUESTIONS and said.get(wire.BUILD_HEADER) != service.build:
+            self._say(wire.OTHER_BUILD, service.build.encode())
+        elif self.request.path in QUESTIONS and said.get(wire.PERSON_HEADER) != service.person:
+            self._say(wire.OTHER_PERSON)
 
     def _say(self, status: int, body: bytes = b"") -> None:
         self.set_status(status)
@@ -127,7 +133,10 @@ class _Status(_Handler):
 
 class _Stop(_Handler):
     def post(self) -> None:
-        self.service.ending.set()
+        # Whoever means another program than this came late: its successor is meant to stay.
+        meant = self.request.headers.get(wire.BUILD_HEADER, self.service.build)
+        if meant == self.service.build:
+            self.service.ending.set()
         self._say(200)
 
 
@@ -146,17 +155,20 @@ def serve(address: Address, life: Life) -> None:
 
 @contextmanager
 def _sole(address: Address) -> Iterator[None]:
-    try:
-        with locking.held(address.lock, Deadline.after(0)) as descriptor:
+    deadline = Deadline.after(GLANCE_SECONDS, lambda _: _already_running(address))
+    with locking.held(address.lock, deadline) as descriptor:
+        with suppress(OSError):  # a full disk: then nobody reads whose it is
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
-            yield
-    except IndexBusy as error:
-        pid = address.lock.read_text(encoding="ascii", errors="replace").strip()
-        raise AlreadyRunning(
-            f"A daemon of {address.home} is running already (process {pid}).",
-            hint="`lineage daemon stop` ends it.",
-        ) from error
+        yield
+
+
+def _already_running(address: Address) -> AlreadyRunning:
+    pid = address.lock.read_text(encoding="ascii", errors="replace").strip()
+    return AlreadyRunning(
+        f"A daemon of {address.home} is running already (process {pid}).",
+        hint="`lineage daemon stop` ends it.",
+    )
 
 
 async def _serve(address: Address, life: Life) -> None:
@@ -173,7 +185,7 @@ async def _serve(address: Address, life: Life) -> None:
     server = HTTPServer(application, max_body_size=LARGEST_QUESTION)
     server.add_socket(bind_unix_socket(str(address.socket), 0o600, BACKLOG))
     ours = _identity(address.socket)
-    logger.info("event=listening socket=%s process=%d build=%s", address.socket, os.getpid(), build())
+    logger.info("event=listening socket=%s process=%d build=%s", address.socket, os.getpid(), service.build)
     try:
         await _until_over(service, ours)
     finally:

@@ -12,22 +12,21 @@ from pathlib import Path
 from typing import Final
 
 from serve import settings
-from serve.daemon.address import Address
+from serve.daemon.address import Address, NoDaemon
 from stores import locking
-from stores.errors import LineageError
-from stores.locking import Deadline, IndexBusy
+from stores.locking import Deadline
 
 # Python and Tornado take 0.3 s to start; a loaded machine ten times as long.
 START_SECONDS: Final = 20.0
-STOP_SECONDS: Final = 10.0
+# A little longer than the daemon gives to what it was asked before.
+STOP_SECONDS: Final = 35.0
 LOOK_SECONDS: Final = 0.01
 LARGEST_LOG: Final = 1_000_000
 # The end of the log, which says why a daemon did not start.
 REPORTED_BYTES: Final = 2_000
 
-
-class NoDaemon(LineageError):
-    """The daemon could not be started, or met."""
+# Daemons that this process started; they outlive it.
+_children: Final[list[subprocess.Popen[bytes]]] = []
 
 
 def connected(address: Address) -> socket.socket:
@@ -54,22 +53,37 @@ def start(address: Address) -> None:
     """Have a daemon, by starting one unless somebody else does; NoDaemon when that fails."""
     try:
         address.prepare()
-        with locking.held(address.starting, Deadline.after(START_SECONDS)):
+        with locking.held(address.starting, Deadline.after(START_SECONDS + STOP_SECONDS, _busy_starting)):
             if not is_met(address):
+                gone(address)
                 _started(address)
     except OSError as error:
         raise NoDaemon(f"The daemon cannot be started: {error}") from error
-    except IndexBusy as error:
-        raise NoDaemon(f"Another program has been starting the daemon for {START_SECONDS:g} s.") from error
 
 
 def gone(address: Address) -> None:
-    """Wait until the daemon that was asked to stop has let go of its place."""
-    with suppress(FileNotFoundError), locking.held(address.lock, Deadline.after(STOP_SECONDS)):
+    """Wait until a daemon that takes no more questions has let go of its place; NoDaemon when it takes too long."""
+    with (
+        suppress(FileNotFoundError),
+        locking.held(address.lock, Deadline.after(STOP_SECONDS, _busy_answering)),
+    ):
         pass
 
 
+def _busy_starting(seconds: float) -> NoDaemon:
+    return NoDaemon(f"Another program has been starting the daemon for {seconds:g} s.")
+
+
+def _busy_answering(seconds: float) -> NoDaemon:
+    return NoDaemon(
+        f"The daemon was told to end {seconds:g} s ago, and still answers what it was asked before.",
+        hint="It ends by itself; `kill` ends it at once.",
+    )
+
+
 def _started(address: Address) -> None:
+    # Those that ended stay in the system's table until somebody asks for them.
+    _children[:] = [child for child in _children if child.poll() is None]
     _cut(address.log)
     address.log.touch(mode=0o600)
     with address.log.open("ab") as log:
@@ -84,13 +98,12 @@ def _started(address: Address) -> None:
             stderr=log,
             start_new_session=True,
         )
+    _children.append(process)
     deadline = time.monotonic() + START_SECONDS
     while not is_met(address):
         if process.poll() is not None or time.monotonic() > deadline:
             raise NoDaemon(f"The daemon did not start: {_last_words(address.log, begins)}")
         time.sleep(LOOK_SECONDS)
-    # It lives on; nobody waits for it.
-    process.returncode = 0
 
 
 def _cut(log: Path) -> None:

@@ -14,8 +14,11 @@ from stores.errors import LineageError
 
 # Which program asks: the daemon answers its own kind only.
 BUILD_HEADER: Final = "Lineage-Build"
+# Whose configuration counts: git's, where HOME says.
+PERSON_HEADER: Final = "Lineage-Person"
 REFUSED: Final = 400
 OTHER_BUILD: Final = 409
+OTHER_PERSON: Final = 412
 STOPPING: Final = 503
 
 # Errors that mean more to a door than their text: the exit code, the kind of MCP error.

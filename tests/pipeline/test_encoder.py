@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -181,3 +182,12 @@ def run(program: str) -> tuple[str, str]:
         [sys.executable, "-W", "error", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return done.stdout, done.stderr
+
+
+def test_nobody_is_told(tmp_path: Path) -> None:
+    """The runtime keeps no device id and no queue of events, and so has nothing to send to its maker."""
+    script = "from pipeline.encoder import OnnxEncoder; OnnxEncoder().encode(['x'])"
+    kept = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    environment = {**kept, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environment, check=True)
+    assert list(tmp_path.iterdir()) == []

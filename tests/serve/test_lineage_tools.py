@@ -295,14 +295,14 @@ def test_outside_a_repository(tmp_path: Path, home: Path, tool: tuple[str, dict[
     assert "is not in a git repository" in text(result)
 
 
-def started(repo: Repo, home: Path) -> subprocess.Popen[bytes]:
+def started(repo: Repo, home: Path, stderr: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "serve.lineage_tools"],
         env=environment(home),
         cwd=repo.path,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=stderr,
     )
 
 
@@ -358,6 +358,18 @@ def test_outlives_the_daemon(repo: Repo, place: Path) -> None:
         time.sleep(0.3)
         os.kill(report.pid, signal.SIGKILL)
         assert json.loads(server.stdout.readline())["result"]["structuredContent"] == first
+        server.stdin.close()  # type: ignore[union-attr]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_log_that_cannot_be_written(repo: Repo, place: Path) -> None:
+    """Errors are answered though stderr takes nothing."""
+    with Path("/dev/full").open("w") as full, started(repo, place, stderr=full) as server:
+        begin(server)
+        for number in (2, 3):
+            send(server, "tools/call", number, name="find_pattern", arguments={"wrong": 1})
+            assert server.stdout is not None
+            assert json.loads(server.stdout.readline())["result"]["isError"]
         server.stdin.close()  # type: ignore[union-attr]
 
 

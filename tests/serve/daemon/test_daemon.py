@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from serve.daemon import starting
-from serve.daemon.address import LONGEST_SOCKET, Address, UnsafeFolder
-from serve.daemon.starting import NoDaemon
+from serve.daemon.address import LONGEST_SOCKET, Address, NoDaemon, UnsafeFolder
 from serve.questions import FindRequest
 from tests.repos import Repo
 from tests.serve.daemon.daemons import ROOT, environment, lineage, pid, remote, running, until
@@ -325,3 +324,51 @@ def test_an_index_at_hand(repo: Repo, place: Path) -> None:
     assert lineage(place, *asked) == lineage(place, *asked, "--no-daemon")
     (held,) = json.loads(lineage(place, "daemon", "list", "--json")[1])
     assert held["hunks"] == 3
+
+
+def test_a_late_stop(place: Path) -> None:
+    """Who means to replace a daemon of another program does not end its successor."""
+    with running(place) as daemon:
+        assert remote(place).stop("another")
+        time.sleep(1)
+        assert pid(place) == daemon.pid
+
+
+def test_another_home(repo: Repo, place: Path, tmp_path: Path) -> None:
+    """Where the asker's git configuration is not the daemon's, the answer is the asker's own."""
+    repo.commit_file("src/tcp.py", "def connect():\n    timeout(1)\n", "Wait for a second")
+    (tmp_path / "ignored").write_text(repo.git("rev-parse", "HEAD") + "\n")
+    (tmp_path / ".gitconfig").write_text(f"[blame]\n\tignoreRevsFile = {tmp_path / 'ignored'}\n")
+    arguments = ("explain", "src/tcp.py", str(repo.path))
+    _, usual, _ = lineage(place, *arguments)
+    _, shared, said = lineage(place, *arguments, HOME=str(tmp_path))
+    assert shared == lineage(place, *arguments, "--no-daemon", HOME=str(tmp_path))[1] != usual
+    assert "another HOME" in said
+
+
+def test_started_where_git_is_not_found(repo: Repo, place: Path) -> None:
+    """A daemon that a program without git on its PATH started finds git for everybody."""
+    if shutil.which("git", path="/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin") is None:
+        pytest.skip("git is in none of the usual folders")
+    code, out, err = lineage(place, "explain", "src/tcp.py", str(repo.path), PATH="/nowhere")
+    assert code == 0, err
+    assert json.loads(out)["hits"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_full_log(repo: Repo, place: Path) -> None:
+    """A log that cannot be written keeps nobody from an answer."""
+    index(repo, place)
+    before = "import sys\nsys.stderr = open('/dev/full', 'w')"
+    with running(place, before=before) as daemon:
+        assert len(remote(place).find(QUESTION, repo.path).hits) == 2
+        assert pid(place) == daemon.pid
+
+
+def test_ended_daemons_are_buried(place: Path) -> None:
+    """A process that starts daemons for years does not keep the ended ones in the system's table."""
+    for _ in range(3):
+        starting.start(Address(place))
+        assert remote(place).stop()
+    starting.start(Address(place))
+    assert len(starting._children) <= 2  # the one before may still be on its way out
