@@ -15,7 +15,7 @@ from serve.placing import place_of
 from stores import database, history, metadata
 from stores.database import NotIndexed
 from stores.history import IndexStatus
-from stores.metadata import Verdict
+from stores.metadata import Components, Verdict
 from stores.places import Place
 from stores.reach import Reach
 from stores.showing import Connection
@@ -47,9 +47,23 @@ def of_path(path: Path, home: Path) -> tuple[Place, Standing]:
         return place, without_index(repository)
 
 
-def standing(repository: Repository, connection: Connection) -> Standing:
-    """How the opened index stands."""
-    status = history.status(connection)
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What an index says of itself, which only a writer changes."""
+
+    status: IndexStatus | None
+    components: Components
+
+
+def noted(connection: Connection) -> Noted:
+    """What the opened index says of itself."""
+    return Noted(history.status(connection), metadata.recorded(connection))
+
+
+def standing(repository: Repository, connection: Connection, said: Noted | None = None) -> Standing:
+    """How the opened index stands; `said` is what it says of itself, where that is known."""
+    said = said or noted(connection)
+    status = said.status
     if status is None:
         return without_index(repository)
     return Standing(
@@ -58,7 +72,7 @@ def standing(repository: Repository, connection: Connection) -> Standing:
         behind=_behind(repository, connection, status),
         commits=status.commits,
         reach=reach(repository, status.head_commit),
-        verdict=metadata.verdict(metadata.recorded(connection), components()),
+        verdict=metadata.verdict(said.components, components()),
     )
 
 

@@ -11,6 +11,8 @@ from threading import Lock
 from typing import Final
 
 from serve.find.seen import Seen, see
+from serve.standing import Noted, noted
+from stores import showing
 from stores.database import Fingerprint
 from stores.places import Place
 from stores.reach import Reach
@@ -40,6 +42,14 @@ class Holding:
     idle_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an index says of itself, and the languages its history has files of."""
+
+    noted: Noted
+    languages: frozenset[str]
+
+
 @dataclass(slots=True)
 class _Entry:
     loading: Lock = field(default_factory=Lock)
@@ -59,6 +69,7 @@ class Kept:
         self._turn = Lock()
         self._readings: dict[Place, Reading] = {}
         self._entries: OrderedDict[State, _Entry] = OrderedDict()
+        self._said: dict[Place, tuple[Fingerprint, Said]] = {}
 
     @contextmanager
     def question(self, place: Place) -> Iterator[Opened]:
@@ -67,6 +78,14 @@ class Kept:
             reading = self._readings.setdefault(place, Reading(place))
         with reading.question() as opened:
             yield opened
+
+    def said(self, place: Place, opened: Opened) -> Said:
+        """What the index says of itself in the state that is open."""
+        known = self._said.get(place)
+        if known is None or known[0] != opened.fingerprint:
+            said = Said(noted(opened.connection), showing.languages(opened.connection))
+            self._said[place] = known = opened.fingerprint, said
+        return known[1]
 
     def see(self, state: State, connection: Connection) -> Seen:
         """What is to be seen in this state; where it is not at hand one reads it, and others wait for that."""
@@ -85,6 +104,7 @@ class Kept:
         """Keep nothing of this index."""
         with self._turn:
             self._drop(lambda state: state.place == place)
+            self._said.pop(place, None)
             reading = self._readings.pop(place, None)
         if reading:
             reading.close()

@@ -72,9 +72,12 @@ class Finder:
         place = place_of(self.home, repository)
         try:
             with database.sound(place), self._kept.question(place) as opened:
-                here = standing(repository, opened.connection)
-                seeing = self._seeing(place, opened, here)
-                return self._answer(opened.connection, request, here, asked_at, seeing)
+                said = self._kept.said(place, opened)
+                here = standing(repository, opened.connection, said.noted)
+                asked = query.read(request, asked_at, said.languages.__contains__)
+                return self._answer(
+                    opened.connection, asked, request, here, self._seeing(place, opened, here)
+                )
         except NotIndexed:
             self._kept.forget(place)
             return _nothing(request, repository, asked_at)
@@ -94,13 +97,12 @@ class Finder:
     def _answer(
         self,
         connection: Connection,
+        asked: Query,
         request: FindRequest,
         here: Standing,
-        now: datetime,
         seeing: Callable[[], Seen],
     ) -> FindAnswer:
         _refuse_other_vectors(here)
-        asked = query.read(request, now, showing.languages(connection).__contains__)
         if not here.commits:
             return FindAnswer((), answer.meta(here, asked, found=False))
         rankings = lanes.rank(connection, seeing, asked, self._encoder())
