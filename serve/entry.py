@@ -33,16 +33,22 @@ def main() -> int:
 def another_waits(root: Path) -> bool:
     """Whether a run waits already that will see what is new in the work tree; False when that is not sure."""
     with suppress(OSError, ValueError):
-        known = list(places.under_path(settings.read().home, _canonical(root)))
-        return len(known) == 1 and runs.is_awaited(known[0])
+        git_dir = _git_dir(root)
+        known = list(places.under_path(settings.read().home, _canonical(git_dir)))
+        return len(known) == 1 and runs.is_awaited(known[0], git_dir)
     return False
 
 
-def _canonical(root: Path) -> Path:
-    """What git calls the repository, found without asking it: where a hook runs, `.git` is there."""
+def _git_dir(root: Path) -> Path:
+    """The work tree's git directory, found without asking git: where a hook runs, `.git` is there."""
     git = root / ".git"
     said = git.read_text(encoding="utf-8").removeprefix("gitdir: ").strip() if git.is_file() else ""
-    common = layout.common_dir((root / said if said else git).resolve())
+    return (root / said if said else git).resolve()
+
+
+def _canonical(git_dir: Path) -> Path:
+    """What git calls the repository."""
+    common = layout.common_dir(git_dir)
     return common.parent if common.name == ".git" else common
 
 

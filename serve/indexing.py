@@ -69,15 +69,15 @@ def index(path: Path, flags: Flags) -> None:
         raise NothingToIndex(repository.root)
     place = place_of(said.home, repository)
     if flags.incremental and not flags.force:
-        _take_up(path, place, flags)
+        _take_up(path, repository.git_dir, place, flags)
         return
     with runs.sole_run(place):
         _run(repository, place, flags)
 
 
-def _take_up(path: Path, place: Place, flags: Flags) -> None:
+def _take_up(path: Path, git_dir: Path, place: Place, flags: Flags) -> None:
     """Index what is new, after the run at work; not when another run waits already, which will see it."""
-    with runs.next_run(place, _tell) as run:
+    with runs.next_run(place, git_dir, _tell) as run:
         if run is None:
             print(LEAVES)  # noqa: T201 - why it did nothing
             return

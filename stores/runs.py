@@ -1,25 +1,27 @@
 """Which indexing run is the only one of its index, and which one is next.
 
 Hooks start a run for every commit. One works, one waits to take up what came meanwhile, and all others leave:
-what they came for is there already to be seen by the one that waits.
+what they came for is there already to be seen by the one that waits. Work trees of one repository share an index
+but not HEAD, which is all that a run looks at: one may wait in each of them.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from stores import places
-from stores.locking import POLL_SECONDS, IndexBusy, closing, lock, opened, took
+from stores.locking import POLL_SECONDS, IndexBusy, closing, lock, took
 from stores.places import Place
 
 RUN: Final = "run.lock"
-NEXT: Final = "next.lock"
 # A run that a hook started holds the lock for 0.1 s when it finds nothing to do: no reason to refuse a person.
 GLANCE_SECONDS: Final = 0.5
 
@@ -46,45 +48,59 @@ def sole_run(place: Place) -> Iterator[None]:
     places.claim(place)
     with closing(lock(place.folder / RUN, _or_refuse_soon)) as descriptor:
         Run(descriptor).begin()
-        os.close(opened(place.folder / NEXT))  # so that a run which finds nothing to do makes no file
         yield
 
 
 @contextmanager
-def next_run(place: Place, waits: Callable[[RunAtWork], None]) -> Iterator[Run | None]:
-    """Be the only run as soon as the one at work ends; None at once when another waits for that already.
+def next_run(place: Place, git_dir: Path, waits: Callable[[RunAtWork], None]) -> Iterator[Run | None]:
+    """Be the only run as soon as the one at work ends; None at once when another waits in this work tree already.
 
-    Everybody goes through the one waiting place, and is out of it before looking at what there is to do. So who
-    finds it taken may leave. `waits` hears of the run that is waited for.
+    `git_dir` is the work tree's own. Who waits is out of the waiting place before looking at what there is to do:
+    so who finds it taken may leave. `waits` hears of the run that is waited for.
     """
     places.claim(place)
-    waiting = _free(place)
-    if waiting is None:
+    run = _if_free(place.folder / RUN)
+    if run is None:
+        run = _after_waiting(place, git_dir, waits)
+    if run is None:
         yield None
         return
-    with closing(waiting):
-        run = lock(place.folder / RUN, lambda descriptor: _or_wait(descriptor, waits))
     with closing(run):
         yield Run(run)
 
 
-def is_awaited(place: Place) -> bool:
-    """Whether somebody waits for the run at work.
+def is_awaited(place: Place, git_dir: Path) -> bool:
+    """Whether somebody in this work tree waits for the run at work.
 
     Who asks has the waiting place for a moment where it is free, and may send others away: ask only to come
     and take it, `next_run`, when nobody does.
     """
-    waiting = _free(place)
-    if waiting is None:
-        return True
-    os.close(waiting)
-    return False
-
-
-def _free(place: Place) -> int | None:
-    """A descriptor that holds the waiting place, or None when somebody else does."""
     try:
-        return lock(place.folder / NEXT, _or_refuse)
+        descriptor = os.open(waiting_place(place, git_dir), os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    with closing(descriptor):
+        return not took(descriptor, fcntl.LOCK_EX)
+
+
+def waiting_place(place: Place, git_dir: Path) -> Path:
+    """The lock file of the run that waits in this work tree; made by the first one that has to."""
+    return place.folder / f"next-{hashlib.sha256(os.fsencode(git_dir)).hexdigest()[: places.ID_DIGITS]}.lock"
+
+
+def _after_waiting(place: Place, git_dir: Path, waits: Callable[[RunAtWork], None]) -> int | None:
+    """The run's lock, once the one at work has let it go; None at once when another waits for that."""
+    waiting = _if_free(waiting_place(place, git_dir))
+    if waiting is None:
+        return None
+    with closing(waiting):
+        return lock(place.folder / RUN, lambda descriptor: _or_wait(descriptor, waits))
+
+
+def _if_free(path: Path) -> int | None:
+    """A descriptor that holds this lock, or None when somebody else does."""
+    try:
+        return lock(path, _or_refuse)
     except RunAtWork:
         return None
 

@@ -83,8 +83,9 @@ def in_a_row(history: History, home: Path, program: Path) -> Row:
 
 def leaving(history: History, home: Path, rounds: int) -> Row:
     """Processor time of a run that finds another waiting."""
-    place = place_of(home, open_repository(history.path))
-    with closing(opened(place.folder / runs.NEXT)) as waiting:
+    repository = open_repository(history.path)
+    here = runs.waiting_place(place_of(home, repository), repository.git_dir)
+    with closing(opened(here)) as waiting:
         assert taken(waiting, fcntl.LOCK_EX)
         took = [_leave(history, home) for _ in range(rounds)]
     return Row(

@@ -7,14 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
+from pipeline.git.repository import open_repository
 from serve.cli import main
 from serve.entry import HOOKS_WORDS, LEAVES, another_waits
 from serve.initializing.block import BLOCK
-from stores import runs
+from stores import database, history, runs
 from stores.locking import closing, opened, took
 from stores.places import Place
 from tests.pipeline.histories import place
@@ -35,9 +38,13 @@ def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - no test may meet
 def awaited(repo: Repo, home: Path) -> Iterator[Place]:
     """The index, while somebody waits for the run at work."""
     here = place(repo, home)
-    with closing(opened(here.folder / runs.NEXT)) as waiting:
+    with closing(opened(runs.waiting_place(here, git_dir(repo)))) as waiting:
         assert took(waiting, fcntl.LOCK_EX)
         yield here
+
+
+def git_dir(repo: Repo) -> Path:
+    return open_repository(repo.path).git_dir
 
 
 def start(repo: Repo, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -76,9 +83,42 @@ def test_it_knows_the_index_of_every_kind_of_work_tree(repo: Repo, home: Path, t
     main(["index", str(tmp_path / "apart")])
     for root in (repo.path, tmp_path / "linked", tmp_path / "apart"):
         assert not another_waits(root)
-        with closing(opened(place(Repo(root), home).folder / runs.NEXT)) as waiting:
+        one = Repo(root)
+        with closing(opened(runs.waiting_place(place(one, home), git_dir(one)))) as waiting:
             assert took(waiting, fcntl.LOCK_EX)
             assert another_waits(root)
+
+
+def test_who_waits_elsewhere_is_not_waited_for(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """A run that waits in one work tree takes up nothing of another, whose own run waits beside it."""
+    linked = Repo(tmp_path / "linked")
+    repo.git("worktree", "add", "--quiet", "-b", "linked", str(linked.path))
+    linked.commit_file("b.py", "y = 1\n", "In the linked work tree")
+    with ExitStack() as stack:
+        with runs.sole_run(place(repo, home)):
+            waiting = [stack.enter_context(waits(linked))]
+            repo.commit_file("c.py", "z = 1\n", "In the main one")
+            waiting.append(stack.enter_context(waits(repo)))
+            assert start(repo, *HOOKS_WORDS).stdout == start(linked, *HOOKS_WORDS).stdout == f"{LEAVES}\n"
+        assert [process.communicate(timeout=60)[0][:10] for process in waiting] == ["indexed in"] * 2
+    with database.reading(place(repo, home)) as connection:
+        assert {repo.head, linked.head} <= set(history.all_recorded(connection))
+
+
+@contextmanager
+def waits(repo: Repo) -> Iterator[subprocess.Popen[str]]:
+    """A hook's run that has said that it waits."""
+    command = [sys.executable, "-m", "serve.entry", *HOOKS_WORDS]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, cwd=repo.path, env=environment, stdout=PIPE, stderr=PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert "Waiting for it" in process.stderr.readline()
+            yield process
+        finally:
+            process.kill()
 
 
 def test_where_it_cannot_tell_nobody_waits(repo: Repo, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from stores import database, history, locking, places, runs, writing
 from tests.stores.batches import CURRENT, Document, batch, place_in, sha
 place = place_in(Path(sys.argv[1]))
+git_dir = Path("/somewhere/repo/.git")
 def say(*words): print(*words, flush=True)
 """
 

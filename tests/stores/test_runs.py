@@ -16,7 +16,7 @@ from tests.stores.processes import finished, line, running
 
 # Takes its turn, says what became of it, and works until it is told to stop.
 TAKES_TURN = """
-with runs.next_run(place, lambda at_work: say("waits", at_work.message)) as run:
+with runs.next_run(place, git_dir, lambda at_work: say("waits", at_work.message)) as run:
     if run: run.begin(); say("works"); sys.stdin.read()
     else: say("leaves")
 """
@@ -47,6 +47,16 @@ def test_one_works_one_waits_the_rest_leave(tmp_path: Path) -> None:
         assert line(waits.process) == "works"
 
 
+def test_one_waits_in_each_work_tree(tmp_path: Path) -> None:
+    """Who waits in one work tree does not see what is new in another: there somebody waits too."""
+    with ExitStack() as stack:
+        works, waits = (_started(stack, tmp_path) for _ in range(2))
+        linked = 'git_dir = git_dir / "worktrees" / "linked"\n'
+        waits_there, leaves_there = (_started(stack, tmp_path, linked) for _ in range(2))
+        assert waits_there.said == waits.said and leaves_there.said == "leaves"
+        assert str(works.process.pid) in waits.said
+
+
 def test_the_one_that_waits_goes_on_after_a_kill(tmp_path: Path) -> None:
     """`kill -9` of the run at work is its end as any other, and the place of the next one is free again."""
     with ExitStack() as stack:
@@ -67,7 +77,7 @@ def test_a_killed_waiter_leaves_its_place(tmp_path: Path) -> None:
 
 def test_a_glance_refuses_nobody(tmp_path: Path) -> None:
     """A run that only looks whether there is something to do is not taken for one at work."""
-    glance = "with runs.next_run(place, say): say('looks'); time.sleep(0.2)"
+    glance = "with runs.next_run(place, git_dir, say): say('looks'); time.sleep(0.2)"
     with running(glance, tmp_path) as looking:
         assert line(looking) == "looks"
         with runs.sole_run(place_in(tmp_path)):
@@ -94,6 +104,6 @@ class Started:
     said: str
 
 
-def _started(stack: ExitStack, home: Path) -> Started:
-    process = stack.enter_context(running(TAKES_TURN, home))
+def _started(stack: ExitStack, home: Path, before: str = "") -> Started:
+    process = stack.enter_context(running(before + TAKES_TURN, home))
     return Started(process, line(process))
