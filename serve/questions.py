@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+from serve.errors import BadRequest
+
+# The daemon takes 1 MiB a question, where JSON in ASCII spends six bytes on each of these; on an emoji, two of them.
+LONGEST_QUERY: Final = 100_000
+LONGEST_FILTER: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +28,13 @@ class FindRequest:
     author: str | None = None
     rerank: bool = True
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot travel, and no database reads."""
+        _check("query", self.text, LONGEST_QUERY)
+        filters = {"language": self.language, "since": self.since, "path": self.path, "author": self.author}
+        for name, value in filters.items():
+            _check(f"{name} filter", value or "", LONGEST_FILTER)
+
 
 @dataclass(frozen=True, slots=True)
 class ExplainRequest:
@@ -38,3 +52,23 @@ class ExplainRequest:
     include_related: bool = False
     ignore_whitespace: bool = False
     follow_moves: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot travel; a byte that is no text may be a part of a file's name."""
+        _check_length("file's name", len(self.file), LONGEST_FILTER)
+
+
+def _check(name: str, text: str, most: int) -> None:
+    try:
+        length = len(text.encode("utf-16-le")) // 2
+    except UnicodeEncodeError as error:
+        raise BadRequest(
+            f"The {name} has a part that is no text: {text[error.start : error.end]!r:.20}.",
+            hint="Give it in UTF-8, whole characters only.",
+        ) from error
+    _check_length(name, length, most)
+
+
+def _check_length(name: str, length: int, most: int) -> None:
+    if length > most:
+        raise BadRequest(f"The {name} is longer than {most:,} characters.", hint="Say it in fewer.")

@@ -5,8 +5,10 @@ Lanes score all hunks that HEAD reaches and drop afterwards what is not kept, so
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 import duckdb
@@ -18,6 +20,16 @@ from stores.errors import LineageError
 from stores.snapshot import Bools, Snapshot, integers
 
 Parameter: TypeAlias = str | datetime
+
+# `[[:alpha:]]`: git knows such classes, pathspec does not, and RE2 reads what pathspec makes of them otherwise.
+_NAMED_CLASS: Final = re.compile(r"(?<!\\)\[[^\]]*\[:[^\]]*:\]")
+# Starting a database to ask takes 17 ms, and a question asks for its filter twice.
+_REMEMBERED: Final = 64
+_FORMS: Final = "Give a gitignore pattern such as `src/`, `*.py` or `/docs/**/*.md`."
+_BRACKETS: Final = (
+    "Brackets hold characters and rising ranges, as in `[a-z]`; "
+    "those of a name are escaped: `app/\\[post-id\\]/`."
+)
 
 
 class BadPathFilter(LineageError):
@@ -77,14 +89,27 @@ def naive_utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
 
 
+@lru_cache(_REMEMBERED)
 def path_regex(pattern: str) -> tuple[str, bool]:
     """A gitignore pattern as a regular expression, and whether it includes what it matches."""
+    if _NAMED_CLASS.search(pattern):
+        raise _bad_path(pattern, _BRACKETS)
+    regex, include = _translated(pattern)
+    try:
+        with duckdb.connect() as connection:
+            connection.execute("SELECT regexp_matches('', $1)", [regex])
+    except duckdb.InvalidInputException as error:
+        raise _bad_path(pattern, _BRACKETS if "character class" in str(error) else _FORMS) from error
+    return regex, include
+
+
+def _translated(pattern: str) -> tuple[str, bool]:
     try:
         regex, include = GitIgnoreSpecPattern.pattern_to_regex(pattern)
     except GitIgnorePatternError as error:
-        raise _bad_path(pattern) from error
+        raise _bad_path(pattern, _FORMS) from error
     if not isinstance(regex, str) or include is None:
-        raise _bad_path(pattern)
+        raise _bad_path(pattern, _FORMS)
     return regex, include
 
 
@@ -110,7 +135,7 @@ def _narrowing(where: Where) -> tuple[str, dict[str, Parameter]]:
 def _preferring(near: tuple[str, ...]) -> tuple[str, dict[str, Parameter]]:
     if not near:
         return "FALSE", {}
-    regex = "|".join(f"(?:{_anonymous(path_regex(pattern)[0])})" for pattern in near)
+    regex = "|".join(f"(?:{_anonymous(_translated(pattern)[0])})" for pattern in near)
     return "regexp_matches(file_path, $near)", {"near": regex}
 
 
@@ -119,8 +144,5 @@ def _anonymous(regex: str) -> str:
     return regex.replace("(?P<ps_d>", "(?:")
 
 
-def _bad_path(pattern: str) -> BadPathFilter:
-    return BadPathFilter(
-        f"{pattern!r} is not a path filter.",
-        hint="Give a gitignore pattern such as `src/`, `*.py` or `/docs/**/*.md`.",
-    )
+def _bad_path(pattern: str, hint: str) -> BadPathFilter:
+    return BadPathFilter(f"{pattern!r:.200} is not a path filter.", hint=hint)

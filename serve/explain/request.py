@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Final
 
@@ -30,7 +31,7 @@ def bounds(lines: str | None) -> tuple[int, int]:
 
 def check(request: ExplainRequest) -> None:
     """Refuse a request that no file could answer."""
-    if not request.file or "\0" in request.file:
+    if not request.file or "\0" in request.file or not _is_encodable(request.file):
         raise BadRequest("That is no file name.", hint="Name a file, relative to the repository.")
     if request.line_start < 1 or request.line_end < 0:
         raise BadRequest("Lines count from 1.", hint=HINT)
@@ -39,3 +40,11 @@ def check(request: ExplainRequest) -> None:
             f"The range ends at line {request.line_end}, before it starts at line {request.line_start}.",
             hint=HINT,
         )
+
+
+def _is_encodable(name: str) -> bool:
+    """Whether the file system could have the name: bytes that are no text are, halves of characters are not."""
+    try:
+        return bool(os.fsencode(name))
+    except UnicodeEncodeError:
+        return False

@@ -40,7 +40,8 @@ _NAMED: Final = re.compile(r"\b(?:language|lang):\s*([\w+#-]+)", re.IGNORECASE)
 # "in Python 3.12" speaks of a version that is supported, not of the code's language.
 _SPOKEN_OF: Final = re.compile(
     r"\bin ([\w+#-]+)(?: code| files?| sources?)?(?![\w+#/-]|\s*\d|\.\w)"
-    r"|\b([\w+#-]+) (?:code|files?|sources?)\b",
+    # Bounded, because a text of hyphens has a beginning at each of them: longer than any language's name.
+    r"|\b([\w+#-]{1,40}) (?:code|files?|sources?)\b",
     re.IGNORECASE,
 )
 _NUMBERS: Final = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "few": 3}

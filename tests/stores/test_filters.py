@@ -89,6 +89,32 @@ def test_what_is_no_pattern_is_refused(pattern: str) -> None:
         paths(Where(path=pattern))
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "app/[post-id]/page.tsx",
+        "[z-a]*",
+        "[t-ip]",
+        "[[:foo:]]",
+        "[[:alpha:]]*",
+        "[[:alpha:]]x",
+        "[_[:digit:]]",
+    ],
+)
+def test_brackets_that_match_nothing_are_refused(pattern: str) -> None:
+    """Falling ranges, of which git matches nothing either, and classes by name: most are a name's own brackets."""
+    with pytest.raises(BadPathFilter, match=r"escaped: `app/\\\[post-id\\\]/`"):
+        paths(Where(path=pattern))
+
+
+def test_brackets_of_a_name_are_escaped() -> None:
+    """As the hint says; a filter that is too large for the database's expressions is refused too."""
+    docs = [Doc(1, "app/[post-id]/page.tsx"), Doc(2, "app/t/page.tsx")]
+    assert paths(Where(path=r"app/\[post-id\]/"), docs) == {"app/[post-id]/page.tsx"}
+    with pytest.raises(BadPathFilter, match="gitignore pattern such as"):
+        paths(Where(path="?" * 100_000), docs)
+
+
 def test_filters_narrow_together() -> None:
     """Several filters keep what passes them all."""
     assert paths(Where(language="python", path="src/", author="hopper")) == {"src/app.py"}

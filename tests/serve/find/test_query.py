@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import duckdb
@@ -28,6 +29,14 @@ def test_any_text_can_be_read(text: str) -> None:
     """Whatever is typed becomes a query, and the paths found in it are patterns the database takes."""
     for pattern in read(text).where.near:
         duckdb.execute("SELECT regexp_matches('src/a.py', ?)", [path_regex(pattern)[0]])
+
+
+@pytest.mark.parametrize("piece", ["a-", "`a", "a/", "a.", "in ", "a::", "last "])
+def test_the_longest_query_is_read_at_once(piece: str) -> None:
+    """A text of any shape, up to the limit, takes time by its length: by its square this would be minutes."""
+    before = time.process_time()
+    read((piece * 100_000)[:100_000])
+    assert time.process_time() - before < 5
 
 
 def test_options_win_over_the_text() -> None:
