@@ -14,8 +14,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeVar
+
+from stores.errors import LineageError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -28,6 +32,10 @@ ORPHAN_SECONDS: Final = 1.0
 # A worker makes values without cycles by the hundred thousand; looking through them found nothing to free and
 # took 4 % of its time.
 YOUNG_OBJECTS: Final = 100_000
+
+
+class WorkerDied(LineageError):
+    """A process ended in the middle of its work."""
 
 
 def usable_cpus() -> int:
@@ -50,7 +58,7 @@ class Workers:
         """Start them all, and have them import a module while this process is busy with something else."""
         if self.jobs > 1:
             for worker in self._first(self.jobs):
-                worker.submit(import_module, module)
+                _submitted(worker, import_module, module)
 
     def mapped(
         self,
@@ -73,11 +81,11 @@ class Workers:
         waiting: deque[Future[Result]] = deque()
         try:
             for number, item in enumerate(items):
-                waiting.append(workers[number // run % jobs].submit(function, item))
+                waiting.append(_submitted(workers[number // run % jobs], function, item))
                 if len(waiting) >= in_flight(jobs, run):
-                    yield waiting.popleft().result()
+                    yield _result(waiting.popleft())
             while waiting:
-                yield waiting.popleft().result()
+                yield _result(waiting.popleft())
         finally:
             # Results nobody will take are not begun; those under way are short.
             for result in waiting:
@@ -103,6 +111,27 @@ class Workers:
 def in_flight(jobs: int, run: int = 1) -> int:
     """Items begun and not yet taken: a run for every worker, and the next one for whoever is done first."""
     return (jobs + 1) * run
+
+
+def _submitted(worker: Executor, function: Callable[[Item], Result], item: Item) -> Future[Result]:
+    with _deaths():
+        return worker.submit(function, item)
+
+
+def _result(future: Future[Result]) -> Result:
+    with _deaths():
+        return future.result()
+
+
+@contextmanager
+def _deaths() -> Iterator[None]:
+    try:
+        yield
+    except BrokenExecutor as error:
+        raise WorkerDied(
+            "A worker process was ended by the system, perhaps for lack of memory.",
+            hint="What is committed is kept. Run `lineage index` again, with `--workers 1` if it happens again.",
+        ) from error
 
 
 def _worker() -> Executor:

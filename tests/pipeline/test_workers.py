@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.workers import Workers, in_flight, usable_cpus
+from pipeline.workers import WorkerDied, Workers, in_flight, usable_cpus
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,6 +76,19 @@ def test_an_error_reaches_the_caller() -> None:
         assert list(workers.mapped(int, ["1", "2"])) == [1, 2]
 
 
+def test_the_death_of_a_worker_is_told() -> None:
+    """A worker that the system kills, at work or before, ends the run with a sentence, not with a hang."""
+    with Workers(2) as workers:
+        pids = list(workers.mapped(process_of, range(2)))
+        with pytest.raises(WorkerDied, match="perhaps for lack of memory") as told:
+            list(workers.mapped(killed_at_five, range(20)))
+        assert "--workers 1" in told.value.hint
+        with pytest.raises(WorkerDied):
+            list(workers.mapped(process_of, range(20)))
+        workers.end()
+        assert not set(pids) & set(workers.mapped(process_of, range(2)))
+
+
 def test_at_least_one_cpu() -> None:
     """There is always a processor to run on."""
     assert 1 <= usable_cpus() <= (os.cpu_count() or 1)
@@ -99,6 +112,12 @@ def test_workers_leave_with_a_killed_parent() -> None:
 def process_of(item: int) -> int:
     del item
     return os.getpid()
+
+
+def killed_at_five(item: int) -> int:
+    if item == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
 
 
 def session_of(leader: int) -> list[int]:
