@@ -6,6 +6,7 @@ a Mac's programs keep their data; {codex}, Codex's own.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,11 @@ from typing import Final
 
 from serve.errors import BadRequest
 from serve.registering.shapes import CONTEXT_SERVERS, MCP, MCP_SERVERS, SERVERS, TOML, Shape
+from stores.errors import LineageError
+
+
+class OutsideProject(LineageError):
+    """A project's file is a link to one that is not the project's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +119,13 @@ def project_file(client: Client, project: Path) -> Path:
         )
     places = [project.absolute() / place for place in client.project]
     return next((place for place in places if place.exists()), places[0])
+
+
+def refuse_outside(file: Path, project: Path) -> None:
+    """OutsideProject when a link leads out: whoever made the project chose where, and it may be a file of your own."""
+    real = Path(os.path.realpath(file))
+    if not real.is_relative_to(os.path.realpath(project)):
+        raise OutsideProject(
+            f"{file} leads to {real}, outside the project, and stays as it is.",
+            hint="Put a file of the project's own in the link's place, or name the other one with --file and --shape.",
+        )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from serve import settings
 from serve.errors import BadRequest
-from serve.registering.clients import CLIENTS, client, project_file, user_file, user_places
+from serve.registering.clients import CLIENTS, client, project_file, refuse_outside, user_file, user_places
 from serve.registering.server import Server
 from serve.registering.shapes import SHAPES, Shape
 from serve.registering.target import Done, Outcome, Target
@@ -39,6 +39,8 @@ class Said:
 def register(wishes: Wishes, server: Server, now: datetime) -> Said:
     """Show what to tell a client of the server, or tell it, or take it back."""
     _refuse(wishes)
+    if not wishes.remove:
+        server.check()
     target = _target(wishes)
     if target is None:
         return Said(text="\n".join(_overview(server)))
@@ -75,7 +77,10 @@ def _target(wishes: Wishes) -> Target | None:
         return None
     meant = client(wishes.client)
     if wishes.project is not None:
-        return Target(project_file(meant, wishes.project), meant.shape)
+        file = project_file(meant, wishes.project)
+        if wishes.write or wishes.remove:
+            refuse_outside(file, wishes.project)
+        return Target(file, meant.shape)
     return Target(user_file(meant, settings.folders(), mac=_on_mac()), meant.shape)
 
 

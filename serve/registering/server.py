@@ -15,6 +15,10 @@ class ServerMissing(LineageError):
     """The program that clients are to start is not installed."""
 
 
+class NotText(LineageError):
+    """What a client is to be told has bytes that are no UTF-8, in which all clients' files are written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """A server as a client starts it, over stdin and stdout.
@@ -32,6 +36,18 @@ class Server:
     def variables(self) -> dict[str, str]:
         """The variables that are set."""
         return {name: value for name, value in self.environment.items() if value is not None}
+
+    def check(self) -> None:
+        """Refuse what no client's file can say: a path may be any bytes."""
+        said = {"server's name": self.name, "program's path": str(self.command)} | self.variables
+        for what, text in said.items():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise NotText(
+                    f"The {what} is not UTF-8, so no client's file can say it: {text!r}.",
+                    hint="Give it another name, with UTF-8 characters only.",
+                ) from error
 
 
 def installed(program: str, distribution: str, *, needed: bool) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
@@ -135,6 +136,6 @@ class Target:
         """The file's content under another name beside it, as closed to others as the file."""
         stem = f"{self.file.name}.{now:%Y%m%dT%H%M%S}"
         names = (self.file.with_name(f"{stem}{f'-{number}' if number else ''}.bak") for number in count())
-        backup = next(name for name in names if not name.exists())
+        backup = next(name for name in names if not os.path.lexists(name))  # not through a link to nothing
         replacing.replace(backup, content, like=self.file)
         return backup

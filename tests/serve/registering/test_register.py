@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from serve.errors import BadRequest
-from serve.registering.clients import CLIENTS, project_file, user_file
+from serve.registering.clients import CLIENTS, OutsideProject, project_file, user_file
 from serve.registering.register import Wishes, register
-from serve.registering.server import Server, ServerMissing, installed
+from serve.registering.server import NotText, Server, ServerMissing, installed
 from serve.registering.shapes import SHAPES
 from serve.registering.target import ByHand, Done, NameTaken, Target
 from serve.replacing import FileRefused
@@ -233,6 +233,60 @@ def test_the_program_beside_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
         installed("absent-mcp", "history-lineage", needed=True)
     assert "pip install history-lineage" in missing.value.hint
     assert installed("absent-mcp", "it", needed=False) == Path("absent-mcp")
+
+
+@pytest.mark.parametrize("link", [".cursor/mcp.json", ".cursor"])
+@pytest.mark.parametrize("wish", ["write", "remove"])
+def test_a_link_out_of_the_project(tmp_path: Path, link: str, wish: str) -> None:
+    """A project's own link, to a file or a folder, never has a file outside it changed; one inside it is followed."""
+    project, outside = tmp_path / "project", tmp_path / "project-of-mine"
+    outside.mkdir()
+    theirs = outside / "mcp.json"
+    target(theirs).write(SERVER, NOW)
+    before = theirs.read_bytes()
+    (project / link).parent.mkdir(parents=True)
+    (project / link).symlink_to(theirs if link.endswith(".json") else outside)
+    wishes = Wishes("cursor", project=project, **{wish: True})  # type: ignore[arg-type]
+    with pytest.raises(OutsideProject, match=f"leads to {theirs}, outside the project"):
+        register(wishes, AT_HOME, NOW)
+    assert theirs.read_bytes() == before and list(outside.iterdir()) == [theirs]
+    (project / link).unlink()
+    (project / link).symlink_to(project / "own" if link == ".cursor" else project / "own.json")
+    register(Wishes("cursor", project=project, write=True), SERVER, NOW)
+    assert (project / link).is_symlink() and _servers(project / ".cursor/mcp.json")
+
+
+def test_a_backup_is_not_written_through_a_link(tmp_path: Path) -> None:
+    """A link to nothing under the backup's name is not where the backup goes."""
+    file = tmp_path / "mcp.json"
+    file.write_text("{}")
+    (tmp_path / "mcp.json.20260102T030405.bak").symlink_to(tmp_path / "elsewhere")
+    outcome = target(file).write(SERVER, NOW)
+    assert outcome.backup == tmp_path / "mcp.json.20260102T030405-1.bak"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("server", "says"),
+    [
+        (Server("lineage", Path("/opt/\udcff/lineage-mcp")), "The program's path is not UTF-8"),
+        (Server("\udcff", Path("/opt/lineage-mcp")), "The server's name is not UTF-8"),
+        (
+            Server("lineage", Path("/opt/lineage-mcp"), environment={"LINEAGE_HOME": "/\udcff"}),
+            "The LINEAGE_HOME is not UTF-8",
+        ),
+    ],
+)
+def test_bytes_that_are_no_text(file: Path, server: Server, says: str) -> None:
+    """What cannot be written into a client's file is refused before anything is."""
+    for wishes in (
+        Wishes(file=file, shape="mcpServers", write=True),
+        Wishes(file=file, shape="toml"),
+        Wishes(),
+    ):
+        with pytest.raises(NotText, match=says):
+            register(wishes, server, NOW)
+    assert not file.parent.exists()
 
 
 def _servers(file: Path) -> object:
