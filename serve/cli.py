@@ -45,8 +45,17 @@ NoDaemon = Annotated[
     bool, typer.Option("--no-daemon", help="Answer in this process, not in the shared daemon.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on a terminal too.")]
+
+
+def _from_here(path: Path) -> Path:
+    """The path, once it is sure that there is a folder it counts from: git would call a deleted one no repository."""
+    path.absolute()
+    return path
+
+
 RepositoryPath = Annotated[
-    Path, typer.Argument(metavar="PATH", help="The repository, or any path inside it.")
+    Path,
+    typer.Argument(metavar="PATH", help="The repository, or any path inside it.", callback=_from_here),
 ]
 
 

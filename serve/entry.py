@@ -22,7 +22,7 @@ LEAVES: Final = "another `lineage index` waits to take up what is new"
 
 def main() -> int:
     """Run the program."""
-    if sys.argv[1:] == HOOKS_WORDS and another_waits(Path.cwd()):
+    if sys.argv[1:] == HOOKS_WORDS and another_waits(Path()):
         print(LEAVES)  # noqa: T201 - why it did nothing
         return 0
     from serve.cli import main as command

@@ -11,3 +11,13 @@ class BadRequest(LineageError):
 
 class NeedsRebuild(LineageError):
     """The index was made by parts whose vectors cannot be compared with this program's."""
+
+
+class NoWorkingDirectory(LineageError):
+    """The folder that relative paths count from was deleted."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The working directory no longer exists.",
+            hint='Go to another, or with `cd "$PWD"` to the one that was made in its place.',
+        )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Final
 
 from typer import Abort, TyperException
 
-from serve.errors import BadRequest
+from serve.errors import BadRequest, NoWorkingDirectory
 from stores.errors import LineageError
 
 OK: Final = 0
@@ -28,7 +29,7 @@ class Failure:
 
 def failure(error: BaseException) -> Failure | None:
     """How an error ends the program; None for one that nobody foresaw, whose traceback is the report."""
-    match error:
+    match _ours(error):
         case BadRequest():
             return Failure(f"error: {error}", MISUSED)
         case LineageError():
@@ -42,3 +43,17 @@ def failure(error: BaseException) -> Failure | None:
         case BrokenPipeError() | SystemExit(__context__=BrokenPipeError()):  # the latter is typer's way
             return Failure("", PIPE_CLOSED)
     return None
+
+
+def _ours(error: BaseException) -> BaseException:
+    """The error, or what it means: asked for a deleted working directory, the system names no file."""
+    lost = isinstance(error, FileNotFoundError) and error.filename is None and _is_nowhere()
+    return NoWorkingDirectory() if lost else error
+
+
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - asked, not used
+    except FileNotFoundError:
+        return True
+    return False

@@ -124,6 +124,47 @@ def test_outside_a_repository(tmp_path: Path, command: list[str]) -> None:
     assert "is not in a git repository" in err
 
 
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "query -q x",
+        "query -q x --no-daemon",
+        "explain a.py",
+        "status",
+        "index",
+        "index --incremental --embed-provider cpu",
+        "init",
+        "register --client cursor --project . --write",
+    ],
+)
+def test_in_a_deleted_folder(tmp_path: Path, command: str) -> None:
+    """Where the working directory is gone, every command that counts paths from it says so, exit code 1."""
+    (tmp_path / "gone").mkdir()
+    script = f"cd gone && rmdir ../gone && exec {sys.executable} -m serve.entry {command}"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: The working directory no longer exists.\n  Go to another")
+
+
+def test_a_deleted_folder_is_no_matter_elsewhere(repo: Repo, tmp_path: Path) -> None:
+    """What needs no working directory goes on without one."""
+    (tmp_path / "gone").mkdir()
+    command = f"{sys.executable} -m serve.entry status {repo.path}"
+    done = subprocess.run(
+        ["sh", "-c", f"cd gone && rmdir ../gone && exec {command}"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith(f"repo: {repo.path}\n")
+
+
 def test_status(repo: Repo, home: Path) -> None:
     """Status prints exactly its six lines, before and after indexing, and loads no model."""
     place = placing.place_of(home, open_repository(repo.path))
