@@ -29,7 +29,8 @@ class Failure:
 
 def failure(error: BaseException) -> Failure | None:
     """How an error ends the program; None for one that nobody foresaw, whose traceback is the report."""
-    match _ours(error):
+    error = _ours(error)
+    match error:
         case BadRequest():
             return Failure(f"error: {error}", MISUSED)
         case LineageError():
