@@ -7,16 +7,21 @@ commits. Making it took 0.4 to 1.3 s and 0.4 to 0.6 MB there. The repository its
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from pipeline.git import layout
 from pipeline.git.program import Git, GitMissing
 from pipeline.git.repository import Repository
 
 # git reads commits that the graph lacks in the ordinary way; this many cost a blame a few milliseconds.
 STALE_AFTER: Final = 200
 TIP: Final = "tip"
+# Files that git includes in its configuration and libgit2 does not.
+UNSEEN_INCLUDE: Final = "includeif.hasconfig:"
 
 
 def refresh(repository: Repository, folder: Path) -> None:
@@ -52,7 +57,7 @@ def program(
     instead: tuple[tuple[str, str], ...] | None = None,
 ) -> Git:
     """The git program for a repository, with the graph in `folder` where there is one."""
-    return Git(
+    git = Git(
         git_dir=repository.git_dir,
         root=None if repository.is_bare else repository.root,
         objects=repository.objects,
@@ -60,6 +65,14 @@ def program(
         graph=folder,
         instead=instead,
     )
+    if not any(name.lower().startswith(UNSEEN_INCLUDE) for name, _ in repository.configuration):
+        return git
+    return replace(git, filters=tuple({*git.filters, *_filters_git_sees(git)}))
+
+
+def _filters_git_sees(git: Git) -> list[str]:
+    done = git.output("config", "--includes", "-z", "--name-only", "--get-regexp", layout.FILTERS.pattern)
+    return [os.fsdecode(name) for name in done.out.split(b"\0") if name]
 
 
 def _stale(repository: Repository, head: str, folder: Path) -> bool:

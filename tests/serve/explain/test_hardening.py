@@ -63,6 +63,19 @@ def test_no_program_runs(armed: Repo, marks: Path, home: Path, monkeypatch: pyte
     )
 
 
+def test_no_filter_of_a_hidden_include_runs(armed: Repo, marks: Path, home: Path) -> None:
+    """A filter named where git looks for configuration and libgit2 does not is not run either."""
+    hidden = armed.path / ".git/hidden"
+    hidden.write_text(f'[filter "other"]\n\tclean = {armed.path.parent / "program"}\n')
+    armed.git("config", "remote.here.url", "https://example.org/x")
+    armed.git("config", "includeIf.hasconfig:remote.*.url:https://example.org/**.path", str(hidden))
+    (armed.path / ".git/info/attributes").write_text("*.py filter=other\n")
+    explain(armed, home, "a.py")
+    assert list(marks.iterdir()) == []
+    blamed(armed, "a.py")
+    assert list(marks.iterdir()) or armed.git("--version") < "git version 2.36"
+
+
 def test_the_trap_works(armed: Repo, marks: Path) -> None:
     """The same repository does run programs for somebody at a terminal: the test above is worth something."""
     blamed(armed, "a.py")
