@@ -12,7 +12,15 @@ from mindmap.document import DamagedMindmap, ForeignMindmap, Mindmap, decode, en
 from mindmap.mending import mended
 from mindmap.progress import Summary, summary
 from stores.errors import LineageError
-from stores.mindmaps import Folder, Held, MindmapTooLarge, NoSuchMindmap, NotAPlainFile
+from stores.mindmaps import (
+    Folder,
+    FolderUnusable,
+    Held,
+    MindmapBusy,
+    MindmapTooLarge,
+    NoSuchMindmap,
+    NotAPlainFile,
+)
 
 Done = TypeVar("Done", bound=Edited | None)
 
@@ -76,7 +84,7 @@ class Maps:
                 yield self.read(mindmap_id)
             except NoSuchMindmap:  # deleted since the folder was read
                 continue
-            except UNREADABLE as error:
+            except (*UNREADABLE, FolderUnusable, MindmapBusy) as error:
                 yield error
 
     def latest(self) -> Mindmap:

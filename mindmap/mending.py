@@ -37,7 +37,7 @@ def mended(document: Mindmap) -> Mindmap:
 def _is_sound(document: Mindmap) -> bool:
     nodes = document.nodes
     root = nodes.get(ROOT)
-    if root is None or root.parent is not None:
+    if root is None or root.parent is not None or root.id != ROOT:
         return False
     reached, waiting = {ROOT}, [root]
     while waiting:

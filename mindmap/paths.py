@@ -58,7 +58,7 @@ def workspace(path: str) -> str:
     folder = Path(os.path.expanduser(name))  # noqa: PTH111
     if not folder.is_absolute():
         raise BadPath(f"{name!r} is no absolute path.", hint="Give the workspace's whole path, from / on.")
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112 - unlike `Path.is_dir`, it knows no errors
         raise BadPath(f"{folder} is no folder.", hint="Give the path of a folder in a git repository.")
     return os.path.normpath(folder)
 
@@ -72,7 +72,7 @@ def settled(own: str | None, given: str | None) -> str:
     if given is None:
         return workspace(own or "")
     chosen = workspace(given)
-    if own is None or not Path(own).is_dir():
+    if own is None or not os.path.isdir(own):  # noqa: PTH112 - as above
         return chosen
     if os.path.realpath(own) != os.path.realpath(chosen):
         raise BadPath(f"The map belongs to the workspace {own}.", hint=f"Make another map for {chosen}.")

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -28,6 +28,9 @@ from serve import logs
 from serve.errors import NeedsRebuild
 from serve.mcp_lines import Messages
 from stores.errors import LineageError
+
+# A model pays for each word, and mends the others like the first ones.
+MOST_PROBLEMS: Final = 5
 
 Returned = TypeVar("Returned")
 
@@ -129,7 +132,10 @@ class _Strict(Tool):
 
 
 def _refusal(asked: Tool, error: ValidationError) -> str:
-    said = [f"{_named(problem['loc'])}: {_problem(problem)}" for problem in error.errors()]
+    problems = error.errors()
+    said = [f"{_named(problem['loc'])}: {_problem(problem)}" for problem in problems[:MOST_PROBLEMS]]
+    if len(problems) > MOST_PROBLEMS:
+        said.append(f"So it is with {len(problems) - MOST_PROBLEMS:,} others.")
     known = ", ".join(f"`{name}`" for name in asked.parameters.get("properties", {}))
     return f"{asked.name} cannot be asked so. {' '.join(said)} Its arguments are {known}."
 

@@ -212,9 +212,12 @@ class Tools:
         """Attach every file that differs from HEAD, with its lines, and watch the workspace from now on. Call it when
         you come back to a map, and before you finish.
         """
-        workspace = self._workspace(mindmapId, workspacePath)
-        touches = changed_files(workspace, git_of(workspace))
+        workspace = paths.settled(self.maps.read(mindmapId).workspace_path, workspacePath)
+        git = git_of(workspace)  # before the map is tied to a folder that is no repository
+        self._settle(mindmapId, workspacePath)
+        # Watched first, so that no change falls between the two.
         watching = self.watcher.watch(mindmapId, workspace)
+        touches = changed_files(workspace, git)
         if not touches:
             message = "Nothing differs from HEAD"
             return forms.Attached(
@@ -264,13 +267,14 @@ class Tools:
         )
         return mindmap_views.attached(document, done, asked, len(touches))
 
-    def _workspace(self, mindmap_id: str, given: str | None) -> str:
-        """The workspace of a map; the one given, for a map that has none, or one that is gone."""
-        document = self.maps.read(mindmap_id)
-        chosen = paths.settled(document.workspace_path, given)
-        if chosen != document.workspace_path:
-            self.maps.change(mindmap_id, lambda found: edits.settle_in(found, chosen, now()))
-        return chosen
+    def _settle(self, mindmap_id: str, given: str | None) -> None:
+        """Tie a map that has no workspace, or one that is gone, to the one given."""
+
+        def edit(document: Mindmap) -> Edited | None:
+            chosen = paths.settled(document.workspace_path, given)
+            return None if chosen == document.workspace_path else edits.settle_in(document, chosen, now())
+
+        self.maps.change(mindmap_id, edit)
 
     def _viewer(self, mindmap_id: str) -> str:
         running = viewing.address(self.maps.path, mindmap_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -291,6 +292,35 @@ def test_workspace_is_settled(serving: Serving, maps: Maps, repo: Repo, tmp_path
     assert (answer["synced"], answer["node"]) == (1, "Touched Files")
     assert "n_gone is not there" in answer["message"]
     assert maps.read(document.id).workspace_path == str(other.path)
+
+
+def test_a_failed_sync_ties_nothing(serving: Serving, maps: Maps, repo: Repo, tmp_path: Path) -> None:
+    """A folder that is no repository is refused, and the map is still free for the right one."""
+    (tmp_path / "plain").mkdir()
+    made = call(serving, "create_mindmap", title="A map")["mindmapId"]
+    refusal(serving, "sync_git_status", mindmapId=made, workspacePath=str(tmp_path / "plain"))
+    assert maps.read(made).workspace_path is None
+    call(serving, "sync_git_status", mindmapId=made, workspacePath=str(repo.path))
+    assert maps.read(made).workspace_path == str(repo.path)
+
+
+def test_many_mistakes_are_few_words(serving: Serving) -> None:
+    """Thousands of wrong values are told by the first few; a path that no system takes is a sentence."""
+    made = call(serving, "create_mindmap", title="A map")["mindmapId"]
+    said = refusal(serving, "add_nodes", mindmapId=made, nodes=[{"label": 1}] * 3000)
+    assert len(said) < 2_000
+    assert "others" in said
+    assert "no folder" in refusal(serving, "create_mindmap", title="x", workspacePath="/" + "a" * 300)
+
+
+def test_one_odd_file(serving: Serving, maps: Maps) -> None:
+    """What is no file at all keeps nobody from listing the others."""
+    call(serving, "create_mindmap", title="A map")
+    with socket.socket(socket.AF_UNIX) as odd:
+        odd.bind(str(maps.path / "mm_odd.json"))
+        listed = call(serving, "list_mindmaps")
+    assert len(listed["maps"]) == 1
+    assert any("mm_odd" in problem for problem in listed["problems"])
 
 
 def test_outside_a_repository(serving: Serving, tmp_path: Path) -> None:
