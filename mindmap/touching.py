@@ -44,7 +44,18 @@ def attach(document: Mindmap, node_id: str, touches: Sequence[Touch], message: s
     paths = Paths.of(document.workspace_path)
     moment = stamp(document, now)
     given = [_checked(touch, paths, moment) for touch in touches]
-    moved = {touch.previous_path: touch for touch in given if touch.action == RENAME and touch.previous_path}
+    known = {
+        (paths_kept(paths, touch), touch.previous_path)
+        for node in document.nodes.values()
+        for touch in node.files
+        if touch.action == RENAME
+    }
+    # Told again, a rename takes nothing: what has the old name by now is another file.
+    moved = {
+        touch.previous_path: touch
+        for touch in given
+        if touch.action == RENAME and touch.previous_path and (touch.path, touch.previous_path) not in known
+    }
     nodes = dict(document.nodes)
     for node in document.nodes.values() if moved else ():
         if any(paths_kept(paths, touch) in moved for touch in node.files):

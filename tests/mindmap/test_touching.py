@@ -133,6 +133,19 @@ def test_refused_touches(touch: Touch, says: str) -> None:
     assert says in str(caught.value)
 
 
+def test_a_rename_told_again_takes_nothing() -> None:
+    """Every sync tells a staged rename again; a new file under the old name keeps what was said of it."""
+    sync = (Touch("b.py", "rename", "a.py"), Touch("a.py", "create"))
+    document = touched(a_map(), ROOT, Touch("a.py", summary="The old one"))
+    document = touched(document, ROOT, *sync, minutes=1)
+    document = touched(document, ROOT, Touch("a.py", summary="The new one", symbols=("New",)), minutes=2)
+    document = touched(document, ROOT, *sync, minutes=3)
+    assert {touch.path: (touch.summary, touch.symbols) for touch in document.nodes[ROOT].files} == {
+        "b.py": ("The old one", ()),
+        "a.py": ("The new one", ("New",)),
+    }
+
+
 def test_previous_path_alone_is_a_rename() -> None:
     """A touch with an old path and no action is a rename."""
     assert touched(a_map(), ROOT, Touch("b.py", None, "a.py")).nodes[ROOT].files[0].action == "rename"
