@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import subprocess
@@ -27,6 +28,14 @@ REPORTED_BYTES: Final = 2_000
 
 # Daemons that this process started; they outlive it.
 _children: Final[list[subprocess.Popen[bytes]]] = []
+
+
+@atexit.register
+def _leave_behind() -> None:
+    # They are meant to live on: nobody is to be warned of them.
+    for child in _children:
+        if child.poll() is None:
+            child.returncode = 0
 
 
 def connected(address: Address) -> socket.socket:

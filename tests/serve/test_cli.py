@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.git.repository import open_repository
-from serve import cli, placing, standing
+from serve import about, cli, placing, standing
 from stores import database
 from tests.repos import Repo
 from tests.serve.indexed import index
@@ -279,7 +279,7 @@ def test_status_loads_no_model(repo: Repo, home: Path) -> None:
 def test_version() -> None:
     """--version names the program and the version the project declares."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    assert version(cli.DISTRIBUTION) == declared
+    assert version(about.DISTRIBUTION) == declared
     assert lineage("--version") == (0, f"lineage {declared}\n", "")
 
 

@@ -130,7 +130,11 @@ def test_it_survives_the_terminal(repo: Repo, tmp_path: Path) -> None:
     program.write_text(f"#!/bin/sh\ntouch '{tmp_path}/begun'; sleep 1; touch '{tmp_path}/ended'\n")
     program.chmod(0o755)
     commit = ["git", "commit", "--quiet", "--allow-empty", "--message=Second"]
-    leader = "import os, signal, subprocess, sys; subprocess.run(sys.argv[1:]); os.killpg(0, signal.SIGHUP)"
+    # The tests themselves may have been started by something that ignores the end of a terminal.
+    leader = (
+        "import os, signal, subprocess, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+        "subprocess.run(sys.argv[1:]); os.killpg(0, signal.SIGHUP)"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", leader, *commit],
         cwd=repo.path,
