@@ -25,8 +25,9 @@ READ_PER_EMBEDDED: Final = 4
 EMBEDDED_SYMBOLS: Final = 12
 # A word this long is a hash, a key or minified code: nobody will type it.
 LONGEST_WORD: Final = 64
-# Distinct identifiers of a large repository fit; each costs about 200 bytes.
-WORD_CACHE: Final = 1 << 17
+# Neighbouring commits repeat their identifiers: on a history of 5,500 commits 94 of 100 are found, 95 if all were
+# kept. Each costs about 350 bytes.
+WORD_CACHE: Final = 1 << 14
 
 _TOKEN: Final = re.compile(r"\w+")
 # ASCII without what `_TOKEN` leaves out.

@@ -37,6 +37,9 @@ UNCOMPRESSED_FLOATS: Final = "SET disabled_compression_methods = 'alp,alprd'"
 
 # A batch needs a few megabytes, a query the columns it reads; what does not fit goes to the spill folder.
 MEMORY_LIMIT: Final = "512MB"
+# DuckDB keeps every block it wrote until its limit is reached, so a run's memory would follow the index's size. A
+# limit that nothing fits under empties its buffers; the system still has the file's pages, so reading again is cheap.
+EMPTYING_LIMIT: Final = "1MB"
 SPILL: Final = "spill"
 # More threads do not make a batch faster, and the encoder wants them.
 WRITER_THREADS: Final = 1
@@ -138,6 +141,13 @@ def settle(connection: duckdb.DuckDBPyConnection, place: Place, largest: int = 0
     """Leave at most this many bytes for the next opening to replay."""
     if wal_size(place) > largest:
         connection.execute("CHECKPOINT")
+        _empty_buffers(connection)
+
+
+def _empty_buffers(connection: duckdb.DuckDBPyConnection) -> None:
+    with suppress(duckdb.OutOfMemoryException):  # what is in use stays, and the engine says so
+        connection.execute(f"SET memory_limit = '{EMPTYING_LIMIT}'")
+    connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
 
 
 def wal_size(place: Place) -> int:

@@ -94,11 +94,28 @@ def test_reader_replays_little(tmp_path: Path) -> None:
             documents = [Document(number * 200 + n) for n in range(200)]
             writing.replace_batch(connection, batch(documents))
         assert database.wal_size(place) <= database.LARGEST_WAL
-    started = time.perf_counter()
+    started = time.process_time()
     with database.reading(place) as connection:
         assert history.status(connection) is not None
-    # A generous bound for a busy machine; on an idle one it is about 25 ms.
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5  # of processor time; it is about 25 ms
+
+
+def test_checkpoint_empties_the_buffers(tmp_path: Path) -> None:
+    """What a long run has written leaves its memory once it is in the file, and is read again all the same."""
+    place = make(tmp_path)
+    with database.writing(place) as connection:
+        documents = [Document(number) for number in range(4_000)]
+        writing.replace_batch(connection, batch(documents))
+        before = _buffered(connection)
+        database.settle(connection, place)
+        assert _buffered(connection) < before / 4
+        assert connection.execute("SELECT count(*) FROM hunks").fetchall() == [(4_000,)]
+
+
+def _buffered(connection: duckdb.DuckDBPyConnection) -> int:
+    return sum(
+        rows[0] for rows in connection.execute("SELECT memory_usage_bytes FROM duckdb_memory()").fetchall()
+    )
 
 
 def test_newer_schema_is_refused(tmp_path: Path) -> None:
