@@ -50,7 +50,8 @@ class Detected:
                 touch.action != "delete" for touch in known.get(path, ())
             )
             action = event.action(was_known=was_known)
-            if action is not None and not (action == "delete" and path in renamed):
+            # What a rename took away is no deletion; a file that came to have the old name since can be deleted.
+            if action is not None and not (action == "delete" and path in renamed and path not in known):
                 touches.append(_touch(path, action, here.get(path)))
         if not touches:
             return None

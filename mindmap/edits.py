@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from mindmap import limits, tree
 from mindmap.activity import Edited, logged, stamp
-from mindmap.document import DEFAULT_STATUS, ROOT, TASK_TYPES, Mindmap, Node
+from mindmap.document import DEFAULT_STATUS, NODE_TYPES, ROOT, TASK_TYPES, Mindmap, Node
 from mindmap.planting import BadNode, NewNode, checked_type, status_of, too_deep
 
 # Lower case, without letters that are taken for digits: ids are read aloud and typed.
@@ -187,13 +187,18 @@ def _updated(node: Node, update: NodeUpdate) -> Node:
             raise BadNode("The root has no type or status of its own.", hint="Its label may be changed.")
         return replace(node, label=label)
     node_type = node.type if update.type is None else checked_type(update.type)
-    asked = update.status
-    if asked is None and node_type in TASK_TYPES:
-        asked = node.status or DEFAULT_STATUS
-    # A status that another version knows stays as long as nobody asks for another.
-    kept = update.status is None and asked == node.status and node_type in TASK_TYPES
-    status = asked if kept else status_of(node_type, asked, label)
+    if update.status is not None:
+        status: str | None = status_of(node_type, update.status, label)
+    else:
+        status = _status_kept(node, node_type)
     return replace(node, label=label, type=node_type, status=status)
+
+
+def _status_kept(node: Node, node_type: str) -> str | None:
+    """The status where nobody asks for one: what a newer version calls a status or a type is left as it is."""
+    if node_type in TASK_TYPES:
+        return node.status or DEFAULT_STATUS
+    return None if node_type in NODE_TYPES else node.status
 
 
 def _difference(before: Node, after: Node) -> str:

@@ -28,14 +28,14 @@ class Paths:
             return cls("", ())
         root = os.path.realpath(workspace)
         # The longer first: one may lie inside the other.
-        return cls(root, tuple(sorted({root, os.path.normpath(workspace)}, key=len, reverse=True)))
+        return cls(root, tuple(sorted({root, _normal(workspace)}, key=len, reverse=True)))
 
     def kept(self, path: str) -> str:
         """The path as it is kept."""
         name = limits.text(path, "path", most=limits.LONGEST_PATH, strip=False)
         if self.root and not name.startswith("/"):
             name = f"{self.root}/{name}"
-        name = os.path.normpath(name)
+        name = _normal(name)
         for root in self.forms:
             if name == root:
                 raise BadPath(f"{name} is the workspace itself.", hint="Name a file in it.")
@@ -60,7 +60,7 @@ def workspace(path: str) -> str:
         raise BadPath(f"{name!r} is no absolute path.", hint="Give the workspace's whole path, from / on.")
     if not os.path.isdir(folder):  # noqa: PTH112 - unlike `Path.is_dir`, it knows no errors
         raise BadPath(f"{folder} is no folder.", hint="Give the path of a folder in a git repository.")
-    return os.path.normpath(folder)
+    return _normal(str(folder))
 
 
 def settled(own: str | None, given: str | None) -> str:
@@ -77,3 +77,9 @@ def settled(own: str | None, given: str | None) -> str:
     if os.path.realpath(own) != os.path.realpath(chosen):
         raise BadPath(f"The map belongs to the workspace {own}.", hint=f"Make another map for {chosen}.")
     return own
+
+
+def _normal(path: str) -> str:
+    """The path without what says nothing; POSIX lets two slashes in front mean something, and no system here does."""
+    normal = os.path.normpath(path)
+    return normal[1:] if normal.startswith("//") else normal

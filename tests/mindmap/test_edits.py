@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from msgspec.structs import replace
 
 from mindmap import limits, tree
 from mindmap.document import NODE_TYPES, ROOT, STATUSES, TASK_TYPES, Mindmap
@@ -342,6 +343,18 @@ def test_log_keeps_a_hundred() -> None:
     assert (entry.node_id, entry.file, entry.timestamp) == (ROOT, "a.py", moment(121))
     with pytest.raises(tree.UnknownNode):
         note(document, "Nowhere", NOON, node_id="n_gone")
+
+
+def test_what_a_newer_version_calls_a_type() -> None:
+    """A node of a type that this version does not know keeps its status when only its label is changed."""
+    document = a_map({"label": "Ship"})
+    node = document.nodes[id_of(document, "Ship")]
+    for newer in (replace(node, type="epic", status="shipping"), replace(node, status="deferred")):
+        known = replace(document, nodes={**document.nodes, node.id: newer})
+        renamed = update_nodes(known, [NodeUpdate(node.id, "Ship it")], NOON).document.nodes[node.id]
+        assert (renamed.label, renamed.type, renamed.status) == ("Ship it", newer.type, newer.status)
+        as_note = update_nodes(known, [NodeUpdate(node.id, type="note")], NOON).document.nodes[node.id]
+        assert (as_note.type, as_note.status) == ("note", None)
 
 
 def test_workspace() -> None:

@@ -29,7 +29,13 @@ def test_same_path_is_one_touch(tmp_path: Path) -> None:
     """However a path inside the workspace is written, through a link to it too, it is one touch."""
     (tmp_path / "link").symlink_to(tmp_path)
     document = a_map(workspace=str(tmp_path / "link"))
-    for path in ("src/a.py", "./src//a.py", f"{tmp_path}/src/a.py", f"{tmp_path}/link/src/b/../a.py"):
+    for path in (
+        "src/a.py",
+        "./src//a.py",
+        f"{tmp_path}/src/a.py",
+        f"{tmp_path}/link/src/b/../a.py",
+        f"/{tmp_path}/src/a.py",
+    ):
         document = touched(document, ROOT, Touch(path))
     assert [touch.path for touch in document.nodes[ROOT].files] == ["src/a.py"]
     document = touched(document, ROOT, Touch("../out.py"), Touch("/etc/hosts"), Touch(" a ", None))
@@ -38,6 +44,11 @@ def test_same_path_is_one_touch(tmp_path: Path) -> None:
         "/etc/hosts",
         " a ",
     ]
+    document = touched(document, ROOT, Touch("//etc/hosts"))
+    assert len(document.nodes[ROOT].files) == 4
+    assert workspace(f"/{tmp_path}") == str(tmp_path)
+    same = a_map(workspace=f"/{tmp_path}")
+    assert touched(same, ROOT, Touch(f"{tmp_path}/a.py")).nodes[ROOT].files[0].path == "a.py"
 
 
 def test_foreign_spelling_is_the_same_file() -> None:

@@ -189,6 +189,19 @@ def test_agent_was_first(maps: Maps, watcher: Watcher, repo: Repo) -> None:
     assert (touch.action, touch.summary) == ("rename", "Named for what it does")
 
 
+def test_deletion_under_a_renamed_name(maps: Maps, watcher: Watcher, repo: Repo) -> None:
+    """A file that came to have the old name of a renamed one can be deleted like any other."""
+    mindmap_id = watched(maps, watcher, repo.path)
+    (repo.path / "old.py").rename(repo.path / "new.py")
+    given = [Touch("new.py", "rename", "old.py")]
+    maps.change(mindmap_id, lambda document: _attached(document, id_of(document, "Task"), given))
+    repo.write("old.py", "another\n")
+    document = until(maps, mindmap_id, lambda document: "old.py" in actions(document))
+    (repo.path / "old.py").unlink()
+    document = until(maps, mindmap_id, lambda document: actions(document)["old.py"] == "delete")
+    assert actions(document) == {"new.py": "rename", "old.py": "delete"}
+
+
 def _attached(document: Mindmap, node: str, touches: list[Touch]) -> object:
     from mindmap.activity import Edited
 
