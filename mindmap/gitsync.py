@@ -36,7 +36,7 @@ NO_LINES: Final = Lines(0, 0)
 def changed_files(path: str, git: Git) -> list[Touch]:
     """The files of the workspace that differ from HEAD, or from nothing before the first commit."""
     workspace = Workspace.of(path, git)
-    changes = list(porcelain.changed(workspace.answer(*STATUS)))
+    changes = porcelain.changed(workspace.answer(*STATUS))
     counted = porcelain.lines(workspace.answer(*NUMSTAT, _base(workspace))) if changes else {}
     return [touch for change in changes if (touch := _touch(workspace, change, counted)) is not None]
 
@@ -45,7 +45,7 @@ def _touch(workspace: Workspace, change: Changed, counted: dict[bytes, Lines]) -
     path = workspace.relative(change.path)
     if path is None or ignored(shown(path)):
         return None
-    lines = counted.get(change.path)
+    lines = None if change.is_untracked else counted.get(change.path)
     if lines is None:
         lines = _lines_of_new(workspace.root + b"/" + change.path) if change.action == "create" else NO_LINES
     previous = workspace.relative(change.previous) if change.previous else None

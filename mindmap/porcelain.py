@@ -12,11 +12,15 @@ _UNMERGED: Final = ("AU", "UD", "UA", "DU", "AA", "UU")
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One file that differs from HEAD; `action` as in a touch, `previous` the old path of a staged rename."""
+    """One file that differs from HEAD; `action` as in a touch, `previous` the old path of a staged rename.
+
+    Of a file that is untracked git has counted no lines, or those of another that had its name.
+    """
 
     path: bytes
     action: str
     previous: bytes | None = None
+    is_untracked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +31,13 @@ class Lines:
     deleted: int
 
 
-def changed(status: bytes) -> Iterator[Changed]:
-    """The files in what `git status --porcelain -z` says."""
-    fields = iter(status.split(b"\0"))
-    for field in fields:
-        if field:
-            code, path = field[:2].decode("ascii", "replace"), field[3:]
-            old = next(fields) if {"R", "C"} & set(code) else None
-            if not path.endswith(b"/"):  # a repository of its own inside this one
-                yield from _changes(code, path, old)
+def changed(status: bytes) -> list[Changed]:
+    """The files in what `git status --porcelain -z` says, each once.
+
+    After `git rm --cached` one file is said to be deleted, and then to be untracked: what is on disk wins, which git
+    says last.
+    """
+    return list({change.path: change for change in _entries(status)}.values())
 
 
 def lines(numstat: bytes) -> dict[bytes, Lines]:
@@ -51,6 +53,16 @@ def lines(numstat: bytes) -> dict[bytes, Lines]:
     return counted
 
 
+def _entries(status: bytes) -> Iterator[Changed]:
+    fields = iter(status.split(b"\0"))
+    for field in fields:
+        if field:
+            code, path = field[:2].decode("ascii", "replace"), field[3:]
+            old = next(fields) if {"R", "C"} & set(code) else None
+            if not path.endswith(b"/"):  # a repository of its own inside this one
+                yield from _changes(code, path, old)
+
+
 def _changes(code: str, path: bytes, old: bytes | None) -> Iterator[Changed]:
     index, tree = code[0], code[1]
     if old is not None and index == "R" and tree != "D":
@@ -58,7 +70,7 @@ def _changes(code: str, path: bytes, old: bytes | None) -> Iterator[Changed]:
         return
     if old is not None and "R" in code:  # the index alone does not know both, or the new path is gone again
         yield Changed(old, "delete")
-    yield Changed(path, "create" if code == " R" else _action(code))
+    yield Changed(path, "create" if code == " R" else _action(code), is_untracked=code == "??")
 
 
 def _action(code: str) -> str:

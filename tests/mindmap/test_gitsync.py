@@ -72,6 +72,26 @@ def test_every_status(repo: Repo) -> None:
     }
 
 
+def test_one_path_is_one_touch(repo: Repo) -> None:
+    """A file that git was told to forget, or whose name another took, is one touch, of what is on disk."""
+    for name in ("forgotten.txt", "old.txt", "swept.txt"):
+        repo.write(name, TEN + name)
+    repo.commit("All")
+    repo.git("rm", "--quiet", "--cached", "forgotten.txt", "swept.txt")
+    (repo.path / "swept.txt").unlink()
+    repo.write("forgotten.txt", TEN)
+    repo.rename("old.txt", "new.txt")
+    (repo.path / "new.txt").unlink()
+    repo.write("old.txt", "another\n")
+    assert found(repo) == {
+        "forgotten.txt": "Git create (+10/-0 lines)",
+        "swept.txt": "Git delete (+0/-11 lines)",
+        "new.txt": "Git delete (+0/-0 lines)",
+        "old.txt": "Git create (+1/-0 lines)",
+    }
+    assert len(changed_files(str(repo.path), git_of(repo.path))) == 4
+
+
 def test_before_the_first_commit(repo: Repo) -> None:
     """Without a commit everything is new, staged or not."""
     repo.write("staged.txt", TEN)
@@ -328,7 +348,8 @@ def test_git_decides_what_is_ignored(repo: Repo, tmp_path: Path) -> None:
         st.tuples(
             st.sampled_from([" M", "??", "A ", "AM", " D", "D ", "UU", "R ", "RD", " R", "C "]),
             st.binary(min_size=1).filter(lambda name: b"\0" not in name and not name.endswith(b"/")),
-        )
+        ),
+        unique_by=lambda entry: entry[1],
     )
 )
 def test_status_is_understood_to_the_end(entries: list[tuple[str, bytes]]) -> None:
