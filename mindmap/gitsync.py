@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 from typing import BinaryIO, Final
 
 from mindmap import porcelain
-from mindmap.ignoring import ignored
+from mindmap.ignoring import Ignoring
 from mindmap.paths import shown
 from mindmap.porcelain import Changed, Lines
 from mindmap.program import Git, Workspace
@@ -33,18 +34,23 @@ PIECE: Final = 1 << 20
 NO_LINES: Final = Lines(0, 0)
 
 
-def changed_files(path: str, git: Git) -> list[Touch]:
-    """The files of the workspace that differ from HEAD, or from nothing before the first commit."""
+def changed_files(path: str, git: Git, maps: Path | None = None) -> list[Touch]:
+    """The files of the workspace that differ from HEAD, or from nothing before the first commit.
+
+    `maps` is where maps are kept: what changes there is nobody's work.
+    """
     workspace = Workspace.of(path, git)
+    ignoring = Ignoring.of(workspace.folder, maps)
     changes = porcelain.changed(workspace.answer(*STATUS))
     counted = porcelain.lines(workspace.answer(*NUMSTAT, _base(workspace))) if changes else {}
-    return [touch for change in changes if (touch := _touch(workspace, change, counted)) is not None]
+    return [
+        _touch(workspace, change, name, counted)
+        for change in changes
+        if (name := workspace.relative(change.path)) is not None and not ignoring.leaves_out(name)
+    ]
 
 
-def _touch(workspace: Workspace, change: Changed, counted: dict[bytes, Lines]) -> Touch | None:
-    path = workspace.relative(change.path)
-    if path is None or ignored(shown(path)):
-        return None
+def _touch(workspace: Workspace, change: Changed, path: bytes, counted: dict[bytes, Lines]) -> Touch:
     lines = None if change.is_untracked else counted.get(change.path)
     if lines is None:
         lines = _lines_of_new(workspace.root + b"/" + change.path) if change.action == "create" else NO_LINES

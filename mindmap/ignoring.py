@@ -1,10 +1,14 @@
-"""Which files of a workspace are nobody's work: the specified names, and what the workspace's own gitignore says."""
+"""Which files of a workspace are nobody's work: the specified names, the maps, and what its own gitignore says."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+from mindmap.paths import shown
 from mindmap.program import Workspace
 
 # At any depth, files and folders.
@@ -28,6 +32,34 @@ CHECK_IGNORE: Final = (
 MOST_STARTS: Final = 20
 
 
+@dataclass(frozen=True, slots=True)
+class Ignoring:
+    """What is never recorded in one workspace, by git sync or by the watcher; both folders are without links."""
+
+    root: bytes
+    maps: bytes | None
+
+    @classmethod
+    def of(cls, root: bytes, maps: Path | None) -> Ignoring:
+        """That of this workspace, where maps are kept in the other folder."""
+        return cls(root, os.fsencode(os.path.realpath(maps)) if maps is not None else None)
+
+    def leaves_out(self, path: bytes) -> bool:
+        """Whether a path, relative to the workspace, is one of those."""
+        return ignored(shown(path)) or self._is_of_maps(path)
+
+    def leaves_out_folder(self, path: bytes) -> bool:
+        """Whether nothing in a folder is recorded."""
+        return not NAMES.isdisjoint(shown(path).split("/")) or self.root + b"/" + path == self.maps
+
+    def _is_of_maps(self, path: bytes) -> bool:
+        if self.maps is None:
+            return False
+        if self.root == self.maps:  # an odd choice, but every write of a map would be recorded in it
+            return path.startswith(b".") or (b"/" not in path and b".json" in path)
+        return (self.root + b"/" + path).startswith(self.maps + b"/")
+
+
 def ignored(path: str) -> bool:
     """Whether a path of a workspace, relative to it, is one of those that are never recorded."""
     folders, _, name = path.rpartition("/")
@@ -36,11 +68,6 @@ def ignored(path: str) -> bool:
         or not NAMES.isdisjoint(path.split("/"))
         or (folders == DATA and name.endswith(".json"))
     )
-
-
-def ignored_folder(name: str) -> bool:
-    """Whether a folder called so is never looked into."""
-    return name in NAMES
 
 
 def ignored_by_git(workspace: Workspace, paths: Sequence[bytes]) -> set[bytes]:

@@ -14,7 +14,7 @@ from watchdog.observers.api import BaseObserver
 from watchdog.observers.inotify import InotifyEmitter, InotifyWatchGroup
 from watchdog.observers.inotify_c import CallbackId, InotifyFD, Mask, WatchCallback, WatchDescriptor
 
-from mindmap.ignoring import ignored_folder
+from mindmap.ignoring import NAMES
 from mindmap.paths import shown
 
 
@@ -56,4 +56,4 @@ class SparingObserver(BaseObserver):
 
 
 def _is_ignored(path: bytes, root: bytes) -> bool:
-    return any(ignored_folder(name) for name in shown(path[len(root) :]).split("/"))
+    return not NAMES.isdisjoint(shown(path[len(root) :]).split("/"))

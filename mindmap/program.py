@@ -68,6 +68,11 @@ class Workspace:
             raise NoWorkTree(f"{path} is not in the work tree {git.root}.", hint="Name a folder in it.")
         return cls(git, root, here[len(root) + 1 :] + b"/")
 
+    @property
+    def folder(self) -> bytes:
+        """The workspace itself, without links."""
+        return self.root + b"/" + self.prefix.rstrip(b"/") if self.prefix else self.root
+
     def answer(self, *arguments: str | bytes) -> bytes:
         """What git says of the workspace; its own words where it fails."""
         scope = ("--", self.prefix) if self.prefix else ("--",)

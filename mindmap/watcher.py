@@ -29,7 +29,7 @@ from watchdog.observers.api import BaseObserver, ObservedWatch
 
 from mindmap.autodetect import detected
 from mindmap.events import Kind, Pending
-from mindmap.ignoring import ignored
+from mindmap.ignoring import Ignoring
 from mindmap.maps import UNREADABLE, Maps
 from mindmap.moments import now
 from mindmap.paths import shown
@@ -54,6 +54,7 @@ class _Watched:
 
     root: bytes
     identity: tuple[int, int]
+    ignoring: Ignoring
     maps: set[str] = field(default_factory=set)
     pending: Pending = field(default_factory=Pending)
     watch: ObservedWatch | None = None
@@ -66,7 +67,6 @@ class Watcher:
     def __init__(self, maps: Maps, git_for: Callable[[str], Git | None]) -> None:
         self._maps = maps
         self._git_for = git_for
-        self._data = os.fsencode(os.path.realpath(maps.path)) + b"/"
         self._lock = threading.Lock()
         self._watched: dict[bytes, _Watched] = {}
         self._observer: BaseObserver | None = None
@@ -99,7 +99,7 @@ class Watcher:
             self._observer.stop()
 
     def _begin(self, root: bytes, before: _Watched | None) -> _Watched:
-        watched = _Watched(root, _identity(root))
+        watched = _Watched(root, _identity(root), Ignoring.of(root, self._maps.path))
         if before is not None:
             watched.maps |= before.maps
             self._unschedule(before)
@@ -127,10 +127,10 @@ class Watcher:
     def happened(self, watched: _Watched, path: str | bytes, kind: Kind) -> None:
         """The system tells of a file; called from the observer's thread."""
         name = os.fsencode(path)
-        if not name.startswith(watched.root + b"/") or name.startswith(self._data):
+        if not name.startswith(watched.root + b"/"):
             return
         relative = name[len(watched.root) + 1 :]
-        if not ignored(shown(relative)):
+        if not watched.ignoring.leaves_out(relative):
             with self._lock:
                 watched.pending.add(relative, kind, now())
             self._happened.set()

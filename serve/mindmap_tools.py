@@ -217,7 +217,7 @@ class Tools:
         self._settle(mindmapId, workspacePath)
         # Watched first, so that no change falls between the two.
         watching = self.watcher.watch(mindmapId, workspace)
-        touches = changed_files(workspace, git)
+        touches = changed_files(workspace, git, self.maps.path)
         if not touches:
             message = "Nothing differs from HEAD"
             return forms.Attached(

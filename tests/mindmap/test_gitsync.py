@@ -213,6 +213,21 @@ def test_ignored(repo: Repo) -> None:
     assert found(repo) == {}
 
 
+def test_maps_in_the_workspace(repo: Repo) -> None:
+    """Maps that are kept in the workspace, or are all there is in it, are attached to no map."""
+    for name in ("kept/maps/mm_1.json", "kept/maps/.locks/mm_1.lock", "kept/maps.txt", "kept/a.json"):
+        repo.write(name, "{}\n")
+    git = git_of(repo.path)
+    (repo.path / "link").symlink_to(repo.path / "kept/maps")
+    for maps in (repo.path / "kept/maps", repo.path / "link"):
+        touches = changed_files(str(repo.path), git, maps)
+        assert {touch.path for touch in touches} == {"kept/maps.txt", "kept/a.json", "link"}
+    inside = changed_files(str(repo.path / "kept"), git, repo.path / "kept/maps")
+    assert {touch.path for touch in inside} == {"maps.txt", "a.json"}
+    itself = changed_files(str(repo.path / "kept"), git, repo.path / "kept")
+    assert {touch.path for touch in itself} == {"maps/mm_1.json", "maps/.locks/mm_1.lock", "maps.txt"}
+
+
 def test_nothing_configured_acts(repo: Repo, tmp_path: Path) -> None:
     """No monitor, external diff, text conversion, filter or hook of the repository or a submodule is run."""
     trap = tmp_path / "trap"
