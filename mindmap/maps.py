@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from mindmap.activity import Edited
 from mindmap.document import DamagedMindmap, ForeignMindmap, Mindmap, decode, encode
@@ -26,6 +26,8 @@ Done = TypeVar("Done", bound=Edited | None)
 
 # What one file of a folder may be without the others suffering from it.
 UNREADABLE = (DamagedMindmap, ForeignMindmap, MindmapTooLarge, NotAPlainFile)
+# Of a list: whoever sees this many looks into the folder.
+MOST_PROBLEMS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,7 @@ class Maps:
 
     def delete(self, mindmap_id: str) -> None:
         """Delete a map, whatever is in its file."""
-        with self.folder.changing(mindmap_id) as held:
-            held.remove()
+        self.folder.remove(mindmap_id)
 
     def all(self) -> Iterator[Mindmap | LineageError]:
         """Every map, the latest written first; for a file that cannot be read, why."""
@@ -98,12 +99,25 @@ class Maps:
         """Those that are wanted, in one line each."""
         summaries: list[Summary] = []
         problems: list[str] = []
+        # Before any more are found and moved there.
+        aside = [_aside(mindmap_id, file) for mindmap_id, file in self.folder.aside()]
         for found in self.all():
             if isinstance(found, LineageError):
                 problems.append(str(found))
             elif wanted(found):
                 summaries.append(summary(found))
-        return Listed(sorted(summaries, key=lambda one: one.updated_at, reverse=True), problems)
+        return Listed(
+            sorted(summaries, key=lambda one: one.updated_at, reverse=True), _first([*problems, *aside])
+        )
+
+
+def _aside(mindmap_id: str, file: Path) -> str:
+    return f"{mindmap_id} was damaged and is kept in {file}.\n  Repair it and name it {mindmap_id}.json, or delete it."
+
+
+def _first(problems: list[str]) -> list[str]:
+    more = len(problems) - MOST_PROBLEMS
+    return problems if more <= 0 else [*problems[:MOST_PROBLEMS], f"And {more:,} more."]
 
 
 def _unchanged(_: Mindmap) -> None:

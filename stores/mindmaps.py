@@ -25,6 +25,8 @@ from stores.errors import LineageError
 ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 SUFFIX: Final = ".json"
 LOCKS: Final = ".locks"
+# What a damaged map's file is called when it was moved out of the way: its name, this, a moment.
+ASIDE: Final = re.compile(r"([A-Za-z0-9_-]+)\.json\.damaged-.+")
 # Beside its name a file has a suffix and a moment, and most file systems allow 255 bytes for it all.
 LONGEST_ID: Final = 128
 # A map of 5,000 nodes has 2 MB. More than this is no map that anybody reads, and costs every reader its memory.
@@ -90,16 +92,15 @@ class Folder:
 
     def ids(self) -> list[str]:
         """Every id that has a file or something in its place, the latest written first."""
-        try:
-            with os.scandir(self.path) as entries:
-                found = [
-                    (_moment(entry), entry.name.removesuffix(SUFFIX)) for entry in entries if _is_map(entry)
-                ]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise self._unusable(error) from error
+        found = [
+            (_moment(entry), entry.name.removesuffix(SUFFIX)) for entry in self._entries() if _is_map(entry)
+        ]
         return [name for _, name in sorted(found, reverse=True)]
+
+    def aside(self) -> list[tuple[str, Path]]:
+        """The ids of maps that were damaged, and the files that were moved out of the way for it."""
+        names = sorted(entry.name for entry in self._entries())
+        return [(found[1], self.path / name) for name in names if (found := ASIDE.fullmatch(name))]
 
     def read(self, mindmap_id: str) -> bytes:
         """What the map's file holds."""
@@ -136,6 +137,28 @@ class Folder:
         with self._alone(mindmap_id):
             yield Held(self.path, mindmap_id, self.read(mindmap_id))
 
+    def remove(self, mindmap_id: str) -> None:
+        """Delete the map without a look at what is in its file, which may be more than is ever read."""
+        file = self._file(mindmap_id)
+        if not os.path.lexists(file):
+            raise self._absent(mindmap_id)
+        with self._alone(mindmap_id):
+            try:
+                if not stat.S_ISREG(file.lstat().st_mode):
+                    raise _not_plain(file)
+                Held(self.path, mindmap_id, b"").remove()
+            except FileNotFoundError as error:  # by somebody else, while this one waited
+                raise self._absent(mindmap_id) from error
+
+    def _entries(self) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(self.path) as entries:
+                return list(entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise self._unusable(error) from error
+
     def _file(self, mindmap_id: str) -> Path:
         return self.path / f"{checked(mindmap_id)}{SUFFIX}"
 
@@ -153,6 +176,12 @@ class Folder:
             raise self._unusable(error) from error
 
     def _absent(self, mindmap_id: str) -> NoSuchMindmap:
+        kept = [str(file) for damaged, file in self.aside() if damaged == mindmap_id]
+        if kept:
+            return NoSuchMindmap(
+                f"{mindmap_id} was damaged and is kept in {kept[-1]}.",
+                hint=f"Repair it and name it {mindmap_id}{SUFFIX}, or make a new map.",
+            )
         ids = self.ids()
         more = f" and {len(ids) - IDS_SHOWN:,} more" if len(ids) > IDS_SHOWN else ""
         there = f"There are {', '.join(ids[:IDS_SHOWN])}{more}." if ids else "There is none at all yet."
@@ -240,7 +269,8 @@ def _check_size(mindmap_id: str, size: int) -> None:
     if size > LARGEST_BYTES:
         raise MindmapTooLarge(
             f"{mindmap_id} has {size:,} bytes; a map has at most {LARGEST_BYTES:,}.",
-            hint="Remove nodes or attached files that are no longer needed, or begin another map.",
+            hint="Remove nodes or attached files that are no longer needed, or begin another map; "
+            "one that is too large to be read can be deleted.",
         )
 
 

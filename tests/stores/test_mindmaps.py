@@ -127,8 +127,10 @@ def test_only_plain_files(folder: Folder, tmp_path: Path) -> None:
     for name in ("mm_link", "mm_folder", "mm_pipe"):
         with pytest.raises(mindmaps.NotAPlainFile, match="is not a plain file"):
             folder.read(name)
-        with pytest.raises(mindmaps.NotAPlainFile), folder.changing(name) as held:
-            held.remove()
+        with pytest.raises(mindmaps.NotAPlainFile), folder.changing(name):
+            pass
+        with pytest.raises(mindmaps.NotAPlainFile):
+            folder.remove(name)
     listed = Maps(folder.path).listed()
     assert len(listed.summaries) == 1
     assert len(listed.problems) == 3
@@ -147,22 +149,38 @@ def test_too_large(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder.path / "mm_large.json").write_bytes(b" " * 2_001)
     with pytest.raises(mindmaps.MindmapTooLarge, match="2,001 bytes"):
         maps.read("mm_large")
+    maps.delete("mm_large")
+    assert folder.ids() == [document.id]
+    with pytest.raises(mindmaps.NoSuchMindmap):
+        maps.delete("mm_large")
+
+
+def test_many_problems_are_a_few_words(folder: Folder) -> None:
+    """Of very many files that cannot be read the first are named and the others counted."""
+    for number in range(60):
+        folder.create(f"mm_{number}", b'{"format": 7}' if number % 2 else b"{")
+    for _ in range(2):
+        problems = Maps(folder.path).listed().problems
+        assert (len(problems), problems[-1]) == (11, "And 50 more.")
 
 
 def test_damaged_is_set_aside(folder: Folder) -> None:
-    """A damaged file is moved out of the way unchanged, reported once, and its neighbours are read."""
+    """A damaged file is moved out of the way unchanged, told to everybody who looks, and its neighbours are read."""
     maps = Maps(folder.path)
     document = a_map()
     maps.create(document)
     (folder.path / "mm_cut.json").write_bytes(b'{"title": "cu')
     first, second = maps.listed(), maps.listed()
     assert [line.id for line in first.summaries] == [line.id for line in second.summaries] == [document.id]
-    assert len(first.problems) == 1 and second.problems == []
     (aside,) = folder.path.glob("mm_cut.json.damaged-*")
-    assert str(aside) in first.problems[0]
+    assert len(first.problems) == len(second.problems) == 1
+    assert str(aside) in first.problems[0] and str(aside) in second.problems[0]
+    assert "name it mm_cut.json" in second.problems[0]
     assert aside.read_bytes() == b'{"title": "cu'
-    with pytest.raises(mindmaps.NoSuchMindmap):
+    with pytest.raises(mindmaps.NoSuchMindmap, match="was damaged and is kept in"):
         maps.read("mm_cut")
+    aside.rename(folder.path / "old")
+    assert maps.listed().problems == []
     (folder.path / "mm_cut.json").write_bytes(b"\0")
     with pytest.raises(DamagedMindmap):
         maps.change("mm_cut", lambda found: note(found, "x", NOON))
