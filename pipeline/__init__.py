@@ -17,6 +17,7 @@ What it stands on:
 - `git`: reading repositories, commits, trees and patches
 - `source`: reading source: grammars, syntax trees, definitions
 - `models`: the bundled weights and tokenizer, and how they were made
+- `bundled`: whether they are the files that were shipped
 - `encoder`: the Encoder protocol, and the bundled encoder that ONNX Runtime runs
 - `providers`: execution providers: what is asked for -> what this build can run
 - `ignore`: which paths stay out: built-in defaults < git attributes < `.lineageignore`

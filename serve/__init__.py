@@ -27,6 +27,7 @@
 - `mcp_door`: what both MCP servers share
 - `mcp_lines`: lines from a client that are no messages, answered
 - `questions`: the two questions
+- `doctor`: `lineage doctor`: everything lineage stands on, looked at
 - `initializing`: `lineage init`: hooks, and what agents are told
 - `replacing`: a person's own file, read and replaced
 - `progress`: the progress bar of an index run

@@ -14,6 +14,7 @@ import typer
 
 from serve import about, settings, telling
 from serve.daemon import commands as daemon
+from serve.exits import FAILED
 from serve.resources import EmbedProvider, Resources
 from serve.terminal import run
 from serve.terminal import write as _write
@@ -251,6 +252,22 @@ def init_command(
 
     wishes = Wishes(write_agent_md=write_agent_md, force=force, remove=remove)
     _write("\n".join(initialize(path, wishes)))
+
+
+@app.command("doctor")
+def doctor_command(path: RepositoryPath = Path(), *, as_json: AsJson = False) -> None:
+    """Check everything lineage stands on, and say what to do where something is wrong; nothing is changed."""
+    from serve.doctor import page
+    from serve.doctor.examine import examine
+
+    found = examine(path, settings.read())
+    if as_json:
+        findings = list(found)
+        _write(page.as_json(findings))
+    else:
+        findings = page.told(found)
+    if page.is_ill(findings):
+        raise typer.Exit(FAILED)
 
 
 @app.command("register")

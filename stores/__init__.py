@@ -5,6 +5,7 @@
 - `versions`: the schema's version and what each one changed
 - `places`: where an index lives; the repo id
 - `locking`: who may open an index, many readers or one writer, nobody starved; who may write a mindmap
+- `holders`: which processes hold a lock
 - `runs`: which indexing run is the only one of its index, and which one is next
 - `database`: open for reading, open for one batch of writing; the settings of both
 - `holding`: keep an index open from batch to batch, until somebody waits for it
@@ -12,6 +13,8 @@
 - `migrations`: numbered functions, each applied once, in one transaction with its record
 - `writing`: replace a batch by commit, replace HEAD's symbols, begin and end a pass, delete an index
 - `compaction`: copy an index into a fresh file when much of it is free or unclustered
+- `integrity`: whether an index is whole, block by block and table by table
+- `loadable`: the database's extensions, where they are installed
 - `metadata`: component versions and the compatibility verdict
 - `history`: exact reads: what is recorded, counts, HEAD's files
 - `reach`: which recorded commits HEAD reaches

@@ -20,6 +20,7 @@ PACKAGES = [
     "stores",
     "serve",
     "serve/daemon",
+    "serve/doctor",
     "serve/find",
     "serve/explain",
     "serve/initializing",

@@ -8,6 +8,7 @@ program over a file's content, no network, nothing written.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,8 +40,31 @@ CONFIGURATION: Final = {
 }
 
 
+# The first version that takes configuration from numbered variables: see `_configured`.
+OLDEST: Final = (2, 31)
+
+
 class GitMissing(LineageError):
     """There is no git program on PATH."""
+
+    def __init__(self) -> None:
+        super().__init__("git was not found.", hint="Install git, or put it on PATH.")
+
+
+def version() -> str:
+    """What the program says of itself: `2.43.0`, or more words than that; GitMissing where there is none."""
+    try:
+        done = subprocess.run(
+            ["git", "--version"], capture_output=True, check=False, stdin=subprocess.DEVNULL
+        )
+    except OSError as error:
+        raise GitMissing from error
+    return done.stdout.decode("utf-8", "replace").strip().removeprefix("git version ")
+
+
+def numbered(version: str) -> tuple[int, ...]:
+    """The numbers that a version starts with."""
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition(" ")[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +98,7 @@ class Git:
                 stderr=subprocess.PIPE,
             )
         except FileNotFoundError as error:
-            raise GitMissing("git was not found.", hint="Install git, or put it on PATH.") from error
+            raise GitMissing from error
         with process, _fed(process, given or b""):
             try:
                 yield Running(process)

@@ -49,9 +49,13 @@ class _Connection(HTTPConnection):
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """Answers both questions through the daemon of a home; NoDaemon where there can be none."""
+    """Answers both questions through the daemon of a home; NoDaemon where there can be none.
+
+    `patience`: seconds to wait for a word of it.
+    """
 
     address: Address
+    patience: float = ANSWER_SECONDS
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """As `Finder.find`."""
@@ -107,7 +111,7 @@ class Remote:
         self, method: str, target: str, body: bytes, headers: dict[str, str]
     ) -> tuple[int, bytes] | None:
         """Status and body of a response; None where nobody was there to give it."""
-        connection = _Connection(self.address, ANSWER_SECONDS)
+        connection = _Connection(self.address, self.patience)
         try:
             try:
                 connection.connect()
@@ -117,7 +121,7 @@ class Remote:
             response: HTTPResponse = connection.getresponse()
             return response.status, response.read()
         except TimeoutError as error:
-            raise NoDaemon(f"The daemon did not answer within {ANSWER_SECONDS:g} s.") from error
+            raise NoDaemon(f"The daemon did not answer within {self.patience:g} s.") from error
         except (ConnectionError, HTTPException) as error:
             raise _Died from error
         except OSError as error:

@@ -1,0 +1,37 @@
+"""The bundled model files, and whether a text embeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pipeline import bundled
+from pipeline.encoder import OnnxEncoder
+from serve.doctor.finding import Finding, Subject, ok, problem
+
+REINSTALL: Final = "Install lineage again: a file of the package was damaged or left out."
+
+# Two ways to say one thing, and another thing: whatever the encoder's numbers are, their order is its whole use.
+_SAID: Final = ("retry the request after a timeout", "try again when the connection timed out")
+_ELSE: Final = "draw the border of a button in blue"
+# Rounding leaves a vector's length within this of 1.
+LENGTH_TOLERANCE: Final = 1e-3
+
+
+def check_files(_: Subject) -> Iterator[Finding]:
+    """Whether each bundled file is the one that was shipped."""
+    wrong = bundled.differing()
+    for name, fault in wrong.items():
+        yield problem("model files", f"{bundled.FOLDER / name}: {fault}", REINSTALL)
+    if not wrong:
+        yield ok("model files", f"{', '.join(bundled.shipped())}: as shipped")
+
+
+def check_encoder(_: Subject) -> Iterator[Finding]:
+    """Whether the encoder loads, and puts kin nearer than strangers."""
+    encoder = OnnxEncoder(threads=1)
+    first, second, other = encoder.encode([*_SAID, _ELSE])
+    if abs(float(first @ first) - 1) > LENGTH_TOLERANCE or not first @ second > first @ other:
+        yield problem("encoder", "its vectors make no sense on this machine", REINSTALL)
+        return
+    yield ok("encoder", f"{encoder.name}, {encoder.dimension} dimensions; a text embeds")
