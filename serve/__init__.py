@@ -29,6 +29,7 @@
 - `questions`: the two questions
 - `doctor`: `lineage doctor`: everything lineage stands on, looked at
 - `initializing`: `lineage init`: hooks, and what agents are told
+- `planning`: `lineage plan`: what an index could do without
 - `replacing`: a person's own file, read and replaced
 - `progress`: the progress bar of an index run
 - `logs`: log events on stderr

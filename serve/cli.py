@@ -230,6 +230,26 @@ def status_command(path: RepositoryPath = Path()) -> None:
     _write(render.status_lines(place, stands))
 
 
+@app.command("plan")
+def plan_command(
+    path: RepositoryPath = Path(),
+    *,
+    write: Annotated[
+        bool,
+        typer.Option(
+            "--write", help="Put the patterns into a part of .lineageignore; your own lines stay, below it."
+        ),
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="With --write: overwrite the whole .lineageignore.")
+    ] = False,
+) -> None:
+    """Show each directory's share of the history, and suggest what to leave out of the index."""
+    from serve.planning.planning import Wishes, planned
+
+    _write("\n".join(planned(path, Wishes(write, replace))))
+
+
 @app.command("init")
 def init_command(
     path: RepositoryPath = Path(),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import typer
 
 ROOT = Path(__file__).parent.parent
-COMMANDS = ("index", "query", "explain", "status", "serve", "daemon", "init", "register", "doctor")
+COMMANDS = ("index", "query", "explain", "status", "serve", "daemon", "plan", "init", "register", "doctor")
 MINDMAP_COMMANDS = ("mcp", "list", "show", "export", "register")
 
 

@@ -17,6 +17,7 @@ PACKAGES = [
     "pipeline",
     "pipeline/git",
     "pipeline/source",
+    "pipeline/survey",
     "stores",
     "serve",
     "serve/daemon",
@@ -24,6 +25,7 @@ PACKAGES = [
     "serve/find",
     "serve/explain",
     "serve/initializing",
+    "serve/planning",
     "serve/registering",
     "mindmap",
 ]
