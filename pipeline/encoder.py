@@ -7,7 +7,6 @@ same vector every time, whatever the number of threads.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pipeline.providers import CPU, choose, runtime_names
+from pipeline import providers
 from pipeline.workers import usable_cpus
 from stores.versions import EMBEDDING_DIMENSION
 
@@ -61,9 +60,8 @@ class OnnxEncoder:
     name: Final = EMBEDDING_MODEL
     dimension: Final = EMBEDDING_DIMENSION
 
-    def __init__(self, threads: int = 0, provider: str = CPU) -> None:
+    def __init__(self, threads: int = 0) -> None:
         self.threads = threads or usable_cpus()
-        self.provider = choose(provider)
         self._loading = Lock()
         self._model: _Model | None = None
 
@@ -87,7 +85,7 @@ class OnnxEncoder:
     def _loaded(self) -> _Model:
         with self._loading:
             if self._model is None:
-                self._model = _Model(_tokenizer(), _session(self.provider))
+                self._model = _Model(tokenizer(), _session())
             return self._model
 
 
@@ -99,25 +97,26 @@ class _Model:
     def vector(self, text: str) -> NDArray[np.float32]:
         import numpy as np
 
-        # A query typed in another encoding arrives with lone surrogates, which the tokenizer refuses.
-        readable = text[:CHARACTERS_READ].encode("utf-8", "replace").decode()
-        tokens = np.array([self.tokenizer.encode(readable).ids], np.int64)
+        tokens = np.array([self.tokenizer.encode(readable(text)).ids], np.int64)
         (vectors,) = self.session.run(None, {"input_ids": tokens, "attention_mask": np.ones_like(tokens)})
         row: NDArray[np.float32] = vectors[0]
         return row
 
 
-def _tokenizer() -> Tokenizer:
+def readable(text: str) -> str:
+    """As much of a text as is read, in a form the tokenizer takes: typed in another encoding it has lone surrogates."""
+    return text[:CHARACTERS_READ].encode("utf-8", "replace").decode()
+
+
+def tokenizer() -> Tokenizer:
+    """The model's own, which cuts at its 256 tokens."""
     from tokenizers import Tokenizer
 
     return Tokenizer.from_file(str(MODELS / "tokenizer.json"))
 
 
-def _session(provider: str) -> InferenceSession:
-    # From its import on the runtime would tell its maker of this machine, and keep a queue of what it could not send.
-    os.putenv("ORT_DISABLE_TELEMETRY", "1")
-    import onnxruntime as ort
-
+def _session() -> InferenceSession:
+    ort = providers.runtime()
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     # The file is as it should run; the runtime's own fusions made it slower (see models/make.py).
@@ -125,4 +124,6 @@ def _session(provider: str) -> InferenceSession:
     # A pattern is kept for every length of text there is; the arena alone stays small.
     options.enable_mem_pattern = False
     options.log_severity_level = 3
-    return ort.InferenceSession(MODELS / "minilm.onnx", options, providers=runtime_names(provider))
+    names = [providers.RUNTIME_NAMES[providers.CPU]]
+    session: InferenceSession = ort.InferenceSession(MODELS / "minilm.onnx", options, providers=names)
+    return session

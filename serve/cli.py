@@ -105,7 +105,8 @@ def index_command(  # noqa: PLR0913 - one parameter for each option a person may
     ] = None,
     resources: Annotated[Resources, typer.Option(help="How much of the machine to take.")] = Resources.AUTO,
     embed_provider: Annotated[
-        EmbedProvider, typer.Option(help="What runs the encoder.")
+        EmbedProvider,
+        typer.Option(help="What runs the encoder; auto: cuda where CUDA_VISIBLE_DEVICES is set."),
     ] = EmbedProvider.AUTO,
     no_progress: Annotated[
         bool, typer.Option("--no-progress", help="No progress bar, on a terminal neither.")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pipeline import providers
 from pipeline.git import graph
 from pipeline.git.refusals import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
@@ -129,12 +130,15 @@ def _indexed_head(repository: Repository, place: Place) -> str | None:
 
 
 def _run(repository: Repository, place: Place, flags: Flags) -> None:
+    provider = providers.choose(flags.provider.value, cuda_devices=settings.read().cuda_devices)
+    if provider != providers.CPU:
+        providers.check(provider)  # before anything is started, or deleted by --rebuild
     with workers_for(repository, place, flags.workers or usable_cpus()) as workers:
         # After the workers have begun, so that both import at the same time.
-        from pipeline.encoder import OnnxEncoder
+        from pipeline.accelerated import encoder_for
         from pipeline.run import Pass
 
-        encoder = OnnxEncoder(threads=_threads(flags), provider=flags.provider.value)
+        encoder = encoder_for(provider, _threads(flags), place.home)
         with _reporting(flags.progress) as report:
             summary = Pass(repository, place, _options(flags), encoder, workers, report).run()
     graph.refresh(repository, place.graph)

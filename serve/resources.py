@@ -18,3 +18,5 @@ class EmbedProvider(StrEnum):
 
     AUTO = "auto"
     CPU = "cpu"
+    COREML = "coreml"
+    CUDA = "cuda"

@@ -18,6 +18,9 @@ OFF: Final = frozenset({"", "0", "false", "no", "off"})
 # Where git is on the systems there are.
 USUAL_FOLDERS: Final = ("/usr/local/bin", "/opt/homebrew/bin", "/usr/bin", "/bin")
 
+# What CUDA is told to hide every device; anything else names some.
+NO_DEVICES: Final = frozenset({"", "-1"})
+
 # numpy's own threads wait for each other by spinning: beside the database's threads a product took ten times
 # as long as on one thread. Lanes run side by side instead.
 ALGEBRA_THREADS: Final = "OPENBLAS_NUM_THREADS"
@@ -28,7 +31,8 @@ class Settings:
     """What the environment says.
 
     `home` holds the indexes; `log` is a level of `LOG_LEVELS`; `daemon` whether a shared daemon may answer;
-    `reranker` picks a form of the reranker (`int8`), any other value means the full one; `maps` holds the mindmaps.
+    `reranker` picks a form of the reranker (`int8`), any other value means the full one; `maps` holds the mindmaps;
+    `cuda_devices` whether CUDA_VISIBLE_DEVICES names any.
     """
 
     home: Path
@@ -36,6 +40,7 @@ class Settings:
     daemon: bool
     reranker: str
     maps: Path
+    cuda_devices: bool
 
 
 def read(environment: Mapping[str, str] | None = None) -> Settings:
@@ -47,6 +52,7 @@ def read(environment: Mapping[str, str] | None = None) -> Settings:
         daemon=given.get("LINEAGE_NO_DAEMON", "").lower() in OFF,
         reranker=given.get("LINEAGE_RERANKER", ""),
         maps=Path(given.get("MINDMAP_DATA_DIR") or DEFAULT_MAPS).expanduser().absolute(),
+        cuda_devices=given.get("CUDA_VISIBLE_DEVICES", "").strip() not in NO_DEVICES,
     )
 
 

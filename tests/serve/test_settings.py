@@ -15,7 +15,9 @@ ROOT = Path(settings.__file__).parent.parent
 def test_defaults() -> None:
     """With nothing set: hidden folders in the person's home, informative logs, a daemon allowed, the full model."""
     home, maps = Path("~/.lineage").expanduser(), Path("~/.mindmap/data").expanduser()
-    assert settings.read({}) == settings.Settings(home, "info", daemon=True, reranker="", maps=maps)
+    assert settings.read({}) == settings.Settings(
+        home, "info", daemon=True, reranker="", maps=maps, cuda_devices=False
+    )
 
 
 @pytest.mark.parametrize("value", ["~/indexes", "relative", "/abs"])
