@@ -11,6 +11,7 @@
 - `mindmap_forms`: what these tools take and give, field by field
 - `mindmap_views`: maps and edits as they answer them
 - `mindmap_page`: maps for people: a list, and a tree with its progress
+- `viewer`: maps in a browser, live
 - `viewing`: where a running viewer is found
 - `workspaces`: lends maps the git program
 - `telling`: the options of `register`, for both programs

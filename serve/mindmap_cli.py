@@ -14,6 +14,7 @@ import typer
 
 from serve import about, settings, telling
 from serve.terminal import run, visible, warn, write
+from serve.viewer.commands import viewer_command
 
 if TYPE_CHECKING:
     from mindmap.document import Mindmap
@@ -62,6 +63,9 @@ def mcp_command() -> None:
     from serve.mindmap_server import serve
 
     serve(settings.read())
+
+
+app.command("viewer")(viewer_command)
 
 
 @app.command("list")

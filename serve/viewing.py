@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,18 +20,76 @@ HOST: Final = "127.0.0.1"
 HOW_TO_START: Final = "mindmap viewer"
 
 
+@dataclass(slots=True)
+class Announcement:
+    """Says on which port the viewer of this data directory listens.
+
+    Of several viewers the first is announced, and the next takes its place when that one ends.
+    """
+
+    folder: Path
+    port: int
+    _descriptor: int | None = None
+
+    @property
+    def is_made(self) -> bool:
+        """Whether this viewer is the one that is found."""
+        return self._descriptor is not None
+
+    def renew(self) -> None:
+        """Be announced, unless another viewer is; for calling now and then."""
+        if self._descriptor is not None and not self._is_found():
+            self._let_go()
+        if self._descriptor is None:
+            with suppress(OSError):  # a folder that cannot be written to: then nobody is told
+                self._take()
+
+    def withdraw(self) -> None:
+        """Be announced no more."""
+        if self._descriptor is not None:
+            # While the lock is held: what another viewer announces now is not taken away.
+            if self._is_found():
+                with suppress(OSError):
+                    (self.folder / PLACE).unlink()
+            self._let_go()
+
+    def _take(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = os.open(self.folder / PLACE, flags, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, json.dumps({"pid": os.getpid(), "port": self.port}).encode(), 0)
+        except OSError:
+            self._let_go()
+        else:
+            if not self._is_found():  # the one before withdrew it between the two calls
+                self._let_go()
+
+    def _is_found(self) -> bool:
+        """Whether the file that is locked is the one that others open."""
+        try:
+            found = (self.folder / PLACE).lstat()
+        except OSError:
+            return False
+        return self._descriptor is not None and os.path.samestat(found, os.fstat(self._descriptor))
+
+    def _let_go(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
 @contextmanager
-def announced(folder: Path, port: int) -> Iterator[None]:
+def announced(folder: Path, port: int) -> Iterator[Announcement]:
     """Say on which port the viewer of this data directory listens, while the body runs."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(folder / PLACE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    announcement = Announcement(folder, port)
+    announcement.renew()
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "port": port}).encode(), 0)
-        yield
+        yield announcement
     finally:
-        os.close(descriptor)
+        announcement.withdraw()
 
 
 def address(folder: Path, mindmap_id: str = "") -> str | None:
@@ -48,4 +107,4 @@ def address(folder: Path, mindmap_id: str = "") -> str | None:
         return None
     finally:
         os.close(descriptor)
-    return f"http://{HOST}:{port}/{f'#{mindmap_id}' if mindmap_id else ''}"
+    return f"http://{HOST}:{port}/{f'#/map/{mindmap_id}' if mindmap_id else ''}"

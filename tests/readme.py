@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 COMMANDS = ("index", "query", "explain", "status", "serve", "daemon", "plan", "init", "register", "doctor")
-MINDMAP_COMMANDS = ("mcp", "list", "show", "export", "register")
+MINDMAP_COMMANDS = ("mcp", "viewer", "list", "show", "export", "register")
 
 
 def help_of(program: str, app: typer.Typer, command: str) -> str:

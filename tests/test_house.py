@@ -27,6 +27,7 @@ PACKAGES = [
     "serve/initializing",
     "serve/planning",
     "serve/registering",
+    "serve/viewer",
     "mindmap",
 ]
 CHECKS = {

@@ -179,7 +179,7 @@ def test_running_viewer_is_found(maps: Maps) -> None:
     assert viewing.address(maps.path) is None
     with viewing.announced(maps.path, 4321):
         assert viewing.address(maps.path) == "http://127.0.0.1:4321/"
-        assert viewing.address(maps.path, "mm_1") == "http://127.0.0.1:4321/#mm_1"
+        assert viewing.address(maps.path, "mm_1") == "http://127.0.0.1:4321/#/map/mm_1"
     assert viewing.address(maps.path) is None
     assert maps.listed().problems == []
     assert mindmaps.Folder(maps.path).ids() == []

@@ -335,7 +335,7 @@ def test_running_viewer_is_named(serving: Serving, maps: Maps) -> None:
     """The address of a viewer that runs comes with a new map."""
     with viewing.announced(maps.path, 4321):
         made = call(serving, "create_mindmap", title="Work")
-    assert made["viewer"] == f"http://127.0.0.1:4321/#{made['mindmapId']}"
+    assert made["viewer"] == f"http://127.0.0.1:4321/#/map/{made['mindmapId']}"
 
 
 def test_reading_large_maps(serving: Serving, maps: Maps) -> None:

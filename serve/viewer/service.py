@@ -1,0 +1,131 @@
+"""One running viewer: its port, its routes, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from tornado.httpserver import HTTPServer
+from tornado.iostream import IOStream
+from tornado.web import Application, RequestHandler
+
+from serve import viewing
+from serve.answering import Answering
+from serve.viewer.handler import NotFound
+from serve.viewer.ports import Bound
+from serve.viewer.routes import routes
+from serve.viewer.shared import Viewer
+
+# Whoever takes longer to say what they want holds a connection that others need.
+HEADER_SECONDS: Final = 20.0
+BODY_SECONDS: Final = 15.0
+LARGEST_HEADER: Final = 16 << 10
+# Above what listens, what else a few pages ask for at once; each is an open file.
+MOST_CONNECTIONS: Final = 800
+OPEN_FILES: Final = 2_048
+# For what runs when the viewer is told to end; what is half done is then left as it was.
+FAREWELL_SECONDS: Final = 5.0
+TICK_SECONDS: Final = 0.5
+
+logger = logging.getLogger(__name__)
+
+
+class _Server(HTTPServer):
+    """Takes so many connections and no more."""
+
+    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        if len(self._connections) >= MOST_CONNECTIONS:
+            stream.close()
+        else:
+            super().handle_stream(stream, address)
+
+
+def serve(folder: Path, bound: Bound, answering: Answering, ready: Callable[[], None]) -> None:
+    """Show the maps of a folder until told to end; `ready` is called once when they can be looked at."""
+    raise_file_limit()
+    ended = asyncio.run(_serve(folder, bound, answering, ready))
+    if not ended:
+        # Python would wait for its threads, however long git takes in one.
+        logger.warning("event=ended what was running is left")
+        sys.stderr.flush()
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def raise_file_limit() -> None:
+    """Leave to open a file for each connection; macOS begins with 256."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+async def _serve(folder: Path, bound: Bound, answering: Answering, ready: Callable[[], None]) -> bool:
+    """Whether everything had ended in time."""
+    with viewing.announced(folder, bound.port) as announcement:
+        viewer = Viewer(folder, bound.port, answering)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, viewer.ending.set)
+        await viewer.watching.begin()
+        server = started(viewer, bound)
+        try:
+            ready()
+            while not viewer.ending.is_set():
+                announcement.renew()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(viewer.ending.wait(), TICK_SECONDS)
+        finally:
+            ended = await stopped(viewer, server)
+    return ended
+
+
+def started(viewer: Viewer, bound: Bound) -> HTTPServer:
+    """Answer on these sockets."""
+    application = Application(
+        routes(viewer),
+        default_handler_class=NotFound,
+        default_handler_args={"viewer": viewer},
+        log_function=_log,
+    )
+    server = _Server(
+        application,
+        max_header_size=LARGEST_HEADER,
+        idle_connection_timeout=HEADER_SECONDS,
+        body_timeout=BODY_SECONDS,
+    )
+    server.add_sockets(bound.sockets)
+    return server
+
+
+async def stopped(viewer: Viewer, server: HTTPServer) -> bool:
+    """Answer what was asked, tell those who listen that it is over, and end; whether all of it did."""
+    server.stop()
+    viewer.news.end()
+    await viewer.watching.end()
+    deadline = asyncio.get_running_loop().time() + FAREWELL_SECONDS
+    while (viewer.threads.working or viewer.listeners) and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(0.02)
+    viewer.threads.end()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(server.close_all_connections(), 1.0)
+    return not viewer.threads.working
+
+
+def _log(handler: RequestHandler) -> None:
+    request = handler.request
+    logger.debug(
+        "event=answered method=%s target=%s status=%d ms=%.1f",
+        request.method,
+        request.path,
+        handler.get_status(),
+        1000 * request.request_time(),
+    )
