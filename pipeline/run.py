@@ -17,12 +17,14 @@ from pipeline.git.refusals import NothingToIndex, UnreadableObject
 from pipeline.git.repository import Repository
 from pipeline.ignore import IgnoreRules
 from pipeline.profile import Profile
+from pipeline.versions import components
 from pipeline.walk import batches
 from pipeline.workers import Workers
 from pipeline.write import Beginning
 from stores import writing
 from stores.history import Unreadable
 from stores.holding import Held
+from stores.metadata import Verdict
 from stores.places import Place
 
 # The specification's abort cost: a kill loses at most the batch in hand.
@@ -61,14 +63,26 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlined:
+    """What was done for HEAD's snapshot: symbols extracted, and whether every row of it was made anew."""
+
+    symbols: int = 0
+    renewed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
-    """What a pass did. `seconds` is wall time; `unreadable` commits wait for the next pass."""
+    """What a pass did. `seconds` is wall time; `unreadable` commits wait for the next pass.
+
+    `verdict` says how the index now stands to this program.
+    """
 
     head: str
     commits: int
     hunks: int
     head_symbols: int
     unreadable: tuple[Unreadable, ...]
+    verdict: Verdict
     seconds: float
     workers: int
     profile: Profile
@@ -99,15 +113,18 @@ class Pass:
         with Held(self.place) as index:
             beginning = self._begin(index, head)
             done = self._index_history(index, beginning, rules)
-            symbols = self._index_head(index, beginning, rules, head)
+            outlined = self._index_head(index, beginning, rules, head)
             self.workers.end()  # what follows may copy the whole index, and wants their memory
-            unreadable = write.finish(index, head, beginning, self.profile, forced=self.options.force)
+            ending = write.finish(
+                index, head, beginning.components, self.profile, head_renewed=outlined.renewed
+            )
         return Summary(
             head=head,
             commits=done.recorded,
             hunks=done.hunks,
-            head_symbols=symbols,
-            unreadable=unreadable,
+            head_symbols=outlined.symbols,
+            unreadable=ending.unreadable,
+            verdict=ending.verdict,
             seconds=time.perf_counter() - started,
             workers=self._jobs(beginning),
             profile=self.profile,
@@ -121,7 +138,7 @@ class Pass:
 
     def _begin(self, index: Held, head: str) -> Beginning:
         with self.profile.phase("walk"):
-            return write.begin(index, self.repository, head)
+            return write.begin(index, self.repository, head, components())
 
     def _index_history(self, index: Held, beginning: Beginning, rules: IgnoreRules) -> Progress:
         """Extract in the workers, embed and write here, batch by batch, in the order of the walk."""
@@ -143,14 +160,14 @@ class Pass:
             self.report(progress)
         return progress
 
-    def _index_head(self, index: Held, beginning: Beginning, rules: IgnoreRules, head: str) -> int:
-        """Bring the HEAD snapshot up to date; the number of symbols extracted for it."""
+    def _index_head(self, index: Held, beginning: Beginning, rules: IgnoreRules, head: str) -> Outlined:
+        """Bring the HEAD snapshot up to date."""
         with self.profile.phase("symbols"):
             try:
                 wanted = head_symbols.snapshot(self.repository, head, rules)
             except UnreadableObject as unreadable:
                 logger.warning("HEAD symbols stay as they were: %s", unreadable)
-                return 0
+                return Outlined()
             stale = {} if self.options.force else beginning.head_files
             changed = head_symbols.changed(wanted, stale)
             gone = [path for path in beginning.head_files if path not in wanted]
@@ -158,7 +175,7 @@ class Pass:
         for change in head_symbols.changes(self.repository.root, changed, gone, self.workers):
             write.write_head(index, change, self.profile)
             extracted += change.symbols.num_rows
-        return extracted
+        return Outlined(extracted, renewed=len(changed) == len(wanted))
 
     def _jobs(self, beginning: Beginning) -> int:
         """No more workers than batches: starting one costs as much as a batch."""

@@ -20,8 +20,8 @@ WORDS_VERSION: Final = "1"
 RERANKER_MODEL: Final = "none"
 
 
-def components() -> Components:
-    """What this program would record at the end of a pass."""
+def components(embed_cache: str | None = None) -> Components:
+    """What this program makes rows with, in this mode of the embedding cache."""
     return Components(
         schema=str(SCHEMA_VERSION),
         embedding_model=EMBEDDING_MODEL,
@@ -36,5 +36,5 @@ def components() -> Components:
         parser_typescript=PARSER_VERSION,
         parser_javascript=PARSER_VERSION,
         words_version=WORDS_VERSION,
-        embed_cache="off",
+        embed_cache=embed_cache or "off",
     )

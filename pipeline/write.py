@@ -12,13 +12,12 @@ from pipeline.extract import Extracted
 from pipeline.git.repository import Repository
 from pipeline.profile import Profile
 from pipeline.reach import reach, unreached
-from pipeline.versions import components
 from pipeline.walk import pending
 from stores import compaction, history, metadata, writing
 from stores.errors import LineageError
 from stores.history import Unreadable
 from stores.holding import Held
-from stores.metadata import REBUILD, Components, Status
+from stores.metadata import REBUILD, Components, Recorded, Status, Verdict
 from stores.showing import Connection
 from stores.writing import Batch, HeadChange
 
@@ -32,15 +31,15 @@ class Beginning:
     """What a pass starts from.
 
     `pending`: commits to index, parents before children, those to retry first. `waiting`: commits that were
-    unreadable. `begun`: versions the oldest rows may have. `head_files`: path -> blob. `resumes`: whether
-    earlier passes left vectors.
+    unreadable. `head_files`: path -> blob. `resumes`: whether earlier passes left vectors. `components`: what this
+    pass makes rows with.
     """
 
     pending: tuple[str, ...]
     waiting: frozenset[str]
-    begun: Components
     head_files: dict[str, str]
     resumes: bool
+    components: Components
 
     def watermark_after(self, shas: Sequence[str]) -> str | None:
         """Where the walk stands after these commits; a retried one lies behind it."""
@@ -48,11 +47,18 @@ class Beginning:
         return walked[-1] if walked else None
 
 
-def begin(index: Held, repository: Repository, head: str) -> Beginning:
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a pass leaves: commits yet unreadable, and how the index now stands to this program."""
+
+    unreadable: tuple[Unreadable, ...]
+    verdict: Verdict
+
+
+def begin(index: Held, repository: Repository, head: str, components: Components) -> Beginning:
     """Open or make the index, note the HEAD this pass aims at, and find what there is to do."""
     with index.batch() as connection:
-        begun = metadata.begun(connection)
-        _refuse_other_vectors(begun)
+        _refuse_other_vectors(metadata.recorded(connection), components)
         status = history.status(connection)
         watermark = status.last_indexed_commit if status else None
         waiting = [entry.commit_sha for entry in history.unreadable(connection)]
@@ -63,14 +69,14 @@ def begin(index: Held, repository: Repository, head: str) -> Beginning:
             index.place,
             head=head,
             unreached=_unreached(connection, repository, status.head_commit if status else None),
-            components=components(),
+            components=components,
         )
         return Beginning(
             pending=tuple(todo),
             waiting=frozenset(waiting),
-            begun=begun,
             head_files=history.head_files(connection),
             resumes=bool(status and status.commits),
+            components=components,
         )
 
 
@@ -103,19 +109,16 @@ def write_head(index: Held, change: HeadChange, profile: Profile) -> None:
     _timed(index, profile, "symbols", lambda connection: writing.replace_head(connection, change))
 
 
-def finish(
-    index: Held, head: str, beginning: Beginning, profile: Profile, *, forced: bool
-) -> tuple[Unreadable, ...]:
-    """Move the watermark to HEAD, vouch for the versions, leave the file compact; commits yet unreadable."""
-    vouched = metadata.after_pass(beginning.begun, components(), head_refreshed=forced)
+def finish(index: Held, head: str, components: Components, profile: Profile, *, head_renewed: bool) -> Ending:
+    """Move the watermark to HEAD and vouch for the versions in one transaction; leave the file compact."""
     with profile.phase("storage"):
         with index.batch() as connection:
-            writing.replace_batch(connection, Batch(watermark=head))
-            writing.record_metadata(connection, vouched)
+            writing.end_pass(connection, head, components, head_renewed=head_renewed)
             unreadable = history.unreadable(connection)
+            verdict = metadata.verdict(metadata.recorded(connection), components)
         index.let_go()
         compaction.tidy(index.place)
-    return unreadable
+    return Ending(unreadable, verdict)
 
 
 def _unreached(connection: Connection, repository: Repository, noted: str | None) -> list[str]:
@@ -126,8 +129,8 @@ def _unreached(connection: Connection, repository: Repository, noted: str | None
     return unreached(change, before, recorded)
 
 
-def _refuse_other_vectors(begun: Components) -> None:
-    verdict = metadata.verdict(begun, components())
+def _refuse_other_vectors(recorded: Recorded, components: Components) -> None:
+    verdict = metadata.verdict(recorded, components)
     if verdict.status is Status.NEEDS_REBUILD:
         raise IncompatibleIndex(f"The index {verdict}.", hint=f"Run `{REBUILD}`.")
 

@@ -114,7 +114,7 @@ def _refuse(flags: Flags) -> None:
 
 
 def _indexed_head(repository: Repository, place: Place) -> str | None:
-    """HEAD, when there is nothing to do for it: no new commit, and none that can be read at last."""
+    """HEAD, when there is nothing to do for it: a pass over it ended, and no commit can be read at last."""
     from stores import database, history
 
     head = repository.head()
@@ -124,7 +124,7 @@ def _indexed_head(repository: Repository, place: Place) -> str | None:
             waiting = history.unreadable(connection)
     except database.NotIndexed:
         return None
-    if status is None or status.last_indexed_commit != head:
+    if status is None or status.completed_commit != head:
         return None
     return None if any(repository.readable(entry.commit_sha) for entry in waiting) else head
 
@@ -224,6 +224,10 @@ def _print(summary: Summary, *, profile: bool) -> None:
             len(summary.unreadable),
             _named(summary.unreadable),
         )
+    from serve.envelope import compatibility_sentence  # loads the database, which the run has done by now
+
+    if sentence := compatibility_sentence(summary.verdict):
+        logger.warning("%s", sentence)
 
 
 def _phase_lines(summary: Summary) -> Iterator[str]:

@@ -15,7 +15,7 @@ from serve.placing import place_of
 from stores import database, history, metadata
 from stores.database import NotIndexed
 from stores.history import IndexStatus
-from stores.metadata import Components, Verdict
+from stores.metadata import Recorded, Verdict
 from stores.places import Place
 from stores.reach import Reach
 from stores.showing import Connection
@@ -52,7 +52,7 @@ class Noted:
     """What an index says of itself, which only a writer changes."""
 
     status: IndexStatus | None
-    components: Components
+    recorded: Recorded
 
 
 def noted(connection: Connection) -> Noted:
@@ -72,7 +72,8 @@ def standing(repository: Repository, connection: Connection, said: Noted | None 
         behind=_behind(repository, connection, status),
         commits=status.commits,
         reach=reach(repository, status.head_commit),
-        verdict=metadata.verdict(said.components, components()),
+        # A question embeds no hunk: whichever way the index did, it is its own.
+        verdict=metadata.verdict(said.recorded, components(said.recorded.embed_cache)),
     )
 
 

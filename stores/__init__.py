@@ -10,12 +10,13 @@
 - `database`: open for reading, open for one batch of writing; the settings of both
 - `holding`: keep an index open from batch to batch, until somebody waits for it
 - `reading`: keep an index open from question to question, until a writer waits for it
-- `migrations`: numbered functions, each applied once, in one transaction with its record
+- `migrations`: bring an index to the current schema, each step once, in one transaction with its record
+- `steps`: the numbered steps from schema to schema
 - `writing`: replace a batch by commit, replace HEAD's symbols, begin and end a pass, delete an index
 - `compaction`: copy an index into a fresh file when much of it is free or unclustered
 - `integrity`: whether an index is whole, block by block and table by table
 - `loadable`: the database's extensions, where they are installed
-- `metadata`: component versions and the compatibility verdict
+- `metadata`: component versions, what made which rows, and the compatibility verdict
 - `history`: exact reads: what is recorded, counts, HEAD's files
 - `reach`: which recorded commits HEAD reaches
 - `snapshot`: what every question about one state of an index reads

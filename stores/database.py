@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -20,6 +20,7 @@ from stores import locking, migrations, places
 from stores.errors import LineageError
 from stores.locking import Deadline
 from stores.places import Place
+from stores.versions import SCHEMA_VERSION
 
 # A batch holds the index for about 60 ms, moving an index into a fresh file for seconds when it is large.
 READ_WAIT_SECONDS: Final = 10.0
@@ -74,20 +75,42 @@ class DamagedIndex(LineageError):
 
 @contextmanager
 def reading(place: Place, *, wait: float = READ_WAIT_SECONDS) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that sees the last committed batch and keeps writers out while it lasts."""
+    """A connection that sees the last committed batch and keeps writers out while it lasts.
+
+    An index of an older schema is migrated first, under the writer's lock: a question asked after an upgrade is
+    answered, and a step takes milliseconds.
+    """
+    deadline = Deadline.after(wait)
+    with ExitStack() as stack:
+        connection, found = _opened(stack, place, deadline)
+        if found < SCHEMA_VERSION:
+            stack.close()
+            _bring_forward(place, deadline)
+            connection, _ = _opened(stack, place, deadline)
+        yield connection
+
+
+def _opened(stack: ExitStack, place: Place, deadline: Deadline) -> tuple[duckdb.DuckDBPyConnection, int]:
+    """The index, open for reading until the stack ends, and its schema."""
     if not place.database.exists():
         raise _not_indexed(place)
-    deadline = Deadline.after(wait)
-    with locking.entered(place.folder, exclusive=False, deadline=deadline):
-        if not place.database.exists():
-            raise _not_indexed(place)
-        with (
-            _reading_engine(place) as engine,
-            _attached(engine, place.database, "READ_ONLY", deadline) as connection,
-        ):
-            if not migrations.check(connection):
-                raise _not_indexed(place)
-            yield connection
+    stack.enter_context(locking.entered(place.folder, exclusive=False, deadline=deadline))
+    if not place.database.exists():
+        raise _not_indexed(place)
+    engine = stack.enter_context(_reading_engine(place))
+    connection = stack.enter_context(_attached(engine, place.database, "READ_ONLY", deadline))
+    found = migrations.check(connection)
+    if not found:
+        raise _not_indexed(place)
+    return connection, found
+
+
+def _bring_forward(place: Place, deadline: Deadline) -> None:
+    try:
+        with writing(place, wait=deadline.left):
+            pass
+    except (OSError, DamagedIndex) as error:  # it was opened for reading a moment ago
+        raise migrations.not_migrated(SCHEMA_VERSION, str(error).splitlines()[0]) from error
 
 
 @contextmanager

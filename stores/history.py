@@ -17,7 +17,11 @@ FEW_KEYS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
-    """What an index says of itself; dates are UTC, shas None before the first pass."""
+    """What an index says of itself; dates are UTC, shas None before the first pass.
+
+    `completed_commit` is the HEAD of the newest pass that ended: the watermark may be there already, and HEAD's
+    snapshot not.
+    """
 
     repo_id: str
     path: str
@@ -28,6 +32,7 @@ class IndexStatus:
     hunks: int
     head_symbols: int
     unreadable: int
+    completed_commit: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,8 @@ class Unreadable:
 _STATUS: Final = """
 SELECT repo_id, path, last_indexed_commit, indexed_at, head_commit,
        (SELECT count(*) FROM commits), (SELECT count(*) FROM hunks),
-       (SELECT count(*) FROM head_symbols), (SELECT count(*) FROM unreadable)
+       (SELECT count(*) FROM head_symbols), (SELECT count(*) FROM unreadable),
+       completed_commit
 FROM repository"""
 
 

@@ -47,18 +47,53 @@ REPOSITORY: Final = pa.schema(
             nullable=True,
         ),
         field("clustered_hunks", pa.int64(), "Postings of hunks below this number lie clustered by term."),
+        field(
+            "completed_commit",
+            pa.string(),
+            "The HEAD of the newest pass that ended, with its snapshot of HEAD; null until one did.",
+            nullable=True,
+        ),
     ]
 )
 
 METADATA: Final = pa.schema(
     [
         field("component", pa.string(), "A versioned part of the program, such as `embedding_model`."),
-        field("version", pa.string(), "The oldest version that rows it produced may have been made with."),
         field(
-            "complete",
-            pa.bool_(),
-            "Whether a pass has ended since; until then the version vouches for nothing.",
+            "version",
+            pa.string(),
+            "What the newest pass that ended vouches for: the version of every row it made, or the oldest one.",
+            nullable=True,
         ),
+        field(
+            "writer",
+            pa.string(),
+            "The version at work in the newest pass, ended or not; it made the rows of that pass.",
+            nullable=True,
+        ),
+    ]
+)
+
+MADE_BY: Final = pa.schema(
+    [
+        field(
+            "part", pa.string(), "`history` (commits, hunks, vectors, words) or `head` (the HEAD snapshot)."
+        ),
+        field("component", pa.string(), "A component that made rows of this part."),
+        field(
+            "version",
+            pa.string(),
+            "A version that some of them may be of; null where nobody noted which.",
+            nullable=True,
+        ),
+    ]
+)
+
+EMBED_CACHE: Final = pa.schema(
+    [
+        field("entries", pa.int64(), "Vectors in the embedding cache when it was last written to."),
+        field("asked", pa.int64(), "Texts that the newest pass with a cache needed a vector for."),
+        field("found", pa.int64(), "Those of them whose vector was in the cache."),
     ]
 )
 
@@ -243,6 +278,8 @@ UNREACHED: Final = pa.schema(
 TABLES: Final[dict[str, pa.Schema]] = {
     "repository": REPOSITORY,
     "metadata": METADATA,
+    "made_by": MADE_BY,
+    "embed_cache": EMBED_CACHE,
     "migrations": MIGRATIONS,
     "commits": COMMITS,
     "hunks": HUNKS,

@@ -13,13 +13,28 @@ CREATE TABLE repository (
     last_indexed_commit VARCHAR,
     indexed_at          TIMESTAMP,
     head_commit         VARCHAR,
-    clustered_hunks     BIGINT NOT NULL
+    clustered_hunks     BIGINT NOT NULL,
+    completed_commit    VARCHAR
 );
 
 CREATE TABLE metadata (
     component VARCHAR NOT NULL,
-    version   VARCHAR NOT NULL,
-    complete  BOOLEAN NOT NULL
+    version   VARCHAR,
+    writer    VARCHAR
+);
+
+-- Written in the transaction that writes the rows it speaks of.
+CREATE TABLE made_by (
+    part      VARCHAR NOT NULL,
+    component VARCHAR NOT NULL,
+    version   VARCHAR
+);
+
+-- One row once a cache was used; the cache itself is a file of its own, which outlives this one.
+CREATE TABLE embed_cache (
+    entries BIGINT NOT NULL,
+    asked   BIGINT NOT NULL,
+    found   BIGINT NOT NULL
 );
 
 CREATE TABLE migrations (

@@ -80,9 +80,17 @@ class Spent:
     full_text: float = 0.0
 
 
-# The version that made the first rows stays until a pass ends, whichever program resumes meanwhile.
-_BEGIN_COMPONENT: Final = """
-INSERT INTO metadata SELECT ?, ?, FALSE WHERE NOT EXISTS (FROM metadata WHERE component = ?)"""
+# What this pass writes with, beside what the last one that ended vouched for.
+_NOTE_WRITER: Final = """
+INSERT INTO metadata SELECT ?, any_value(version), ? FROM metadata_before WHERE component = ?"""
+# Parsers only where there is something of their language.
+_NOTE_MADE: Final = """
+INSERT INTO made_by
+SELECT ?, component, writer FROM metadata
+WHERE writer IS NOT NULL AND list_contains(?, component)
+    AND (NOT starts_with(component, 'parser_')
+        OR component[8:] IN (SELECT language FROM {rows} WHERE language IS NOT NULL))
+EXCEPT SELECT part, component, version FROM made_by"""
 
 _FORGET_COMMITS: Final = (
     "CREATE OR REPLACE TEMP TABLE replaced AS"
@@ -140,14 +148,16 @@ def begin_pass(
     path = str(place.path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     with _transaction(connection, unreached_in=rows):
         connection.execute(
-            "INSERT INTO repository SELECT ?, ?, ?, NULL, NULL, NULL, 0 WHERE NOT EXISTS (FROM repository)",
+            "INSERT INTO repository SELECT ?, ?, ?, NULL, NULL, NULL, 0, NULL WHERE NOT EXISTS (FROM repository)",
             [place.repo_id, path, place.first_commit],
         )
         connection.execute("UPDATE repository SET path = ?, head_commit = ?", [path, head])
         connection.execute("DELETE FROM unreached")
         connection.execute("INSERT INTO unreached SELECT commit_sha FROM unreached_in")
-        for name, version in metadata.rows(components):
-            connection.execute(_BEGIN_COMPONENT, [name, version, name])
+        connection.execute("CREATE OR REPLACE TEMP TABLE metadata_before AS FROM metadata")
+        connection.execute("DELETE FROM metadata")
+        for name in metadata.NAMES:
+            connection.execute(_NOTE_WRITER, [name, metadata.version(components, name), name])
 
 
 def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> Spent:
@@ -166,6 +176,8 @@ def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> Spent:
         if _one(connection, _ARE_KNOWN):
             _run(connection, _FORGET_COMMITS)
         spent = _insert_history(connection) if batch.commits.num_rows or batch.vectors.num_rows else Spent()
+        if batch.commits.num_rows:
+            _note_made(connection, metadata.HISTORY, "hunks_in")
         if batch.unreadable.num_rows:
             connection.execute("INSERT INTO unreadable SELECT commit_sha, reason FROM unreadable_in")
         if batch.watermark is not None:
@@ -190,18 +202,38 @@ def replace_head(connection: duckdb.DuckDBPyConnection, change: HeadChange) -> S
         _insert(connection, "head_files", "files_in")
         _insert(connection, "head_symbols", "symbols_in", symbol_id=shift)
         _insert(connection, "head_chunks", "chunks_in")
+        if change.files.num_rows:
+            _note_made(connection, metadata.HEAD, "files_in")
         started = time.perf_counter()
         _number_words(connection, "head_words")
         connection.execute(_INSERT_POSTINGS.format(table="head_postings", words="head_words", shift=shift))
         return Spent(full_text=time.perf_counter() - started)
 
 
-def record_metadata(connection: duckdb.DuckDBPyConnection, components: Components) -> None:
-    """Vouch for these versions: a pass has ended."""
+def end_pass(
+    connection: duckdb.DuckDBPyConnection, head: str, components: Components, *, head_renewed: bool
+) -> Components:
+    """Move the watermark to HEAD, and vouch for what every row is of: the versions that are vouched for.
+
+    `components` are the pass's own; `head_renewed` says that it made every row of HEAD's snapshot.
+    """
     with _transaction(connection):
-        connection.execute("DELETE FROM metadata")
-        for row in metadata.rows(components):
-            connection.execute("INSERT INTO metadata VALUES (?, ?, TRUE)", row)
+        if head_renewed:
+            _forget_made_before(connection)
+        made = metadata.recorded(connection).made
+        vouched = metadata.vouched(made, components)
+        _vouch(connection, vouched)
+        connection.execute(
+            "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?, completed_commit = ?",
+            [head, _now(), head],
+        )
+    return vouched
+
+
+def record_metadata(connection: duckdb.DuckDBPyConnection, components: Components) -> None:
+    """Vouch for these versions."""
+    with _transaction(connection):
+        _vouch(connection, components)
 
 
 def delete_index(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
@@ -227,6 +259,28 @@ def _refuse_foreign(place: Place) -> None:
             f"{place.folder} is not an index folder directly under {place.home}; nothing was deleted.",
             hint="Look where it leads, and remove it by hand if it is meant to go.",
         )
+
+
+def _vouch(connection: duckdb.DuckDBPyConnection, components: Components) -> None:
+    for name in metadata.NAMES:
+        vouched = metadata.version(components, name)
+        connection.execute("UPDATE metadata SET version = ? WHERE component = ?", [vouched, name])
+
+
+def _note_made(connection: duckdb.DuckDBPyConnection, part: str, rows: str) -> None:
+    """Note which versions this part's new rows are of."""
+    components = [name for name in metadata.NAMES if part in metadata.parts(name)]
+    connection.execute(_NOTE_MADE.format(rows=rows), [part, components])
+
+
+def _forget_made_before(connection: duckdb.DuckDBPyConnection) -> None:
+    """No row of HEAD's snapshot is of another version than this pass's own any more."""
+    connection.execute(
+        "DELETE FROM made_by WHERE part = ? AND (component, version) NOT IN"
+        " (SELECT component, writer FROM metadata WHERE writer IS NOT NULL)"
+        " OR part = ? AND version IS NULL",
+        [metadata.HEAD, metadata.HEAD],
+    )
 
 
 def _insert_history(connection: duckdb.DuckDBPyConnection) -> Spent:

@@ -19,7 +19,9 @@ from stores.schema import TABLES
 # Every table without the numbers the store gave its rows, the paths of the machine, and the clock.
 CONTENT: Final = {
     "repository": "SELECT first_commit, last_indexed_commit, head_commit FROM repository",
-    "metadata": "FROM metadata",
+    "metadata": "SELECT component, version FROM metadata",
+    "made_by": "FROM made_by",
+    "embed_cache": "FROM embed_cache",
     "commits": "FROM commits",
     "hunks": "SELECT * EXCLUDE (hunk_id) FROM hunks",
     "hunk_symbols": "SELECT * EXCLUDE (hunk_id), {hunk} FROM hunk_symbols JOIN hunks USING (hunk_id)",

@@ -187,7 +187,8 @@ def test_status(repo: Repo, home: Path) -> None:
     ("changed", "says"),
     [
         ({"embedding_model": "another"}, "needs rebuild (embedding_model another"),
-        ({"chunker_version": "0"}, "query-compatible, refresh recommended (chunker_version 0"),
+        ({"parser_python": "0"}, "query-compatible, refresh recommended (parser_python 0"),
+        ({"parser_java": "0"}, "compatible"),  # nothing here is Java
         ({"words_version": None}, "unknown (no metadata for words_version)"),
     ],
 )

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from stores import schema
-from stores.migrations import MIGRATIONS, tables_sql
-from stores.versions import SCHEMA_HISTORY, SCHEMA_VERSION
+from stores.migrations import tables_sql
 
 SQL_TYPES = {
     pa.string(): "VARCHAR",
@@ -46,9 +45,3 @@ def test_every_column_has_a_meaning(table: str) -> None:
     """Every field says in a line what it holds."""
     for column in schema.TABLES[table]:
         assert column.metadata[b"meaning"].decode().endswith("."), column.name
-
-
-def test_every_version_has_a_migration() -> None:
-    """Each schema version says what it changed and has the step that leads to it."""
-    numbers = list(range(1, SCHEMA_VERSION + 1))
-    assert list(SCHEMA_HISTORY) == numbers == list(MIGRATIONS)
