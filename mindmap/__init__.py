@@ -15,6 +15,9 @@
 - `gitsync`: git's status and numstat -> touches
 - `porcelain`: the bytes of both -> what happened to files
 - `watcher`: watches workspaces and attaches what changes, batch by batch
+- `watched`: one workspace that is watched, and what may be one
+- `listening`: what is told of it, kept for the next batch
+- `observing`: who tells of it
 - `inotify`: Linux's own way to be told, spared what is ignored
 - `events`: what happened to files since they were looked at last
 - `autodetect`: a batch of events -> touches on a map

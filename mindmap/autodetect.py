@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from mindmap.activity import Edited
 from mindmap.document import FileTouch, Mindmap
-from mindmap.events import Event
-from mindmap.ignoring import ignored_by_git
+from mindmap.events import Event, Pending, went_with
+from mindmap.ignoring import Ignoring, ignored_by_git
 from mindmap.moments import timestamp
 from mindmap.paths import shown
-from mindmap.program import Git, NoWorkTree, Workspace
+from mindmap.program import Workspace
 from mindmap.target import choose
 from mindmap.touching import RENAME, Touch, attach
 
@@ -26,10 +25,18 @@ CLOCKS_DIFFER: Final = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class Detected:
-    """The events of a batch that are somebody's work; `tracked` are paths that git had before, where it matters."""
+    """The events of a batch that are somebody's work.
+
+    `tracked` are paths that git had before, where it matters. `gone` are folders that went, with whatever the map knows
+    to be in them.
+    """
 
     events: Sequence[Event]
     tracked: frozenset[bytes]
+    gone: Mapping[bytes, str]
+
+    def __bool__(self) -> bool:
+        return bool(self.events or self.gone)
 
     def recorded(self, document: Mindmap, now: str) -> Edited | None:
         """The map with the files attached to the node that is chosen; None where there is nothing to record.
@@ -39,7 +46,8 @@ class Detected:
         """
         known = _known(document)
         later = timestamp(datetime.now(UTC) + CLOCKS_DIFFER)
-        news = [event for event in self.events if not event.at <= _last(known, event) <= later]
+        events = [*self.events, *self._lost(known)]
+        news = [event for event in events if not event.at <= _last(known, event) <= later]
         renamed = {touch.previous_path for touches in known.values() for touch in touches}
         target = choose(document)
         here = {touch.path: touch for touch in target.document.nodes[target.node_id].files}
@@ -60,19 +68,32 @@ class Detected:
         changed = attach(target.document, target.node_id, touches, message, now)
         return Edited(changed, message, (target.node_id,), nodes=1)
 
+    def _lost(self, known: Mapping[str, Sequence[FileTouch]]) -> Iterator[Event]:
+        """The ends of files that a map knows and nobody told of."""
+        told = {event.path for event in self.events}
+        for path, touches in known.items() if self.gone else ():
+            name = path.encode()
+            at = went_with(name, self.gone)
+            if at and name not in told and any(touch.action != "delete" for touch in touches):
+                yield Event(name, was_there=True, is_there=False, at=at)
 
-def detected(root: bytes, events: Sequence[Event], git: Git | None) -> Detected:
-    """What is left of a batch when git has told what it ignores."""
-    try:
-        workspace = Workspace.of(os.fsdecode(root), git) if git is not None else None
-    except NoWorkTree:
-        workspace = None
+
+def detected(ignoring: Ignoring, batch: Pending, workspace: Workspace | None) -> Detected:
+    """What is left of a batch when git has told what it ignores; all of it where there is no git to ask."""
+    events, gone = batch.settled(ignoring.root), batch.gone(ignoring.root)
     if workspace is None:
-        return Detected(events, frozenset())
+        return Detected(events, frozenset(), gone)
     ignored = ignored_by_git(workspace, [event.path for event in events])
     kept = [event for event in events if event.path not in ignored]
-    in_doubt = any(event.was_there is None for event in kept)
-    return Detected(kept, _tracked(workspace) if in_doubt else frozenset())
+    in_doubt = gone or any(event.was_there is None for event in kept)
+    tracked = _tracked(workspace) if in_doubt else frozenset()
+    told = {event.path for event in kept}
+    lost = [
+        Event(path, was_there=True, is_there=False, at=at)
+        for path in (tracked - told if gone else ())
+        if (at := went_with(path, gone)) and not ignoring.leaves_out(path)
+    ]
+    return Detected([*kept, *lost], tracked, gone)
 
 
 def _tracked(workspace: Workspace) -> frozenset[bytes]:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
+
+RULES: Final = b".gitignore"
 
 
 class Kind(Enum):
@@ -45,32 +48,66 @@ class Event:
 
 @dataclass(slots=True)
 class Pending:
-    """The events of one workspace that wait for the next batch."""
+    """What happened in one workspace and waits for the next batch; all paths are relative to it.
 
-    _files: dict[bytes, tuple[Kind, str]] = field(default_factory=dict)
+    `made` are folders that appeared; `_gone` are those that went, whose files nobody told of where they were moved.
+    """
+
+    made: set[bytes] = field(default_factory=set)
+    _files: dict[bytes, tuple[Kind, Kind, str]] = field(default_factory=dict)
+    _gone: dict[bytes, str] = field(default_factory=dict)
 
     def add(self, path: bytes, kind: Kind, at: str) -> None:
-        """Something happened to a file of the workspace, whose path is relative to it."""
-        first, _ = self._files.get(path, (kind, at))
-        self._files[path] = first, at
+        """Something happened to a file."""
+        first = self._files[path][0] if path in self._files else kind
+        self._files[path] = first, kind, at
+
+    def lose(self, folder: bytes, at: str) -> None:
+        """A folder went."""
+        self._gone[folder] = at
 
     def take(self) -> Pending:
-        """All of them; none are left."""
-        taken, self._files = Pending(self._files), {}
+        """All of it; nothing is left."""
+        taken = Pending(self.made, self._files, self._gone)
+        self.made, self._files, self._gone = set(), {}, {}
         return taken
 
     def settled(self, root: bytes) -> list[Event]:
-        """One event for each file, by what is on disk now."""
+        """One event for each file, by what is on disk now.
+
+        A file that is not there though nobody told of its end was in a folder that went: that is told of the folder.
+        """
         return [
-            Event(path, _WAS_THERE[first], _is_file(root + b"/" + path), at)
-            for path, (first, at) in self._files.items()
+            Event(path, _WAS_THERE[first], is_there, at)
+            for path, (first, last, at) in self._files.items()
+            if (is_there := is_file(root + b"/" + path)) or last is Kind.DELETED
         ]
 
+    def gone(self, root: bytes) -> dict[bytes, str]:
+        """The folders that went and are not there again, and when they went."""
+        return {
+            folder: at for folder, at in self._gone.items() if not os.access(root + b"/" + folder, os.F_OK)
+        }
+
+    def changes_rules(self) -> bool:
+        """Whether what git ignores may be something else now."""
+        return any(path.rpartition(b"/")[2] == RULES for path in self._files)
+
     def __bool__(self) -> bool:
-        return bool(self._files)
+        return bool(self._files or self._gone or self.made)
 
 
-def _is_file(path: bytes) -> bool:
+def went_with(path: bytes, gone: Mapping[bytes, str]) -> str | None:
+    """When a file went with one of the folders that it was in, if it did."""
+    while path:
+        path = path.rpartition(b"/")[0]
+        if path in gone:
+            return gone[path]
+    return None
+
+
+def is_file(path: bytes) -> bool:
+    """Whether a file or a link is there."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,9 @@ CHECK_IGNORE: Final = (
     "--verbose",
     "--non-matching",
 )
+IGNORED_FOLDERS: Final = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
+# More folders than this are not named to git one by one: a command line has an end.
+MOST_NAMED: Final = 500
 # git ends at the first path it will not judge, such as one in a submodule; each costs another start.
 MOST_STARTS: Final = 20
 
@@ -81,6 +84,16 @@ def ignored_by_git(workspace: Workspace, paths: Sequence[bytes]) -> set[bytes]:
         found |= {path for path, is_ignored in judged if is_ignored}
         rest = rest[len(judged) + 1 :]
     return found
+
+
+def ignored_folders(workspace: Workspace, among: Collection[bytes] = ()) -> frozenset[bytes]:
+    """The folders of a workspace, or those among and below these, in which git ignores whatever is not there yet."""
+    named = [workspace.prefix + folder for folder in among] if len(among) <= MOST_NAMED else []
+    said = workspace.git.output(*IGNORED_FOLDERS, "--", *(named or filter(None, [workspace.prefix])))
+    names = [name[:-1] for name in said.out.split(b"\0") if name.endswith(b"/")]
+    folders = [folder for name in names if (folder := workspace.relative(name))]
+    # A folder is listed too where there is nothing in it but ignored files, which says nothing of the next.
+    return frozenset(ignored_by_git(workspace, folders))
 
 
 def _judged(workspace: Workspace, paths: Sequence[bytes]) -> list[tuple[bytes, bool]]:

@@ -8,89 +8,80 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
-from watchdog.events import (
-    DirDeletedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileModifiedEvent,
-    FileMovedEvent,
-    FileSystemEvent,
-    FileSystemEventHandler,
-)
-from watchdog.observers.api import BaseObserver, ObservedWatch
-
-from mindmap.autodetect import detected
-from mindmap.events import Kind, Pending
-from mindmap.ignoring import Ignoring
+from mindmap.autodetect import Detected, detected
+from mindmap.document import Mindmap
+from mindmap.events import Pending
+from mindmap.ignoring import Ignoring, ignored_folders
+from mindmap.listening import Listener
 from mindmap.maps import UNREADABLE, Maps
 from mindmap.moments import now
+from mindmap.observing import WANTED, Observing, observer, wait_for_quiet
 from mindmap.paths import shown
-from mindmap.program import Git
+from mindmap.program import Git, NoWorkTree, Workspace
+from mindmap.watched import Watched, Watching, identity, unwatchable
 from stores.errors import LineageError
 from stores.mindmaps import NoSuchMindmap
 
 # As the specification has it.
 BATCH_SECONDS: Final = 0.6
-# A process that ends waits this long for its last batch.
+# How often it is looked whether the workspaces are still the same folders: nobody tells of a parent that is moved.
+LOOK_SECONDS: Final = 2.0
+# A process that ends waits this long for what happened just before, and then this long for its last batch.
+QUIET_SECONDS: Final = 0.5
 LAST_SECONDS: Final = 1.0
-
-_KINDS: Final = {"created": Kind.CREATED, "modified": Kind.MODIFIED, "deleted": Kind.DELETED}
-_WANTED: Final = [FileCreatedEvent, FileModifiedEvent, FileDeletedEvent, FileMovedEvent, DirDeletedEvent]
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Watched:
-    """A workspace that is watched; `identity` tells whether a folder of this name is still the same."""
-
-    root: bytes
-    identity: tuple[int, int]
-    ignoring: Ignoring
-    maps: set[str] = field(default_factory=set)
-    pending: Pending = field(default_factory=Pending)
-    watch: ObservedWatch | None = None
-    is_gone: bool = False
-
-
 class Watcher:
-    """Watches the workspaces of maps; `git_for` gives the git program for a folder, None outside repositories."""
+    """Watches the workspaces of maps; `git_for` gives the git program for a folder, None outside repositories.
+
+    The observer tells with its own lock held, and the lock of a workspace is taken then: so nothing is asked of the
+    observer under that, nor under `_lock`. `_placing` is for those who begin and end watches.
+    """
 
     def __init__(self, maps: Maps, git_for: Callable[[str], Git | None]) -> None:
         self._maps = maps
         self._git_for = git_for
+        self._placing = threading.Lock()
         self._lock = threading.Lock()
-        self._watched: dict[bytes, _Watched] = {}
-        self._observer: BaseObserver | None = None
+        self._watched: dict[bytes, Watched] = {}
+        self._observer: Observing | None = None
         self._happened = threading.Event()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._said: set[str] = set()
+        self._untold: list[str] = []
 
-    def watch(self, mindmap_id: str, workspace: str) -> bool:
-        """Attach what changes in the workspace to the map from now on; whether that can be done."""
+    def watch(self, mindmap_id: str, workspace: str) -> Watching:
+        """Attach what changes in the workspace to the map from now on, and to no map what changes in another."""
         root = os.fsencode(os.path.realpath(workspace))
-        with self._lock:
-            watched = self._watched.get(root)
+        reason = unwatchable(root)
+        with self._placing:
             try:
-                if watched is None or watched.is_gone or watched.identity != _identity(root):
-                    watched = self._begin(root, watched)
+                watched = None if reason else self._placed(root)
             except OSError as error:
-                self._say(f"{shown(root)} is not watched: {error.strerror or error}.")
-                return False
-            watched.maps.add(mindmap_id)
-        return True
+                watched, reason = None, f"{shown(root)} is not watched: {error.strerror or error}."
+            with self._lock:
+                for other in self._watched.values():
+                    other.maps.discard(mindmap_id)
+                if watched is not None:
+                    self._watched[root] = watched
+                    watched.maps.add(mindmap_id)
+        if reason:
+            self._say(reason)
+        told = self._told()
+        return Watching(watched is not None, reason or told)
 
     def stop(self) -> None:
         """Record what is pending, and end."""
+        if self._observer is not None:
+            wait_for_quiet(self._observer, QUIET_SECONDS)
         self._ended.set()
         self._happened.set()
         if self._thread is not None:
@@ -98,134 +89,171 @@ class Watcher:
         if self._observer is not None:
             self._observer.stop()
 
-    def _begin(self, root: bytes, before: _Watched | None) -> _Watched:
-        watched = _Watched(root, _identity(root), Ignoring.of(root, self._maps.path))
-        if before is not None:
-            watched.maps |= before.maps
-            self._unschedule(before)
-        observer = self._started()
-        watched.watch = observer.schedule(
-            _Listener(self, watched), os.fsdecode(root), recursive=True, event_filter=_WANTED
-        )
-        self._watched[root] = watched
+    def _placed(self, root: bytes) -> Watched:
+        """The workspace under watch: as it is, begun, or begun again."""
+        watched = self._watched.get(root) or Watched(root, Ignoring.of(root, self._maps.path))
+        if not watched.stands():
+            self._begin(watched)
         return watched
 
-    def _started(self) -> BaseObserver:
+    def _begin(self, watched: Watched) -> None:
+        self._unschedule(watched)
+        watched.identity = identity(watched.root)
+        watched.is_gone = watched.is_doubted = False
+        watched.declined = self._ignored_folders(watched)
+        listener = Listener(watched, self._happened)
+        watched.watch = self._started().begin(listener, watched.root, watched.declines, WANTED)
+
+    def _started(self) -> Observing:
         if self._observer is None:
-            observer = _observer(lambda: self._say(_EXHAUSTED))
-            observer.start()
-            self._observer = observer
+            started = observer(self._say)
+            started.start()
+            self._observer = started
             self._thread = threading.Thread(target=self._run, name="mindmap-batches", daemon=True)
             self._thread.start()
         return self._observer
 
-    def _unschedule(self, watched: _Watched) -> None:
+    def _unschedule(self, watched: Watched) -> None:
         if self._observer is not None and watched.watch is not None:
             with suppress(KeyError, OSError):
                 self._observer.unschedule(watched.watch)
-
-    def happened(self, watched: _Watched, path: str | bytes, kind: Kind) -> None:
-        """The system tells of a file; called from the observer's thread."""
-        name = os.fsencode(path)
-        if not name.startswith(watched.root + b"/"):
-            return
-        relative = name[len(watched.root) + 1 :]
-        if not watched.ignoring.leaves_out(relative):
-            with self._lock:
-                watched.pending.add(relative, kind, now())
-            self._happened.set()
-
-    def ended(self, watched: _Watched, path: str | bytes) -> None:
-        """A folder was deleted; the watch of a workspace ends with it."""
-        if os.fsencode(path) == watched.root:
-            watched.is_gone = True
-            self._happened.set()
+        watched.watch = None
 
     def _run(self) -> None:
         while not self._ended.is_set():
-            self._happened.wait()
-            self._ended.wait(BATCH_SECONDS)
+            if self._happened.wait(LOOK_SECONDS):
+                self._ended.wait(BATCH_SECONDS)
             self._happened.clear()
-            self._record_all()
+            for watched in self._all():
+                self._guarded(self._record_batch, watched)
+                self._guarded(self._look_after, watched)
+        for watched in self._all():
+            self._guarded(self._record_batch, watched)
 
-    def _record_all(self) -> None:
+    def _all(self) -> list[Watched]:
         with self._lock:
-            batches = [(watched, watched.pending.take()) for watched in self._watched.values()]
-        for watched, batch in batches:
-            try:
-                if batch:
-                    self._record(watched, batch)
-            except Exception:
-                # The next batch may be recorded again; a thread that ended would record none.
-                logger.exception("event=watch_failed workspace=%s", shown(watched.root))
-            if watched.is_gone or not watched.maps:
-                self._forget(watched)
+            return list(self._watched.values())
 
-    def _record(self, watched: _Watched, batch: Pending) -> None:
-        happened = detected(watched.root, batch.settled(watched.root), self._git(watched.root))
-        for mindmap_id in sorted(watched.maps) if happened.events else ():
+    def _guarded(self, step: Callable[[Watched], None], watched: Watched) -> None:
+        try:
+            step(watched)
+        except Exception:
+            # The next batch may be recorded again; a thread that ended would record none.
+            logger.exception("event=watch_failed workspace=%s", shown(watched.root))
+
+    def _record_batch(self, watched: Watched) -> None:
+        if self._is_in_doubt(watched):
+            return
+        with watched.lock:
+            batch = watched.pending.take()
+        with self._lock:
+            maps = sorted(watched.maps)
+        if batch and not watched.is_doubted:
+            self._record(watched, maps, self._detected(watched, batch))
+            self._spare(watched, batch)
+
+    def _is_in_doubt(self, watched: Watched) -> bool:
+        """Whether the folder is another all of a sudden: its end may be told of yet, and if not it was moved away.
+
+        What is told of it from then on happens elsewhere.
+        """
+        before = watched.is_doubted
+        watched.is_doubted = watched.watch is not None and not watched.is_gone and not watched.is_same()
+        return watched.is_doubted and not before
+
+    def _record(self, watched: Watched, maps: list[str], happened: Detected) -> None:
+        for mindmap_id in maps if happened else ():
             try:
-                self._maps.change(mindmap_id, lambda document: happened.recorded(document, now()))
+                document, _ = self._maps.change(
+                    mindmap_id,
+                    lambda document: (
+                        happened.recorded(document, now()) if _is_in(document, watched) else None
+                    ),
+                )
+                if not _is_in(document, watched):
+                    self._leave(watched, mindmap_id)
             except (NoSuchMindmap, *UNREADABLE) as error:
-                watched.maps.discard(mindmap_id)
+                self._leave(watched, mindmap_id)
                 self._say(f"{mindmap_id} is watched for no longer: {error.message}")
             except LineageError as error:
                 self._say(str(error))
 
-    def _git(self, root: bytes) -> Git | None:
-        try:
-            return self._git_for(os.fsdecode(root))
-        except LineageError as error:  # not ours to ask in, or damaged: files are files all the same
-            self._say(str(error))
-            return None
-
-    def _forget(self, watched: _Watched) -> None:
+    def _leave(self, watched: Watched, mindmap_id: str) -> None:
         with self._lock:
-            self._unschedule(watched)
+            watched.maps.discard(mindmap_id)
+
+    def _detected(self, watched: Watched, batch: Pending) -> Detected:
+        try:
+            return detected(watched.ignoring, batch, self._workspace(watched))
+        except (
+            LineageError,
+            OSError,
+        ) as error:  # no git program, or one that fails: files are files all the same
+            self._say(f"What git ignores is recorded too: {error}")
+            return detected(watched.ignoring, batch, None)
+
+    def _spare(self, watched: Watched, batch: Pending) -> None:
+        """Watch no folder that git ignores, though it was made after the watch began or its rules are new."""
+        if self._observer is None or watched.watch is None:
+            return
+        if batch.changes_rules():
+            watched.declined = ignored = self._ignored_folders(watched)
+            self._observer.take_up(watched.watch)
+        else:
+            ignored = self._ignored_folders(watched, batch.made) if batch.made else frozenset()
+            watched.declined |= ignored
+        for folder in ignored:
+            self._observer.leave(watched.watch, watched.root + b"/" + folder)
+
+    def _ignored_folders(self, watched: Watched, among: Collection[bytes] = ()) -> frozenset[bytes]:
+        try:
+            workspace = self._workspace(watched)
+            return ignored_folders(workspace, among) if workspace is not None else frozenset()
+        except (LineageError, OSError) as error:
+            self._say(f"Folders that git ignores are watched too: {error}")
+            return frozenset()
+
+    def _workspace(self, watched: Watched) -> Workspace | None:
+        root = os.fsdecode(watched.root)
+        with suppress(NoWorkTree):
+            git = self._git_for(root)
+            return Workspace.of(root, git) if git is not None else None
+        return None
+
+    def _look_after(self, watched: Watched) -> None:
+        """End what nobody's map is of; begin again where another folder has the name."""
+        with self._placing:
+            if not watched.maps:
+                self._forget(watched)
+            elif not watched.stands() and not (watched.is_doubted and watched.pending):
+                self._unschedule(watched)
+                with suppress(OSError):  # not there; it is looked again
+                    self._begin(watched)
+
+    def _forget(self, watched: Watched) -> None:
+        with self._lock:
+            if watched.maps:
+                return
             if self._watched.get(watched.root) is watched:
                 del self._watched[watched.root]
+        self._unschedule(watched)
 
     def _say(self, what: str) -> None:
-        """Say something once: a failing watch fails at every event."""
-        if what not in self._said:
+        """Say something once, here and to the next who asks: a failing watch fails at every event."""
+        with self._lock:
+            if what in self._said:
+                return
             self._said.add(what)
-            logger.warning("event=watching %s", what)
+            self._untold.append(what)
+        logger.warning("event=watching %s", what)
+
+    def _told(self) -> str:
+        with self._lock:
+            told, self._untold = " ".join(self._untold), []
+        return told
 
 
-class _Listener(FileSystemEventHandler):
-    """What the observer tells of one workspace."""
-
-    def __init__(self, watcher: Watcher, watched: _Watched) -> None:
-        self._watcher = watcher
-        self._watched = watched
-
-    def on_any_event(self, event: FileSystemEvent) -> None:
-        if event.is_directory:
-            if event.event_type == "deleted":
-                self._watcher.ended(self._watched, event.src_path)
-        elif event.event_type == "moved":
-            self._watcher.happened(self._watched, event.src_path, Kind.DELETED)
-            self._watcher.happened(self._watched, event.dest_path, Kind.ARRIVED)
-        elif event.event_type in _KINDS:
-            self._watcher.happened(self._watched, event.src_path, _KINDS[event.event_type])
-
-
-_EXHAUSTED: Final = (
-    "The system's limit of watched folders is reached: changes in some folders are found by git sync only. "
-    "Raise fs.inotify.max_user_watches to have them all watched."
-)
-
-
-def _observer(exhausted: Callable[[], None]) -> BaseObserver:
-    if platform.system() == "Linux":
-        from mindmap.inotify import SparingObserver
-
-        return SparingObserver(exhausted)
-    from watchdog.observers import Observer
-
-    return Observer()
-
-
-def _identity(root: bytes) -> tuple[int, int]:
-    status = Path(os.fsdecode(root)).stat()
-    return status.st_dev, status.st_ino
+def _is_in(document: Mindmap, watched: Watched) -> bool:
+    """Whether the workspace is still the map's; it may have got another where its own was gone."""
+    workspace = document.workspace_path
+    return workspace is not None and os.fsencode(os.path.realpath(workspace)) == watched.root

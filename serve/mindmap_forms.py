@@ -128,6 +128,7 @@ class Attached(_Given):
     node_id: str = ""
     node: str = ""
     watching: bool = False
+    hint: str = ""
 
 
 class Line(_Given):

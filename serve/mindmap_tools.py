@@ -20,11 +20,13 @@ from mindmap.maps import Maps
 from mindmap.moments import now
 from mindmap.target import attach_to
 from mindmap.touching import Touch
+from mindmap.watched import Watching
 from mindmap.watcher import Watcher
 from serve import mcp_door, mindmap_views, viewing
 from serve import mindmap_forms as forms
 from serve.errors import BadRequest
 from serve.workspaces import git_for, git_of
+from stores.errors import LineageError
 
 # A list longer than this is searched, not read.
 MOST_LISTED: Final = 50
@@ -84,11 +86,15 @@ class Tools:
             done = edits.add_nodes(document, ROOT, _flat(nodes), moment)
         self.maps.create(done.document)
         changed = mindmap_views.changed(done).model_dump()
+        watching = (
+            self.watcher.watch(document.id, workspace) if workspace is not None else Watching(is_on=False)
+        )
+        lacking = _lacking(workspace) if workspace is not None else ""
         return forms.Created(
             **changed,
             viewer=self._viewer(document.id),
-            watching=workspace is not None and self.watcher.watch(document.id, workspace),
-            hint=NOT_A_REPOSITORY if workspace is not None and git_for(workspace) is None else "",
+            watching=watching.is_on,
+            hint=" ".join(filter(None, (lacking, watching.remark))),
         )
 
     def list_mindmaps(
@@ -224,11 +230,12 @@ class Tools:
                 mindmap_id=mindmapId,
                 synced=0,
                 message=message,
-                watching=watching,
+                watching=watching.is_on,
+                hint=watching.remark,
             )
         message = f"Git sync: {len(touches):,} file{'' if len(touches) == 1 else 's'}"
         attached = self._attach(mindmapId, targetNodeId, touches, message)
-        return attached.model_copy(update={"watching": watching})
+        return attached.model_copy(update={"watching": watching.is_on, "hint": watching.remark})
 
     def note_activity(
         self,
@@ -288,6 +295,14 @@ def _on_one_line(function: Callable[..., object]) -> str:
 
 def _flat(nodes: list[forms.NodeForm]) -> list[planting.NewNode]:
     return planting.flattened([form.plain() for form in nodes])
+
+
+def _lacking(workspace: str) -> str:
+    """What keeps git sync from a workspace, if anything does: no reason not to have a map of it."""
+    try:
+        return NOT_A_REPOSITORY if git_for(workspace) is None else ""
+    except LineageError as error:
+        return str(error)
 
 
 def _same_folder(one: str | None, other: str) -> bool:

@@ -6,84 +6,23 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
 from watchdog.observers.inotify_c import WATCHDOG_ALL_EVENTS, CallbackId, InotifyFD
 
-from mindmap.document import ROOT, FileTouch, Mindmap
+from mindmap.document import ROOT, Mindmap
 from mindmap.events import Kind, Pending
 from mindmap.maps import Maps
 from mindmap.moments import now
-from mindmap.program import Git
 from mindmap.target import TOUCHED_FILES
 from mindmap.touching import Touch, attach
 from mindmap.watcher import Watcher
-from pipeline.git.refusals import NotARepository
 from tests.mindmap.maps import NOON, a_map, id_of
-from tests.mindmap.workspaces import git_of
+from tests.mindmap.watching import actions, files, git_for, until, watched
 from tests.repos import Repo
-
-# How long a batch may take to arrive on a machine with other work.
-PATIENCE = 20.0
-
-
-def git_for(path: str) -> Git | None:
-    try:
-        return git_of(Path(path))
-    except NotARepository:
-        return None
-
-
-@pytest.fixture
-def maps(tmp_path: Path) -> Maps:
-    return Maps(tmp_path / "maps")
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Repo:
-    repo = Repo.create(tmp_path / "repo")
-    repo.write("old.py", "old\n")
-    repo.write("saved.py", "old\n")
-    repo.write("deep/er/gone.py", "old\n")
-    repo.write(".gitignore", "*.log\n")
-    repo.commit("All")
-    return repo
-
-
-@pytest.fixture
-def watcher(maps: Maps) -> Iterator[Watcher]:
-    watcher = Watcher(maps, git_for)
-    yield watcher
-    watcher.stop()
-
-
-def watched(maps: Maps, watcher: Watcher, path: Path) -> str:
-    """A map whose workspace is watched, with a task in progress."""
-    document = a_map({"label": "Task", "status": "in_progress"}, workspace=str(path))
-    maps.create(document)
-    assert watcher.watch(document.id, str(path))
-    return document.id
-
-
-def files(document: Mindmap, label: str = "Task") -> dict[str, FileTouch]:
-    return {touch.path: touch for touch in document.nodes[id_of(document, label)].files}
-
-
-def actions(document: Mindmap) -> dict[str, str]:
-    return {path: touch.action for path, touch in files(document).items()}
-
-
-def until(maps: Maps, mindmap_id: str, holds: Callable[[Mindmap], bool]) -> Mindmap:
-    end = time.monotonic() + PATIENCE
-    while True:
-        document = maps.read(mindmap_id)
-        if holds(document) or time.monotonic() > end:
-            assert holds(document), actions(document)
-            return document
-        time.sleep(0.05)
 
 
 def test_files_are_attached(maps: Maps, watcher: Watcher, repo: Repo) -> None:
@@ -226,12 +165,12 @@ def test_deleted_workspace(maps: Maps, watcher: Watcher, repo: Repo) -> None:
     shutil.rmtree(repo.path)
     until(maps, mindmap_id, lambda document: actions(document).get("old.py") == "delete")
     repo.path.mkdir()
-    assert watcher.watch(mindmap_id, str(repo.path))
+    assert watcher.watch(mindmap_id, str(repo.path)).is_on
     (repo.path / "back.py").write_text("x")
     until(maps, mindmap_id, lambda document: actions(document).get("back.py") == "create")
     shutil.rmtree(repo.path)
     time.sleep(0.8)
-    assert not watcher.watch(mindmap_id, str(repo.path))
+    assert not watcher.watch(mindmap_id, str(repo.path)).is_on
 
 
 def test_limit_is_said_once(
@@ -294,6 +233,7 @@ def test_first_and_last_decide(tmp_path: Path) -> None:
         b"gone": (Kind.MODIFIED, Kind.DELETED),
         b"fleeting": (Kind.CREATED, Kind.DELETED),
         b"folder": (Kind.CREATED,),
+        b"moved/away": (Kind.CREATED, Kind.MODIFIED),
     }.items():
         for kind in kinds:
             pending.add(path, kind, NOON)
@@ -306,7 +246,6 @@ def test_first_and_last_decide(tmp_path: Path) -> None:
         b"made": "create",
         b"gone": "delete",
         b"fleeting": None,
-        b"folder": None,
     }
     assert not pending
 
@@ -325,6 +264,6 @@ def test_folder_found_twice(tmp_path: Path) -> None:
     """A folder that is found twice, which happens while it is being filled, is watched once, without a word."""
     from mindmap.inotify import SparingInotify
 
-    inotify, group = SparingInotify(lambda: None), MagicMock()
+    inotify, group = SparingInotify(lambda _: None, 10), MagicMock()
     first = inotify.add_callback(os.fsencode(tmp_path), WATCHDOG_ALL_EVENTS, group, CallbackId(1))
     assert inotify.add_callback(os.fsencode(tmp_path), WATCHDOG_ALL_EVENTS, group, CallbackId(1)) == first
