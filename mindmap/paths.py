@@ -53,13 +53,19 @@ def shown(path: bytes) -> str:
 
 def workspace(path: str) -> str:
     """A folder that is there, as an absolute path."""
+    folder = named(path)
+    if not os.path.isdir(folder):  # noqa: PTH112 - unlike `Path.is_dir`, it knows no errors
+        raise BadPath(f"{folder} is no folder.", hint="Give the path of a folder in a git repository.")
+    return folder
+
+
+def named(path: str) -> str:
+    """The absolute path of a workspace, be it there or not."""
     name = limits.text(path, "workspace path", most=limits.LONGEST_PATH)
     # Unlike `Path.expanduser`, this leaves the home of nobody as it is.
     folder = Path(os.path.expanduser(name))  # noqa: PTH111
     if not folder.is_absolute():
         raise BadPath(f"{name!r} is no absolute path.", hint="Give the workspace's whole path, from / on.")
-    if not os.path.isdir(folder):  # noqa: PTH112 - unlike `Path.is_dir`, it knows no errors
-        raise BadPath(f"{folder} is no folder.", hint="Give the path of a folder in a git repository.")
     return _normal(str(folder))
 
 

@@ -81,5 +81,5 @@ def unwatchable(root: bytes) -> str:
     what = "your home folder" if root == home != b"/" else "more than your home folder"
     return (
         f"{shown(root)} is not watched: it is {what}, with everybody's files in it. "
-        "Name the folder of one project as workspacePath; changes here are found by git sync only."
+        "Name the folder of one project as workspacePath."
     )

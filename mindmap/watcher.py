@@ -75,8 +75,7 @@ class Watcher:
                     watched.maps.add(mindmap_id)
         if reason:
             self._say(reason)
-        told = self._told()
-        return Watching(watched is not None, reason or told)
+        return Watching(watched is not None, reason or self._told())
 
     def stop(self) -> None:
         """Record what is pending, and end."""
@@ -106,7 +105,7 @@ class Watcher:
 
     def _started(self) -> Observing:
         if self._observer is None:
-            started = observer(self._say)
+            started = observer(self._tell)
             started.start()
             self._observer = started
             self._thread = threading.Thread(target=self._run, name="mindmap-batches", daemon=True)
@@ -189,7 +188,7 @@ class Watcher:
             LineageError,
             OSError,
         ) as error:  # no git program, or one that fails: files are files all the same
-            self._say(f"What git ignores is recorded too: {error}")
+            self._tell(f"What git ignores is recorded too: {error}")
             return detected(watched.ignoring, batch, None)
 
     def _spare(self, watched: Watched, batch: Pending) -> None:
@@ -210,7 +209,7 @@ class Watcher:
             workspace = self._workspace(watched)
             return ignored_folders(workspace, among) if workspace is not None else frozenset()
         except (LineageError, OSError) as error:
-            self._say(f"Folders that git ignores are watched too: {error}")
+            self._tell(f"Folders that git ignores are watched too: {error}")
             return frozenset()
 
     def _workspace(self, watched: Watched) -> Workspace | None:
@@ -238,14 +237,20 @@ class Watcher:
                 del self._watched[watched.root]
         self._unschedule(watched)
 
-    def _say(self, what: str) -> None:
-        """Say something once, here and to the next who asks: a failing watch fails at every event."""
+    def _say(self, what: str) -> bool:
+        """Say something once, since a failing watch fails at every event; whether it was said now."""
         with self._lock:
             if what in self._said:
-                return
+                return False
             self._said.add(what)
-            self._untold.append(what)
         logger.warning("event=watching %s", what)
+        return True
+
+    def _tell(self, what: str) -> None:
+        """Say it, and have the next who asks for a watch told."""
+        if self._say(what):
+            with self._lock:
+                self._untold.append(what)
 
     def _told(self) -> str:
         with self._lock:

@@ -21,7 +21,14 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolResult, TextContent, ToolAnnotations
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolResult,
+    GetPromptResult,
+    InputRequiredResult,
+    TextContent,
+    ToolAnnotations,
+)
 from pydantic import ConfigDict, ValidationError
 
 from serve import logs
@@ -111,6 +118,15 @@ def serve(served: MCPServer[Any], log: str, *, at_end: Callable[[], None] = lamb
 
 class _Answering(MCPServer[Any]):
     """A server that answers every line, those that are no messages too."""
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
+    ) -> GetPromptResult | InputRequiredResult:
+        """As its base does; who asks wrongly is told so, and not that the server failed."""
+        try:
+            return await super().get_prompt(name, arguments, context)
+        except ValueError as error:
+            raise MCPError(INVALID_PARAMS, str(error)) from error
 
     async def run_stdio_async(self) -> None:
         served = self._lowlevel_server

@@ -70,8 +70,8 @@ app.command("viewer")(viewer_command)
 
 @app.command("list")
 def list_command(
-    query: Annotated[
-        str | None,
+    words: Annotated[
+        list[str] | None,
         typer.Argument(metavar="WORDS", help="Only maps that have these words.", show_default=False),
     ] = None,
     *,
@@ -84,11 +84,12 @@ def list_command(
     from mindmap.searching import has_words
     from serve import mindmap_page
 
-    listed = Maps(settings.read().maps).listed(lambda document: has_words(document, query or ""))
+    query = " ".join(words or ())
+    listed = Maps(settings.read().maps).listed(lambda document: has_words(document, query))
     for problem in listed.problems:
         warn(problem)
     summaries = listed.summaries
-    write(msgspec.json.encode(summaries).decode() if as_json else mindmap_page.listed(summaries))
+    write(msgspec.json.encode(summaries).decode() if as_json else mindmap_page.listed(summaries, query))
 
 
 @app.command("show")

@@ -18,8 +18,10 @@ _STYLES: Final = {DONE: "green", ACTIVE: "bold yellow", BLOCKED: "red"}
 _MINUTES: Final = len("2026-01-01T12:00")
 
 
-def listed(summaries: list[Summary]) -> str:
-    """One line for each map."""
+def listed(summaries: list[Summary], query: str) -> str:
+    """One line for each map that was found."""
+    if not summaries and query:
+        return f"No map has all of these words: {visible(query)}"
     if not summaries:
         return "No maps yet: an agent makes one with `create_mindmap`."
     return "\n".join(visible(_line(summary)) for summary in summaries)

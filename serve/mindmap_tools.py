@@ -31,9 +31,7 @@ from stores.errors import LineageError
 # A list longer than this is searched, not read.
 MOST_LISTED: Final = 50
 
-NOT_A_REPOSITORY: Final = (
-    "The workspace is not in a git repository: files are watched, sync_git_status will fail."
-)
+NOT_A_REPOSITORY: Final = "The workspace is not in a git repository: sync_git_status will fail."
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,7 @@ class Tools:
         limit: Annotated[int, Field(ge=1, le=MOST_LISTED)] = 10,
     ) -> forms.Maps:
         """List maps, newest first: look here for one to go on with before you create another."""
-        workspace = paths.workspace(workspacePath) if workspacePath is not None else None
+        workspace = paths.named(workspacePath) if workspacePath is not None else None
         listed = self.maps.listed(
             lambda document: (
                 searching.has_words(document, query)
@@ -252,7 +250,7 @@ class Tools:
     def delete_mindmap(
         self,
         mindmapId: str,
-        confirm: Annotated[bool, Field(description="true, if the person asked for it")] = False,
+        confirm: Annotated[bool, Field(strict=True, description="true, if the person asked for it")] = False,
     ) -> forms.Changed:
         """Delete a map for good."""
         if not confirm:

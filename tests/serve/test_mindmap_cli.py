@@ -62,7 +62,8 @@ def test_list(maps: Maps, document: Mindmap) -> None:
         f"{other.id}  2026-01-01 12:05      0/0  A map\n"
         f"{document.id}  2026-01-01 12:00      1/2  A map  now: Parse\u241b[31m headers  /workspace\n"
     )
-    assert mindmap(maps, "list", "lexer")[1].startswith(document.id)
+    assert mindmap(maps, "list", "lexer", "parse")[1].startswith(document.id)
+    assert mindmap(maps, "list", "lexer", "\a") == (0, "No map has all of these words: lexer \u2407\n", "")
     listed = json.loads(mindmap(maps, "list", "--json", "LEXER")[1])
     assert listed == [
         {

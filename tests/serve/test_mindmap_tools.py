@@ -243,6 +243,11 @@ def test_tools_describe_themselves(serving: Serving) -> None:
         ("create_mindmap", {"title": "x", "workspacePath": "relative"}, "is no absolute path"),
         ("create_mindmap", {"title": "", "nodes": []}, "A title is empty"),
         ("delete_mindmap", {"mindmapId": "mm_here"}, "pass confirm: true"),
+        (
+            "delete_mindmap",
+            {"mindmapId": "mm_here", "confirm": "yes"},
+            "should be a valid boolean, not 'yes'",
+        ),
         ("list_mindmaps", {"limit": 0}, "greater than or equal to 1"),
     ],
 )
@@ -331,6 +336,25 @@ def test_outside_a_repository(serving: Serving, tmp_path: Path) -> None:
     assert "is not in a git repository" in refusal(serving, "sync_git_status", mindmapId=made["mindmapId"])
 
 
+def test_unwatched_workspace(serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map may have the home folder for its workspace; why that is not watched is said with it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    made = call(serving, "create_mindmap", title="Work", workspacePath=str(tmp_path))
+    assert not made["watching"]
+    assert "sync_git_status will fail" in made["hint"] and "it is your home folder" in made["hint"]
+    Repo.create(tmp_path)
+    synced = call(serving, "sync_git_status", mindmapId=made["mindmapId"])
+    assert not synced["watching"] and "it is your home folder" in synced["hint"]
+
+
+def test_maps_of_a_workspace_that_is_gone(serving: Serving, repo: Repo, tmp_path: Path) -> None:
+    """Maps are found by their workspace when that is there no longer."""
+    made = call(serving, "create_mindmap", title="Work", workspacePath=str(repo.path))
+    repo.path.rename(tmp_path / "away")
+    (line,) = call(serving, "list_mindmaps", workspacePath=str(repo.path))["maps"]
+    assert line["id"] == made["mindmapId"]
+
+
 def test_running_viewer_is_named(serving: Serving, maps: Maps) -> None:
     """The address of a viewer that runs comes with a new map."""
     with viewing.announced(maps.path, 4321):
@@ -389,6 +413,13 @@ def test_resources_and_prompt(serving: Serving, maps: Maps) -> None:
         (prompt,) = (await client.list_prompts()).prompts
         said = (await client.get_prompt(prompt.name, {"task": "Write {a} parser"})).messages[0].content
         assert isinstance(said, TextContent) and "Write {a} parser" in said.text
+        for name, says in (
+            (prompt.name, "Missing required arguments: .*task"),
+            ("no_such", "Unknown prompt"),
+        ):
+            with pytest.raises(MCPError, match=says) as caught:
+                await client.get_prompt(name, {})
+            assert caught.value.error.code == INVALID_PARAMS
 
     ask(serving.server, steps)
 
