@@ -12,7 +12,7 @@ from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, RequestHandler, stream_request_body
 
 from serve.viewer.bodies import JSON, Body
-from serve.viewer.refusals import Refusal, TooLarge
+from serve.viewer.refusals import NoSuchRoute, Refusal, TooLarge
 from serve.viewer.shared import Viewer
 from stores.errors import LineageError
 
@@ -39,6 +39,8 @@ LARGEST_BODY: Final = 64 << 10
 LARGEST_DISCARDED: Final = 16 << 20
 # A reader who takes longer has stopped reading.
 SENDING_SECONDS: Final = 60.0
+# By then some of what there was too much of is done.
+RETRY_SECONDS: Final = "5"
 
 logger = logging.getLogger(__name__)
 
@@ -139,6 +141,8 @@ class Handler(RequestHandler):
         self.set_status(refusal.status)
         if refusal.status == HTTPStatus.METHOD_NOT_ALLOWED:
             self.set_header("Allow", ", ".join(sorted(self._methods())))
+        if refusal.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            self.set_header("Retry-After", RETRY_SECONDS)
         self.set_header("Content-Type", JSON)
         self.set_header("Cache-Control", "no-store")
         self.finish(refusal.content)
@@ -172,7 +176,7 @@ class NotFound(Handler):
     def check(self) -> None:
         """After the host, since that goes for every request."""
         super().check()
-        raise HTTPError(HTTPStatus.NOT_FOUND)
+        raise NoSuchRoute(f"There is nothing at {self.request.path}.", hint="The page is at /.")
 
 
 def _too_large() -> TooLarge:

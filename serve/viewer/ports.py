@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
-
-from tornado.netutil import bind_sockets
 
 from serve.viewing import HOST
 from stores.errors import LineageError
@@ -27,9 +24,9 @@ class NoPort(LineageError):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Sockets that listen on a port."""
+    """A socket that listens on a port."""
 
-    sockets: Sequence[socket.socket]
+    socket: socket.socket
     port: int
 
 
@@ -38,12 +35,13 @@ def bound(port: int) -> Bound:
     last = min(port + TRIES - 1, LAST_PORT) if port else 0
     for tried in range(port, last + 1):
         try:
-            sockets = bind_sockets(tried, HOST, family=socket.AF_INET, backlog=BACKLOG)
+            listening = socket.create_server((HOST, tried), backlog=BACKLOG)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise NoPort(
                     f"Port {tried} cannot be had: {error.strerror}.", hint="Name another with --port."
                 ) from error
         else:
-            return Bound(sockets, sockets[0].getsockname()[1])
+            listening.setblocking(False)
+            return Bound(listening, listening.getsockname()[1])
     raise NoPort(f"The ports {port} to {last} are all taken.", hint="Name another with --port.")

@@ -42,6 +42,10 @@ class NotTouched(LineageError):
     """A file that the map does not hold."""
 
 
+class NoSuchRoute(LineageError):
+    """A path that is none."""
+
+
 class NoWorkspace(LineageError):
     """Neither the map nor the request names a workspace."""
 
@@ -68,6 +72,7 @@ STATUSES: Final[dict[type[LineageError], HTTPStatus]] = {
     ForeignOrigin: HTTPStatus.FORBIDDEN,
     NoSuchMindmap: HTTPStatus.NOT_FOUND,
     NotTouched: HTTPStatus.NOT_FOUND,
+    NoSuchRoute: HTTPStatus.NOT_FOUND,
     NotBuilt: HTTPStatus.NOT_FOUND,
     NoWorkspace: HTTPStatus.CONFLICT,
     MindmapBusy: HTTPStatus.CONFLICT,
@@ -83,7 +88,7 @@ STATUSES: Final[dict[type[LineageError], HTTPStatus]] = {
     TookTooLong: HTTPStatus.GATEWAY_TIMEOUT,
 }
 _WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_NAMES: Final = {404: "no_such_route", 405: "method_not_allowed", 500: "internal_error"}
+_NAMES: Final = {405: "method_not_allowed", 500: "internal_error"}
 
 
 @dataclass(frozen=True, slots=True)

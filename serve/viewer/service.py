@@ -89,7 +89,7 @@ async def _serve(folder: Path, bound: Bound, answering: Answering, ready: Callab
 
 
 def started(viewer: Viewer, bound: Bound) -> HTTPServer:
-    """Answer on these sockets."""
+    """Answer on this port."""
     application = Application(
         routes(viewer),
         default_handler_class=NotFound,
@@ -102,7 +102,7 @@ def started(viewer: Viewer, bound: Bound) -> HTTPServer:
         idle_connection_timeout=HEADER_SECONDS,
         body_timeout=BODY_SECONDS,
     )
-    server.add_sockets(bound.sockets)
+    server.add_socket(bound.socket)
     return server
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Final
 
 import msgspec
@@ -20,6 +21,8 @@ HEARTBEAT_SECONDS: Final = 15.0
 HEARTBEAT: Final = ": still here\n\n"
 # After which a browser that lost the connection tries again.
 RETRY_MILLISECONDS: Final = 1_000
+# Hundreds of changes.
+SENDING_BYTES: Final = 64 << 10
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,9 +45,11 @@ class Events(FromHere):
         """Keep telling."""
         self.admitted()
         if self.viewer.listeners >= MOST_LISTENERS:
-            self.set_header("Retry-After", "5")
             raise TooBusy("Too many pages are open.", hint="Close some of them.")
         self.viewer.listeners += 1
+        # The system would keep megabytes for one who does not read, and old news with them.
+        connection = self.request.connection.stream.socket  # type: ignore[union-attr]
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENDING_BYTES)
         try:
             await self._tell()
         except StreamClosedError:

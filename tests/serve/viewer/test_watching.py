@@ -1,0 +1,75 @@
+"""The data directory is watched by whatever the system offers, and looked through where it offers nothing."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from pathlib import Path
+
+import pytest
+from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
+
+from mindmap.edits import note
+from mindmap.maps import Maps
+from serve.viewer import watching
+from tests.mindmap.maps import a_map, moment
+from tests.serve.viewer.viewers import page, until, viewing
+
+
+def refuse() -> BaseObserver:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_no_watches_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the system has no watches left the folder is looked through, which is said once, and given up again."""
+    monkeypatch.setattr(watching, "observer", refuse)
+    monkeypatch.setattr(watching, "RETRY_SECONDS", 0.5)
+    maps = Maps(tmp_path / "maps")
+    with caplog.at_level(logging.WARNING), viewing(maps.path, page(tmp_path / "page")) as asking:
+        document = a_map()
+        with asking.listening() as listener:
+            listener.next()
+            maps.create(document)
+            assert listener.next()["id"] == document.id
+            maps.change(document.id, lambda found: note(found, "Something new", moment(1)))
+            assert listener.next()["id"] == document.id
+            maps.delete(document.id)
+            assert listener.next()["id"] == document.id
+        assert asking.ask("/api/status").json["watching"] == "polling"
+        monkeypatch.setattr(watching, "observer", Observer)
+        until(lambda: asking.ask("/api/status").json["watching"] == "events")
+    (said,) = [record.getMessage() for record in caplog.records if "event=polling" in record.getMessage()]
+    assert "Too many open files" in said
+
+
+def test_folder_is_replaced(tmp_path: Path) -> None:
+    """A folder that another takes the place of is watched from then on, and what differs is told of."""
+    maps = Maps(tmp_path / "maps")
+    maps.path.mkdir()
+    kept, gone = a_map(), a_map()
+    for one in (kept, gone):
+        maps.create(one)
+    with viewing(maps.path, page(tmp_path / "page")) as asking, asking.listening() as listener:
+        listener.next()
+        maps.path.rename(tmp_path / "before")
+        (tmp_path / "before" / f"{kept.id}.json").rename(tmp_path / "kept.json")
+        maps.path.mkdir()
+        (tmp_path / "kept.json").rename(maps.path / f"{kept.id}.json")
+        assert gone.id in {event["id"] for event in listener.drained(4)}
+        maps.create(new := a_map())
+        assert new.id in {event["id"] for event in listener.drained(1)}
+        assert asking.ask("/api/status").json["watching"] == "events"
+
+
+def test_folder_behind_a_link(tmp_path: Path) -> None:
+    """A data directory that is a link is watched where it leads."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with viewing(tmp_path / "link", page(tmp_path / "page")) as asking, asking.listening() as listener:
+        listener.next()
+        document = a_map()
+        Maps(tmp_path / "real").create(document)
+        assert listener.next(1.5)["id"] == document.id  # before it would be looked for
