@@ -36,11 +36,14 @@ def viewer_command(
     wanted = DEFAULT_PORT if port is None else port
     taken = bound(wanted)
     address = f"http://{viewing.HOST}:{taken.port}/"
+    other = viewing.address(said.maps)
 
     def ready() -> None:
         if wanted not in (0, taken.port):
             write(f"Port {wanted} is taken; this is the next that is free.")
         write(f"{address} shows the maps of {said.maps}. Ctrl-C ends it.")
+        if other:
+            write(f"So does another viewer: {other}")
         sys.stdout.flush()
         if open_browser:
             # A browser of the terminal stays until it is closed.

@@ -75,12 +75,13 @@ class Documents:
         with self._turns[hash(mindmap_id) % TURNS]:
             kept = self._kept(mindmap_id, now)
             if kept is None:
-                kept = self._keep(mindmap_id, self._read(mindmap_id, now))
+                kept = self._read(mindmap_id, now)
+                self._keep(mindmap_id, kept)
             return kept.body
 
     def listed(self) -> tuple[list[Summary], list[Problem]]:
         """Every map in one line, newest first, and what cannot be read."""
-        found = signs(self.maps.path)
+        found = self._signs()
         with self._lock:
             for gone in self._summaries.keys() - found.keys():
                 del self._summaries[gone]
@@ -94,14 +95,25 @@ class Documents:
         ]
         return sorted(summaries, key=lambda one: one.updated_at, reverse=True), problems
 
+    def _signs(self) -> dict[str, Sign]:
+        try:
+            return signs(self.maps.path)
+        except OSError as error:
+            raise FolderUnusable(
+                f"{self.maps.path}: {error.strerror or error}.",
+                hint="Make it readable, or name another folder in MINDMAP_DATA_DIR.",
+            ) from error
+
     def _line(self, mindmap_id: str, now: Sign) -> Summary | LineageError:
         with self._turns[hash(mindmap_id) % TURNS]:
             known = self._summaries.get(mindmap_id)
-            if known is None or known[0] != now:
-                known = now, self._summarised(mindmap_id)
+            if known is not None and known[0] == now:
+                return known[1]
+            line = self._summarised(mindmap_id)
+            if now.settled:
                 with self._lock:
-                    self._summaries[mindmap_id] = known
-            return known[1]
+                    self._summaries[mindmap_id] = now, line
+            return line
 
     def _summarised(self, mindmap_id: str) -> Summary | LineageError:
         try:
@@ -121,7 +133,9 @@ class Documents:
             self._bodies.move_to_end(mindmap_id)
             return kept
 
-    def _keep(self, mindmap_id: str, read: _Read) -> _Read:
+    def _keep(self, mindmap_id: str, read: _Read) -> None:
+        if read.sign is None or not read.sign.settled:
+            return
         with self._lock:
             self._bodies[mindmap_id] = read
             self._bodies.move_to_end(mindmap_id)
@@ -129,4 +143,3 @@ class Documents:
             size = sum(one.body.size for one in self._bodies.values())
             while size > KEPT_BYTES and len(self._bodies) > 1:
                 size -= self._bodies.popitem(last=False)[1].body.size
-        return read

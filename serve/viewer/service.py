@@ -23,6 +23,7 @@ from serve.viewer.handler import NotFound
 from serve.viewer.ports import Bound
 from serve.viewer.routes import routes
 from serve.viewer.shared import Viewer
+from stores.mindmaps import FolderUnusable
 
 # Whoever takes longer to say what they want holds a connection that others need.
 HEADER_SECONDS: Final = 20.0
@@ -50,7 +51,10 @@ class _Server(HTTPServer):
 
 def serve(folder: Path, bound: Bound, answering: Answering, ready: Callable[[], None]) -> None:
     """Show the maps of a folder until told to end; `ready` is called once when they can be looked at."""
+    make(folder)
     raise_file_limit()
+    # Who sends what is no HTTP is refused; that is nothing to tell a person of.
+    logging.getLogger("tornado.general").setLevel(logging.WARNING)
     ended = asyncio.run(_serve(folder, bound, answering, ready))
     if not ended:
         # Python would wait for its threads, however long git takes in one.
@@ -58,6 +62,17 @@ def serve(folder: Path, bound: Bound, answering: Answering, ready: Callable[[], 
         sys.stderr.flush()
         sys.stdout.flush()
         os._exit(0)
+
+
+def make(folder: Path) -> None:
+    """Have a folder to watch."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise FolderUnusable(
+            f"{folder} cannot be a data directory: {error.strerror or error}.",
+            hint="Name another folder in MINDMAP_DATA_DIR.",
+        ) from error
 
 
 def raise_file_limit() -> None:

@@ -58,7 +58,7 @@ class Watching:
         self._changed = changed
         self._loop = asyncio.get_running_loop()
         self._debounce = Debounce(self._loop, self._settled)
-        self._known: dict[str, Sign] = {}
+        self._known: dict[str, Sign | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._watched: _Watched | None = None
         self._tried = -RETRY_SECONDS
@@ -68,7 +68,7 @@ class Watching:
     async def begin(self) -> None:
         """Note what is there, and watch from then on."""
         await asyncio.to_thread(self._watch)
-        self._known = await asyncio.to_thread(signs, self._folder)
+        self._known = {**await asyncio.to_thread(_signs, self._folder)}
         self._start(self._keep_looking())
 
     async def end(self) -> None:
@@ -88,9 +88,9 @@ class Watching:
 
     async def _look(self) -> None:
         await asyncio.to_thread(self._watch)
-        found = await asyncio.to_thread(signs, self._folder)
+        found = await asyncio.to_thread(_signs, self._folder)
         for mindmap_id in found.keys() | self._known.keys():
-            if found.get(mindmap_id) != self._known.get(mindmap_id):
+            if not self._is_as_it_was(mindmap_id, found.get(mindmap_id)):
                 self._debounce.touch(mindmap_id)
 
     def _heard(self, names: set[str]) -> None:
@@ -103,13 +103,19 @@ class Watching:
     async def _tell(self, mindmap_id: str) -> None:
         """Tell of a map unless it is as it was: what was heard may have been seen before."""
         now = await asyncio.to_thread(sign, self._folder, mindmap_id)
-        if self._known.get(mindmap_id) == now:
+        if self._is_as_it_was(mindmap_id, now):
             return
         if now is None:
             del self._known[mindmap_id]
         else:
-            self._known[mindmap_id] = now
+            # Of one that is not settled nothing is known: what follows is a change, whatever it looks like.
+            self._known[mindmap_id] = now if now.settled else None
         self._changed(mindmap_id)
+
+    def _is_as_it_was(self, mindmap_id: str, now: Sign | None) -> bool:
+        if now is None:
+            return mindmap_id not in self._known
+        return self._known.get(mindmap_id) == now
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -191,6 +197,13 @@ class _Watched(FileSystemEventHandler):
         with self._lock:
             names, self._names = self._names, set()
         self._heard(names)
+
+
+def _signs(folder: Path) -> dict[str, Sign]:
+    try:
+        return signs(folder)
+    except OSError:  # those who ask for the maps are told
+        return {}
 
 
 def observer() -> BaseObserver:

@@ -21,6 +21,7 @@ and neither means anything while the machine has other work. Memory is summed ov
 - `hooks`: `git commit` with and without the hooks of `lineage init`, and a run that another's waiting sends away
 - `company`: two queries a second while an index runs
 - `mindmaps`: writers that are killed, a write on a large map, git sync on many files; takes no clone
+- `viewer`: two hundred browsers listening while maps are written, and the viewer's memory; takes no clone
 
 What they stand on:
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
+import time
 from pathlib import Path
 
 import pytest
 
 from mindmap.maps import Maps
+from mindmap.target import attach_to
+from mindmap.touching import Touch
 from serve import viewing
+from serve.viewer import service
 from stores.mindmaps import Folder
-from tests.mindmap.maps import a_map
+from tests.mindmap.maps import NOON, a_map
+from tests.repos import Repo
+from tests.serve.daemon.daemons import remote
 from tests.serve.viewer.viewers import Asking, program, until
 
 
@@ -54,10 +61,16 @@ def test_two_viewers(tmp_path: Path) -> None:
     maps = Maps(tmp_path)
     document = a_map()
     maps.create(document)
-    with program(tmp_path, "--port", "0") as (first, line), program(tmp_path, "--port", "0") as (_, other):
+    with (
+        program(tmp_path, "--port", "0") as (first, line),
+        program(tmp_path, "--port", "0") as (second, other),
+    ):
         for port in (port_in(line), port_in(other)):
             assert Asking(port).ask(f"/api/mindmaps/{document.id}").json["title"] == "A map"
         assert viewing.address(tmp_path) == f"http://127.0.0.1:{port_in(line)}/"
+        assert second.stdout and second.stdout.readline() == (
+            f"So does another viewer: http://127.0.0.1:{port_in(line)}/\n"
+        )
         first.kill()
         until(lambda: viewing.address(tmp_path) == f"http://127.0.0.1:{port_in(other)}/")
 
@@ -92,3 +105,80 @@ def test_place_that_a_killed_viewer_left(tmp_path: Path) -> None:
     assert viewing.address(tmp_path) is None
     with program(tmp_path, "--port", "0") as (_, line):
         until(lambda: viewing.address(tmp_path) == f"http://127.0.0.1:{port_in(line)}/")
+
+
+def test_open(tmp_path: Path) -> None:
+    """`--open` has the person's browser open it."""
+    browser = tmp_path / "browser"
+    browser.write_text(
+        f'#!/bin/sh\necho "$1" > {tmp_path}/opened.part; mv {tmp_path}/opened.part {tmp_path}/opened\n'
+    )
+    browser.chmod(0o755)
+    with program(tmp_path / "maps", "--port", "0", "--open", BROWSER=f"{browser} %s") as (_, line):
+        until((tmp_path / "opened").exists)
+        assert (tmp_path / "opened").read_text() == f"http://127.0.0.1:{port_in(line)}/\n"
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    """Where there can be no data directory, that is said instead of an empty list."""
+    (tmp_path / "file").write_text("")
+    with program(tmp_path / "file") as (process, line):
+        assert line == ""
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 1
+        assert err.startswith(
+            f"error: {tmp_path / 'file'} cannot be a data directory: File exists.\n  Name another"
+        )
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "x"])
+def test_no_such_port(tmp_path: Path, port: str) -> None:
+    """A port that is none is refused."""
+    with program(tmp_path, f"--port={port}") as (process, _):
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 2 and "--port" in err
+
+
+def test_end_with_work_undone(tmp_path: Path) -> None:
+    """A git that does not answer keeps the viewer from ending for a few seconds only."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "x\n")
+    git = tmp_path / "bin" / "git"
+    git.parent.mkdir()
+    git.write_text("#!/bin/sh\nexec sleep 20\n")
+    git.chmod(0o755)
+    maps = Maps(tmp_path / "maps")
+    document = a_map(workspace=str(repo.path))
+    maps.create(document)
+    path = f"{git.parent}{os.pathsep}{os.environ['PATH']}"
+    with program(maps.path, "--port", "0", PATH=path) as (process, line):
+        head = f"POST /api/sync-git HTTP/1.1\r\nHost: localhost:{port_in(line)}\r\n"
+        body = json.dumps({"mindmapId": document.id})
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+        with socket.create_connection(("127.0.0.1", port_in(line))) as connection:
+            connection.sendall(head.encode())
+            assert Asking(port_in(line)).ask("/api/mindmaps").status == 200
+            time.sleep(0.5)
+            process.terminate()
+            _, err = process.communicate(timeout=service.FAREWELL_SECONDS + 10)
+        assert process.returncode == 0
+        assert err == "level=warning event=ended what was running is left\n"
+    assert not (maps.path / viewing.PLACE).exists()
+
+
+def test_lineage_by_the_daemon(tmp_path: Path) -> None:
+    """The viewer has the shared daemon answer, as the command does."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "x\n", "Begin")
+    document = attach_to(a_map(workspace=str(repo.path)), None, [Touch("a.py")], "Touched", NOON).document
+    Maps(tmp_path / "maps").create(document)
+    home = tmp_path / "home"
+    settings = {"LINEAGE_NO_DAEMON": "", "LINEAGE_HOME": str(home)}
+    try:
+        with program(tmp_path / "maps", "--port", "0", **settings) as (_, line):
+            answer = Asking(port_in(line)).ask(f"/api/why?mindmap={document.id}&path=a.py")
+            assert [hit["commit_message"].strip() for hit in answer.json["hits"]] == ["Begin"]
+            report = remote(home).report()
+            assert report is not None and report.answered == 1
+    finally:
+        remote(home).stop()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -73,3 +76,26 @@ def test_folder_behind_a_link(tmp_path: Path) -> None:
         document = a_map()
         Maps(tmp_path / "real").create(document)
         assert listener.next(1.5)["id"] == document.id  # before it would be looked for
+
+
+def test_changes_that_look_alike(tmp_path: Path) -> None:
+    """A file that was written just now is known for nothing: the next change is told of, and its end too."""
+    file = tmp_path / "mm_1.json"
+
+    async def run() -> list[str]:
+        told: list[str] = []
+        watched = watching.Watching(tmp_path, told.append)
+        for age in (0, 0, 1):  # the first two within a tick, the third a second ago
+            file.write_text("{}")
+            now = time.time_ns() - age * 1_000_000_000
+            os.utime(file, ns=(now, now))
+            await watched._tell("mm_1")
+        await watched._tell("mm_1")
+        file.write_text("{}")
+        await watched._tell("mm_1")
+        file.unlink()
+        await watched._tell("mm_1")
+        await watched._tell("mm_1")
+        return told
+
+    assert asyncio.run(run()) == ["mm_1"] * 5
