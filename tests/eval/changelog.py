@@ -1,75 +1,136 @@
-"""The changelog protocol: real changes in their authors' words, asked of the history that made them.
+"""Questions with known answers, taken from projects that keep one news fragment per change.
 
-python -m tests.eval.changelog [--folder FOLDER] CLONE...
-
-With `--folder`, clones and indexes stay there, and the next run asks the same indexes.
+The commit that adds a fragment and touches source code is the answer; the fragment's text, markup and issue
+numbers removed, is the question. A text that several commits added (taken back, and added again) has several
+answers. Fragments and changelogs are left out of the index, or every question would find its own text.
 """
 
 from __future__ import annotations
 
-import argparse
-from contextlib import ExitStack
-from pathlib import Path
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
 
-import polars as pl
+from pipeline.source.grammars import grammar_of
+from tests.bench.programs import git
+from tests.eval.question import Question
 
-from pipeline.encoder import OnnxEncoder
-from pipeline.git.repository import open_repository
-from serve.standing import standing
-from tests.bench import indexes
-from tests.bench.histories import History, cut
-from tests.bench.programs import lineage
-from tests.bench.report import say, show, workspace
-from tests.eval.metrics import differences, first_answer, summary
-from tests.eval.protocol import Question, leave_out, questions
-from tests.eval.rankings import FUSION, Asker
+# What git must not know of the commit that answers: in the syntax of `.lineageignore`, for the working copy.
+LEFT_OUT: Final = (
+    "changelog.d/",
+    "newsfragments/",
+    "changelog/",
+    "CHANGELOG*",
+    "changelog.*",
+    "HISTORY*",
+    "history.rst",
+    "NEWS*",
+)
+# Fewer words than this ("Typos.", "Internal.") name no change that anybody could find.
+FEWEST_WORDS: Final = 3
 
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("clones", nargs="+", type=Path, metavar="CLONE", help="a local clone, bare or not")
-    parser.add_argument("--folder", type=Path, help="keep clones and indexes here")
-    given = parser.parse_args()
-    with ExitStack() as stack:
-        folder = given.folder or stack.enter_context(workspace())
-        for clone in given.clones:
-            evaluate(clone, folder)
-
-
-def evaluate(clone: Path, folder: Path) -> pl.DataFrame:
-    """Index one history, ask it every question, and print what came of it; the ranks."""
-    history = _prepared(clone, folder)
-    asked = questions(history.path)
-    ranks = asked_of(history, folder / "home", asked)
-    say(f"\n{history.name}: {len(asked)} questions over {history.commits:,} commits")
-    show(summary(ranks))
-    show(differences(ranks, of=FUSION))
-    return ranks
-
-
-def asked_of(history: History, home: Path, asked: list[Question]) -> pl.DataFrame:
-    """A row for every question and ranking: `question` (its number), `ranking`, `rank` (null: not found)."""
-    with indexes.opened(history.path, home) as connection:
-        here = standing(open_repository(history.path), connection)
-        asker = Asker.of(connection, OnnxEncoder(), here.reach)
-        rows = [
-            (number, ranking.name, first_answer(ranking.commits, question.answers))
-            for number, question in enumerate(asked)
-            for ranking in asker.rankings(question.text)
-        ]
-    schema = {"question": pl.Int64, "ranking": pl.String, "rank": pl.Int64}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+_FRAGMENT: Final = re.compile(
+    r"(?:changelog\.d|newsfragments|changelog)/[^/_.][^/]*\.[a-z]+(?:\.\d+)?\.(?:md|rst|txt)"
+)
+_ISSUE_ROLE: Final = re.compile(r":(?:issue|gh|pr|pull|user|bug):`[^`]*`", re.IGNORECASE)
+_ROLE: Final = re.compile(r":[a-z][\w:+.-]*:(?=`)")
+_IMAGE_OR_LINK: Final = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
+_TITLED: Final = re.compile(r"`([^`<]+?)\s*<[^`>]+>`_{0,2}")
+_ADDRESS: Final = re.compile(r"<?\bhttps?://[^\s>)\]]+>?")
+_ISSUE: Final = re.compile(r"(?:\b(?:issues?|pull request|PR|GH|bug)[\s-]*)?#\d+\b|\bGH-\d+\b", re.IGNORECASE)
+_CODE_DIRECTIVE: Final = re.compile(r"^\s*\.\. (?:code|code-block|sourcecode)::.*$", re.MULTILINE)
+_DIRECTIVE: Final = re.compile(r"^\s*\.\. [\w-]+::", re.MULTILINE)
+_FENCE: Final = re.compile(r"^\s*```.*$", re.MULTILINE)
+_EMPHASIS: Final = re.compile(r"(?<!\w)_([^\W_](?:[^_]*[^\W_])?)_(?!\w)")
+_MARKS: Final = re.compile(r"`+(?:_{1,2}(?!\w))?|\*+|^\s*(?:[-+>]|#+)\s+", re.MULTILINE)
+_LEFT_EMPTY: Final = re.compile(r"(?:\s|^)(?:\(\s*\)|\[\s*\])")
 
 
-def _prepared(clone: Path, folder: Path) -> History:
-    """A working copy without fragments in its index, indexed to its HEAD."""
-    path = folder / clone.absolute().as_posix().strip("/").replace("/", "-")
-    history = History.of(clone, path) if path.exists() else cut(clone, path)
-    if not (path / ".lineageignore").exists():
-        leave_out(path)
-    lineage(folder / "home", "index", path, "--incremental", "--no-progress")
-    return history
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One commit's changed files: paths it added, paths it deleted, and all paths it touched."""
+
+    sha: str
+    added: tuple[str, ...]
+    deleted: tuple[str, ...]
+    touched: tuple[str, ...]
+
+    @property
+    def fragments(self) -> list[str]:
+        """Fragments it added, but those that only got another extension, their markup translated."""
+        gone = {PurePosixPath(path).stem for path in self.deleted}
+        return [path for path in self.added if is_fragment(path) and PurePosixPath(path).stem not in gone]
 
 
-if __name__ == "__main__":
-    main()
+def questions(repository: Path) -> list[Question]:
+    """The questions a history answers, oldest first."""
+    answers: dict[str, set[str]] = {}
+    for changed in commits(repository):
+        if any(map(is_source, changed.touched)):
+            for path in changed.fragments:
+                text = question_of(git(repository, "show", f"{changed.sha}:{path}"))
+                answers.setdefault(text, set()).add(changed.sha)
+    return [
+        Question.answered(text, shas) for text, shas in answers.items() if len(text.split()) >= FEWEST_WORDS
+    ]
+
+
+def is_fragment(path: str) -> bool:
+    """Whether a path is a news fragment: `<folder>/<issue>.<kind>.<extension>`."""
+    return _FRAGMENT.fullmatch(path) is not None
+
+
+def is_source(path: str) -> bool:
+    """Whether a path holds source code that the index parses."""
+    return grammar_of(path) is not None
+
+
+def question_of(fragment: str) -> str:
+    """A fragment's text as a person would type it: no markup, no addresses, no issue numbers."""
+    text = _CODE_DIRECTIVE.sub("", fragment)
+    for pattern, instead in (
+        (_FENCE, ""),
+        (_DIRECTIVE, ""),
+        (_ISSUE_ROLE, ""),
+        (_ROLE, ""),
+        (_IMAGE_OR_LINK, r"\1"),
+        (_TITLED, r"\1"),
+        (_ADDRESS, ""),
+        (_ISSUE, ""),
+        (_EMPHASIS, r"\1"),
+        (_MARKS, ""),
+        (_LEFT_EMPTY, ""),
+    ):
+        text = pattern.sub(instead, text)
+    return " ".join(text.split())
+
+
+def without_issues(text: str) -> str:
+    """A message's text without the numbers of issues, which nobody asks by."""
+    return " ".join(_LEFT_EMPTY.sub("", _ISSUE.sub("", text)).split())
+
+
+def commits(repository: Path) -> Iterator[Changed]:
+    """Every commit HEAD reaches but merges, oldest first, with what it changed; renamed files are not added."""
+    log = ("log", "--reverse", "--no-merges", "--find-renames", "--name-status", "--format=%x00%H")
+    for entry in git(repository, "-c", "core.quotePath=off", *log, "HEAD").split("\0")[1:]:
+        sha, *lines = entry.split("\n")
+        yield _changed(sha, (line.split("\t") for line in lines if line))
+
+
+def leave_out(clone: Path) -> None:
+    """Write the ignore rules into a working copy, after those it has."""
+    rules = clone / ".lineageignore"
+    own = rules.read_text(encoding="utf-8") if rules.exists() else ""
+    rules.write_text("\n".join((own, *LEFT_OUT, "")), encoding="utf-8")
+
+
+def _changed(sha: str, statuses: Iterable[list[str]]) -> Changed:
+    rows = [(status, paths[-1]) for status, *paths in statuses]
+
+    def of(kind: str) -> tuple[str, ...]:
+        return tuple(path for status, path in rows if status == kind)
+
+    return Changed(sha, of("A"), of("D"), tuple(path for _, path in rows))

@@ -1,14 +1,16 @@
 """How good a ranking of commits is: reciprocal rank, recall, and how sure the sample lets us be.
 
 A result is one row per question and ranking: `rank` is the place of the first commit that answers, counted
-from 1, and null where none came. Intervals are percentiles of means over questions drawn again with
-replacement; the seed is fixed, so that the same ranks give the same interval.
+from 1, and null where none came; where answers are graded, `nDCG@10` stands beside it. Intervals are percentiles
+of means over questions drawn again with replacement; the seed is fixed, so that the same ranks give the same
+interval.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import log2
 from typing import Final
 
 import numpy as np
@@ -17,6 +19,8 @@ import polars as pl
 
 RECALL_DEPTHS: Final = (1, 5, 10, 50)
 RECIPROCAL_DEPTH: Final = 10
+GAIN_DEPTH: Final = 10
+NDCG: Final = f"nDCG@{GAIN_DEPTH}"
 # The interval's ends move by less than 0.002 between seeds at this many.
 RESAMPLES: Final = 5_000
 SEED: Final = 2
@@ -40,6 +44,21 @@ def first_answer(ranking: Sequence[str], answers: frozenset[str]) -> int | None:
     return next((place for place, sha in enumerate(ranking, 1) if sha in answers), None)
 
 
+def gain(ranking: Sequence[str], grades: Mapping[str, int], depth: int = GAIN_DEPTH) -> float:
+    """Normalised discounted cumulative gain: 1 for the best order there could be, 0 where nothing graded came.
+
+    A commit of grade g is worth 2^g - 1, at place p divided by log2(p + 1) (Burges et al., 2005).
+    """
+    best = sorted(grades.values(), reverse=True)
+    came = [grades.get(sha, 0) for sha in ranking]
+    ideal = _discounted(best[:depth])
+    return _discounted(came[:depth]) / ideal if ideal else 0.0
+
+
+def _discounted(grades: Sequence[int]) -> float:
+    return sum((2**grade - 1) / log2(place + 1) for place, grade in enumerate(grades, 1))
+
+
 def distinct(shas: Iterable[str]) -> list[str]:
     """Commits in the order of their best hunk."""
     return list(dict.fromkeys(shas))
@@ -61,8 +80,10 @@ def scored(ranks: pl.DataFrame) -> pl.DataFrame:
     return ranks.with_columns(reciprocal(), *map(found_within, RECALL_DEPTHS))
 
 
-def measures() -> list[str]:
-    return [f"MRR@{RECIPROCAL_DEPTH}", *(f"R@{depth}" for depth in RECALL_DEPTHS)]
+def measures(ranks: pl.DataFrame) -> list[str]:
+    """What can be said of these ranks, the chief measure first."""
+    graded = [NDCG] if NDCG in ranks.columns else []
+    return [*graded, f"MRR@{RECIPROCAL_DEPTH}", *(f"R@{depth}" for depth in RECALL_DEPTHS)]
 
 
 def estimate(values: npt.NDArray[np.float64]) -> Estimate:
@@ -73,12 +94,19 @@ def estimate(values: npt.NDArray[np.float64]) -> Estimate:
     return Estimate(float(values.mean()), float(low), float(high))
 
 
+def estimates(ranks: pl.DataFrame) -> Iterator[tuple[str, str, Estimate]]:
+    """Ranking, measure, and what it comes to."""
+    for (name,), group in scored(ranks).group_by("ranking", maintain_order=True):
+        for measure in measures(ranks):
+            yield str(name), measure, estimate(group[measure].to_numpy())
+
+
 def summary(ranks: pl.DataFrame) -> pl.DataFrame:
     """A line per ranking: each measure with its interval."""
-    rows = []
-    for (name,), group in scored(ranks).group_by("ranking", maintain_order=True):
-        rows.append({"ranking": name} | {key: str(estimate(group[key].to_numpy())) for key in measures()})
-    return pl.DataFrame(rows)
+    rows: dict[str, dict[str, str]] = {}
+    for name, measure, value in estimates(ranks):
+        rows.setdefault(name, {"ranking": name})[measure] = str(value)
+    return pl.DataFrame(list(rows.values()))
 
 
 def differences(ranks: pl.DataFrame, *, of: str) -> pl.DataFrame:
@@ -88,6 +116,12 @@ def differences(ranks: pl.DataFrame, *, of: str) -> pl.DataFrame:
     rows = []
     for (name,), group in table.filter(pl.col("ranking") != of).group_by("ranking", maintain_order=True):
         theirs = group.sort("question")
-        gains = {key: str(estimate((ours[key] - theirs[key]).to_numpy())) for key in measures()}
+        gains = {key: str(estimate((ours[key] - theirs[key]).to_numpy())) for key in measures(ranks)}
         rows.append({"ranking": f"{of} - {name}"} | gains)
     return pl.DataFrame(rows)
+
+
+def parted(answered: Sequence[float], unanswered: Sequence[float]) -> float:
+    """How often a question that has an answer gets the higher best score than one that has none; 0.5 is chance."""
+    pairs = [(one > other) + (one == other) / 2 for one in answered for other in unanswered]
+    return sum(pairs) / len(pairs)

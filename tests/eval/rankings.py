@@ -1,16 +1,17 @@
 """One question -> the commits of every ranking, best first.
 
 Lanes are asked as `find_pattern` asks them, to its depth of 100 hunks, and a commit stands where its best hunk
-does. `fusion` is the product's answer without reranking, all its candidates. Three rankings are there to explain
-it: vectors before whitening, fusion of two lanes, and fusion with nothing read out of the question (no filters,
-no intent).
+does. `fusion` is the product's answer without reranking, all its candidates, and `reranked` the same with the
+reranker, where there is one. Three rankings are there to explain them: vectors before whitening, fusion of two lanes,
+and fusion with nothing read out of the question (no filters, no intent).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
+from typing import Final
 
 import duckdb
 
@@ -18,7 +19,9 @@ from pipeline.encoder import Encoder
 from pipeline.text import words
 from serve.find import intent, lanes, query
 from serve.find.fuse import Candidate, fuse
+from serve.find.lanes import Rankings
 from serve.find.query import Query
+from serve.find.rerank import Reranker
 from serve.find.seen import Seen, see
 from serve.questions import FindRequest
 from stores import filters, lexical, showing, vectors
@@ -26,18 +29,31 @@ from stores.filters import Where
 from stores.ranking import LANE_DEPTH, Ranked
 from stores.reach import Reach
 from stores.vectors import Space, Texts
-from tests.eval import baseline
+from tests.eval import baseline, grep
+from tests.eval.grep import Grep
 from tests.eval.metrics import distinct
 
-FUSION = "fusion"
+FUSION: Final = "fusion"
+RERANKED: Final = "reranked"
+BASELINE: Final = "plain BM25 (baseline)"
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """A name and the commits, best first."""
+    """A name and the commits, best first; `best` is the first one's score, where the ranking has scores."""
 
     name: str
     commits: list[str]
+    best: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What stands beside the lanes: the moment ages count from, `git log --grep`, and a reranker, if there are any."""
+
+    now: datetime
+    grep: Grep | None = None
+    reranker: Reranker | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,37 +65,49 @@ class Asker:
     seen: Seen
     unwhitened: Texts
     plain: duckdb.DuckDBPyConnection
+    beside: Compared
 
     @classmethod
-    def of(cls, index: duckdb.DuckDBPyConnection, encoder: Encoder, reach: Reach) -> Asker:
+    def of(cls, index: duckdb.DuckDBPyConnection, encoder: Encoder, reach: Reach, beside: Compared) -> Asker:
         seen = see(index, reach)
         unwhitened = vectors.load(index, seen.snapshot, space=Space.raw())
-        return cls(index, encoder, seen, unwhitened, baseline.built(index))
+        return cls(index, encoder, seen, unwhitened, baseline.built(index), beside)
 
     def rankings(self, question: str) -> Iterator[Ranking]:
         """Every ranking of one question."""
-        asked = query.read(
-            FindRequest(question), datetime.now(UTC), showing.languages(self.index).__contains__
-        )
+        spoken = showing.languages(self.index).__contains__
+        asked = query.read(FindRequest(question), self.beside.now, spoken)
+        ranked = self._ranked(asked)
+        yield from self._lanes(asked, ranked)
+        yield from self._fusions(question, asked, ranked)
+        yield Ranking(BASELINE, distinct(baseline.ask(self.plain, question, LANE_DEPTH)))
+        if self.beside.grep:
+            yield Ranking(grep.NAME, self.beside.grep.ask(question, LANE_DEPTH))
+
+    def _lanes(self, asked: Query, ranked: Rankings) -> Iterator[Ranking]:
         index, snapshot = self.index, self.seen.snapshot
         chosen = filters.chosen(index, snapshot, asked.where)
-        vector = self.encoder.encode([asked.text])[0]
-        yield _ranking("vector, raw", vectors.ask(index, snapshot, self.unwhitened, vector, chosen))
-        nearest = vectors.ask(index, snapshot, self.seen.texts, vector, chosen)
-        yield _ranking("vector, whitened", nearest)
-        found = lexical.look_up(index, snapshot, asked.terms)
-        text = lexical.hunk_text(snapshot, found, chosen)
+        yield _ranking("vector, raw", vectors.ask(index, snapshot, self.unwhitened, ranked.vector, chosen))
+        yield _ranking("vector, whitened", ranked.nearest)
+        yield _ranking("BM25, hunk text", ranked.text)
+        # Asked even where the question's intent leaves it out.
+        found = lexical.look_up(index, snapshot, words(" ".join(asked.symbols)) or asked.terms)
         symbols = lexical.symbol_names(index, snapshot, found, chosen, quoted=asked.symbols)
-        yield _ranking("BM25, hunk text", text)
         yield _ranking("BM25, symbol names", symbols)
-        yield self._fused(FUSION, asked)
-        yield self._fused("fusion, question as text only", self._as_text(question, asked))
-        yield _ranking("fusion, no symbol lane", fuse((nearest, text), asked.profile.candidates))
-        yield Ranking("plain BM25 (baseline)", distinct(baseline.ask(self.plain, question, LANE_DEPTH)))
 
-    def _fused(self, name: str, asked: Query) -> Ranking:
-        ranked = lanes.rank(self.index, lambda: self.seen, asked, self.encoder)
-        return _ranking(name, fuse(ranked.lanes, asked.profile.candidates))
+    def _fusions(self, question: str, asked: Query, ranked: Rankings) -> Iterator[Ranking]:
+        candidates = fuse(ranked.lanes, asked.profile.candidates)
+        yield _ranking(FUSION, candidates)
+        if self.beside.reranker:
+            yield _ranking(RERANKED, self.beside.reranker.order(asked.text, candidates))
+        as_text = self._as_text(question, asked)
+        in_text = fuse(self._ranked(as_text).lanes, as_text.profile.candidates)
+        yield _ranking("fusion, question as text only", in_text)
+        two = fuse((ranked.nearest, ranked.text), asked.profile.candidates)
+        yield _ranking("fusion, no symbol lane", two)
+
+    def _ranked(self, asked: Query) -> Rankings:
+        return lanes.rank(self.index, lambda: self.seen, asked, self.encoder)
 
     def _as_text(self, text: str, asked: Query) -> Query:
         return Query(
@@ -96,4 +124,4 @@ class Asker:
 
 
 def _ranking(name: str, hits: Sequence[Ranked | Candidate]) -> Ranking:
-    return Ranking(name, distinct(hit.commit_sha for hit in hits))
+    return Ranking(name, distinct(hit.commit_sha for hit in hits), hits[0].score if hits else 0.0)

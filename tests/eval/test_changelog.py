@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules
-from tests.eval.protocol import is_fragment, leave_out, question_of, questions
+from tests.eval.changelog import is_fragment, leave_out, question_of, questions
 from tests.repos import Repo
 
 CLEANED = {

@@ -1,0 +1,84 @@
+"""Ranking, measured on clones you name.
+
+python -m tests.eval CLONE... [--protocol NAME] [--samples N] [--seed N] [--folder FOLDER] [--keep]
+
+Without `--protocol` every protocol is asked that has questions for a history. With `--folder`, working copies and
+indexes stay there, and the next run asks the same indexes. With `--keep`, the numbers go into `tests/eval/results`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tests.bench.report import say, show, workspace
+from tests.eval import results
+from tests.eval.evaluating import Evaluated, Run, evaluated
+from tests.eval.metrics import differences, parted, summary
+from tests.eval.protocols import PROTOCOLS, Draw
+from tests.eval.rankings import FUSION, RERANKED
+
+SAMPLES: Final = 500
+SEED: Final = 1
+
+
+def main() -> None:
+    given = _parser().parse_args()
+    with ExitStack() as stack:
+        folder = given.folder or stack.enter_context(workspace())
+        runs = [
+            Run(protocol, folder, Draw(given.samples, given.seed)) for protocol in given.protocol or PROTOCOLS
+        ]
+        for clone in given.clones:
+            for run in runs:
+                came = evaluated(clone, run)
+                tell(came, run)
+                if given.keep and len(came.ranks):
+                    results.keep(came, run)
+
+
+def tell(came: Evaluated, run: Run) -> None:
+    """The tables of one history under one protocol."""
+    ranks = came.answerable
+    count = ranks["question"].n_unique()
+    say(f"\n{came.history}, {run.protocol}: {count} questions over {came.commits:,} commits")
+    if not count:
+        return
+    show(summary(ranks))
+    best = RERANKED if RERANKED in ranks["ranking"] else FUSION
+    show(differences(ranks, of=best))
+    if not came.ranks["answerable"].all():
+        show(knowing(came.ranks))
+
+
+def knowing(ranks: pl.DataFrame) -> pl.DataFrame:
+    """Whether a ranking's best score tells questions that have an answer from those that have none."""
+    rows = []
+    for (name,), group in ranks.drop_nulls("best").group_by("ranking", maintain_order=True):
+        having, lacking = (group.filter(answerable=is_so)["best"].to_list() for is_so in (True, False))
+        rows.append((name, round(parted(having, lacking), 3), len(having), len(lacking)))
+    columns = ["ranking", "told apart (0.5: chance)", "with answer", "without"]
+    return pl.DataFrame(rows, schema=columns, orient="row")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.eval", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("clones", nargs="+", type=Path, metavar="CLONE", help="a local clone, bare or not")
+    parser.add_argument(
+        "--protocol", action="append", choices=list(PROTOCOLS), help="ask this one; may be given again"
+    )
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="most questions that are drawn")
+    parser.add_argument("--seed", type=int, default=SEED, help="which questions are drawn")
+    parser.add_argument("--folder", type=Path, help="keep working copies and indexes here")
+    parser.add_argument("--keep", action="store_true", help="write the numbers into tests/eval/results")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""One history under one protocol: prepared, indexed, asked; a row for every question and ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import polars as pl
+
+from pipeline.encoder import Encoder, OnnxEncoder
+from pipeline.git.repository import open_repository
+from serve.find.rerank import Reranker
+from serve.standing import standing
+from tests.bench import indexes
+from tests.bench.programs import git
+from tests.eval import histories
+from tests.eval.grep import Grep
+from tests.eval.histories import Prepared
+from tests.eval.metrics import NDCG, first_answer, gain
+from tests.eval.protocols import PROTOCOLS, Draw, Material
+from tests.eval.question import Question
+from tests.eval.rankings import Asker, Compared, Ranking
+
+# `rank` is null where no answer came; `best` where the ranking has no scores.
+RANKS: Final = {
+    "question": pl.Int64,
+    "answerable": pl.Boolean,
+    "ranking": pl.String,
+    "rank": pl.Int64,
+    NDCG: pl.Float64,
+    "best": pl.Float64,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What to ask of whom: `folder` keeps working copies and indexes."""
+
+    protocol: str
+    folder: Path
+    draw: Draw
+    encoder: Callable[[], Encoder] = OnnxEncoder
+    reranker: Reranker | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluated:
+    """A history (its name, its HEAD, how many commits) and what came of asking it."""
+
+    history: str
+    head: str
+    commits: int
+    ranks: pl.DataFrame
+
+    @property
+    def answerable(self) -> pl.DataFrame:
+        """The questions that have an answer."""
+        return self.ranks.filter("answerable").drop("answerable")
+
+
+def evaluated(clone: Path, run: Run) -> Evaluated:
+    """Ask one history; without questions nothing is indexed."""
+    protocol = PROTOCOLS[run.protocol]
+    prepared = histories.prepared(clone, run.folder, protocol.variant, protocol.head(clone))
+    material = Material.of(prepared)
+    questions = protocol.questions(material, run.draw)
+    rows: list[tuple[object, ...]] = []
+    if questions:
+        histories.index(prepared, run.folder / "home")
+        asked = answered(material, run, questions)
+        rows = [
+            row
+            for number, rankings in enumerate(asked)
+            for row in _rows(number, questions[number], material, rankings)
+        ]
+    ranks = pl.DataFrame(rows, schema=RANKS, orient="row")
+    ungraded = run.protocol != "questions"
+    head = git(prepared.told, "rev-parse", "HEAD")
+    return Evaluated(
+        prepared.history.name, head, prepared.history.commits, ranks.drop(NDCG) if ungraded else ranks
+    )
+
+
+def answered(material: Material, run: Run, questions: Sequence[Question]) -> Iterator[list[Ranking]]:
+    """Every ranking of each question, in original shas, near-identical commits counted as one."""
+    prepared = material.prepared
+    with indexes.opened(prepared.path, run.folder / "home") as connection:
+        asker = _asker(connection, prepared, run)
+        original = {new: old for old, new in prepared.shas.items()}
+        for question in questions:
+            yield [
+                Ranking(
+                    ranking.name,
+                    material.twins.folded(original.get(sha, sha) for sha in ranking.commits),
+                    ranking.best,
+                )
+                for ranking in asker.rankings(question.text)
+            ]
+
+
+def _asker(connection: duckdb.DuckDBPyConnection, prepared: Prepared, run: Run) -> Asker:
+    reach = standing(open_repository(prepared.path), connection).reach
+    grep = Grep(prepared.told) if PROTOCOLS[run.protocol].messages else None
+    return Asker.of(connection, run.encoder(), reach, Compared(_moment(prepared), grep, run.reranker))
+
+
+def _moment(prepared: Prepared) -> datetime:
+    """Ages count from the newest commit, so that a question means the same next year."""
+    seconds = git(prepared.told, "log", "-1", "--format=%ct", "HEAD")
+    return datetime.fromtimestamp(int(seconds), UTC)
+
+
+def _rows(
+    number: int, question: Question, material: Material, rankings: Sequence[Ranking]
+) -> Iterator[tuple[object, ...]]:
+    asked = material.twins.asked(question)
+    for ranking in rankings:
+        rank = first_answer(ranking.commits, asked.answers)
+        yield (
+            number,
+            bool(asked.grades),
+            ranking.name,
+            rank,
+            gain(ranking.commits, asked.grades),
+            ranking.best,
+        )

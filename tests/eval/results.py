@@ -1,0 +1,56 @@
+"""What was measured, kept for the project's own history: one line for each number, in a CSV file people can diff."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from tests.bench.programs import PROJECT, git
+from tests.eval.evaluating import Evaluated, Run
+from tests.eval.metrics import estimates
+
+FILE: Final = Path(__file__).parent / "results" / "results.csv"
+# A line is replaced by one that agrees in these: the same project measured again.
+KEYS: Final = ("project", "history", "protocol", "samples", "seed", "system", "metric")
+COLUMNS: Final = {
+    "project": pl.String,
+    "history": pl.String,
+    "head": pl.String,
+    "protocol": pl.String,
+    "samples": pl.Int64,
+    "seed": pl.Int64,
+    "system": pl.String,
+    "metric": pl.String,
+    "value": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "n": pl.Int64,
+}
+DIGITS: Final = 4
+
+
+def keep(evaluated: Evaluated, run: Run, file: Path = FILE) -> None:
+    """Write the numbers into the file, sorted so that two runs' lines lie together."""
+    new = pl.DataFrame(list(_lines(evaluated, run, project())), schema=COLUMNS, orient="row")
+    old = pl.read_csv(file, schema=COLUMNS) if file.exists() else new.clear()
+    kept = pl.concat([old.join(new, on=list(KEYS), how="anti"), new])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_csv(file)
+
+
+def project() -> str:
+    """The project's commit, with a plus where the code that ran is not what was committed."""
+    changed = git(PROJECT, "status", "--porcelain", "--untracked-files=no", "--", ".", f":!{FILE}")
+    return git(PROJECT, "rev-parse", "HEAD") + ("+" if changed else "")
+
+
+def _lines(evaluated: Evaluated, run: Run, project: str) -> Iterable[tuple[object, ...]]:
+    ranks = evaluated.answerable
+    count = ranks["question"].n_unique()
+    about = (project, evaluated.history, evaluated.head, run.protocol, run.draw.samples, run.draw.seed)
+    for system, metric, value in estimates(ranks):
+        numbers = (round(number, DIGITS) for number in (value.mean, value.low, value.high))
+        yield *about, system, metric, *numbers, count
