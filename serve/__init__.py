@@ -28,6 +28,7 @@
 - `mcp_door`: what both MCP servers share
 - `mcp_lines`: lines from a client that are no messages, answered
 - `questions`: the two questions
+- `collecting`: `lineage gc`: what nobody needs any more, shown and let go
 - `doctor`: `lineage doctor`: everything lineage stands on, looked at
 - `initializing`: `lineage init`: hooks, and what agents are told
 - `planning`: `lineage plan`: what an index could do without

@@ -14,6 +14,7 @@ import typer
 
 from serve import about, settings, telling
 from serve.daemon import commands as daemon
+from serve.errors import BadRequest
 from serve.exits import FAILED
 from serve.resources import EmbedProvider, Resources
 from serve.terminal import run
@@ -289,6 +290,28 @@ def doctor_command(path: RepositoryPath = Path(), *, as_json: AsJson = False) ->
         findings = page.told(found)
     if page.is_ill(findings):
         raise typer.Exit(FAILED)
+
+
+@app.command("gc")
+def gc_command(
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete what is listed, without a question.")] = False,
+    absent: Annotated[
+        bool,
+        typer.Option(
+            "--absent", help="With --yes: indexes of repositories, too, whose disk may be unmounted."
+        ),
+    ] = False,
+) -> None:
+    """Show what the indexes hold that nobody needs any more, and delete it when told to."""
+    from serve.collecting.collect import collect, on_terminal
+
+    if absent and not yes:
+        raise BadRequest(
+            "--absent adds to --yes, which was not given.", hint="Run `lineage gc --yes --absent`."
+        )
+    ask = typer.confirm if on_terminal() else None
+    collect(settings.read().home, yes=yes, absent=absent, ask=ask)
 
 
 @app.command("register")

@@ -94,6 +94,14 @@ def all_recorded(connection: duckdb.DuckDBPyConnection) -> list[str]:
     return [sha for (sha,) in connection.execute("SELECT commit_sha FROM commits").fetchall()]
 
 
+def share_of(connection: duckdb.DuckDBPyConnection, shas: Iterable[str]) -> float:
+    """The share of all hunks that these commits have."""
+    asked = set(shas)
+    rows = connection.execute("SELECT commit_sha, count(*) FROM hunks GROUP BY commit_sha").fetchall()
+    counts: dict[str, int] = dict(rows)
+    return sum(counts.get(sha, 0) for sha in asked) / max(1, sum(counts.values()))
+
+
 def unreached(connection: duckdb.DuckDBPyConnection) -> set[str]:
     """Recorded commits that the HEAD of the newest pass does not reach."""
     return {sha for (sha,) in connection.execute("SELECT commit_sha FROM unreached").fetchall()}

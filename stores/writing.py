@@ -106,6 +106,15 @@ _ARE_KNOWN: Final = """
 SELECT EXISTS (FROM commits WHERE commit_sha IN (SELECT commit_sha FROM covered))
     OR EXISTS (FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM covered))"""
 
+# Each digest and number is looked for among those in use; a list of those to delete may be most of the table.
+_FORGET_UNUSED: Final = (
+    "DELETE FROM unreached WHERE commit_sha IN (SELECT commit_sha FROM covered)",
+    "DELETE FROM vectors WHERE text_digest NOT IN"
+    " (SELECT text_digest FROM hunks UNION SELECT message_digest FROM commits)",
+    "DELETE FROM terms WHERE term_id NOT IN (SELECT term_id FROM hunk_postings"
+    " UNION SELECT term_id FROM symbol_postings UNION SELECT term_id FROM head_postings)",
+)
+
 _FORGET_FILES: Final = (
     "CREATE OR REPLACE TEMP TABLE replaced AS"
     " SELECT symbol_id FROM head_symbols WHERE file_path IN (SELECT file_path FROM covered)",
@@ -234,6 +243,13 @@ def record_metadata(connection: duckdb.DuckDBPyConnection, components: Component
     """Vouch for these versions."""
     with _transaction(connection):
         _vouch(connection, components)
+
+
+def forget(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -> None:
+    """Delete what is recorded of these commits, and the vectors and words that nothing has any more."""
+    with _transaction(connection, covered=pa.table({"commit_sha": pa.array(shas, pa.string())})):
+        _run(connection, _FORGET_COMMITS)
+        _run(connection, _FORGET_UNUSED)
 
 
 def delete_index(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:

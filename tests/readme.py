@@ -12,7 +12,19 @@ if TYPE_CHECKING:
     import typer
 
 ROOT = Path(__file__).parent.parent
-COMMANDS = ("index", "query", "explain", "status", "serve", "daemon", "plan", "init", "register", "doctor")
+COMMANDS = (
+    "index",
+    "query",
+    "explain",
+    "status",
+    "serve",
+    "daemon",
+    "plan",
+    "init",
+    "register",
+    "doctor",
+    "gc",
+)
 MINDMAP_COMMANDS = ("mcp", "viewer", "list", "show", "export", "register")
 
 

@@ -21,6 +21,7 @@ PACKAGES = [
     "stores",
     "stores/steps",
     "serve",
+    "serve/collecting",
     "serve/daemon",
     "serve/doctor",
     "serve/find",
