@@ -20,6 +20,7 @@ What it stands on:
 - `bundled`: whether they are the files that were shipped
 - `encoder`: the Encoder protocol, and the bundled encoder that ONNX Runtime runs
 - `accelerated`: the same encoder unquantized, on graphics and neural processors
+- `portions`: an encoder that is given only so many texts at a time
 - `providers`: execution providers: what is asked for -> what this build can run
 - `survey`: where a history's commits go, and what an index could do without
 - `ignore`: which paths stay out: built-in defaults < git attributes < `.lineageignore`

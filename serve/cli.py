@@ -80,6 +80,10 @@ def lineage(
 def index_command(  # noqa: PLR0913 - one parameter for each option a person may give
     path: RepositoryPath = Path(),
     *,
+    interactive: Annotated[
+        bool,
+        typer.Option("--interactive", "-i", help="Ask for everything, show the command, then run it."),
+    ] = False,
     incremental: Annotated[
         bool, typer.Option("--incremental", help="Do nothing when the index is at HEAD.")
     ] = False,
@@ -95,6 +99,10 @@ def index_command(  # noqa: PLR0913 - one parameter for each option a person may
         typer.Option(
             min=1, metavar="N", help="Commits per transaction, and at most lost by a kill. [from --resources]"
         ),
+    ] = None,
+    embed_batch: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Texts embedded at a time. [all of a transaction's]"),
     ] = None,
     threads: Annotated[
         int | None,
@@ -125,6 +133,7 @@ def index_command(  # noqa: PLR0913 - one parameter for each option a person may
         rebuild=rebuild,
         yes=yes,
         commit_batch=commit_batch,
+        embed_batch=embed_batch,
         threads=threads,
         workers=workers,
         resources=resources,
@@ -132,7 +141,12 @@ def index_command(  # noqa: PLR0913 - one parameter for each option a person may
         progress=not no_progress,
         profile=profile,
     )
-    index(path, flags)
+    if not interactive:
+        index(path, flags)
+        return
+    from serve.wizard.wizard import guided
+
+    guided(path, flags)
 
 
 @app.command("query")

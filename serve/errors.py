@@ -13,6 +13,13 @@ class NeedsRebuild(LineageError):
     """The index was made by parts whose vectors cannot be compared with this program's."""
 
 
+class Cancelled(LineageError):
+    """A person left before anything was done."""
+
+    def __init__(self) -> None:
+        super().__init__("Cancelled: nothing was done.")
+
+
 class NoWorkingDirectory(LineageError):
     """The folder that relative paths count from was deleted."""
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from typer import Abort, TyperException
 
-from serve.errors import BadRequest, NoWorkingDirectory
+from serve.errors import BadRequest, Cancelled, NoWorkingDirectory
 from stores.errors import LineageError
 
 OK: Final = 0
@@ -31,10 +31,10 @@ def failure(error: BaseException) -> Failure | None:
     """How an error ends the program; None for one that nobody foresaw, whose traceback is the report."""
     error = _ours(error)
     match error:
-        case BadRequest():
-            return Failure(f"error: {error}", MISUSED)
+        case Cancelled():
+            return Failure(error.message, INTERRUPTED)
         case LineageError():
-            return Failure(f"error: {error}", FAILED)
+            return Failure(f"error: {error}", MISUSED if isinstance(error, BadRequest) else FAILED)
         case TyperException():
             return Failure(
                 f"error: {error.format_message()}\n  `--help` lists what is accepted.", error.exit_code

@@ -52,6 +52,7 @@ class Flags:
     rebuild: bool = False
     yes: bool = False
     commit_batch: int | None = None
+    embed_batch: int | None = None
     threads: int | None = None
     workers: int | None = None
     resources: Resources = Resources.AUTO
@@ -136,11 +137,13 @@ def _run(repository: Repository, place: Place, flags: Flags) -> None:
     with workers_for(repository, place, flags.workers or usable_cpus()) as workers:
         # After the workers have begun, so that both import at the same time.
         from pipeline.accelerated import encoder_for
+        from pipeline.portions import InPortions
         from pipeline.run import Pass
 
         encoder = encoder_for(provider, _threads(flags), place.home)
+        portioned = InPortions(encoder, flags.embed_batch) if flags.embed_batch else encoder
         with _reporting(flags.progress) as report:
-            summary = Pass(repository, place, _options(flags), encoder, workers, report).run()
+            summary = Pass(repository, place, _options(flags), portioned, workers, report).run()
     graph.refresh(repository, place.graph)
     _print(summary, profile=flags.profile)
 

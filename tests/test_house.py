@@ -28,6 +28,7 @@ PACKAGES = [
     "serve/explain",
     "serve/initializing",
     "serve/planning",
+    "serve/wizard",
     "serve/registering",
     "serve/viewer",
     "mindmap",

@@ -21,7 +21,10 @@ from tests.repos import Repo
 from tests.serve.indexed import index
 
 ROOT = Path(cli.__file__).parent.parent
-HEAVY = "duckdb numpy pyarrow onnxruntime tokenizers pygit2 rich tree_sitter tornado joblib polars Stemmer pathspec"
+HEAVY = (
+    "duckdb numpy pyarrow onnxruntime tokenizers pygit2 rich tree_sitter tornado joblib polars Stemmer pathspec "
+    "questionary prompt_toolkit"
+)
 
 
 @pytest.fixture
