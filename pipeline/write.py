@@ -13,7 +13,7 @@ from pipeline.git.repository import Repository
 from pipeline.profile import Profile
 from pipeline.reach import reach, unreached
 from pipeline.walk import pending
-from stores import compaction, history, metadata, writing
+from stores import codes, compaction, history, metadata, writing
 from stores.errors import LineageError
 from stores.history import Unreadable
 from stores.holding import Held
@@ -118,6 +118,7 @@ def finish(index: Held, head: str, components: Components, profile: Profile, *, 
             verdict = metadata.verdict(metadata.recorded(connection), components)
         index.let_go()
         compaction.tidy(index.place)
+        codes.refresh(index.place)
     return Ending(unreadable, verdict)
 
 

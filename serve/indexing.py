@@ -115,17 +115,18 @@ def _refuse(flags: Flags) -> None:
 
 
 def _indexed_head(repository: Repository, place: Place) -> str | None:
-    """HEAD, when there is nothing to do for it: a pass over it ended, and no commit can be read at last."""
-    from stores import database, history
+    """HEAD, when there is nothing to do for it: a pass over it ended, all is read that can be, no side file to make."""
+    from stores import codes, database, history
 
     head = repository.head()
     try:
         with database.reading(place) as connection:
             status = history.status(connection)
             waiting = history.unreadable(connection)
+            incomplete = codes.is_missing(connection, place)
     except database.NotIndexed:
         return None
-    if status is None or status.completed_commit != head:
+    if status is None or status.completed_commit != head or incomplete:
         return None
     return None if any(repository.readable(entry.commit_sha) for entry in waiting) else head
 

@@ -24,6 +24,10 @@
 - `filters`: what a person asked to see, as one choice every lane shares
 - `ranking`: scores -> a lane's best hunks
 - `lexical`: full-text lanes: words -> hits
+- `space`: where texts are compared: whitened by the mean and axes of the index's own
+- `coding`: the side file of a large index as it lies on the disk, and how it is written
+- `codes`: the side file of a large index: its vectors with eight bits a number, beside the vectors
+- `bounds`: the exhaustive ranking from codes: only what may be among the best is read in full
 - `vectors`: vector lane: exact, whitened per index
 - `showing`: what an answer shows of a hunk: its commit, its diff, the symbols it touched
 - `mindmaps`: mindmap documents as files: locked read-modify-write, atomic replace, ids

@@ -47,9 +47,10 @@ WRITER_THREADS: Final = 1
 READER_THREADS: Final = 4
 
 
-# Inode, size and time of a file: compaction puts another file in its place, a batch lengthens its log.
+# Inode, size and time of a file: compaction puts another file in its place, a batch lengthens its log, a run makes
+# the side file anew.
 Stamp: TypeAlias = tuple[int, int, int]
-Fingerprint: TypeAlias = tuple[Stamp | None, Stamp | None]
+Fingerprint: TypeAlias = tuple[Stamp | None, ...]
 
 # What DuckDB says of a file whose blocks are not what they were.
 DAMAGE: Final = (
@@ -180,7 +181,7 @@ def wal_size(place: Place) -> int:
 
 def fingerprint(place: Place) -> Fingerprint:
     """What tells one state of an index from another; only true while no writer is let in."""
-    return _stamp(place.database), _stamp(place.wal)
+    return _stamp(place.database), _stamp(place.wal), _stamp(place.codes)
 
 
 def attachment(path: Path, alias: str, *options: str) -> str:

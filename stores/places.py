@@ -55,6 +55,11 @@ class Place:
         return self.folder / f"{DATABASE}.wal"
 
     @property
+    def codes(self) -> Path:
+        """The side file of a large index: its vectors as codes."""
+        return self.folder / f"{DATABASE}.codes"
+
+    @property
     def graph(self) -> Path:
         """An object directory of git's own form, for the commit-graph that is lent to it."""
         return self.folder / GRAPH

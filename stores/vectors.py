@@ -4,42 +4,30 @@ All texts of one repository share a large common component, which says which rep
 else. A `Space`, learnt from the index itself, takes the mean away and evens out the principal axes; the query
 goes through the same transform. `similarities`, which people see, are plain cosines.
 
-Vectors are read once and kept as they are stored; an index with too many of them is read again for each
-question, in the same blocks, so that memory does not grow with it. What depends on all of them, the space and
-each text's length in it, is small and always kept.
+Vectors are read once and kept as they are stored. An index with too many of them has a side file of codes that
+is scanned instead. Where that is missing, they are read again for each question, in the same blocks, so that memory
+does not grow with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from pathlib import Path
+from typing import Final
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
+from stores import bounds, codes
+from stores.bounds import Asking, Coded, CodesDamaged
+from stores.coding import matrix
 from stores.filters import Chosen
 from stores.ranking import LANE_DEPTH, PREFERRED_PATH, Floats, Ranked, best
-from stores.snapshot import Digests, Ints, Snapshot, digests
+from stores.snapshot import Bools, Digests, Ints, Snapshot, digests
+from stores.space import BLOCK_ROWS, MOST_TO_LEARN_FROM, Space, Vectors, learnt, unit
 from stores.versions import EMBEDDING_DIMENSION
 
-Vectors: TypeAlias = npt.NDArray[np.float32]
-
-# Two or three texts per axis: below that the smallest variances are noise, and evening out would raise it.
-FEWEST_TO_WHITEN: Final = 1_000
-# Two dozen texts per axis settle its variance to a third, which evening out makes a twelfth.
-MOST_TO_LEARN_FROM: Final = 10_000
-# variance ** -1/4 is half way to equal axes: full whitening made noise as loud as meaning.
-EVENING: Final = -0.25
-# An axis with less than this share of the largest variance carries rounding errors.
-FLATTEST_AXIS: Final = 1e-6
-# 2,048 rows of 384 doubles are 6 MB: large enough for one product to pay, small beside everything else.
-BLOCK_ROWS: Final = 2_048
-# 128 MB of vectors, those of a history of some 40,000 commits: reading more than that for each question takes
-# longer than anybody wants to wait, and keeping more takes memory that other programs want.
-MOST_KEPT_ROWS: Final = 128_000_000 // (4 * EMBEDDING_DIMENSION)
 # Cosines that agree to nine digits count as equal, so that the order of a sum cannot decide a tie.
 DIGITS: Final = 9
 # Cosines of whitened texts lie near 0.2 for chance and 0.6 for kin: a tenth is worth about as much as the
@@ -52,46 +40,44 @@ SELECT hunk_id, embedding FROM hunks JOIN vectors USING (text_digest) WHERE hunk
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Space:
-    """Where texts are compared: `mean` taken away, `axes` (a square matrix) applied, rows normalised."""
-
-    mean: Floats
-    axes: Floats
-
-    @classmethod
-    def raw(cls) -> Space:
-        """Vectors as the encoder made them."""
-        return cls(np.zeros(EMBEDDING_DIMENSION), np.eye(EMBEDDING_DIMENSION))
-
-    def placed(self, rows: Floats) -> Floats:
-        """The rows in this space, not normalised."""
-        return np.asarray((rows - self.mean) @ self.axes)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Texts:
     """A snapshot's distinct texts: the space they are compared in and each one's length there.
 
-    `rows` are their vectors as stored; None where there are too many to keep.
+    `rows` are their vectors as stored; None where there are too many to keep. `coded` is what the side file has
+    of them: with it, lengths are not needed, and there are none.
     """
 
     digests: Digests
     space: Space
     lengths: Floats
     rows: Vectors | None
+    coded: Coded | None = None
 
     @property
     def bytes(self) -> int:
         """About how many bytes it keeps; the digests are the snapshot's."""
-        return self.space.axes.nbytes + self.lengths.nbytes + (0 if self.rows is None else self.rows.nbytes)
+        kept = sum(part.nbytes for part in (self.space.axes, self.lengths, self.rows) if part is not None)
+        return kept + (self.coded.bytes if self.coded else 0)
 
 
-def load(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, *, space: Space | None = None) -> Texts:
-    """The texts of a snapshot, in their own space unless another is given: the raw one while they are few."""
+def load(
+    connection: duckdb.DuckDBPyConnection,
+    snapshot: Snapshot,
+    *,
+    space: Space | None = None,
+    side: Path | None = None,
+) -> Texts:
+    """The texts of a snapshot, in their own space unless another is given: the raw one while they are few.
+
+    `side` is where the side file is, if there is one.
+    """
     texts = snapshot.texts
-    rows = _first(connection, texts, len(texts)) if len(texts) <= MOST_KEPT_ROWS else None
+    few = len(texts) <= codes.MOST_KEPT_ROWS
+    if not few and side is not None and space is None and (found := codes.opened(connection, side)):
+        return Texts(texts, found.space, np.zeros(0), None, _coded(connection, texts, found))
+    rows = _first(connection, texts, len(texts)) if few else None
     # Digests are hashes: the first ones in their order are a fair sample, and the same one however the index grew.
-    space = space or _learnt(_first(connection, texts, MOST_TO_LEARN_FROM) if rows is None else rows)
+    space = space or learnt(_first(connection, texts, MOST_TO_LEARN_FROM) if rows is None else rows)
     lengths = np.zeros(len(texts))
     for places, block in _blocks(connection, texts, rows):
         lengths[places] = np.linalg.norm(space.placed(block), axis=1)
@@ -108,8 +94,16 @@ def ask(
     limit: int = LANE_DEPTH,
 ) -> tuple[Ranked, ...]:
     """The hunks whose texts lie nearest to the query's vector, best first."""
+    added = PREFERRED_COSINE * chosen.preferred
+    if texts.coded is not None:
+        try:
+            scores, near = _near(texts.coded, snapshot, chosen, query, limit)
+            return best(snapshot, scores + added, near, limit)
+        except CodesDamaged:
+            texts.coded.codes.discard()
+            texts = load(connection, snapshot, space=texts.space)
     scores = _cosines(connection, texts, query)[snapshot.hunks.texts]
-    return best(snapshot, scores + PREFERRED_COSINE * chosen.preferred, chosen.kept, limit)
+    return best(snapshot, scores + added, chosen.kept, limit)
 
 
 def similarities(
@@ -120,44 +114,56 @@ def similarities(
     hunks: Sequence[int],
 ) -> dict[int, float]:
     """Plain cosine between the query and each of these hunks' texts."""
-    if texts.rows is None:
-        found = _of_hunks(connection, hunks)
+    if not hunks:
+        return {}
+    places = snapshot.hunks.texts[snapshot.hunks.positions.at(np.array(hunks, dtype=np.int64))]
+    if texts.coded is not None:
+        found = dict(zip(hunks, texts.coded.vectors(places), strict=True))
+    elif texts.rows is not None:
+        found = dict(zip(hunks, texts.rows[places], strict=True))
     else:
-        positions = snapshot.hunks.positions.at(np.array(hunks, dtype=np.int64))
-        found = dict(zip(hunks, texts.rows[snapshot.hunks.texts[positions]], strict=True))
-    wanted = _unit(query)
-    return {hunk: round(float(_unit(row) @ wanted), DIGITS) for hunk, row in found.items()}
+        found = _of_hunks(connection, hunks)
+    wanted = unit(query)
+    return {hunk: round(float(unit(row) @ wanted), DIGITS) for hunk, row in found.items()}
+
+
+def _coded(connection: duckdb.DuckDBPyConnection, texts: Digests, found: codes.Codes) -> Coded:
+    """What the side file has of the texts, and the vectors of those it has not."""
+    rows = found.rows_of(texts)
+    late = np.flatnonzero(rows < 0)
+    return Coded(found, rows, late, _first(connection, texts[late], len(late)))
+
+
+def _near(
+    coded: Coded, snapshot: Snapshot, chosen: Chosen, query: Vectors, limit: int
+) -> tuple[Floats, Bools]:
+    space = coded.codes.space
+    placed = space.placed(query.astype(np.float64))
+    direction = space.axes @ unit(placed)
+    offset = float(space.mean @ direction)
+
+    def exact(rows: Vectors) -> Floats:
+        block = rows.astype(np.float64)
+        return _rounded(block @ direction, offset, np.linalg.norm(space.placed(block), axis=1))
+
+    asking = Asking(snapshot.hunks.texts, chosen.kept, PREFERRED_COSINE * chosen.preferred)
+    return bounds.scores(coded, asking, placed, exact, limit=limit)
 
 
 def _cosines(connection: duckdb.DuckDBPyConnection, texts: Texts, query: Vectors) -> Floats:
     """The cosine of query and text, for each text."""
     space = texts.space
     # (row - mean) @ axes @ wanted, with the products that are the same for every row made once.
-    direction = space.axes @ _unit(space.placed(query.astype(np.float64)))
-    offset = space.mean @ direction
+    direction = space.axes @ unit(space.placed(query.astype(np.float64)))
+    offset = float(space.mean @ direction)
     products = np.full(len(texts.digests), offset)
     for places, block in _blocks(connection, texts.digests, texts.rows):
         products[places] = block @ direction
-    lengths = np.where(texts.lengths == 0, 1, texts.lengths)
-    return np.round((products - offset) / lengths, DIGITS)
+    return _rounded(products, offset, texts.lengths)
 
 
-def _learnt(sample: Vectors) -> Space:
-    """The space of the texts' own mean and axes, learnt from the first of them."""
-    count = min(len(sample), MOST_TO_LEARN_FROM)
-    if count < FEWEST_TO_WHITEN:
-        return Space.raw()
-    total, products = np.zeros(EMBEDDING_DIMENSION), np.zeros((EMBEDDING_DIMENSION,) * 2)
-    for _, block in _slices(sample[:count]):
-        total += block.sum(axis=0)
-        products += block.T @ block
-    mean = total / count
-    variances, directions = np.linalg.eigh(products / count - np.outer(mean, mean))
-    if variances[-1] <= 0:  # all texts in one point have no axes
-        return Space.raw()
-    variances = np.maximum(variances, variances[-1] * FLATTEST_AXIS)
-    # Turned back to the original axes: directions of equal variance come in any order, the product does not.
-    return Space(mean, (directions * variances**EVENING) @ directions.T)
+def _rounded(products: Floats, offset: float, lengths: Floats) -> Floats:
+    return np.round((products - offset) / np.where(lengths == 0, 1, lengths), DIGITS)
 
 
 def _blocks(
@@ -197,20 +203,11 @@ def _read(connection: duckdb.DuckDBPyConnection, texts: Digests) -> Iterator[tup
         keys = digests(batch.column(0))
         places = np.minimum(np.searchsorted(texts, keys), len(texts) - 1)
         asked = texts[places] == keys
-        yield places[asked], _matrix(batch.column(1))[asked]
+        yield places[asked], matrix(batch.column(1))[asked]
 
 
 def _of_hunks(connection: duckdb.DuckDBPyConnection, hunks: Sequence[int]) -> dict[int, Vectors]:
     # As constants: bound as a list they keep the scan from skipping row groups.
     rows = connection.execute(_OF_HUNKS.format(hunks=", ".join(map(str, hunks)))).to_arrow_table()
-    found = _matrix(rows.column(1).combine_chunks())
+    found = matrix(rows.column(1).combine_chunks())
     return dict(zip(rows.column(0).to_pylist(), found, strict=True))
-
-
-def _matrix(column: pa.Array) -> Vectors:
-    return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(-1, EMBEDDING_DIMENSION)
-
-
-def _unit(row: npt.NDArray[Any]) -> Floats:
-    wide = np.asarray(row, dtype=np.float64)
-    return wide / (np.linalg.norm(wide) or 1.0)

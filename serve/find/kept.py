@@ -93,7 +93,7 @@ class Kept:
         with entry.loading:
             seen = entry.seen
             if seen is None:
-                entry.seen = seen = see(connection, state.reach)
+                entry.seen = seen = see(connection, state.reach, state.place.codes)
                 self._trim()
             elif seen.diffs is None:  # the second question: there will be more
                 entry.seen = seen = seen.with_diffs(connection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from stores import showing, snapshot, vectors
 from stores.reach import Reach
@@ -32,7 +33,7 @@ class Seen:
         return replace(self, diffs=showing.diffs(connection))
 
 
-def see(connection: Connection, reach: Reach) -> Seen:
-    """Read it from an opened index."""
+def see(connection: Connection, reach: Reach, side: Path | None = None) -> Seen:
+    """Read it from an opened index, and from its side file where it is large."""
     hunks = snapshot.load(connection, reach)
-    return Seen(hunks, vectors.load(connection, hunks))
+    return Seen(hunks, vectors.load(connection, hunks, side=side))

@@ -27,7 +27,8 @@ from serve.standing import standing
 from stores import lexical, vectors
 from stores.filters import Chosen, Where, chosen
 from stores.ranking import LANE_DEPTH, Ranked
-from stores.vectors import Space, Texts
+from stores.space import Space
+from stores.vectors import Texts
 from tests.bench import indexes
 from tests.bench.histories import cut
 from tests.bench.programs import lineage

@@ -28,7 +28,8 @@ from stores import filters, lexical, showing, vectors
 from stores.filters import Where
 from stores.ranking import LANE_DEPTH, Ranked
 from stores.reach import Reach
-from stores.vectors import Space, Texts
+from stores.space import Space
+from stores.vectors import Texts
 from tests.eval import baseline, grep
 from tests.eval.grep import Grep
 from tests.eval.metrics import distinct

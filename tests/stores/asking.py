@@ -11,7 +11,7 @@ from stores import lexical, snapshot, vectors
 from stores.filters import Where, chosen
 from stores.ranking import Ranked
 from stores.reach import Reach
-from stores.vectors import Space, Vectors
+from stores.space import Space, Vectors
 
 ALL = Where()
 HERE = Reach()

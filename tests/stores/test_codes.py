@@ -1,0 +1,290 @@
+"""The side file of a large index: the same ranking as without it, and no trust in a file that is not whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from stores import bounds, codes, coding, database, snapshot, vectors, writing
+from stores.coding import PAGE
+from stores.filters import Where, chosen
+from stores.places import Place
+from stores.ranking import Ranked
+from stores.reach import Reach
+from stores.snapshot import Snapshot
+from stores.vectors import Texts
+from tests.stores.batches import CURRENT, Document, batch, place_in
+from tests.stores.processes import running
+from tests.stores.small import Doc, small_index
+from tests.stores.test_vectors import LARGE, QUERY
+
+MAKE_FOR_EVER = """
+from stores import codes
+codes.MOST_KEPT_ROWS = 10
+while True:
+    place.codes.unlink(missing_ok=True); say("again"); codes.refresh(place)
+"""
+
+
+@pytest.fixture(autouse=True)
+def threshold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Indexes of these tests are large."""
+    monkeypatch.setattr(codes, "MOST_KEPT_ROWS", 10)
+
+
+@pytest.fixture(scope="module")
+def large() -> Iterator[duckdb.DuckDBPyConnection]:
+    with small_index(LARGE) as connection:
+        yield connection
+
+
+@pytest.fixture
+def side(large: duckdb.DuckDBPyConnection, tmp_path: Path) -> Path:
+    return made(large, tmp_path)
+
+
+def made(connection: duckdb.DuckDBPyConnection, folder: Path) -> Path:
+    file = folder / "index.duckdb.codes"
+    coding.write(connection, file, codes._made_of(connection))
+    return file
+
+
+def loaded(
+    connection: duckdb.DuckDBPyConnection, side: Path | None, reach: Reach | None = None
+) -> tuple[Snapshot, Texts]:
+    seen = snapshot.load(connection, reach or Reach())
+    return seen, vectors.load(connection, seen, side=side)
+
+
+def asked(
+    connection: duckdb.DuckDBPyConnection, side: Path | None, where: Where, limit: int = 100
+) -> tuple[Ranked, ...]:
+    seen, texts = loaded(connection, side)
+    assert (texts.coded is not None) == (side is not None)
+    return vectors.ask(connection, seen, texts, QUERY, chosen(connection, seen, where), limit=limit)
+
+
+@pytest.mark.parametrize("limit", [1, 10, 100, 5_000])
+@pytest.mark.parametrize(
+    "where",
+    [
+        Where(),
+        Where(language="rust"),
+        Where(path="1*.py"),
+        Where(path="17.py"),
+        Where(path="none.py"),
+        Where(near=("7*",)),
+        Where(language="python", near=("7*", "1*")),
+    ],
+)
+def test_same_rows_and_scores(large: duckdb.DuckDBPyConnection, side: Path, where: Where, limit: int) -> None:
+    """Filtered by much, little or nothing, the lane gives the rows of the exhaustive ranking, with its scores."""
+    assert asked(large, side, where, limit) == asked(large, None, where, limit)
+
+
+def test_few_vectors_are_read(
+    large: duckdb.DuckDBPyConnection, side: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The codes tell so well which texts may be among the best that hardly more than these are read."""
+    read: list[int] = []
+    vectors_of = bounds.Coded.vectors
+
+    def counting(self: bounds.Coded, texts: np.ndarray) -> np.ndarray:
+        read.append(len(texts))
+        return vectors_of(self, texts)
+
+    monkeypatch.setattr(bounds.Coded, "vectors", counting)
+    asked(large, side, Where(), 10)
+    assert read and 10 <= read[0] < 40
+
+
+def test_bounds_hold(large: duckdb.DuckDBPyConnection, side: Path) -> None:
+    """No code is further from its text's place than the file says."""
+    found = codes.opened(large, side)
+    assert found is not None
+    placed = found.space.placed(found.rows.astype(np.float64))
+    placed /= np.linalg.norm(placed, axis=1, keepdims=True)
+    off = np.linalg.norm(placed - found.codes * found.scales[:, None].astype(np.float64), axis=1)
+    assert (off <= found.errors + 1e-6).all() and off.max() < 0.05
+
+
+def test_tail_is_scored(tmp_path: Path) -> None:
+    """Texts that came after the file was made are ranked with the others, filtered or not."""
+    late = [
+        Doc(500 + n, f"late{n}.rs", language="rust", vector=doc.vector[::-1])
+        for n, doc in enumerate(LARGE[:40])
+    ]
+    earlier, everything = small_index(LARGE), small_index([*LARGE, *late])
+    side = made(earlier, tmp_path)
+    seen, texts = loaded(everything, side)
+    assert texts.coded is not None and len(texts.coded.tail) == 40
+    in_its_space = vectors.load(everything, seen, space=texts.space)
+    for where in (Where(), Where(language="rust"), Where(path="late*")):
+        picked = chosen(everything, seen, where)
+        hits = vectors.ask(everything, seen, texts, QUERY, picked)
+        assert hits == vectors.ask(everything, seen, in_its_space, QUERY, picked)
+    assert any(hit.file_path.startswith("late") for hit in hits)
+
+
+def test_unreached_texts_are_left_out(tmp_path: Path) -> None:
+    """Texts in the file that no commit HEAD reaches has are in no ranking."""
+    stray = [Doc(900, f"stray{n}.py", vector=(*QUERY.tolist()[:-1], n)) for n in range(20)]
+    connection = small_index([*LARGE, *stray], unreached=[900])
+    seen, texts = loaded(connection, made(connection, tmp_path))
+    hits = vectors.ask(connection, seen, texts, QUERY, chosen(connection, seen, Where()), limit=2_000)
+    assert len(hits) == len(LARGE) and not any(hit.file_path.startswith("stray") for hit in hits)
+
+
+def test_similarities(large: duckdb.DuckDBPyConnection, side: Path) -> None:
+    """The cosines people see are those of the vectors as stored."""
+    seen, texts = loaded(large, side)
+    _, without = loaded(large, None)
+    shown = vectors.similarities(large, seen, texts, QUERY, [3, 1, 999])
+    assert shown == vectors.similarities(large, seen, without, QUERY, [3, 1, 999])
+    assert vectors.similarities(large, seen, without, QUERY, []) == {}
+
+
+def test_no_memory_for_vectors(large: duckdb.DuckDBPyConnection, side: Path) -> None:
+    """What is kept of the texts is a number for each; codes and vectors are the system's to keep or to drop."""
+    _, texts = loaded(large, side)
+    assert texts.rows is None and texts.bytes - texts.space.axes.nbytes == 8 * len(LARGE)
+
+
+DAMAGE = {
+    "cut short": lambda file: os.truncate(file, file.stat().st_size - 1),
+    "empty": lambda file: file.write_bytes(b""),
+    "something else": lambda file: file.write_bytes(b"garbage" * 10_000),
+    "without its description": lambda file: overwritten(file, 0, b" " * PAGE),
+    "another version's": lambda file: file.write_bytes(
+        file.read_bytes().replace(b'"version": 1', b'"version": 0', 1)
+    ),
+    "of another model": lambda file: file.write_bytes(
+        file.read_bytes().replace(b'"embedding_model": null', b'"embedding_model": true', 1)
+    ),
+    "with another code": lambda file: overwritten(file, code_offset() + 500, b"\x55" * 50),
+}
+
+
+def overwritten(file: Path, offset: int, data: bytes) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(offset)
+        opened.write(data)
+
+
+def code_offset() -> int:
+    return coding.layout(len(LARGE))["codes"].offset
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_file_is_not_used(large: duckdb.DuckDBPyConnection, side: Path, damage: str) -> None:
+    """A file that is damaged, or was made of something else, is passed over; the ranking stays what it was."""
+    expected = asked(large, None, Where())
+    DAMAGE[damage](side)
+    seen, texts = loaded(large, side)
+    assert texts.coded is None
+    assert vectors.ask(large, seen, texts, QUERY, chosen(large, seen, Where())) == expected
+
+
+def test_damaged_vectors_are_found_out(large: duckdb.DuckDBPyConnection, side: Path) -> None:
+    """A vector that does not belong to its code is noticed when it is read: the index itself answers, the file goes."""
+    expected = asked(large, None, Where())
+    seen, texts = loaded(large, side)
+    rows = coding.layout(len(LARGE))["rows"]
+    overwritten(side, rows.offset, os.urandom(16) * (rows.bytes // 16))
+    assert vectors.ask(large, seen, texts, QUERY, chosen(large, seen, Where())) == expected
+    assert not side.exists()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    here = place_in(tmp_path)
+    with database.writing(here) as connection:
+        writing.begin_pass(connection, here, head="h" * 40, unreached=[], components=CURRENT)
+    add(here, range(40))
+    return here
+
+
+def add(here: Place, numbers: range) -> None:
+    with database.writing(here) as connection:
+        writing.replace_batch(connection, batch([Document(number) for number in numbers]))
+
+
+def texts_in(here: Place) -> int | None:
+    with database.reading(here) as connection:
+        found = codes.opened(connection, here.codes)
+    return None if found is None else len(found.digests)
+
+
+def test_made_when_large(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is made beyond the named number of texts, kept while it is good, and gone when the index is small."""
+    assert codes.refresh(place) and texts_in(place) == 40
+    assert place.codes.stat().st_mode & 0o777 == 0o600
+    inode = place.codes.stat().st_ino
+    assert not codes.refresh(place) and place.codes.stat().st_ino == inode
+    monkeypatch.setattr(codes, "MOST_KEPT_ROWS", 40)
+    assert not codes.refresh(place)
+    assert not place.codes.exists()
+
+
+def test_made_anew_when_the_tail_is_long(place: Place) -> None:
+    """A twentieth of new texts is left to the tail, more is not."""
+    codes.refresh(place)
+    add(place, range(40, 42))
+    assert not codes.refresh(place) and texts_in(place) == 40
+    add(place, range(42, 44))
+    assert codes.refresh(place) and texts_in(place) == 44
+
+
+def test_another_model_makes_another_file(place: Place) -> None:
+    """A file made of one model's vectors is none for an index of another's."""
+    codes.refresh(place)
+    with database.writing(place) as connection:
+        connection.execute("UPDATE metadata SET version = 'other' WHERE component = 'embedding_model'")
+        assert codes.is_missing(connection, place)
+    assert codes.refresh(place) and texts_in(place) == 40
+
+
+def test_deleting_an_index_deletes_it(place: Place) -> None:
+    """It goes with the index."""
+    codes.refresh(place)
+    writing.delete_index(place)
+    assert not place.codes.exists()
+
+
+def test_its_making_is_a_change_of_state(place: Place) -> None:
+    """Whoever keeps what was read of the index sees that there is more to be read."""
+    before = database.fingerprint(place)
+    codes.refresh(place)
+    assert database.fingerprint(place) != before
+
+
+def test_no_room_is_no_failure(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk without room leaves no file and no draft."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(coding, "describe", full)
+    assert not codes.refresh(place)
+    assert not list(place.folder.glob("*.codes")) and not list(place.folder.glob("*.draft"))
+
+
+def test_killed_while_it_is_made(place: Place) -> None:
+    """However often the making is killed, there is a whole file or none, and the next one clears up."""
+    for attempt in range(4):
+        with running(MAKE_FOR_EVER, place.home) as process:
+            assert process.stdout is not None
+            for _ in range(attempt + 2):
+                process.stdout.readline()
+            process.kill()
+        assert texts_in(place) in (None, 40)
+    codes.refresh(place)
+    assert texts_in(place) == 40
+    place.codes.unlink()
+    codes.refresh(place)
+    assert not list(place.folder.glob("*.draft"))
