@@ -21,6 +21,8 @@ What it stands on:
 - `encoder`: the Encoder protocol, and the bundled encoder that ONNX Runtime runs
 - `accelerated`: the same encoder unquantized, on graphics and neural processors
 - `portions`: an encoder that is given only so many texts at a time
+- `caching`: what a vector in the embedding cache is found by
+- `modes`: how vectors are kept: off, by message and diff, by the diff alone
 - `providers`: execution providers: what is asked for -> what this build can run
 - `survey`: where a history's commits go, and what an index could do without
 - `ignore`: which paths stay out: built-in defaults < git attributes < `.lineageignore`

@@ -16,17 +16,21 @@ from pipeline.ignore import IgnoreRules
 from pipeline.parse import Parses, Touched
 from pipeline.profile import Profile
 from pipeline.source.grammars import language_of
-from pipeline.text import digest, lane_text, semantic_text, words
+from pipeline.text import diff_text, digest, lane_text, semantic_text, words
 from stores import schema
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Consecutive commits of one repository, small enough to travel to a worker."""
+    """Consecutive commits of one repository, small enough to travel to a worker.
+
+    `diff_only`: of a hunk the diff alone is embedded, the cache's mode `diff`.
+    """
 
     repository: Path
     rules: IgnoreRules
     shas: tuple[str, ...]
+    diff_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def extract(task: Task) -> Extracted:
             _read(repository, sha, task.rules, parses, readings)
         except UnreadableObject as unreadable:
             readings.unreadable.append(UnreadableObject(sha, unreadable.reason))
-    return _rows(task.shas, readings)
+    return _rows(task, readings)
 
 
 @lru_cache(maxsize=1)
@@ -106,14 +110,14 @@ def _read(repository: Repository, sha: str, rules: IgnoreRules, parses: Parses, 
     profile.added_lines += sum(hunk.added_lines for hunk in changed.hunks)
 
 
-def _rows(shas: tuple[str, ...], readings: Readings) -> Extracted:
+def _rows(task: Task, readings: Readings) -> Extracted:
     with readings.profile.phase("text"):
         lane_words = [_lane_words(entry) for entry in readings.hunks]
         symbol_words = [words(" ".join(entry.names)) for entry in readings.hunks]
         return Extracted(
-            shas=shas,
+            shas=task.shas,
             commits=_commit_rows(readings.commits),
-            hunks=_hunk_rows(readings.hunks, lane_words, symbol_words),
+            hunks=_hunk_rows(readings.hunks, lane_words, symbol_words, diff_only=task.diff_only),
             hunk_symbols=_symbol_rows(readings.hunks),
             hunk_words=word_rows(lane_words),
             symbol_words=word_rows(symbol_words),
@@ -146,6 +150,10 @@ def _semantic_text(entry: TouchedHunk) -> str:
     )
 
 
+def _diff_text(hunk: Hunk) -> str:
+    return diff_text(diff=hunk.diff, path=hunk.file_path, change=hunk.change_kind)
+
+
 def _commit_rows(commits: Sequence[Commit]) -> pa.RecordBatch:
     return batch_of(
         schema.COMMITS,
@@ -161,9 +169,14 @@ def _commit_rows(commits: Sequence[Commit]) -> pa.RecordBatch:
 
 
 def _hunk_rows(
-    entries: Sequence[TouchedHunk], lane_words: Sequence[Counter[str]], symbol_words: Sequence[Counter[str]]
+    entries: Sequence[TouchedHunk],
+    lane_words: Sequence[Counter[str]],
+    symbol_words: Sequence[Counter[str]],
+    *,
+    diff_only: bool,
 ) -> pa.RecordBatch:
     texts = [_semantic_text(entry) for entry in entries]
+    embedded = [_diff_text(entry.hunk) for entry in entries] if diff_only else texts
     found = [entry.hunk for entry in entries]
     return batch_of(
         schema.HUNKS,
@@ -180,7 +193,7 @@ def _hunk_rows(
         diff=[hunk.diff for hunk in found],
         diff_truncated=[hunk.diff_truncated for hunk in found],
         semantic_text=texts,
-        text_digest=[digest(text) for text in texts],
+        text_digest=[digest(text) for text in embedded],
         word_count=[counts.total() for counts in lane_words],
         symbol_word_count=[counts.total() for counts in symbol_words],
     )

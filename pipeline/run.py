@@ -5,23 +5,25 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pipeline import head as head_symbols
 from pipeline import write
+from pipeline.caching import Cached
 from pipeline.embed import Embedding
 from pipeline.encoder import Encoder
 from pipeline.extract import Extracted, Task, extract
 from pipeline.git.refusals import NothingToIndex, UnreadableObject
 from pipeline.git.repository import Repository
 from pipeline.ignore import IgnoreRules
+from pipeline.modes import EmbedCache
 from pipeline.profile import Profile
-from pipeline.versions import components
 from pipeline.walk import batches
 from pipeline.workers import Workers
 from pipeline.write import Beginning
-from stores import writing
+from stores import embeddings, writing
 from stores.history import Unreadable
 from stores.holding import Held
 from stores.metadata import Verdict
@@ -40,15 +42,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a pass is run; none of it changes a row.
+    """How a pass is run; none of it changes a row, but for what `embed_cache` has embedded.
 
     `commit_batch`: commits per transaction.
     `force`: extract every HEAD symbol again. `rebuild`: delete the index first.
+    `embed_cache`: how vectors are kept; None for what the index has.
     """
 
     commit_batch: int = COMMITS_PER_BATCH
     force: bool = False
     rebuild: bool = False
+    embed_cache: EmbedCache | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +112,9 @@ class Pass:
         started = time.perf_counter()
         rules = IgnoreRules.of(self.repository)
         head = self._head()
-        if self.options.rebuild:
-            writing.delete_index(self.place)
+        mode = self._emptied() if self.options.rebuild else self.options.embed_cache
         with Held(self.place) as index:
-            beginning = self._begin(index, head)
+            beginning = self._begin(index, head, mode)
             done = self._index_history(index, beginning, rules)
             outlined = self._index_head(index, beginning, rules, head)
             self.workers.end()  # what follows may copy the whole index, and wants their memory
@@ -136,15 +139,36 @@ class Pass:
             raise NothingToIndex(self.repository.root)
         return head
 
-    def _begin(self, index: Held, head: str) -> Beginning:
+    def _emptied(self) -> EmbedCache | None:
+        """Delete the index; how vectors are kept in the new one."""
+        mode = self.options.embed_cache or write.mode_of(self.place)
+        writing.delete_index(self.place)
+        return mode
+
+    def _begin(self, index: Held, head: str, mode: EmbedCache | None) -> Beginning:
         with self.profile.phase("walk"):
-            return write.begin(index, self.repository, head, components())
+            return write.begin(index, self.repository, head, mode)
 
     def _index_history(self, index: Held, beginning: Beginning, rules: IgnoreRules) -> Progress:
         """Extract in the workers, embed and write here, batch by batch, in the order of the walk."""
-        embedding = Embedding(self.encoder, index if beginning.resumes else None)
+        with ExitStack() as stack:
+            cache = self._cache(stack, beginning)
+            return self._index_batches(index, beginning, rules, cache)
+
+    def _cache(self, stack: ExitStack, beginning: Beginning) -> Cached | None:
+        """The embedding cache, until the stack ends; None where none is wanted, or needed."""
+        if beginning.mode is EmbedCache.OFF or not beginning.pending:
+            return None
+        kept = stack.enter_context(embeddings.opened(self.place, self.encoder.name))
+        return Cached(kept, beginning.mode) if kept else None
+
+    def _index_batches(
+        self, index: Held, beginning: Beginning, rules: IgnoreRules, cache: Cached | None
+    ) -> Progress:
+        diff_only = beginning.mode is EmbedCache.DIFF
+        embedding = Embedding(self.encoder, index if beginning.resumes else None, cache, diff_only=diff_only)
         tasks = (
-            Task(self.repository.root, rules, shas)
+            Task(self.repository.root, rules, shas, diff_only)
             for shas in batches(beginning.pending, self.options.commit_batch)
         )
         progress = Progress(total=len(beginning.pending))
@@ -155,7 +179,8 @@ class Pass:
             with self.profile.phase("embed"):
                 vectors = embedding.vectors(extracted)
             watermark = beginning.watermark_after(extracted.shas)
-            write.write_batch(index, extracted, vectors, watermark, self.profile)
+            use = cache.use() if cache else None
+            write.write_batch(index, extracted, vectors, watermark, self.profile, cache=use)
             progress = _further(progress, extracted, watermark)
             self.report(progress)
         return progress

@@ -61,6 +61,11 @@ def semantic_text(
     )
 
 
+def diff_text(*, diff: str, path: str, change: str) -> str:
+    """What the encoder reads of one hunk in cache mode `diff`: nothing of the commit; without text, the path."""
+    return diff or _joined(message="", path=path, language=None, symbols=(), change=change, lines="")
+
+
 def lane_text(*, message: str, path: str, symbols: Sequence[str], added: str, removed: str) -> str:
     """What the hunk-text lane reads: the same parts as `semantic_text`, without its cuts and labels."""
     return "\n".join((message, path, *symbols, added or removed))

@@ -10,14 +10,17 @@ import pyarrow as pa
 
 from pipeline.extract import Extracted
 from pipeline.git.repository import Repository
+from pipeline.modes import EmbedCache
 from pipeline.profile import Profile
 from pipeline.reach import reach, unreached
+from pipeline.versions import components
 from pipeline.walk import pending
-from stores import codes, compaction, history, metadata, writing
+from stores import codes, compaction, database, history, metadata, writing
 from stores.errors import LineageError
-from stores.history import Unreadable
+from stores.history import Unreadable, Use
 from stores.holding import Held
 from stores.metadata import REBUILD, Components, Recorded, Status, Verdict
+from stores.places import Place
 from stores.showing import Connection
 from stores.writing import Batch, HeadChange
 
@@ -41,6 +44,11 @@ class Beginning:
     resumes: bool
     components: Components
 
+    @property
+    def mode(self) -> EmbedCache:
+        """How this pass keeps vectors."""
+        return EmbedCache(self.components.embed_cache or EmbedCache.OFF)
+
     def watermark_after(self, shas: Sequence[str]) -> str | None:
         """Where the walk stands after these commits; a retried one lies behind it."""
         walked = [sha for sha in shas if sha not in self.waiting]
@@ -55,10 +63,15 @@ class Ending:
     verdict: Verdict
 
 
-def begin(index: Held, repository: Repository, head: str, components: Components) -> Beginning:
-    """Open or make the index, note the HEAD this pass aims at, and find what there is to do."""
+def begin(index: Held, repository: Repository, head: str, mode: EmbedCache | None) -> Beginning:
+    """Open or make the index, note the HEAD this pass aims at, and find what there is to do.
+
+    Without a `mode` the index keeps the one it has.
+    """
     with index.batch() as connection:
-        _refuse_other_vectors(metadata.recorded(connection), components)
+        known = metadata.recorded(connection)
+        current = components(mode or known.embed_cache)
+        _refuse_other_vectors(known, current)
         status = history.status(connection)
         watermark = status.last_indexed_commit if status else None
         waiting = [entry.commit_sha for entry in history.unreadable(connection)]
@@ -69,15 +82,25 @@ def begin(index: Held, repository: Repository, head: str, components: Components
             index.place,
             head=head,
             unreached=_unreached(connection, repository, status.head_commit if status else None),
-            components=components,
+            components=current,
         )
         return Beginning(
             pending=tuple(todo),
             waiting=frozenset(waiting),
             head_files=history.head_files(connection),
             resumes=bool(status and status.commits),
-            components=components,
+            components=current,
         )
+
+
+def mode_of(place: Place) -> EmbedCache | None:
+    """How the index at this place keeps vectors; None where there is none that can be read."""
+    try:
+        with database.reading(place) as connection, database.sound(place):
+            known = metadata.recorded(connection).embed_cache
+    except LineageError:
+        return None
+    return EmbedCache(known) if known in set(EmbedCache) else None
 
 
 def known_vectors(index: Held, digests: Iterable[bytes]) -> set[bytes]:
@@ -87,9 +110,15 @@ def known_vectors(index: Held, digests: Iterable[bytes]) -> set[bytes]:
 
 
 def write_batch(
-    index: Held, extracted: Extracted, vectors: pa.RecordBatch, watermark: str | None, profile: Profile
+    index: Held,
+    extracted: Extracted,
+    vectors: pa.RecordBatch,
+    watermark: str | None,
+    profile: Profile,
+    *,
+    cache: Use | None = None,
 ) -> None:
-    """A batch's rows and its watermark, in one transaction."""
+    """A batch's rows and its watermark, in one transaction, with what the pass had of the cache so far."""
     batch = Batch(
         covered=extracted.shas,
         commits=extracted.commits,
@@ -100,6 +129,7 @@ def write_batch(
         symbol_words=extracted.symbol_words,
         unreadable=extracted.unreadable,
         watermark=watermark,
+        cache=cache,
     )
     _timed(index, profile, "storage", lambda connection: writing.replace_batch(connection, batch))
 
@@ -109,13 +139,13 @@ def write_head(index: Held, change: HeadChange, profile: Profile) -> None:
     _timed(index, profile, "symbols", lambda connection: writing.replace_head(connection, change))
 
 
-def finish(index: Held, head: str, components: Components, profile: Profile, *, head_renewed: bool) -> Ending:
+def finish(index: Held, head: str, current: Components, profile: Profile, *, head_renewed: bool) -> Ending:
     """Move the watermark to HEAD and vouch for the versions in one transaction; leave the file compact."""
     with profile.phase("storage"):
         with index.batch() as connection:
-            writing.end_pass(connection, head, components, head_renewed=head_renewed)
+            writing.end_pass(connection, head, current, head_renewed=head_renewed)
             unreadable = history.unreadable(connection)
-            verdict = metadata.verdict(metadata.recorded(connection), components)
+            verdict = metadata.verdict(metadata.recorded(connection), current)
         index.let_go()
         compaction.tidy(index.place)
         codes.refresh(index.place)
@@ -130,10 +160,12 @@ def _unreached(connection: Connection, repository: Repository, noted: str | None
     return unreached(change, before, recorded)
 
 
-def _refuse_other_vectors(recorded: Recorded, components: Components) -> None:
-    verdict = metadata.verdict(recorded, components)
+def _refuse_other_vectors(recorded: Recorded, current: Components) -> None:
+    verdict = metadata.verdict(recorded, current)
     if verdict.status is Status.NEEDS_REBUILD:
-        raise IncompatibleIndex(f"The index {verdict}.", hint=f"Run `{REBUILD}`.")
+        switched = verdict.reason and verdict.reason.startswith("embed_cache")
+        command = f"{REBUILD} --embed-cache {current.embed_cache}" if switched else REBUILD
+        raise IncompatibleIndex(f"The index {verdict}.", hint=f"Run `{command}`.")
 
 
 def _timed(index: Held, profile: Profile, phase: str, write: Callable[[Connection], writing.Spent]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
+from pipeline.modes import EmbedCache
 from serve import about, settings, telling
 from serve.daemon import commands as daemon
 from serve.errors import BadRequest
@@ -112,6 +113,13 @@ def index_command(  # noqa: PLR0913 - one parameter for each option a person may
         int | None,
         typer.Option(min=1, metavar="N", help="Processes that read commits; 1: none but this. [all CPUs]"),
     ] = None,
+    embed_cache: Annotated[
+        EmbedCache | None,
+        typer.Option(
+            help="Keep vectors for a rebuild: found by message and diff, or by the diff, which alone is embedded then. "
+            "[as the index has it, off at first]"
+        ),
+    ] = None,
     resources: Annotated[Resources, typer.Option(help="How much of the machine to take.")] = Resources.AUTO,
     embed_provider: Annotated[
         EmbedProvider,
@@ -138,6 +146,7 @@ def index_command(  # noqa: PLR0913 - one parameter for each option a person may
         workers=workers,
         resources=resources,
         provider=embed_provider,
+        embed_cache=embed_cache,
         progress=not no_progress,
         profile=profile,
     )

@@ -14,6 +14,7 @@ from pipeline import providers
 from pipeline.git import graph
 from pipeline.git.refusals import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
+from pipeline.modes import EmbedCache
 from pipeline.workers import Workers, usable_cpus
 from serve import logs, settings
 from serve.entry import LEAVES
@@ -57,6 +58,7 @@ class Flags:
     workers: int | None = None
     resources: Resources = Resources.AUTO
     provider: EmbedProvider = EmbedProvider.AUTO
+    embed_cache: EmbedCache | None = None
     progress: bool = True
     profile: bool = False
 
@@ -174,6 +176,7 @@ def _options(flags: Flags) -> Options:
         commit_batch=batch,
         force=flags.force,
         rebuild=flags.rebuild,
+        embed_cache=flags.embed_cache,
     )
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from serve.standing import Standing
+    from serve.standing import CacheState, Standing
     from stores.places import Place
 
 # A person scans several hits at a glance; the whole excerpt is in the JSON.
@@ -43,7 +43,16 @@ def status_lines(place: Place, standing: Standing) -> str:
         "commits_behind_head": str(standing.behind),
         "compatibility": str(standing.verdict) if standing.verdict else "<none>",
     }
+    if standing.cache:
+        lines["embed_cache"] = _cache_line(standing.cache)
     return "\n".join(f"{name}: {visible(value)}" for name, value in lines.items())
+
+
+def _cache_line(cache: CacheState) -> str:
+    use = cache.use
+    size = f"{cache.bytes / 1_000_000:,.1f} MB"
+    hits = f", {use.found / use.asked:.0%} of {use.asked:,} texts found in the last run" if use.asked else ""
+    return f"{cache.mode}, {use.entries:,} entries, {size}{hits}"
 
 
 def show(answer: FindAnswer, console: Console) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from pipeline.git.repository import Repository, open_repository
+from pipeline.modes import EmbedCache
 from pipeline.reach import reach
 from pipeline.versions import components
 from pipeline.walk import pending
 from serve.placing import place_of
 from stores import database, history, metadata
 from stores.database import NotIndexed
-from stores.history import IndexStatus
+from stores.history import IndexStatus, Use
 from stores.metadata import Recorded, Verdict
 from stores.places import Place
 from stores.reach import Reach
@@ -22,10 +23,20 @@ from stores.showing import Connection
 
 
 @dataclass(frozen=True, slots=True)
+class CacheState:
+    """An embedding cache in use: its mode, its size on the disk, and what the newest pass had of it."""
+
+    mode: str
+    bytes: int
+    use: Use
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """An index against HEAD.
 
-    `behind` counts commits of HEAD that an index run would take up; `verdict` is None without an index.
+    `behind` counts commits of HEAD that an index run would take up; `verdict` is None without an index. `cache`: of the
+    embedding cache, where one is in use and somebody asks for it.
     """
 
     last_indexed_commit: str | None = None
@@ -34,6 +45,7 @@ class Standing:
     commits: int = 0
     reach: Reach = field(default_factory=Reach)
     verdict: Verdict | None = None
+    cache: CacheState | None = None
 
 
 def of_path(path: Path, home: Path) -> tuple[Place, Standing]:
@@ -42,7 +54,8 @@ def of_path(path: Path, home: Path) -> tuple[Place, Standing]:
     place = place_of(home, repository)
     try:
         with database.reading(place) as connection:
-            return place, standing(repository, connection)
+            stands = standing(repository, connection)
+            return place, replace(stands, cache=_cache(connection, place))
     except NotIndexed:
         return place, without_index(repository)
 
@@ -75,6 +88,14 @@ def standing(repository: Repository, connection: Connection, said: Noted | None 
         # A question embeds no hunk: whichever way the index did, it is its own.
         verdict=metadata.verdict(said.recorded, components(said.recorded.embed_cache)),
     )
+
+
+def _cache(connection: Connection, place: Place) -> CacheState | None:
+    mode = metadata.recorded(connection).embed_cache
+    if mode in {None, EmbedCache.OFF}:
+        return None
+    size = place.embeddings.stat().st_size if place.embeddings.exists() else 0
+    return CacheState(str(mode), size, history.cache_use(connection))
 
 
 def without_index(repository: Repository) -> Standing:

@@ -17,6 +17,7 @@
 - `compaction`: copy an index into a fresh file when much of it is free or unclustered
 - `integrity`: whether an index is whole, block by block and table by table
 - `loadable`: the database's extensions, where they are installed
+- `embeddings`: vectors that outlive the index, in a file of their own
 - `metadata`: component versions, what made which rows, and the compatibility verdict
 - `history`: exact reads: what is recorded, counts, HEAD's files
 - `reach`: which recorded commits HEAD reaches

@@ -226,22 +226,22 @@ def _attach(connection: duckdb.DuckDBPyConnection, file: Path, option: str, dead
 # Starting DuckDB costs 10 ms, attaching a file to it 1 ms: a pass starts it once, and attaches for each batch.
 @lru_cache(maxsize=1)
 def _writing_engine(place: Place) -> duckdb.DuckDBPyConnection:
-    engine = _engine(place, WRITER_THREADS)
-    engine.execute("PRAGMA disable_checkpoint_on_shutdown")
-    engine.execute(UNCOMPRESSED_FLOATS)
-    return engine
+    made = engine(place, WRITER_THREADS)
+    made.execute("PRAGMA disable_checkpoint_on_shutdown")
+    made.execute(UNCOMPRESSED_FLOATS)
+    return made
 
 
 @contextmanager
 def _reading_engine(place: Place) -> Iterator[duckdb.DuckDBPyConnection]:
     """An engine for one reader at a time: one that the last reader left, where there is one."""
-    engine = _taken(place) or _engine(place, min(READER_THREADS, os.cpu_count() or 1))
+    used = _taken(place) or engine(place, min(READER_THREADS, os.cpu_count() or 1))
     try:
-        yield engine
+        yield used
     except BaseException:
-        engine.close()
+        used.close()
         raise
-    _left.append((place, engine))
+    _left.append((place, used))
 
 
 def _taken(place: Place) -> duckdb.DuckDBPyConnection | None:
@@ -253,7 +253,8 @@ def _taken(place: Place) -> duckdb.DuckDBPyConnection | None:
     return None
 
 
-def _engine(place: Place, threads: int) -> duckdb.DuckDBPyConnection:
+def engine(place: Place, threads: int) -> duckdb.DuckDBPyConnection:
+    """A database in memory that files are attached to; it installs and loads nothing by itself."""
     return duckdb.connect(
         ":memory:",
         config={

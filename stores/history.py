@@ -54,6 +54,18 @@ class Unreadable:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a pass had of the embedding cache: `asked` texts needed a vector, `found` of them had one in it.
+
+    `entries` are its vectors after the last batch.
+    """
+
+    entries: int = 0
+    asked: int = 0
+    found: int = 0
+
+
 _STATUS: Final = """
 SELECT repo_id, path, last_indexed_commit, indexed_at, head_commit,
        (SELECT count(*) FROM commits), (SELECT count(*) FROM hunks),
@@ -82,6 +94,12 @@ def status(connection: duckdb.DuckDBPyConnection) -> IndexStatus | None:
     """The index in numbers; None before its first pass has begun."""
     row = connection.execute(_STATUS).fetchone()
     return IndexStatus(*row) if row else None
+
+
+def cache_use(connection: duckdb.DuckDBPyConnection) -> Use:
+    """What the newest pass with an embedding cache had of it."""
+    row = connection.execute("SELECT entries, asked, found FROM embed_cache").fetchone()
+    return Use(*row) if row else Use()
 
 
 def recorded(connection: duckdb.DuckDBPyConnection, shas: Iterable[str]) -> set[str]:

@@ -18,6 +18,7 @@ from typing import Final
 
 DATABASE: Final = "index.duckdb"
 PLACE: Final = "place.json"
+EMBEDDINGS: Final = "embeddings.duckdb"
 GRAPH: Final = "git"
 
 # 64 bits: two of a person's repositories never meet, and the folder's name stays readable.
@@ -58,6 +59,11 @@ class Place:
     def codes(self) -> Path:
         """The side file of a large index: its vectors as codes."""
         return self.folder / f"{DATABASE}.codes"
+
+    @property
+    def embeddings(self) -> Path:
+        """The embedding cache, where one is in use; it outlives the database."""
+        return self.folder / EMBEDDINGS
 
     @property
     def graph(self) -> Path:

@@ -156,9 +156,13 @@ HUNKS: Final = pa.schema(
         field(
             "semantic_text",
             pa.string(),
-            "Commit, file, language, symbols, change, added lines: what is embedded.",
+            "Commit, file, language, symbols, change, added lines: what is embedded, but for cache mode `diff`.",
         ),
-        field("text_digest", DIGEST, "Digest of `semantic_text`; key into `vectors`."),
+        field(
+            "text_digest",
+            DIGEST,
+            "Digest of the text that was embedded, `semantic_text` or the diff alone; key into `vectors`.",
+        ),
         field("word_count", pa.int32(), "Words in the hunk-text lane: the document length of BM25."),
         field("symbol_word_count", pa.int32(), "Words in the symbol-name lane: the document length of BM25."),
     ]

@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -22,6 +22,7 @@ import pyarrow as pa
 from stores import locking, metadata, schema
 from stores.database import SPILL, WRITE_WAIT_SECONDS
 from stores.errors import LineageError
+from stores.history import Use
 from stores.locking import Deadline
 from stores.metadata import Components
 from stores.places import DATABASE, PLACE, Place
@@ -44,7 +45,8 @@ class Batch:
 
     `covered`: every commit of the stretch; what the index has of them is replaced. Row fields are as in
     `schema`, with `hunk_id` and `document` counted from 0. `unreadable`: those of the covered that could
-    not be read. `watermark`: where the walk stands after this batch; None leaves it.
+    not be read. `watermark`: where the walk stands after this batch; None leaves it. `cache`: what the pass has had
+    of the embedding cache so far.
     """
 
     covered: Sequence[str] = ()
@@ -56,6 +58,7 @@ class Batch:
     symbol_words: Rows = field(default_factory=lambda: nothing(schema.WORDS))
     unreadable: Rows = field(default_factory=lambda: nothing(schema.UNREADABLE))
     watermark: str | None = None
+    cache: Use | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +192,9 @@ def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> Spent:
             _note_made(connection, metadata.HISTORY, "hunks_in")
         if batch.unreadable.num_rows:
             connection.execute("INSERT INTO unreadable SELECT commit_sha, reason FROM unreadable_in")
+        if batch.cache is not None and batch.cache.asked:
+            connection.execute("DELETE FROM embed_cache")
+            connection.execute("INSERT INTO embed_cache VALUES (?, ?, ?)", astuple(batch.cache))
         if batch.watermark is not None:
             connection.execute(
                 "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?", [batch.watermark, _now()]

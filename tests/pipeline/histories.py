@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pipeline.git.repository import open_repository
 from pipeline.run import Options, Pass, Progress, Summary
@@ -50,7 +51,7 @@ def place(repo: Repo, home: Path) -> Place:
 
 
 def index(
-    repo: Repo, home: Path, heard: list[Progress] | None = None, *, jobs: int = 1, **options: int
+    repo: Repo, home: Path, heard: list[Progress] | None = None, *, jobs: int = 1, **options: Any
 ) -> Summary:
     """One pass over the repository as it stands."""
     report = (lambda _: None) if heard is None else heard.append

@@ -1,0 +1,17 @@
+"""How an index keeps vectors for later: apart from the cache, so that a command's help loads nothing."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class EmbedCache(StrEnum):
+    """Which vectors are kept, and by what they are found again.
+
+    `semantic`: by message and diff; what is embedded stays as it is. `diff`: by the diff, which alone is embedded, so
+    that the same change under another message shares its vector.
+    """
+
+    OFF = "off"
+    SEMANTIC = "semantic"
+    DIFF = "diff"
