@@ -138,9 +138,9 @@ def _said(file: Path, made_of: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _made_of(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    # Also while a pass is at work, which vouches for nothing before its end, and never mixes vectors.
-    begun = metadata.begun(connection)
-    vectors = {name: metadata.version(begun, name) for name in _OF_VECTORS}
+    # What made the rows, for a pass at work vouches for nothing before its end; passes never mix vectors.
+    recorded = metadata.recorded(connection)
+    vectors = {name: [made.version for made in recorded.of(name)] for name in _OF_VECTORS}
     return {**vectors, "version": VERSION, "evening": EVENING, "learnt_from": MOST_TO_LEARN_FROM}
 
 

@@ -164,7 +164,7 @@ DAMAGE = {
         file.read_bytes().replace(b'"version": 1', b'"version": 0', 1)
     ),
     "of another model": lambda file: file.write_bytes(
-        file.read_bytes().replace(b'"embedding_model": null', b'"embedding_model": true', 1)
+        file.read_bytes().replace(b'"embedding_model": [', b'"embedding_mode1": [', 1)
     ),
     "with another code": lambda file: overwritten(file, code_offset() + 500, b"\x55" * 50),
 }
@@ -244,7 +244,7 @@ def test_another_model_makes_another_file(place: Place) -> None:
     """A file made of one model's vectors is none for an index of another's."""
     codes.refresh(place)
     with database.writing(place) as connection:
-        connection.execute("UPDATE metadata SET version = 'other' WHERE component = 'embedding_model'")
+        connection.execute("INSERT INTO made_by VALUES ('history', 'embedding_model', 'other')")
         assert codes.is_missing(connection, place)
     assert codes.refresh(place) and texts_in(place) == 40
 
