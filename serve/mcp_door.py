@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -38,6 +39,9 @@ from stores.errors import LineageError
 
 # A model pays for each word, and mends the others like the first ones.
 MOST_PROBLEMS: Final = 5
+
+# What ends a program that does nothing about it.
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Returned = TypeVar("Returned")
 
@@ -98,22 +102,30 @@ def serve(served: MCPServer[Any], log: str, *, at_end: Callable[[], None] = lamb
     """Serve one client on stdin and stdout until it leaves; `log` as in `settings.LOG_LEVELS`.
 
     Does not return: threads that still wait for an answer nobody will read must not keep the process. `at_end` is
-    done before.
+    done before, on a signal too: clients send one to servers that are slow to leave, and some send nothing else.
     """
     logs.configure(log)
+
+    def leave(code: int) -> NoReturn:
+        at_end()
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            # Here, and not by an exception: the thread that reads stdin would be waited for, and it waits for a line.
+            signal.signal(number, lambda number, _: leave(128 + number))
     code = 0
     try:
         anyio.run(served.run_stdio_async)
-    except (BrokenPipeError, KeyboardInterrupt):
+    except BrokenPipeError:
         pass
     except BaseExceptionGroup as failures:
-        code = int(failures.split((BrokenPipeError, KeyboardInterrupt))[1] is not None)
+        code = int(failures.split(BrokenPipeError)[1] is not None)
         if code:
             sys.excepthook(type(failures), failures, failures.__traceback__)
-    at_end()
-    with suppress(OSError, ValueError):
-        sys.stderr.flush()
-    os._exit(code)
+    leave(code)
 
 
 class _Answering(MCPServer[Any]):

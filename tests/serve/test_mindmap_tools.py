@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -465,8 +466,9 @@ def asking(number: int, method: str, **parameters: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": parameters}
 
 
-def test_ends_with_its_client(maps: Maps, repo: Repo) -> None:
-    """At the end of input the process is gone at once, though it watches folders; what was pending is recorded."""
+@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ends_with_its_client(maps: Maps, repo: Repo, number: signal.Signals | None) -> None:
+    """At the end of input or on a signal the process is gone soon, though it watches folders; the last is recorded."""
     process = started(maps)
     arguments = {
         "title": "Work",
@@ -475,18 +477,16 @@ def test_ends_with_its_client(maps: Maps, repo: Repo) -> None:
     }
     (made,) = exchange(process, asking(2, "tools/call", name="create_mindmap", arguments=arguments))
     repo.write("a.py", "last\n")
-    time.sleep(0.2)
-    assert process.stdin is not None
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     began = time.monotonic()
-    process.stdin.close()
-    assert process.wait(timeout=20) == 0
+    process.stdin.close() if number is None else process.send_signal(number)
+    assert process.wait(timeout=20) == (0 if number is None else 128 + number)
     assert time.monotonic() - began <= END_SECONDS
-    assert process.stdout is not None and process.stdout.read() == b""
+    assert process.stdout.read() == b""
     document = maps.read(made["result"]["structuredContent"]["mindmapId"])
     assert [touch.path for touch in document.nodes[id_of(document, "Task")].files] == ["a.py"]
-    process.stdout.close()
-    assert process.stderr is not None
-    process.stderr.close()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        pipe.close()
 
 
 def test_protocol_errors(maps: Maps) -> None:
