@@ -25,7 +25,9 @@ class Listener(FileSystemEventHandler):
     def on_any_event(self, event: FileSystemEvent) -> None:
         """The system tells of a file or a folder."""
         path = os.fsencode(event.src_path)
-        if event.is_directory:
+        if event.is_directory and event.event_type == "moved":
+            self._folder("created", os.fsencode(event.dest_path))  # its files are told of one by one
+        elif event.is_directory:
             self._folder(event.event_type, path)
         elif event.event_type == "moved":
             self._file(path, Kind.DELETED)

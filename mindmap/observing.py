@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from watchdog.events import (
     DirCreatedEvent,
     DirDeletedEvent,
+    DirMovedEvent,
     FileCreatedEvent,
     FileDeletedEvent,
     FileModifiedEvent,
@@ -32,6 +33,7 @@ WANTED: Final[list[type[FileSystemEvent]]] = [
     FileMovedEvent,
     DirCreatedEvent,
     DirDeletedEvent,
+    DirMovedEvent,
 ]
 
 

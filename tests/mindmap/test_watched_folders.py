@@ -70,7 +70,7 @@ def test_folder_moved_out(maps: Maps, watcher: Watcher, repo: Repo, tmp_path: Pa
 
 
 def test_folder_moved_within(maps: Maps, watcher: Watcher, repo: Repo) -> None:
-    """A folder that is moved within the workspace is watched where it is now."""
+    """A folder that is moved within the workspace is watched where it is now, unless git ignores it there."""
     mindmap_id = watched(maps, watcher, repo.path)
     (repo.path / "deep").rename(repo.path / "deeper")
     moved = {"deep/er/gone.py": "delete", "deeper/er/gone.py": "create"}
@@ -78,6 +78,10 @@ def test_folder_moved_within(maps: Maps, watcher: Watcher, repo: Repo) -> None:
     repo.write("deeper/er/gone.py", "later\n")
     until(maps, mindmap_id, lambda document: actions(document)["deeper/er/gone.py"] == "modify")
     assert folders(watcher) == {"repo", "repo/deeper", "deeper/er"}
+    (repo.path / "deeper/er").rename(repo.path / "er.log")
+    until(maps, mindmap_id, lambda document: actions(document)["deeper/er/gone.py"] == "delete")
+    eventually(lambda: folders(watcher) == {"repo", "repo/deeper"})
+    assert "er.log/gone.py" not in actions(maps.read(mindmap_id))
 
 
 @pytest.mark.parametrize("moved", ["outer/repo", "outer"], ids=["itself", "its parent"])
