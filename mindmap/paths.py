@@ -26,7 +26,7 @@ class Paths:
         """Those of a map with this workspace, or with none."""
         if not workspace:
             return cls("", ())
-        root = os.path.realpath(workspace)
+        root = real(workspace)
         # The longer first: one may lie inside the other.
         return cls(root, tuple(sorted({root, _normal(workspace)}, key=len, reverse=True)))
 
@@ -83,6 +83,14 @@ def settled(own: str | None, given: str | None) -> str:
     if os.path.realpath(own) != os.path.realpath(chosen):
         raise BadPath(f"The map belongs to the workspace {own}.", hint=f"Make another map for {chosen}.")
     return own
+
+
+def real(path: str) -> str:
+    """The path without links; one that no system knows, which another program may have written, as it is."""
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # a NUL
+        return _normal(path)
 
 
 def _normal(path: str) -> str:

@@ -21,7 +21,7 @@ from mindmap.listening import Listener
 from mindmap.maps import UNREADABLE, Maps
 from mindmap.moments import now
 from mindmap.observing import WANTED, Observing, observer, wait_for_quiet
-from mindmap.paths import shown
+from mindmap.paths import real, shown
 from mindmap.program import Git, NoWorkTree, Workspace
 from mindmap.watched import Watched, Watching, identity, unwatchable
 from stores.errors import LineageError
@@ -261,4 +261,4 @@ class Watcher:
 def _is_in(document: Mindmap, watched: Watched) -> bool:
     """Whether the workspace is still the map's; it may have got another where its own was gone."""
     workspace = document.workspace_path
-    return workspace is not None and os.fsencode(os.path.realpath(workspace)) == watched.root
+    return workspace is not None and os.fsencode(real(workspace)) == watched.root

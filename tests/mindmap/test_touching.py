@@ -51,6 +51,12 @@ def test_same_path_is_one_touch(tmp_path: Path) -> None:
     assert touched(same, ROOT, Touch(f"{tmp_path}/a.py")).nodes[ROOT].files[0].path == "a.py"
 
 
+def test_workspace_that_no_system_knows() -> None:
+    """A workspace that another program wrote and that can be no path keeps nobody from attaching files."""
+    document = touched(a_map(workspace="/a\0b"), ROOT, Touch("src/a.py"))
+    assert [touch.path for touch in document.nodes[ROOT].files] == ["src/a.py"]
+
+
 def test_foreign_spelling_is_the_same_file() -> None:
     """An entry that another program kept under an absolute path is updated under its own."""
     document = a_map(workspace="/workspace")

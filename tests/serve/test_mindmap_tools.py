@@ -348,10 +348,11 @@ def test_unwatched_workspace(serving: Serving, tmp_path: Path, monkeypatch: pyte
     assert not synced["watching"] and "it is your home folder" in synced["hint"]
 
 
-def test_maps_of_a_workspace_that_is_gone(serving: Serving, repo: Repo, tmp_path: Path) -> None:
-    """Maps are found by their workspace when that is there no longer."""
+def test_maps_of_a_workspace_that_is_gone(serving: Serving, maps: Maps, repo: Repo, tmp_path: Path) -> None:
+    """Maps are found by their workspace when that is there no longer, whatever another map calls its own."""
     made = call(serving, "create_mindmap", title="Work", workspacePath=str(repo.path))
     repo.path.rename(tmp_path / "away")
+    maps.create(a_map(workspace="/a\0b"))
     (line,) = call(serving, "list_mindmaps", workspacePath=str(repo.path))["maps"]
     assert line["id"] == made["mindmapId"]
 
