@@ -18,6 +18,7 @@
 - `watched`: one workspace that is watched, and what may be one
 - `listening`: what is told of it, kept for the next batch
 - `observing`: who tells of it
+- `once`: what is said of it, to the log and to who asks
 - `inotify`: Linux's own way to be told, spared what is ignored
 - `events`: what happened to files since they were looked at last
 - `autodetect`: a batch of events -> touches on a map

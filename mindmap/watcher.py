@@ -21,6 +21,7 @@ from mindmap.listening import Listener
 from mindmap.maps import UNREADABLE, Maps
 from mindmap.moments import now
 from mindmap.observing import WANTED, Observing, observer, wait_for_quiet
+from mindmap.once import Once
 from mindmap.paths import real, shown
 from mindmap.program import Git, NoWorkTree, Workspace
 from mindmap.watched import Watched, Watching, identity, unwatchable
@@ -55,8 +56,7 @@ class Watcher:
         self._happened = threading.Event()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
-        self._said: set[str] = set()
-        self._untold: list[str] = []
+        self._once = Once()
 
     def watch(self, mindmap_id: str, workspace: str) -> Watching:
         """Attach what changes in the workspace to the map from now on, and to no map what changes in another."""
@@ -74,8 +74,8 @@ class Watcher:
                     self._watched[root] = watched
                     watched.maps.add(mindmap_id)
         if reason:
-            self._say(reason)
-        return Watching(watched is not None, reason or self._told())
+            self._once.say(reason)
+        return Watching(watched is not None, reason or self._once.told())
 
     def stop(self) -> None:
         """Record what is pending, and end."""
@@ -105,7 +105,7 @@ class Watcher:
 
     def _started(self) -> Observing:
         if self._observer is None:
-            started = observer(self._tell)
+            started = observer(self._once.tell)
             started.start()
             self._observer = started
             self._thread = threading.Thread(target=self._run, name="mindmap-batches", daemon=True)
@@ -173,9 +173,9 @@ class Watcher:
                     self._leave(watched, mindmap_id)
             except (NoSuchMindmap, *UNREADABLE) as error:
                 self._leave(watched, mindmap_id)
-                self._say(f"{mindmap_id} is watched for no longer: {error.message}")
+                self._once.say(f"{mindmap_id} is watched for no longer: {error.message}")
             except LineageError as error:
-                self._say(str(error))
+                self._once.say(str(error))
 
     def _leave(self, watched: Watched, mindmap_id: str) -> None:
         with self._lock:
@@ -184,11 +184,9 @@ class Watcher:
     def _detected(self, watched: Watched, batch: Pending) -> Detected:
         try:
             return detected(watched.ignoring, batch, self._workspace(watched))
-        except (
-            LineageError,
-            OSError,
-        ) as error:  # no git program, or one that fails: files are files all the same
-            self._tell(f"What git ignores is recorded too: {error}")
+        except (LineageError, OSError) as error:
+            # No git program, or one that fails: files are files all the same.
+            self._once.tell(f"What git ignores is recorded too: {error}")
             return detected(watched.ignoring, batch, None)
 
     def _spare(self, watched: Watched, batch: Pending) -> None:
@@ -209,7 +207,7 @@ class Watcher:
             workspace = self._workspace(watched)
             return ignored_folders(workspace, among) if workspace is not None else frozenset()
         except (LineageError, OSError) as error:
-            self._tell(f"Folders that git ignores are watched too: {error}")
+            self._once.tell(f"Folders that git ignores are watched too: {error}")
             return frozenset()
 
     def _workspace(self, watched: Watched) -> Workspace | None:
@@ -236,26 +234,6 @@ class Watcher:
             if self._watched.get(watched.root) is watched:
                 del self._watched[watched.root]
         self._unschedule(watched)
-
-    def _say(self, what: str) -> bool:
-        """Say something once, since a failing watch fails at every event; whether it was said now."""
-        with self._lock:
-            if what in self._said:
-                return False
-            self._said.add(what)
-        logger.warning("event=watching %s", what)
-        return True
-
-    def _tell(self, what: str) -> None:
-        """Say it, and have the next who asks for a watch told."""
-        if self._say(what):
-            with self._lock:
-                self._untold.append(what)
-
-    def _told(self) -> str:
-        with self._lock:
-            told, self._untold = " ".join(self._untold), []
-        return told
 
 
 def _is_in(document: Mindmap, watched: Watched) -> bool:
