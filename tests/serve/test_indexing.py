@@ -100,6 +100,7 @@ def test_incremental_takes_up_a_new_commit(
         (["--threads", "-1"], "--threads"),
         (["--resources", "greedy"], "--resources"),
         (["--embed-provider", "tpu"], "--embed-provider"),
+        (["--embed-cache", "some"], "--embed-cache"),
     ],
 )
 def test_refusals(
