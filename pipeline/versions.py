@@ -21,7 +21,7 @@ RERANKER_MODEL: Final = "none"
 
 
 def components(embed_cache: str | None = None) -> Components:
-    """What this program makes rows with, in this mode of the embedding cache."""
+    """What this program makes rows with; without a mode of the embedding cache, whichever an index has suits it."""
     return Components(
         schema=str(SCHEMA_VERSION),
         embedding_model=EMBEDDING_MODEL,
@@ -36,5 +36,5 @@ def components(embed_cache: str | None = None) -> Components:
         parser_typescript=PARSER_VERSION,
         parser_javascript=PARSER_VERSION,
         words_version=WORDS_VERSION,
-        embed_cache=embed_cache or "off",
+        embed_cache=embed_cache,
     )

@@ -70,7 +70,7 @@ def begin(index: Held, repository: Repository, head: str, mode: EmbedCache | Non
     """
     with index.batch() as connection:
         known = metadata.recorded(connection)
-        current = components(mode or known.embed_cache)
+        current = components(mode or _mode(known) or EmbedCache.OFF)
         _refuse_other_vectors(known, current)
         status = history.status(connection)
         watermark = status.last_indexed_commit if status else None
@@ -97,10 +97,9 @@ def mode_of(place: Place) -> EmbedCache | None:
     """How the index at this place keeps vectors; None where there is none that can be read."""
     try:
         with database.reading(place) as connection, database.sound(place):
-            known = metadata.recorded(connection).embed_cache
+            return _mode(metadata.recorded(connection))
     except LineageError:
         return None
-    return EmbedCache(known) if known in set(EmbedCache) else None
 
 
 def known_vectors(index: Held, digests: Iterable[bytes]) -> set[bytes]:
@@ -150,6 +149,11 @@ def finish(index: Held, head: str, current: Components, profile: Profile, *, hea
         compaction.tidy(index.place)
         codes.refresh(index.place)
     return Ending(unreadable, verdict)
+
+
+def _mode(recorded: Recorded) -> EmbedCache | None:
+    known = recorded.embed_cache
+    return EmbedCache(known) if known in set(EmbedCache) else None
 
 
 def _unreached(connection: Connection, repository: Repository, noted: str | None) -> list[str]:

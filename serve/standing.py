@@ -85,8 +85,7 @@ def standing(repository: Repository, connection: Connection, said: Noted | None 
         behind=_behind(repository, connection, status),
         commits=status.commits,
         reach=reach(repository, status.head_commit),
-        # A question embeds no hunk: whichever way the index did, it is its own.
-        verdict=metadata.verdict(said.recorded, components(said.recorded.embed_cache)),
+        verdict=metadata.verdict(said.recorded, components()),
     )
 
 

@@ -196,8 +196,9 @@ def _is_stale(recorded: Recorded, current: Components, name: str, part: str) -> 
 
 def _same(name: str, before: str | None, now: str | None) -> bool:
     if name == "embed_cache":
+        # A question embeds no hunk and names no mode: whichever way the index did, it is its own.
         # `off` and `semantic` give the same vectors; only `diff` embeds another text.
-        return (before == "diff") == (now == "diff")
+        return now is None or (before == "diff") == (now == "diff")
     return before == now
 
 

@@ -67,7 +67,7 @@ def index(
         status = history.status(connection)
         seen = reach(repository, status.head_commit if status else None)
         dropped = unreached(seen, history.unreached(connection), history.all_recorded(connection))
-        versions = replace(recorded or components(), **changed)
+        versions = replace(recorded or components(), **{"embed_cache": "off"} | changed)
         writing.begin_pass(connection, place, head=head, unreached=dropped, components=versions)
         writing.replace_batch(connection, Batch(covered=found.shas, vectors=vectors, watermark=head, **rows))
         writing.record_metadata(connection, versions)

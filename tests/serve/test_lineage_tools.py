@@ -226,6 +226,41 @@ def test_needs_rebuild(repo: Repo, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("changed", "said_so", "hint"),
+    [
+        ({}, {"status": "compatible"}, None),
+        ({"parser_java": "0"}, {"status": "compatible"}, None),
+        (
+            {"words_version": "0"},
+            {
+                "status": "query_compatible_needs_refresh",
+                "reason": "words_version 0, now 1; run `lineage index --rebuild --yes`",
+            },
+            "The index is query-compatible, refresh recommended (words_version 0, now 1; "
+            "run `lineage index --rebuild --yes`).",
+        ),
+        (
+            {"parser_python": None},
+            {"status": "unknown", "missing_components": ["parser_python"]},
+            "The index is unknown (no metadata for parser_python): run `lineage index --force`.",
+        ),
+    ],
+)
+def test_the_verdict_stands_in_both_answers(
+    repo: Repo, home: Path, changed: dict[str, str | None], said_so: dict[str, Any], hint: str | None
+) -> None:
+    """Status, reason and missing components are fields; the hint says them as a sentence, with the command."""
+    index(repo, home, **changed)
+    for tool, arguments in (
+        ("find_pattern", {"query": "timeout"}),
+        ("explain_change", {"file": "src/tcp.py"}),
+    ):
+        meta = said(call(served(repo, home), tool, **arguments))["_meta"]
+        assert meta["compatibility"] == said_so
+        assert meta["hint"] == hint
+
+
+@pytest.mark.parametrize(
     ("tool", "arguments", "says"),
     [
         ("find_pattern", {}, "`query`: is required"),

@@ -118,6 +118,15 @@ def test_cache_modes(before: str, now: str, status: Status) -> None:
     assert verdict(recorded(embed_cache=before), replace(CURRENT, embed_cache=now)).status is status
 
 
+def test_a_question_takes_any_cache_mode() -> None:
+    """Who names no mode, because no hunk is embedded, has nothing against the one there is."""
+    for mode in ("off", "semantic", "diff"):
+        assert (
+            verdict(recorded(embed_cache=mode), replace(CURRENT, embed_cache=None)).status
+            is Status.COMPATIBLE
+        )
+
+
 def test_vouched_only_when_every_row_is_current() -> None:
     """A pass records the current version of a component only where it made all of its rows."""
     old = Components(**dict.fromkeys(metadata.NAMES, "0"))

@@ -99,7 +99,7 @@ def test_what_made_the_rows_is_carried_over(place: Place) -> None:
     assert made == {
         (part, f"parser_{name}") for part in ("history", "head") for name in ("python", "typescript")
     }
-    assert recorded.vouched == components()
+    assert recorded.vouched == components("off")
 
 
 def test_never_written_metadata_is_unknown(repo: Repo, place: Place) -> None:
