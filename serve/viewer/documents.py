@@ -6,8 +6,10 @@ Unlike an agent's reading, a viewer's moves nothing aside: whoever looks on chan
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -39,23 +41,30 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """A map as it was when its file had this sign."""
+class _Seen:
+    """What came of reading a map: when that began, and the sign its file had just before."""
 
     sign: Sign | None
-    summary: Summary
-    body: Body
+    began: float
+    line: Summary | LineageError
+    body: Body | None = None
+
+    def serves(self, now: Sign | None, asked: float) -> bool:
+        """Whether it is what somebody who asked at that moment is to have; `now` is the sign of the file."""
+        # Read after they asked, it is what they want, whatever has become of the file: so of many who ask for a map
+        # that is being written, each does not have it read anew.
+        return self.began >= asked or (self.sign is not None and self.sign.settled and self.sign == now)
 
 
 class Documents:
-    """The maps of a data directory, for several threads."""
+    """The maps of a data directory, for several threads; `asked` is when somebody asked, by the monotonic clock."""
 
     def __init__(self, folder: Path) -> None:
         self.maps = Maps(folder)
         self._turns = [threading.Lock() for _ in range(TURNS)]
         self._lock = threading.Lock()
-        self._bodies: OrderedDict[str, _Read] = OrderedDict()
-        self._summaries: dict[str, tuple[Sign | None, Summary | LineageError]] = {}
+        self._lines: dict[str, _Seen] = {}
+        self._bodies: OrderedDict[str, _Seen] = OrderedDict()
 
     def mindmap(self, mindmap_id: str) -> Mindmap:
         """A map as it stands now."""
@@ -68,25 +77,24 @@ class Documents:
                 hint="It was left as it is. Repair the file; an agent that writes it would move it aside first.",
             ) from error
 
-    def body(self, mindmap_id: str) -> Body:
+    def body(self, mindmap_id: str, asked: float) -> Body:
         """A whole map, as JSON."""
-        # Before the file is read: should it be replaced meanwhile, what was read counts for the sign before.
-        now = sign(self.maps.path, mindmap_id)
-        with self._turns[hash(mindmap_id) % TURNS]:
-            kept = self._kept(mindmap_id, now)
-            if kept is None:
-                kept = self._read(mindmap_id, now)
-                self._keep(mindmap_id, kept)
-            return kept.body
+        with self._turn(mindmap_id):
+            now = sign(self.maps.path, mindmap_id)
+            seen = self._bodies.get(mindmap_id)
+            if seen is not None and seen.body is not None and seen.serves(now, asked):
+                return seen.body
+            began = time.monotonic()
+            document = self.mindmap(mindmap_id)
+            body = Body.of(encode(document))
+            self._keep(mindmap_id, _Seen(now, began, summary(document), body))
+            return body
 
-    def listed(self) -> tuple[list[Summary], list[Problem]]:
+    def listed(self, asked: float) -> tuple[list[Summary], list[Problem]]:
         """Every map in one line, newest first, and what cannot be read."""
         found = self._signs()
-        with self._lock:
-            for gone in self._summaries.keys() - found.keys():
-                del self._summaries[gone]
-                self._bodies.pop(gone, None)
-        lines = {mindmap_id: self._line(mindmap_id, now) for mindmap_id, now in found.items()}
+        self._forget_others(found.keys())
+        lines = {mindmap_id: self._line(mindmap_id, now, asked) for mindmap_id, now in found.items()}
         summaries = [line for line in lines.values() if isinstance(line, Summary)]
         problems = [
             Problem(mindmap_id, code_of(line), line.message, line.hint)
@@ -94,6 +102,24 @@ class Documents:
             if isinstance(line, LineageError) and not isinstance(line, NoSuchMindmap)
         ]
         return sorted(summaries, key=lambda one: one.updated_at, reverse=True), problems
+
+    def _line(self, mindmap_id: str, now: Sign, asked: float) -> Summary | LineageError:
+        with self._turn(mindmap_id):
+            seen = self._lines.get(mindmap_id)
+            if seen is None or not seen.serves(now, asked):
+                seen = _Seen(now, time.monotonic(), self._summarised(mindmap_id))
+                with self._lock:
+                    self._lines[mindmap_id] = seen
+            return seen.line
+
+    def _summarised(self, mindmap_id: str) -> Summary | LineageError:
+        try:
+            return summary(self.mindmap(mindmap_id))
+        except (*UNREADABLE, FolderUnusable, NoSuchMindmap) as error:
+            return error
+
+    def _turn(self, mindmap_id: str) -> threading.Lock:
+        return self._turns[hash(mindmap_id) % TURNS]
 
     def _signs(self) -> dict[str, Sign]:
         try:
@@ -104,42 +130,19 @@ class Documents:
                 hint="Make it readable, or name another folder in MINDMAP_DATA_DIR.",
             ) from error
 
-    def _line(self, mindmap_id: str, now: Sign) -> Summary | LineageError:
-        with self._turns[hash(mindmap_id) % TURNS]:
-            known = self._summaries.get(mindmap_id)
-            if known is not None and known[0] == now:
-                return known[1]
-            line = self._summarised(mindmap_id)
-            if now.settled:
-                with self._lock:
-                    self._summaries[mindmap_id] = now, line
-            return line
-
-    def _summarised(self, mindmap_id: str) -> Summary | LineageError:
-        try:
-            return summary(self.mindmap(mindmap_id))
-        except (*UNREADABLE, FolderUnusable, NoSuchMindmap) as error:
-            return error
-
-    def _read(self, mindmap_id: str, now: Sign | None) -> _Read:
-        document = self.mindmap(mindmap_id)
-        return _Read(now, summary(document), Body.of(encode(document)))
-
-    def _kept(self, mindmap_id: str, now: Sign | None) -> _Read | None:
+    def _keep(self, mindmap_id: str, seen: _Seen) -> None:
         with self._lock:
-            kept = self._bodies.get(mindmap_id)
-            if kept is None or now is None or kept.sign != now:
-                return None
+            self._bodies[mindmap_id] = seen
+            self._lines[mindmap_id] = replace(seen, body=None)
             self._bodies.move_to_end(mindmap_id)
-            return kept
-
-    def _keep(self, mindmap_id: str, read: _Read) -> None:
-        if read.sign is None or not read.sign.settled:
-            return
-        with self._lock:
-            self._bodies[mindmap_id] = read
-            self._bodies.move_to_end(mindmap_id)
-            self._summaries[mindmap_id] = read.sign, read.summary
-            size = sum(one.body.size for one in self._bodies.values())
+            size = sum(one.body.size for one in self._bodies.values() if one.body)
             while size > KEPT_BYTES and len(self._bodies) > 1:
-                size -= self._bodies.popitem(last=False)[1].body.size
+                _, oldest = self._bodies.popitem(last=False)
+                size -= oldest.body.size if oldest.body else 0
+
+    def _forget_others(self, there: AbstractSet[str]) -> None:
+        """Keep nothing of maps that are not there."""
+        with self._lock:
+            for gone in (self._lines.keys() | self._bodies.keys()) - there:
+                self._lines.pop(gone, None)
+                self._bodies.pop(gone, None)

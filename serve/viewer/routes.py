@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 
 import msgspec
@@ -49,7 +50,7 @@ class Summaries(FromHere):
     async def get(self) -> None:
         """Send them."""
         self.admitted()
-        summaries, _ = await self.viewer.threads.read(self.viewer.documents.listed)
+        summaries, _ = await self.viewer.threads.read(self.viewer.documents.listed, time.monotonic())
         await self.send_json(msgspec.json.encode(summaries))
 
     head = get
@@ -61,7 +62,10 @@ class Document(FromHere):
     async def get(self, mindmap_id: str) -> None:
         """Send it."""
         self.admitted()
-        await self.send(await self.viewer.threads.read(self.viewer.documents.body, checked(mindmap_id)))
+        body = await self.viewer.threads.read(
+            self.viewer.documents.body, checked(mindmap_id), time.monotonic()
+        )
+        await self.send(body)
 
     head = get
 
@@ -91,7 +95,7 @@ class Status(FromHere):
         """Say it."""
         self.admitted()
         viewer = self.viewer
-        _, problems = await viewer.threads.read(viewer.documents.listed)
+        _, problems = await viewer.threads.read(viewer.documents.listed, time.monotonic())
         said = {
             "version": about.version(),
             "dataDir": str(viewer.folder),
@@ -136,7 +140,7 @@ class Sync(FromHere):
         synced = await self.viewer.threads.work(
             syncing.sync, self.viewer.documents.maps, checked(asked.mindmap_id), asked.workspace_path
         )
-        body = await self.viewer.threads.read(self.viewer.documents.body, asked.mindmap_id)
+        body = await self.viewer.threads.read(self.viewer.documents.body, asked.mindmap_id, time.monotonic())
         said = {"synced": synced.files, "mindmap": msgspec.Raw(body.content)}
         await self.send_json(msgspec.json.encode(said))
 

@@ -12,7 +12,7 @@ from typing import Final
 from stores.mindmaps import ID, LONGEST_ID, SUFFIX, checked
 
 # File systems date by the kernel's tick, 10 ms at most: two writes within one can look the same.
-TICK_NANOSECONDS: Final = 50_000_000
+TICK_NANOSECONDS: Final = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)

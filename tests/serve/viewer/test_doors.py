@@ -10,7 +10,7 @@ import pytest
 
 from mindmap.document import Mindmap
 from mindmap.maps import Maps
-from serve.viewer import service
+from serve.viewer import handler, service
 from serve.viewer.doors import Doors
 from serve.viewer.handler import LARGEST_BODY
 from tests.mindmap.maps import a_map
@@ -180,6 +180,7 @@ def test_lies_about_length(asking: Asking) -> None:
     begin = b"POST /api/sync-git HTTP/1.1\r\nHost: localhost:%d\r\n" % asking.port
     for lie in (
         b"Content-Length: -1\r\n",
+        b"Content-Length: " + b"9" * 10_000 + b"\r\n",
         b"Content-Length: 1e3\r\n",
         b"Content-Length: 2\r\nContent-Length: 3\r\n",
         b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
@@ -241,18 +242,29 @@ def test_connections_are_bounded(
         assert asking.ask("/api/mindmaps").status == 200
 
 
-def test_readers_who_do_not_read(asking: Asking, maps: Maps) -> None:
-    """Those who ask for large maps and read nothing keep nobody waiting, and share what was not sent to them."""
-    document = a_map(*({"label": f"{number} " + "x" * 5_000} for number in range(900)))
+def test_readers_who_do_not_read(asking: Asking, maps: Maps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who ask for large maps and read nothing keep nobody waiting, and are left after a while."""
+    document = a_map(*({"label": f"{number} " + "x" * 10_000} for number in range(900)))
     maps.create(document)
+    monkeypatch.setattr(handler, "SENDING_SECONDS", 2.0)
     stalled = []
     for _ in range(50):
-        connection = socket.create_connection(("127.0.0.1", asking.port), timeout=5)
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        connection.settimeout(5)
+        connection.connect(("127.0.0.1", asking.port))
         head = f"GET /api/mindmaps/{document.id} HTTP/1.1\r\nHost: localhost:{asking.port}\r\n\r\n"
         connection.sendall(head.encode())
         stalled.append(connection)
-    assert len(asking.ask(f"/api/mindmaps/{document.id}").content) > 4_000_000
+    whole = len(asking.ask(f"/api/mindmaps/{document.id}").content)
+    assert whole > 9_000_000
+    time.sleep(3)
     for connection in stalled:
+        said = 0
+        with suppress(ConnectionResetError):
+            while some := len(connection.recv(1 << 20)):
+                said += some
+        assert said < whole  # cut off, and not merely late
         connection.close()
     assert asking.ask("/api/mindmaps").status == 200
 
