@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import time
 from contextlib import suppress
@@ -266,6 +267,27 @@ def test_readers_who_do_not_read(asking: Asking, maps: Maps, monkeypatch: pytest
                 said += some
         assert said < whole  # cut off, and not merely late
         connection.close()
+    assert asking.ask("/api/mindmaps").status == 200
+
+
+def test_anything_at_all(asking: Asking, document: Mindmap, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever bytes are sent, the viewer finds no fault with itself, and goes on."""
+    chance = random.Random(7)  # noqa: S311 - repeatable noise, nothing secret
+    ours = b"Host: localhost:%d\r\nConnection: close\r\n\r\n" % asking.port
+    alphabet = b'/.%2e%2f%00?=&;:*\\ \t\r\n\x00\x7f\xff\xc3\xa9abcGETPOST{}[]"0123456789-_'
+    begin = [
+        b"GET /api/mindmaps/",
+        b"GET /api/why?mindmap=" + document.id.encode() + b"&path=",
+        b"GET /api/mindmaps/" + document.id.encode() + b"/export?format=",
+        b"HEAD /",
+        b"POST /api/sync-git",
+        b"",
+    ]
+    for number in range(300):
+        noise = bytes(chance.choices(alphabet, k=chance.randrange(1, 60)))
+        said = asking.raw(begin[number % len(begin)] + noise + b" HTTP/1.1\r\n" + ours, seconds=5)
+        assert said == b"" or said.split(b" ", 2)[1][:1] in (b"2", b"4"), noise
+    assert "failed" not in caplog.text and "Traceback" not in caplog.text
     assert asking.ask("/api/mindmaps").status == 200
 
 

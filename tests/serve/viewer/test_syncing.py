@@ -9,6 +9,7 @@ import pytest
 
 from mindmap.document import Mindmap, encode
 from mindmap.maps import Maps
+from stores import mindmaps
 from tests.mindmap.maps import a_map, check
 from tests.repos import Repo
 from tests.serve.viewer.viewers import Asking
@@ -118,6 +119,17 @@ def test_content_types(asking: Asking, document: Mindmap, kind: str | None) -> N
     assert asking.post("/api/sync-git", said, Content_Type=kind).error == (415, "not_json")
     for right in ("application/json", "Application/JSON; charset=utf-8"):
         assert asking.post("/api/sync-git", said, Content_Type=right).error == (409, "no_workspace")
+
+
+def test_kept_by_another(asking: Asking, maps: Maps, repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map that another process keeps is waited for, for a while, and then that is said; looking on goes on."""
+    monkeypatch.setattr(mindmaps, "WAIT_SECONDS", 0.3)
+    document = a_map(workspace=str(repo.path))
+    maps.create(document)
+    with maps.folder.changing(document.id):
+        assert asking.post("/api/sync-git", {"mindmapId": document.id}).error == (409, "mindmap_busy")
+        assert asking.ask(f"/api/mindmaps/{document.id}").content == encode(document)
+    assert asking.post("/api/sync-git", {"mindmapId": document.id}).json["synced"] == 2
 
 
 def test_syncs_at_the_same_time(asking: Asking, maps: Maps, repo: Repo) -> None:
