@@ -46,7 +46,7 @@ class Doors:
         if len(said) != 1 or said[0].lower() not in self.hosts:
             raise ForeignHost(
                 f"This viewer does not answer for {', '.join(said) or 'a request without a host'}.",
-                hint=f"Open http://127.0.0.1:{self.port}/.",
+                hint=f"Open http://127.0.0.1:{self.port}/, through a tunnel with this port at both ends.",
             )
 
     def check_origin(self, headers: HTTPHeaders) -> None:
