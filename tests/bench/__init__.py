@@ -20,6 +20,8 @@ and neither means anything while the machine has other work. Memory is summed ov
 - `agents`: the MCP server's memory, ten clients at once, eight asking while the history grows
 - `hooks`: `git commit` with and without the hooks of `lineage init`, and a run that another's waiting sends away
 - `company`: two queries a second while an index runs
+- `large`: an index grown to a hundred thousand hunks or to a million, out of memory, beside a matrix in memory and
+  beside VSS's HNSW; takes one clone, and options of its own
 - `mindmaps`: writers that are killed, a write on a large map, git sync on many files; takes no clone
 - `viewer`: two hundred browsers listening while maps are written, and the viewer's memory; takes no clone
 
@@ -31,5 +33,8 @@ What they stand on:
 - `histories`: clones cut to a length, and a made history with many files
 - `references`: `git log -p` and the bare ONNX Runtime
 - `indexes`: an index looked at from outside
+- `grown`: a large index made of a real one
+- `asked`: the vector lane of one index, asked in one way
+- `hnsw`: VSS's HNSW over the same places
 - `zeros`: `lineage index` with an encoder that answers zeros
 """

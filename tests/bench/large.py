@@ -1,0 +1,124 @@
+"""An index too large to keep in memory: its side file beside a matrix in memory, and beside a graph.
+
+python -m tests.bench.large CLONE [--hunks N] [--home HOME] [--graph]
+
+The clone is indexed, or found indexed under HOME, and its index copied and grown to N hunks (100,000) whose vectors
+are neighbours of the real ones. Questions are the history's own messages. Each way is asked by a process of its own;
+recall is of the hundred hunks that the matrix in memory ranks first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from pipeline.git.repository import open_repository
+from serve.placing import place_of
+from stores import codes
+from stores.places import Place
+from tests.bench import asked, grown
+from tests.bench.programs import lineage, run
+from tests.bench.report import Row, show_rows, workspace
+
+HUNKS: Final = 100_000
+QUESTIONS: Final = 100
+# Of the hundred best, as the contract has it: what is missed by the side file at most.
+MOST_MISSED: Final = 0.05
+# The codes' bytes for each hunk that may be kept, where a matrix takes 1,536 beside them.
+MOST_OWN_BYTES: Final = 200
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("clone", type=Path, metavar="CLONE")
+    parser.add_argument("--hunks", type=int, default=HUNKS)
+    parser.add_argument(
+        "--home", type=Path, help="a LINEAGE_HOME in which the clone is indexed; it is copied"
+    )
+    parser.add_argument(
+        "--graph", action="store_true", help="build VSS's HNSW too: minutes for 100,000 hunks"
+    )
+    given = parser.parse_args()
+    if given.hunks <= codes.MOST_KEPT_ROWS:
+        parser.error(f"an index of up to {codes.MOST_KEPT_ROWS:,} texts is kept in memory")
+    with workspace() as folder:
+        place = _copied(given.clone, given.home, folder)
+        show_rows(measure(given.clone, place, given.hunks, graph=given.graph))
+
+
+def measure(clone: Path, place: Place, hunks: int, *, graph: bool = False) -> Sequence[Row]:
+    grown.grow(place, hunks)
+    started, used = time.perf_counter(), time.process_time()
+    codes.refresh(place)
+    seconds, used = time.perf_counter() - started, time.process_time() - used
+    name = f"{clone.name} grown to {hunks:,}"
+    detail = f"{used:.1f} s of processors; {grown.room(place)}"
+    rows = [Row(name, "making the side file, seconds", seconds, None, detail)]
+    if graph:
+        rows.append(_built(name, clone, place))
+    ways = [way for way in asked.WAYS if way != "graph" or graph]
+    said = {way: _asked(clone, place, way) for way in ways}
+    return rows + [row for way in ways for row in _rows(name, way, said[way], said["kept"], hunks)]
+
+
+def _rows(name: str, way: str, said: dict[str, Any], kept: dict[str, Any], hunks: int) -> list[Row]:
+    missed = 1 - _recall(said["found"], kept["found"])
+    times = f"p50 {said['p50'] * 1e3:.0f} ms, {said['processor'] * 1e3:.0f} ms of processors"
+    if "narrowed" in said:
+        times += f"; narrowed to the newer half {said['narrowed'] * 1e3:.0f} ms"
+    memory = f"{said['own'] / 1e6:.0f} MB; opened in {said['opened']:.2f} s"
+    most_own, most_missed = (MOST_OWN_BYTES, MOST_MISSED) if way == "codes" else (None, None)
+    return [
+        Row(name, f"{way}: p95 of a question, ms", said["p95"] * 1e3, None, times),
+        Row(name, f"{way}: own memory for each hunk, bytes", said["own"] / hunks, most_own, memory),
+        Row(
+            name, f"{way}: missed of the best hundred", missed, most_missed, f"{len(said['found'])} questions"
+        ),
+    ]
+
+
+def _recall(found: np.ndarray, best: np.ndarray) -> float:
+    pairs = zip(found.tolist(), best.tolist(), strict=False)
+    return float(np.mean([len(set(mine) & set(theirs)) / len(theirs) for mine, theirs in pairs]))
+
+
+def _asked(clone: Path, place: Place, way: str) -> dict[str, Any]:
+    found = place.home / f"{way}.npy"
+    arguments = (str(place.home), str(clone.absolute()), way, str(QUESTIONS), str(found))
+    done = run((sys.executable, "-m", "tests.bench.asked", *arguments), home=place.home, memory=False)
+    return json.loads(done.out) | {"found": np.load(found)}
+
+
+def _built(name: str, clone: Path, place: Place) -> Row:
+    arguments = (str(place.home), str(clone.absolute()))
+    done = run((sys.executable, "-m", "tests.bench.hnsw", *arguments), home=place.home)
+    said = json.loads(done.out)
+    return Row(
+        name,
+        "building the graph, seconds",
+        said["seconds"],
+        None,
+        f"{said['processor']:.1f} s of processors; {said['bytes'] / 1e6:.0f} MB, "
+        f"peak memory {done.peak_bytes / 1e6:.0f} MB",
+    )
+
+
+def _copied(clone: Path, home: Path | None, folder: Path) -> Place:
+    if home is None:
+        home = folder / "first"
+        lineage(home, "index", clone.absolute(), "--no-progress")
+    place = place_of(home.absolute(), open_repository(clone))
+    shutil.copytree(place.folder, folder / "home" / place.folder.name)
+    return place_of(folder / "home", open_repository(clone))
+
+
+if __name__ == "__main__":
+    main()
