@@ -5,12 +5,15 @@ A new knob is one entry: the command, the questions and their tests follow it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from serve.resources import EmbedProvider, Resources
+
+# The answer that leaves something alone.
+ALONE: Final = "unchanged"
 
 
 class Mode(StrEnum):
@@ -53,9 +56,23 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several, the first of them the usual one."""
+    """One of several, of which `make` makes the value.
+
+    Without the flag it is the first of them; or, where `alone` says what that means, none of them.
+    """
 
     answers: tuple[Answer, ...]
+    make: Callable[[str], Any]
+    alone: str | None = None
+
+    @property
+    def offered(self) -> tuple[Answer, ...]:
+        """The answers, before them to leave it alone where that is one of its own."""
+        return self.answers if self.alone is None else (Answer(ALONE, self.alone), *self.answers)
+
+    def value(self, answer: str) -> Any:
+        """What an answer stands for; None for leaving it alone."""
+        return None if answer == ALONE else self.make(answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +105,8 @@ RESOURCES: Final = Choice(
         Answer(Resources.AUTO, "what fits the number of processors"),
         Answer(Resources.CONSERVATIVE, "half of that: leaves the machine to other work"),
         Answer(Resources.AGGRESSIVE, "twice as many threads: where nothing else runs"),
-    )
+    ),
+    Resources,
 )
 
 # Asked one after the other when somebody wants to see them.
@@ -113,7 +131,7 @@ def offered(known: Sequence[str], built_in: Collection[str]) -> tuple[tuple[Answ
 def knobs(providers: tuple[Answer, ...]) -> tuple[Knob, ...]:
     """What is always asked."""
     return (
-        Knob("provider", "--embed-provider", "What runs the encoder?", Choice(providers)),
+        Knob("provider", "--embed-provider", "What runs the encoder?", Choice(providers, EmbedProvider)),
         Knob("resources", "--resources", "How much of the machine may it take?", RESOURCES),
     )
 
@@ -135,5 +153,5 @@ def differs(knob: Knob, value: Any) -> bool:
             return value is not None
         case Switch(usual):
             return bool(value) != usual
-        case Choice(answers):
-            return str(value) != answers[0].value
+        case Choice(answers, _, alone):
+            return value is not None if alone is not None else str(value) != answers[0].value

@@ -64,11 +64,8 @@ def _ask(knob: Knob) -> Any:
             return prompts.typed(knob.question, otherwise, lambda text: read_number(text, number))
         case Switch(usual):
             return prompts.confirm(knob.question, usual=usual)
-        case Choice(answers):
-            # As the command's own option gives it: a member of the enumeration where there is one.
-            chosen = prompts.choose(knob.question, answers)
-            usual = getattr(Flags(), knob.field)
-            return type(usual)(chosen)
+        case Choice() as choice:
+            return choice.value(prompts.choose(knob.question, choice.offered))
 
 
 def _confirm(flags: Flags, root: Path, stands: Standing) -> None:

@@ -266,6 +266,16 @@ def test_what_is_a_number() -> None:
 
 def test_a_knob_is_one_entry() -> None:
     """A choice of its own adds nothing to the command for its first answer, and its flag for another."""
-    knob = Knob("resources", "--some", "Which?", Choice(RESOURCES.answers))
+    knob = Knob("resources", "--some", "Which?", Choice(RESOURCES.answers, Resources))
     assert options(Flags(), [knob]) == []
     assert options(Flags(resources=Resources.AGGRESSIVE), [knob]) == ["--some", "aggressive"]
+
+
+def test_a_choice_may_leave_something_alone() -> None:
+    """Where none of the answers is what happens without the flag, leaving it alone comes first and adds nothing."""
+    choice = Choice(RESOURCES.answers, Resources, alone="as the index has it")
+    assert [answer.value for answer in choice.offered] == ["unchanged", "auto", "conservative", "aggressive"]
+    assert (choice.value("unchanged"), choice.value("auto")) == (None, Resources.AUTO)
+    knob = Knob("workers", "--some", "Which?", choice)
+    assert options(Flags(workers=None), [knob]) == []
+    assert options(Flags(workers=1), [knob]) == ["--some", "1"]
