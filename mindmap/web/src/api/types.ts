@@ -1,0 +1,70 @@
+// What the server tells, as the documents have it. Fields of later versions travel along unread.
+
+export interface CodeChange {
+  kind: string;
+  symbol: string;
+  previousSymbol?: string;
+  detail?: string;
+}
+
+export interface FileTouch {
+  path: string;
+  action: string;
+  previousPath?: string;
+  lines?: string;
+  symbols?: string[];
+  changes?: CodeChange[];
+  summary?: string;
+  timestamp: string;
+}
+
+export interface MapNode {
+  id: string;
+  label: string;
+  type: string;
+  status?: string;
+  parent: string | null;
+  children: string[];
+  files?: FileTouch[];
+  updatedAt?: string;
+}
+
+export interface Link {
+  id: string;
+  from: string;
+  to: string;
+  label: string;
+  style?: string;
+  notes?: string;
+}
+
+export interface Activity {
+  timestamp: string;
+  message: string;
+  nodeId?: string;
+  file?: string;
+}
+
+export interface Mindmap {
+  id: string;
+  title: string;
+  workspacePath?: string;
+  createdAt: string;
+  updatedAt: string;
+  nodes: Record<string, MapNode>;
+  links: Link[];
+  activityLog: Activity[];
+}
+
+export interface Summary {
+  id: string;
+  title: string;
+  workspacePath: string | null;
+  updatedAt: string;
+  createdAt: string;
+  nodeCount: number;
+  completedTasks: number;
+  totalTasks: number;
+  activeTask: string | null;
+  fileCount: number;
+}

@@ -1,0 +1,7 @@
+declare module "d3-flextree" {
+  export function flextree<Data>(options: {
+    children: (data: Data) => Data[];
+    nodeSize: (data: Data) => [number, number];
+    spacing: (one: Data, other: Data) => number;
+  }): (tree: Data) => unknown;
+}

@@ -1,0 +1,97 @@
+// Every key, and what the marks mean.
+
+import { useEffect, useRef } from "preact/hooks";
+import { CHANGES, STATUSES, TYPES } from "../model/vocabulary";
+import { outline } from "../render/shapes";
+import { app } from "../state/app";
+import { KEYS } from "../state/keys";
+import { ChangeGlyph, Mark, Tool } from "./icon";
+
+export function Help() {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current!.showModal(), []);
+  const close = (): void => app.set({ dialog: null });
+  return (
+    <dialog
+      ref={dialog}
+      class="help"
+      aria-labelledby="help-title"
+      onClose={close}
+      onClick={(event) => event.target === dialog.current && dialog.current!.close()}
+    >
+      <div class="help-body">
+        <header>
+          <h2 id="help-title">Keys and legend</h2>
+          <Tool icon="close" label="Close" onClick={() => dialog.current!.close()} />
+        </header>
+        <div class="help-columns">
+          <section>
+            <h3>Keys</h3>
+            <dl class="keys">
+              {KEYS.map(({ shown, meaning }) => (
+                <div key={meaning}>
+                  <dt>
+                    {shown.map((key) => (
+                      <kbd key={key}>{key}</kbd>
+                    ))}
+                  </dt>
+                  <dd>{meaning}</dd>
+                </div>
+              ))}
+            </dl>
+            <p class="muted">
+              Search takes words and <code>type:risk</code>, <code>status:blocked</code>, <code>file:src/</code>.
+            </p>
+          </section>
+          <section>
+            <h3>Nodes</h3>
+            <ul class="legend">
+              {Object.entries(TYPES).map(([type, name]) => (
+                <li key={type}>
+                  <svg class={`sample card t-${type}`} viewBox="-7 -2 54 28" aria-hidden="true">
+                    <path class="shape" d={outline(type, 40, 24)} />
+                  </svg>
+                  {type !== "task" && type !== "plan" && <Mark type={type} status={null} />}
+                  {name}
+                </li>
+              ))}
+            </ul>
+            <h3>Status</h3>
+            <ul class="legend">
+              {Object.entries(STATUSES).map(([status, name]) => (
+                <li key={status}>
+                  <Mark type="task" status={status} />
+                  {name}
+                </li>
+              ))}
+            </ul>
+            <h3>Changes</h3>
+            <ul class="legend">
+              {Object.entries(CHANGES).map(([kind, [, name]]) => (
+                <li key={kind}>
+                  <ChangeGlyph kind={kind} />
+                  {name}
+                </li>
+              ))}
+            </ul>
+            <h3>Links</h3>
+            <ul class="legend wide">
+              <li>
+                <span class="link-style solid" aria-hidden="true" />
+                Solid: a dependency
+              </li>
+              <li>
+                <span class="link-style dashed" aria-hidden="true" />
+                Dashed: a hypothesis, or a soft dependency
+              </li>
+              <li>
+                <span class="link-style animated" aria-hidden="true" />
+                Animated: a live stream, events
+              </li>
+            </ul>
+          </section>
+        </div>
+      </div>
+    </dialog>
+  );
+}

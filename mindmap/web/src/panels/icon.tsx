@@ -1,0 +1,77 @@
+// Icons and marks in the panels.
+
+import { glyphOf, typeName } from "../model/vocabulary";
+import { TOOL_ICONS, iconOf } from "../render/icons";
+
+interface Paths {
+  line?: string;
+  solid?: string;
+}
+
+const Drawn = ({ icon, name }: { icon: Paths; name: string }) => (
+  <svg class={`glyph ${name}`} viewBox="0 0 16 16" aria-hidden="true" focusable="false">
+    {icon.line && <path class="line" d={icon.line} />}
+    {icon.solid && <path class="solid" d={icon.solid} />}
+  </svg>
+);
+
+export const ToolIcon = ({ name }: { name: string }) => <Drawn icon={TOOL_ICONS[name]!} name="tool" />;
+
+export const Mark = ({ type, status }: { type: string; status: string | null }) => (
+  <Drawn icon={iconOf(type, status)} name={`mark t-${type}${status ? ` s-${status}` : ""}`} />
+);
+
+export function ChangeGlyph({ kind }: { kind: string }) {
+  const [glyph, label] = glyphOf(kind);
+  return (
+    <span class={`change k-${kind}`} title={label} role="img" aria-label={label}>
+      {glyph}
+    </span>
+  );
+}
+
+export const TypeName = ({ type }: { type: string }) => <span class="type-name">{typeName(type)}</span>;
+
+export function Tool({
+  icon,
+  label,
+  keys,
+  pressed,
+  disabled,
+  onClick,
+  text,
+}: {
+  icon: string;
+  label: string;
+  keys?: string;
+  pressed?: boolean;
+  disabled?: boolean;
+  onClick: () => void;
+  text?: string;
+}) {
+  return (
+    <button
+      type="button"
+      class={`tool-button${text ? " with-text" : ""}`}
+      title={keys ? `${label} (${keys})` : label}
+      aria-label={label}
+      aria-pressed={pressed}
+      aria-keyshortcuts={keys}
+      disabled={disabled ?? false}
+      onClick={onClick}
+    >
+      <ToolIcon name={icon} />
+      {text && <span>{text}</span>}
+    </button>
+  );
+}
+
+export function Bar({ done, total, label }: { done: number; total: number; label?: string }) {
+  const percent = total ? Math.floor((100 * done) / total) : 0;
+  return (
+    <svg class="progress" viewBox="0 0 100 6" preserveAspectRatio="none" role="img" aria-label={label ?? `${done} of ${total} tasks done`}>
+      <rect class="bar" width="100" height="6" rx="3" />
+      {percent > 0 && <rect class="filled" width={percent} height="6" rx="3" />}
+    </svg>
+  );
+}
