@@ -24,6 +24,7 @@
 - `exits`: where errors become text and exit codes
 - `find`: how was it done before? from a query to ranked commits
 - `explain`: why does this code look the way it does? from lines to the commits that made them
+- `insight`: an index as frames, and the charts of the notebooks
 - `lineage_tools`: the `lineage-mcp` command: both questions as MCP tools
 - `mcp_door`: what both MCP servers share
 - `mcp_lines`: lines from a client that are no messages, answered

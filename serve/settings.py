@@ -56,6 +56,12 @@ def read(environment: Mapping[str, str] | None = None) -> Settings:
     )
 
 
+def repository(environment: Mapping[str, str] | None = None) -> Path:
+    """The repository that notebooks look at: LINEAGE_REPOSITORY, or the one that is worked in."""
+    given = os.environ if environment is None else environment
+    return Path(given.get("LINEAGE_REPOSITORY") or ".").expanduser()
+
+
 def said_home(environment: Mapping[str, str] | None = None) -> str | None:
     """The home of the indexes, where the person has set one: for programs that are started without this environment."""
     given = os.environ if environment is None else environment

@@ -31,5 +31,6 @@
 - `bounds`: the exhaustive ranking from codes: only what may be among the best is read in full
 - `vectors`: vector lane: exact, whitened per index
 - `showing`: what an answer shows of a hunk: its commit, its diff, the symbols it touched
+- `frames`: an index as polars frames, read in one go
 - `mindmaps`: mindmap documents as files: locked read-modify-write, atomic replace, ids
 """

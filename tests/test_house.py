@@ -29,6 +29,7 @@ PACKAGES = [
     "serve/initializing",
     "serve/planning",
     "serve/wizard",
+    "serve/insight",
     "serve/registering",
     "serve/viewer",
     "mindmap",
