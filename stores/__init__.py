@@ -19,6 +19,7 @@
 - `loadable`: the database's extensions, where they are installed
 - `embeddings`: vectors that outlive the index, in a file of their own
 - `metadata`: component versions, what made which rows, and the compatibility verdict
+- `pruning`: cached vectors of models that nobody asks any more
 - `history`: exact reads: what is recorded, counts, HEAD's files
 - `reach`: which recorded commits HEAD reaches
 - `snapshot`: what every question about one state of an index reads

@@ -11,18 +11,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from stores import runs, writing
+from stores import pruning, runs, writing
 from stores.compaction import DRAFT
 from stores.database import SPILL
-from stores.locking import DOOR, LOCK
 from stores.places import GRAPH, PLACE, Place
-from stores.runs import RUN
 
 # As `places` names the folder of an index.
 _INDEX_FOLDER: Final = re.compile(r"[A-Za-z0-9_-]+-[0-9a-f]{16}")
 # Files that only a program at work needs; what they hold is nowhere else, and worth nothing without it.
-_LEFT: Final = (f"{DRAFT}*", f"{PLACE}.*", f"{GRAPH}/info/*.lock", f"{GRAPH}/info/tmp_*")
-_LOCKS: Final = (RUN, DOOR, LOCK)
+_LEFT: Final = (f"{DRAFT}*", f"{pruning.DRAFT}*", f"{PLACE}.*", f"{GRAPH}/info/*.lock", f"{GRAPH}/info/tmp_*")
+LOCKS: Final = ".lock"
 
 
 def indexes(home: Path) -> Iterator[Place]:
@@ -40,7 +38,7 @@ def empty_folders(home: Path) -> Iterator[Place]:
     for folder in sorted(home.glob("*")):
         if _INDEX_FOLDER.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
             names = {path.name for path in folder.iterdir()}
-            if names <= {*_LOCKS, GRAPH, SPILL} | {path.name for path in folder.glob("next-*.lock")}:
+            if all(name in (GRAPH, SPILL) or name.endswith(LOCKS) for name in names):
                 yield Place(home, folder.name, folder, None)
 
 
@@ -63,10 +61,11 @@ def delete_folder(place: Place) -> None:
     """Delete an index and its folder, less what is not ours; RunAtWork when a run is at work on it."""
     with runs.sole_run(place):
         writing.delete_index(place)  # looks first whether the folder lies where it should
-        for path in (*leftovers(place), place.graph, place.folder / PLACE):
+        # Side files, too: whatever was kept beside the index is of no use without its repository.
+        for path in (*leftovers(place), *place.folder.glob("*.duckdb*"), place.graph, place.folder / PLACE):
             _delete(path)
         # Last, and while they are held: whoever waits for one finds it deleted, and the folder gone.
-        for path in (*place.folder.glob("next-*.lock"), *(place.folder / name for name in _LOCKS)):
+        for path in place.folder.glob(f"*{LOCKS}"):
             path.unlink(missing_ok=True)
         with suppress(OSError):  # something is in it that we did not put there
             place.folder.rmdir()

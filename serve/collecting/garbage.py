@@ -12,6 +12,7 @@ class Kind(StrEnum):
 
     INDEX = "index"
     COMMITS = "commits"
+    CACHE = "cache"
     LEFTOVER = "leftover"
 
 

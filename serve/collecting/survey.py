@@ -7,13 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from pipeline.encoder import EMBEDDING_MODEL
 from pipeline.git.repository import Repository, open_repository
 from pipeline.reach import kept_by_anything
 from serve.collecting.fate import Fate, fate
 from serve.collecting.garbage import Garbage, Kind
 from serve.daemon import starting
 from serve.daemon.address import Address, NoDaemon
-from stores import compaction, database, history, litter, locking, runs, writing
+from stores import compaction, database, history, litter, locking, pruning, runs, writing
 from stores.errors import LineageError
 from stores.locking import Deadline
 from stores.places import Place
@@ -62,8 +63,24 @@ def _in_index(place: Place, repository: Repository | None) -> Iterator[Garbage]:
         yield Garbage(
             Kind.LEFTOVER, f"{named} in {place.folder}", "a run was killed", litter.size(*left), sweep
         )
+    yield from _cache(place)
     if repository is not None and not _is_cut(repository):
         yield from _commits(place, repository)
+
+
+def _cache(place: Place) -> Iterator[Garbage]:
+    """Cached vectors of other models; those of a repository that is gone go with its index."""
+    stale, total = pruning.others(place, EMBEDDING_MODEL)
+    if stale:
+        what = f"{stale:,} cached vectors of {place.path}"
+        about = litter.size(place.folder / pruning.CACHE) * stale // total
+        sweep = partial(_prune, place)
+        yield Garbage(Kind.CACHE, what, "made by another embedding model", about, sweep)
+
+
+def _prune(place: Place) -> None:
+    with runs.sole_run(place):
+        pruning.drop_others(place, EMBEDDING_MODEL)
 
 
 def _is_cut(repository: Repository) -> bool:

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
-from pipeline.encoder import OnnxEncoder
+from pipeline.encoder import EMBEDDING_MODEL, OnnxEncoder
 from pipeline.git.repository import open_repository
 from pipeline.run import Options, Pass
 from serve.collecting import fate as fates
@@ -23,7 +24,7 @@ from serve.collecting.garbage import Garbage, Kind
 from serve.collecting.survey import survey
 from serve.daemon.address import Address
 from serve.placing import place_of
-from stores import compaction, database, integrity, litter, runs, writing
+from stores import compaction, database, integrity, litter, pruning, runs, writing
 from stores.places import Place
 from tests.repos import Repo
 from tests.serve import indexed
@@ -336,6 +337,40 @@ def test_leftovers_of_killed_runs(repo: Repo, home: Path) -> None:
     sweep(home)
     assert found(home) == {}
     assert len(recorded(repo, home)) == 1
+
+
+CACHE = """
+CREATE TABLE embeddings (content_hash BLOB NOT NULL, embed_model VARCHAR NOT NULL, text_digest BLOB NOT NULL,
+                         embedding FLOAT[384] NOT NULL);
+INSERT INTO embeddings SELECT md5(n::VARCHAR)::BLOB, if(n % 4 = 0, '{model}', 'former'), md5(n::VARCHAR)::BLOB,
+                       list_transform(range(384), x -> random())::FLOAT[384] FROM range(4_000) AS t(n)"""
+
+
+def cached(where: Place) -> list[tuple[str, int]]:
+    with duckdb.connect(str(where.folder / pruning.CACHE), read_only=True) as connection:
+        return connection.execute("SELECT embed_model, count(*) FROM embeddings GROUP BY ALL").fetchall()
+
+
+def test_vectors_of_another_model(repo: Repo, home: Path) -> None:
+    """Cached vectors that no run looks up go, ours stay, and the room is given back."""
+    where = place(repo, home)
+    file = where.folder / pruning.CACHE
+    with duckdb.connect(str(file)) as connection:
+        connection.execute(CACHE.format(model=EMBEDDING_MODEL))
+    before = file.stat().st_size
+    [garbage] = found(home)[Kind.CACHE]
+    assert garbage.what.startswith("3,000 cached vectors") and garbage.bytes == before * 3 // 4
+    (where.folder / pruning.DRAFT).write_bytes(b"of a run that was killed")
+    sweep(home)
+    assert cached(where) == [(EMBEDDING_MODEL, 1_000)]
+    assert file.stat().st_size < before // 2 and file.stat().st_mode & 0o777 == 0o600
+    assert found(home) == {}
+    file.write_bytes(b"damaged")
+    assert found(home) == {}
+    shutil.rmtree(repo.path)
+    (repo.path.parent / "neighbour").mkdir(exist_ok=True)
+    sweep(home)
+    assert not where.folder.exists()
 
 
 def test_a_run_at_work_keeps_its_files(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
