@@ -63,6 +63,7 @@ class Watching:
         self._watched: _Watched | None = None
         self._tried = -RETRY_SECONDS
         self._said = False
+        self._ended = False
         self.mode = POLLING
 
     async def begin(self) -> None:
@@ -73,8 +74,11 @@ class Watching:
 
     async def end(self) -> None:
         """Watch no more."""
-        for task in self._tasks:
+        self._ended = True
+        ending = list(self._tasks)
+        for task in ending:
             task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
         if self._watched is not None:
             await asyncio.to_thread(self._watched.stop)
 
@@ -98,7 +102,8 @@ class Watching:
             self._debounce.touch(mindmap_id)
 
     def _settled(self, mindmap_id: str) -> None:
-        self._start(self._tell(mindmap_id))
+        if not self._ended:
+            self._start(self._tell(mindmap_id))
 
     async def _tell(self, mindmap_id: str) -> None:
         """Tell of a map unless it is as it was: what was heard may have been seen before."""

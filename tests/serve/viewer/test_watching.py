@@ -99,3 +99,20 @@ def test_changes_that_look_alike(tmp_path: Path) -> None:
         return told
 
     assert asyncio.run(run()) == ["mm_1"] * 5
+
+
+def test_an_end_amid_writes(tmp_path: Path) -> None:
+    """A watch that ends while maps are written begins nothing more."""
+
+    async def run() -> list[str]:
+        told: list[str] = []
+        watched = watching.Watching(tmp_path, told.append)
+        await watched.begin()
+        watched._heard({"mm_1.json"})
+        await watched.end()
+        (tmp_path / "mm_1.json").write_text("{}")
+        await asyncio.sleep(0.3)
+        assert not watched._tasks
+        return told
+
+    assert asyncio.run(run()) == []
