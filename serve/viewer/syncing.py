@@ -32,7 +32,7 @@ def sync(maps: Maps, mindmap_id: str, given: str | None) -> Synced:
             "The map has no workspace.", hint="Give workspacePath, the absolute path of a git work tree."
         )
     workspace = paths.settled(own, given)
-    touches = changed_files(workspace, git_of(workspace))
+    touches = changed_files(workspace, git_of(workspace), maps.path)
     message = f"Git sync: {len(touches):,} file{'' if len(touches) == 1 else 's'}"
 
     def edit(document: Mindmap) -> Edited | None:
