@@ -30,7 +30,7 @@ STATISTICS = "SELECT count(*), avg(word_count), avg(symbol_word_count) FROM hunk
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as made:
         migrations.migrate(made)
-        made.execute("INSERT INTO repository VALUES ('id', '/path', NULL, NULL, NULL, NULL, 0)")
+        made.execute("INSERT INTO repository VALUES ('id', '/path', NULL, NULL, NULL, NULL, 0, NULL)")
         yield made
 
 
