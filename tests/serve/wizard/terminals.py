@@ -20,7 +20,7 @@ ENTER: Final = "\r"
 DOWN: Final = "\x1b[B"
 ESCAPE: Final = "\x1b"
 CONTROL_C: Final = "\x03"
-ROWS, COLUMNS = 40, 170
+ROWS, COLUMNS = 40, 200
 # A loaded machine may take this long to start Python.
 PATIENCE: Final = 60.0
 
