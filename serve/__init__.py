@@ -39,6 +39,7 @@
 - `resources`: what a person may choose of the machine
 - `registering`: telling MCP clients of a server
 - `render`: answers as JSON for programs and as a page for people
+- `updating`: `lineage update`, and what was installed from where
 - `wizard`: `lineage index -i`: questions instead of flags
 - `settings`: the only reader of the environment
 - `placing`: where the index of a repository lives

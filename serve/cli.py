@@ -355,6 +355,26 @@ def register_command(
     telling.tell(Wishes(client, project, file, shape, write, remove), server_name, program)
 
 
+@app.command("update")
+def update_command(
+    *,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Only say; exit code 2 when an update is available, 0 when none is."),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go back to an older version, or install the same again.")
+    ] = False,
+    prerelease: Annotated[bool, typer.Option("--prerelease", help="Take pre-releases too.")] = False,
+) -> None:
+    """Update what install.sh installed, from where it was installed from."""
+    from serve.updating.update import Wishes, update
+
+    outcome = update(Wishes(check, force, prerelease))
+    _write(outcome.text)
+    raise typer.Exit(outcome.code)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; errors become text and an exit code here and nowhere else."""
     settings.calm_algebra()

@@ -16,8 +16,8 @@ class NeedsRebuild(LineageError):
 class Cancelled(LineageError):
     """A person left before anything was done."""
 
-    def __init__(self) -> None:
-        super().__init__("Cancelled: nothing was done.")
+    def __init__(self, message: str = "Cancelled: nothing was done.") -> None:
+        super().__init__(message)
 
 
 class NoWorkingDirectory(LineageError):

@@ -24,6 +24,7 @@ COMMANDS = (
     "register",
     "doctor",
     "gc",
+    "update",
 )
 MINDMAP_COMMANDS = ("mcp", "viewer", "list", "show", "export", "register")
 

@@ -28,6 +28,7 @@ PACKAGES = [
     "serve/explain",
     "serve/initializing",
     "serve/planning",
+    "serve/updating",
     "serve/wizard",
     "serve/insight",
     "serve/registering",
