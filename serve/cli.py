@@ -300,7 +300,7 @@ def init_command(
 
 
 @app.command("doctor")
-def doctor_command(path: RepositoryPath = Path(), *, as_json: AsJson = False) -> None:
+def doctor_command(path: RepositoryPath = Path(), *, as_json: daemon.AsJson = False) -> None:
     """Check everything lineage stands on, and say what to do where something is wrong; nothing is changed."""
     from serve.doctor import page
     from serve.doctor.examine import examine

@@ -7,6 +7,7 @@ import os
 import pty
 import shutil
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -411,6 +412,28 @@ def test_killed_on_the_way(repo: Repo, home: Path) -> None:
     assert [one.why for one in found(home)[Kind.LEFTOVER]] == ["its index was deleted"]
     sweep(home)
     assert not where.folder.exists()
+
+
+def test_killed_at_any_moment(repo: Repo, home: Path) -> None:
+    """Killed with -9 wherever it is, the index stays whole and keeps what is needed; the next one ends the work."""
+    for number in range(20):
+        repo.commit_file(f"lost{number}.py", f"def lost{number}():\n    vanish()\n")
+    indexed.index(repo, home)
+    repo.git("reset", "--quiet", "--hard", "HEAD~20")
+    repo.commit_file("kept.py", "def kept(): ...\n")
+    indexed.index(repo, home)
+    repo.git("reflog", "expire", "--expire=now", "--all")
+    where, kept = place(repo, home), set(repo.git("rev-list", "HEAD").split())
+    for tenths in range(2, 22, 4):
+        process = start("gc", "--yes")
+        time.sleep(tenths / 10)
+        process.kill()
+        process.communicate()
+        with database.reading(where) as connection:
+            assert integrity.read_all(connection) and integrity.broken_promises(connection) == {}
+        assert kept <= recorded(repo, home)
+    sweep(home)
+    assert recorded(repo, home) == kept and found(home) == {}
 
 
 def test_litter_knows_its_folders(home: Path) -> None:
