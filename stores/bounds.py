@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stores.codes import Codes
+from stores.coding import Places
 from stores.database import READER_THREADS
 from stores.errors import LineageError
 from stores.ranking import Floats
-from stores.snapshot import Bools, Ints
+from stores.snapshot import Bools, Digests, Ints
 from stores.space import BLOCK_ROWS, Vectors, unit
 
 # Sums of 384 products of 32-bit floats around 1 are right to a ten-thousandth, with room.
@@ -32,26 +33,36 @@ class CodesDamaged(LineageError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coded:
-    """A snapshot's texts in the side file: `rows` has each one's row, -1 for the tail, whose vectors are in `tail`.
+    """A snapshot's texts in the side file: `rows` has each one's row, -1 for the tail.
 
-    `tail_texts` are the places of the tail's texts among the snapshot's.
+    Of the tail, `late` are its texts, `tail` their vectors and `places` their places.
     """
 
     codes: Codes
     rows: Ints
-    tail_texts: Ints
+    late: Ints
     tail: Vectors
+    places: Places
+
+    @classmethod
+    def of(cls, codes: Codes, texts: Digests, tail: Callable[[Digests], Vectors]) -> Coded:
+        """What the file has of these texts, and the others by what `tail` says of them."""
+        rows = codes.rows_of(texts)
+        late = np.flatnonzero(rows < 0)
+        vectors = tail(texts[late])
+        return cls(codes, rows, late, vectors, Places.of(codes.space, vectors))
 
     @property
     def bytes(self) -> int:
         """About how many bytes it keeps; what is mapped belongs to the system."""
-        return self.rows.nbytes + self.tail_texts.nbytes + self.tail.nbytes
+        kept = (self.rows, self.late, self.tail, self.places.codes, self.places.scales, self.places.errors)
+        return sum(part.nbytes for part in kept)
 
     def vectors(self, texts: Ints) -> Vectors:
         """The vectors of these texts as stored."""
         found = np.asarray(self.codes.rows[np.maximum(self.rows[texts], 0)])
         late = self.rows[texts] < 0
-        found[late] = self.tail[np.searchsorted(self.tail_texts, texts[late])]
+        found[late] = self.tail[np.searchsorted(self.late, texts[late])]
         return found
 
 
@@ -70,8 +81,6 @@ def scores(coded: Coded, asking: Asking, query: Floats, exact: Score, *, limit: 
     asked = np.zeros(count, np.bool_)
     asked[asking.texts[asking.kept]] = True
     about, errors = _about(coded, asked, unit(query).astype(np.float32))
-    about[coded.tail_texts] = exact(coded.tail)
-    errors[coded.tail_texts] = 0
     middle = about[asking.texts] + asking.added
     width = errors[asking.texts] + ROUNDING
     candidates = asking.kept & (middle + width >= _least(middle - width, asking.kept, limit))
@@ -96,20 +105,25 @@ def _least(lowest: Floats, kept: Bools, limit: int) -> float:
 def _about(coded: Coded, asked: Bools, query: Vectors) -> tuple[Floats, Floats]:
     """By the codes: about which score each text that is asked for has, and by how much it may be off."""
     about, errors = np.zeros(len(asked)), np.zeros(len(asked))
-    texts = np.flatnonzero(asked & (coded.rows >= 0))
-    rows, codes = coded.rows[texts], coded.codes
-    if len(rows) > MOST_PICKED * len(codes.scales):
-        found = _products(codes, None, query)[rows]
-    else:
-        found = _products(codes, rows, query)
-    about[texts] = found * codes.scales[rows]
-    errors[texts] = codes.errors[rows]
+    early = np.flatnonzero(asked & (coded.rows >= 0))
+    late = np.flatnonzero(asked[coded.late])
+    for texts, rows, places in (
+        (early, coded.rows[early], coded.codes.coded),
+        (coded.late[late], late, coded.places),
+    ):
+        about[texts] = _products(places.codes, rows, query) * places.scales[rows]
+        errors[texts] = places.errors[rows]
     return about, errors
 
 
-def _products(codes: Codes, rows: Ints | None, query: Vectors) -> Vectors:
-    """Codes times query, of these rows or of all, block by block and on several threads."""
-    count = len(codes.scales) if rows is None else len(rows)
+def _products(codes: npt.NDArray[np.int8], rows: Ints, query: Vectors) -> Vectors:
+    """These rows times the query, block by block and on several threads."""
+    if len(rows) > MOST_PICKED * len(codes):
+        return _scanned(len(codes), query, lambda start, end: codes[start:end])[rows]
+    return _scanned(len(rows), query, lambda start, end: codes[rows[start:end]])
+
+
+def _scanned(count: int, query: Vectors, block: Callable[[int, int], npt.NDArray[np.int8]]) -> Vectors:
     found = np.empty(count, np.float32)
     threads = min(READER_THREADS, os.cpu_count() or 1)
 
@@ -117,8 +131,7 @@ def _products(codes: Codes, rows: Ints | None, query: Vectors) -> Vectors:
         buffer = np.empty((BLOCK_ROWS, len(query)), np.float32)
         for start in range(first * BLOCK_ROWS, count, threads * BLOCK_ROWS):
             end = min(start + BLOCK_ROWS, count)
-            block = codes.codes[start:end] if rows is None else codes.codes[rows[start:end]]
-            np.copyto(buffer[: end - start], block)
+            np.copyto(buffer[: end - start], block(start, end))
             np.dot(buffer[: end - start], query, out=found[start:end])
 
     with ThreadPoolExecutor(threads) as pool:

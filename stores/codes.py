@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stores import coding, database, metadata
-from stores.coding import PAGE, Part
+from stores.coding import PAGE, Part, Places
 from stores.database import READ_WAIT_SECONDS
 from stores.places import Place
 from stores.snapshot import Digests, Ints
@@ -48,25 +48,22 @@ _OF_VECTORS: Final = ("embedding_model", "embedding_dimension", "embed_cache")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codes:
-    """An opened side file, mapped, not read; a row of `codes` times its scale is a place of length 1.
+    """An opened side file, mapped, not read: `coded` are the texts' places, `rows` their vectors as stored.
 
-    `digests` ascend, and `places` says in which row each one's text is; `errors` are distances from codes to places;
-    `rows` are the vectors as stored.
+    `digests` ascend, and `order` says in which row each one's text is.
     """
 
     file: Path
     space: Space
     digests: Digests
-    places: npt.NDArray[np.int32]
-    scales: Vectors
-    errors: Vectors
-    codes: npt.NDArray[np.int8]
+    order: npt.NDArray[np.int32]
+    coded: Places
     rows: Vectors
 
     def rows_of(self, texts: Digests) -> Ints:
         """The row of each text, -1 where the file has none."""
         found = np.minimum(np.searchsorted(self.digests, texts), len(self.digests) - 1)
-        return np.where(self.digests[found] == texts, self.places[found], -1).astype(np.int64)
+        return np.where(self.digests[found] == texts, self.order[found], -1).astype(np.int64)
 
     def discard(self) -> None:
         """Delete the file, because it is not what it was; the next run makes it anew."""
@@ -82,7 +79,8 @@ def opened(connection: duckdb.DuckDBPyConnection, file: Path) -> Codes | None:
     parts = coding.layout(said["texts"])
     mapped = {name: np.memmap(file, part.kind, "r", part.offset, part.shape) for name, part in parts.items()}
     space = Space(np.array(mapped.pop("mean")), np.array(mapped.pop("axes")))
-    codes = Codes(file, space, **mapped)
+    coded = Places(mapped["codes"], mapped["scales"], mapped["errors"])
+    codes = Codes(file, space, mapped["digests"], mapped["order"], coded, mapped["rows"])
     if any(_sum(file, parts[name]) != said["sums"][name] for name in parts if name != "rows"):
         codes.discard()
         return None

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from stores.ranking import Floats
 from stores.snapshot import Digests, digests
 from stores.space import BLOCK_ROWS, MOST_TO_LEARN_FROM, Space, Vectors, learnt
 from stores.versions import EMBEDDING_DIMENSION
@@ -40,6 +41,36 @@ class Part:
     def bytes(self) -> int:
         """How long it is."""
         return int(math.prod(self.shape) * np.dtype(self.kind).itemsize)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Texts' places in the space with eight bits a number: a row of `codes` times its scale has about length 1.
+
+    `errors` are the distances between these and the places they stand for.
+    """
+
+    codes: npt.NDArray[np.int8]
+    scales: Vectors
+    errors: Vectors
+
+    @classmethod
+    def of(cls, space: Space, rows: Vectors) -> Places:
+        """The places of these vectors, worked out in blocks."""
+        count = len(rows)
+        made = cls(np.empty(rows.shape, np.int8), np.empty(count, np.float32), np.empty(count, np.float32))
+        for start in range(0, count, BLOCK_ROWS):
+            at = slice(start, start + BLOCK_ROWS)
+            made._fill(at, space.placed(rows[at].astype(np.float64)))
+        return made
+
+    def _fill(self, at: slice, placed: Floats) -> None:
+        lengths = np.linalg.norm(placed, axis=1, keepdims=True)
+        placed /= np.where(lengths == 0, 1, lengths)
+        scales = (np.abs(placed).max(axis=1, keepdims=True) / _LEVELS).astype(np.float32)
+        codes = np.rint(placed / np.where(scales == 0, 1, scales))
+        self.codes[at], self.scales[at] = codes, scales[:, 0]
+        self.errors[at] = np.linalg.norm(placed - codes * scales, axis=1)
 
 
 @dataclass(slots=True)
@@ -73,7 +104,7 @@ def write(connection: duckdb.DuckDBPyConnection, path: Path, made_of: Mapping[st
         unordered = np.concatenate(keys)
         order = np.argsort(unordered, kind="stable")
         draft.append("digests", unordered[order])
-        draft.append("places", order)
+        draft.append("order", order)
         draft.append("mean", space.mean)
         draft.append("axes", space.axes)
         describe(file, {**made_of, "texts": texts, "sums": draft.sums})
@@ -89,22 +120,11 @@ def describe(file: IO[bytes], said: Mapping[str, Any]) -> None:
 
 
 def _append(draft: _Draft, space: Space, rows: Vectors) -> None:
-    codes, scales, errors = _coded(space, rows)
-    draft.append("codes", codes)
-    draft.append("scales", scales)
-    draft.append("errors", errors)
+    coded = Places.of(space, rows)
+    draft.append("codes", coded.codes)
+    draft.append("scales", coded.scales)
+    draft.append("errors", coded.errors)
     draft.append("rows", rows)
-
-
-def _coded(space: Space, rows: Vectors) -> tuple[npt.NDArray[np.int8], Vectors, Vectors]:
-    """Codes, their scales, and how far they are from the places they stand for."""
-    placed = space.placed(rows.astype(np.float64))
-    lengths = np.linalg.norm(placed, axis=1, keepdims=True)
-    placed /= np.where(lengths == 0, 1, lengths)
-    scales = (np.abs(placed).max(axis=1, keepdims=True) / _LEVELS).astype(np.float32)
-    codes = np.rint(placed / np.where(scales == 0, 1, scales))
-    errors = np.linalg.norm(placed - codes * scales, axis=1).astype(np.float32)
-    return codes.astype(np.int8), scales[:, 0], errors
 
 
 def layout(texts: int) -> dict[str, Part]:
@@ -114,7 +134,7 @@ def layout(texts: int) -> dict[str, Part]:
         "mean": ("<f8", (width,)),
         "axes": ("<f8", (width, width)),
         "digests": ("S16", (texts,)),
-        "places": ("<i4", (texts,)),
+        "order": ("<i4", (texts,)),
         "scales": ("<f4", (texts,)),
         "errors": ("<f4", (texts,)),
         "codes": ("i1", (texts, width)),

@@ -74,7 +74,8 @@ def load(
     texts = snapshot.texts
     few = len(texts) <= codes.MOST_KEPT_ROWS
     if not few and side is not None and space is None and (found := codes.opened(connection, side)):
-        return Texts(texts, found.space, np.zeros(0), None, _coded(connection, texts, found))
+        coded = Coded.of(found, texts, lambda late: _first(connection, late, len(late)))
+        return Texts(texts, found.space, np.zeros(0), None, coded)
     rows = _first(connection, texts, len(texts)) if few else None
     # Digests are hashes: the first ones in their order are a fair sample, and the same one however the index grew.
     space = space or learnt(_first(connection, texts, MOST_TO_LEARN_FROM) if rows is None else rows)
@@ -125,13 +126,6 @@ def similarities(
         found = _of_hunks(connection, hunks)
     wanted = unit(query)
     return {hunk: round(float(unit(row) @ wanted), DIGITS) for hunk, row in found.items()}
-
-
-def _coded(connection: duckdb.DuckDBPyConnection, texts: Digests, found: codes.Codes) -> Coded:
-    """What the side file has of the texts, and the vectors of those it has not."""
-    rows = found.rows_of(texts)
-    late = np.flatnonzero(rows < 0)
-    return Coded(found, rows, late, _first(connection, texts[late], len(late)))
 
 
 def _near(

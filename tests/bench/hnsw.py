@@ -47,7 +47,7 @@ def build(place: Place) -> dict[str, float]:
     assert found is not None
     with opened(file, write=True) as graph:
         graph.execute(f"CREATE TABLE places (place INTEGER, vector FLOAT[{EMBEDDING_DIMENSION}])")
-        for start in range(0, len(found.scales), BLOCK_ROWS):
+        for start in range(0, len(found.rows), BLOCK_ROWS):
             block = _block(found, start)  # noqa: F841 - the statement reads it
             graph.execute("INSERT INTO places FROM block")
         started, used = time.perf_counter(), time.process_time()
@@ -87,7 +87,7 @@ def hunks(connection: duckdb.DuckDBPyConnection, found: Codes) -> Ints:
     table = connection.execute(
         "SELECT hunk_id, text_digest FROM hunks ORDER BY hunk_id DESC"
     ).to_arrow_table()
-    by_row = np.zeros(len(found.scales), np.int64)
+    by_row = np.zeros(len(found.rows), np.int64)
     by_row[found.rows_of(digests(table.column(1).combine_chunks()))] = table.column(0).to_numpy()
     return by_row
 

@@ -109,8 +109,8 @@ def test_bounds_hold(large: duckdb.DuckDBPyConnection, side: Path) -> None:
     assert found is not None
     placed = found.space.placed(found.rows.astype(np.float64))
     placed /= np.linalg.norm(placed, axis=1, keepdims=True)
-    off = np.linalg.norm(placed - found.codes * found.scales[:, None].astype(np.float64), axis=1)
-    assert (off <= found.errors + 1e-6).all() and off.max() < 0.05
+    off = np.linalg.norm(placed - found.coded.codes * found.coded.scales[:, None].astype(np.float64), axis=1)
+    assert (off <= found.coded.errors + 1e-6).all() and off.max() < 0.05
 
 
 def test_tail_is_scored(tmp_path: Path) -> None:
