@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from pipeline.modes import EmbedCache
 from serve.resources import EmbedProvider, Resources
 
 # The answer that leaves something alone.
@@ -109,12 +110,23 @@ RESOURCES: Final = Choice(
     Resources,
 )
 
+CACHES: Final = Choice(
+    (
+        Answer(EmbedCache.OFF, "keep none"),
+        Answer(EmbedCache.SEMANTIC, "found again by message and diff; what is embedded stays as it is"),
+        Answer(EmbedCache.DIFF, "by the diff, which alone is embedded then; to and from it takes a rebuild"),
+    ),
+    EmbedCache,
+    alone="as the index has it, off at first",
+)
+
 # Asked one after the other when somebody wants to see them.
 ADVANCED: Final = (
     Knob("threads", "--threads", "Encoder threads (0: the runtime decides)", Number(0, "from resources")),
     Knob("workers", "--workers", "Processes that read commits (1: none but this)", Number(1, "all CPUs")),
     Knob("commit_batch", "--commit-batch", "Commits per transaction", Number(1, "from resources")),
     Knob("embed_batch", "--embed-batch", "Texts embedded at a time", Number(1, "all of a transaction's")),
+    Knob("embed_cache", "--embed-cache", "Keep vectors for a rebuild?", CACHES),
     Knob("progress", "--no-progress", "Draw a progress bar?", Switch(True)),
     Knob("profile", "--profile", "Print the timings as a line of JSON at the end?", Switch(False)),
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.modes import EmbedCache
 from serve import cli, indexing
 from serve.indexing import Flags
 from serve.resources import EmbedProvider, Resources
@@ -110,6 +111,7 @@ def test_advanced(repo: Repo, home: Path) -> None:
         ("Processes that read", "1" + ENTER),
         ("Commits per", "5" + ENTER),
         ("Texts embedded", "3" + ENTER),
+        ("Keep vectors", DOWN * 2 + ENTER),
         ("progress bar?", "n"),
         ("timings", "y"),
     ):
@@ -118,7 +120,7 @@ def test_advanced(repo: Repo, home: Path) -> None:
     screen = terminal.see(RUN)
     assert (
         "\n    lineage index 'src dir' --embed-provider cpu --resources conservative --threads 2 --workers 1 "
-        "--commit-batch 5 --embed-batch 3 --no-progress --profile\n"
+        "--commit-batch 5 --embed-batch 3 --embed-cache semantic --no-progress --profile\n"
     ) in screen
     assert not home.exists()
     terminal.press(ENTER)
@@ -223,7 +225,15 @@ ODD = (
     Flags(),
     Flags(incremental=True, provider=EmbedProvider.CPU),
     Flags(rebuild=True, yes=True, resources=Resources.AGGRESSIVE, progress=False),
-    Flags(force=True, threads=0, workers=3, commit_batch=1, embed_batch=9, profile=True),
+    Flags(
+        force=True,
+        threads=0,
+        workers=3,
+        commit_batch=1,
+        embed_batch=9,
+        profile=True,
+        embed_cache=EmbedCache.DIFF,
+    ),
 )
 
 
