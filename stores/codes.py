@@ -39,6 +39,8 @@ MOST_KEPT_ROWS: Final = 128_000_000 // (4 * EMBEDDING_DIMENSION)
 # The tail is kept in memory: at a million texts a twentieth is 77 MB, and making the file anew takes a minute.
 # By so much at most the texts have outgrown those that the space was learnt from.
 LONGEST_TAIL_SHARE: Final = 0.05
+# What a file is called while it is made.
+DRAFT: Final = ".draft"
 # Rises whenever the file's form or the way to the space changes.
 VERSION: Final = 1
 
@@ -97,7 +99,7 @@ def refresh(place: Place, *, wait: float = READ_WAIT_SECONDS) -> bool:
 
     Says whether it made one. A disk without room is no failure: the index answers without it, in more time.
     """
-    draft = place.codes.with_name(f"{place.codes.name}.draft")
+    draft = place.codes.with_name(f"{place.codes.name}{DRAFT}")
     try:
         draft.unlink(missing_ok=True)
         with database.reading(place, wait=wait) as connection, database.private():

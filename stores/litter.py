@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from stores import pruning, runs, writing
+from stores.codes import DRAFT as CODES_DRAFT
 from stores.compaction import DRAFT
 from stores.database import SPILL
 from stores.places import GRAPH, PLACE, Place
@@ -19,7 +20,14 @@ from stores.places import GRAPH, PLACE, Place
 # As `places` names the folder of an index.
 _INDEX_FOLDER: Final = re.compile(r"[A-Za-z0-9_-]+-[0-9a-f]{16}")
 # Files that only a program at work needs; what they hold is nowhere else, and worth nothing without it.
-_LEFT: Final = (f"{DRAFT}*", f"{pruning.DRAFT}*", f"{PLACE}.*", f"{GRAPH}/info/*.lock", f"{GRAPH}/info/tmp_*")
+_LEFT: Final = (
+    f"{DRAFT}*",
+    f"{pruning.DRAFT}*",
+    f"*.codes{CODES_DRAFT}",
+    f"{PLACE}.*",
+    f"{GRAPH}/info/*.lock",
+    f"{GRAPH}/info/tmp_*",
+)
 LOCKS: Final = ".lock"
 
 

@@ -11,12 +11,11 @@ from typing import Final
 import duckdb
 
 from stores import database, locking
+from stores.embeddings import LOCK
 from stores.locking import Deadline
-from stores.places import Place
+from stores.places import EMBEDDINGS, Place
 
-CACHE: Final = "embeddings.duckdb"
-CACHE_LOCK: Final = "embeddings.lock"
-DRAFT: Final = f"{CACHE}.draft"
+DRAFT: Final = f"{EMBEDDINGS}.draft"
 # A run keeps the cache for as long as it lasts; who finds it at work comes again.
 WAIT_SECONDS: Final = 2.0
 
@@ -25,10 +24,10 @@ _COUNT: Final = "SELECT count(*) FILTER (embed_model != ?), count(*) FROM cache.
 
 def others(place: Place, model: str) -> tuple[int, int]:
     """Entries of other models than this one, and all; (0, 0) for a cache that is absent or cannot be read."""
-    if not (place.folder / CACHE).exists():
+    if not place.embeddings.exists():
         return 0, 0
     with closing(duckdb.connect(":memory:")) as engine, suppress(duckdb.Error):
-        engine.execute(f"ATTACH {_quoted(place, CACHE)} AS cache (READ_ONLY)")
+        engine.execute(f"ATTACH {_quoted(place)} AS cache (READ_ONLY)")
         found, total = engine.execute(_COUNT, [model]).fetchall()[0]
         return int(found), int(total)
     return 0, 0
@@ -37,18 +36,18 @@ def others(place: Place, model: str) -> tuple[int, int]:
 def drop_others(place: Place, model: str) -> None:
     """Leave only what this model made, in a file as small as that; killed at any moment, one of both is whole."""
     with (
-        locking.held(place.folder / CACHE_LOCK, Deadline.after(WAIT_SECONDS)),
+        locking.held(place.folder / LOCK, Deadline.after(WAIT_SECONDS)),
         database.private(),
         closing(duckdb.connect(":memory:")) as engine,
     ):
         (place.folder / DRAFT).unlink(missing_ok=True)
-        engine.execute(f"ATTACH {_quoted(place, CACHE)} AS cache")
+        engine.execute(f"ATTACH {_quoted(place)} AS cache")
         engine.execute(database.attachment(place.folder / DRAFT, "fresh"))
         engine.execute(_tables(engine))
         engine.execute("INSERT INTO fresh.embeddings FROM cache.embeddings WHERE embed_model = ?", [model])
         engine.execute("DETACH fresh")
         engine.execute("DETACH cache")  # its log goes into it, so that none is left to be replayed
-        (place.folder / DRAFT).replace(place.folder / CACHE)
+        (place.folder / DRAFT).replace(place.embeddings)
 
 
 def _tables(engine: duckdb.DuckDBPyConnection) -> str:
@@ -58,6 +57,6 @@ def _tables(engine: duckdb.DuckDBPyConnection) -> str:
     return ddl.replace("CREATE TABLE embeddings", "CREATE TABLE fresh.embeddings", 1)
 
 
-def _quoted(place: Place, name: str) -> str:
-    path = str(place.folder / name).replace("'", "''")
+def _quoted(place: Place) -> str:
+    path = str(place.embeddings).replace("'", "''")
     return f"'{path}'"

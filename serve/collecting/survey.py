@@ -73,7 +73,7 @@ def _cache(place: Place) -> Iterator[Garbage]:
     stale, total = pruning.others(place, EMBEDDING_MODEL)
     if stale:
         what = f"{stale:,} cached vectors of {place.path}"
-        about = litter.size(place.folder / pruning.CACHE) * stale // total
+        about = litter.size(place.embeddings) * stale // total
         sweep = partial(_prune, place)
         yield Garbage(Kind.CACHE, what, "made by another embedding model", about, sweep)
 

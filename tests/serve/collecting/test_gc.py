@@ -348,14 +348,14 @@ INSERT INTO embeddings SELECT md5(n::VARCHAR)::BLOB, if(n % 4 = 0, '{model}', 'f
 
 
 def cached(where: Place) -> list[tuple[str, int]]:
-    with duckdb.connect(str(where.folder / pruning.CACHE), read_only=True) as connection:
+    with duckdb.connect(str(where.embeddings), read_only=True) as connection:
         return connection.execute("SELECT embed_model, count(*) FROM embeddings GROUP BY ALL").fetchall()
 
 
 def test_vectors_of_another_model(repo: Repo, home: Path) -> None:
     """Cached vectors that no run looks up go, ours stay, and the room is given back."""
     where = place(repo, home)
-    file = where.folder / pruning.CACHE
+    file = where.embeddings
     with duckdb.connect(str(file)) as connection:
         connection.execute(CACHE.format(model=EMBEDDING_MODEL))
     before = file.stat().st_size
