@@ -3,6 +3,8 @@
 import type { Link } from "../api/types";
 import { type Box, type Layout, type Place, joined } from "./layout";
 
+type Point = [number, number];
+
 export interface Route {
   key: string;
   links: Link[];
@@ -11,18 +13,19 @@ export interface Route {
   style: string;
   path: string;
   arrow: string;
+  ends: [Point, Point];
   middle: [number, number];
   anchor: "start" | "middle";
   label: string;
   box: Box;
 }
 
-type Run = Pick<Route, "path" | "arrow" | "middle" | "anchor" | "box">;
+type Run = Pick<Route, "path" | "arrow" | "ends" | "middle" | "anchor" | "box">;
 
 const ARROW = 8;
-// A label is cut after so many letters, and takes about so much room beside its curve.
+// A label is cut after so many letters, each about so wide.
 const LABEL = 34;
-const ROOM = 100;
+const LETTER = 6.4;
 
 /** The links that a pane can draw; those with the same ends and style, once. */
 export function routed(links: Link[], layout: Layout, home: Map<string, string>): Route[] {
@@ -37,7 +40,11 @@ export function routed(links: Link[], layout: Layout, home: Map<string, string>)
     if (known) known.links.push(link);
     else found.set(key, { key, links: [link], from, to, style, label: "", ...drawn(start, end) });
   }
-  for (const route of found.values()) route.label = labelled(route.links);
+  for (const route of found.values()) {
+    route.label = labelled(route.links);
+    const [x, y] = route.middle;
+    if (route.anchor === "start") route.box = joined(route.box, { x, y: y - 8, width: route.label.length * LETTER, height: 16 });
+  }
   return [...found.values()];
 }
 
@@ -73,8 +80,6 @@ function along(from: Place, to: Place): Run {
   return curve([x1, y1], [out + swing, y1], [out + swing, y2], [x2, y2], side > 0 ? -1 : 1, side > 0 ? "start" : "middle");
 }
 
-type Point = [number, number];
-
 /** `into` is the way in which the arrow points. */
 function curve(a: Point, b: Point, c: Point, d: Point, into: 1 | -1, anchor: Run["anchor"]): Run {
   const tip = d[0] - into * 2;
@@ -82,9 +87,10 @@ function curve(a: Point, b: Point, c: Point, d: Point, into: 1 | -1, anchor: Run
   return {
     path: `M${r(a[0])} ${r(a[1])}C${r(b[0])} ${r(b[1])} ${r(c[0])} ${r(c[1])} ${r(tip - into * ARROW)} ${r(d[1])}`,
     arrow: `M${r(tip)} ${r(d[1])}l${-into * ARROW} -4.5v9z`,
+    ends: [a, d],
     middle,
     anchor,
-    box: joined(box2(a[0], a[1], d[0], d[1]), box2(middle[0], middle[1], middle[0] + (anchor === "start" ? ROOM : 0), middle[1])),
+    box: joined(box2(a[0], a[1], d[0], d[1]), box2(middle[0], middle[1], middle[0], middle[1])),
   };
 }
 
@@ -93,6 +99,10 @@ function loop(box: Box): Run {
   return {
     path: `M${r(x)} ${r(y - 8)}c-40 -24 -40 40 -10 16`,
     arrow: `M${r(x - 2)} ${r(y + 8)}l-8 -4.5v9z`,
+    ends: [
+      [x, y - 8],
+      [x, y + 8],
+    ],
     middle: [x - 34, y],
     anchor: "middle",
     box: { x: x - 60, y: y - 40, width: 60, height: 80 },

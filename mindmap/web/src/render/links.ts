@@ -48,3 +48,14 @@ const between = (from: Place, to: Place): Box => {
   return { x: from.x + from.width, y: top, width: Math.max(to.x - from.x - from.width, 1), height: bottom - top };
 };
 
+
+// A path that crosses itself hundreds of times takes longer to fill than as many short ones.
+const TOGETHER = 40;
+
+/** Links from afar: solid, straight, merged. */
+export function roughLinks(routes: Route[]): string[] {
+  const lines = routes.map(({ ends: [[x1, y1], [x2, y2]] }) => `M${Math.round(x1)} ${Math.round(y1)}L${Math.round(x2)} ${Math.round(y2)}`);
+  return Array.from({ length: Math.ceil(lines.length / TOGETHER) }, (_, part) =>
+    lines.slice(part * TOGETHER, (part + 1) * TOGETHER).join(""),
+  );
+}

@@ -1,4 +1,8 @@
 // One pane's drawing: what is in view at the scale it is seen at, and no more.
+//
+// Drawing costs tens of milliseconds, moving what is drawn next to nothing. So the drawing reaches beyond the view, is
+// moved as a whole while a person pans and zooms, and is made anew when its edge comes near, when the scale has become
+// another one, and when everything rests.
 
 import { select } from "d3-selection";
 import { type ZoomTransform, zoom, zoomIdentity } from "d3-zoom";
@@ -8,7 +12,7 @@ import type { Route } from "../layout/links";
 import type { Measure } from "../layout/text";
 import { type Standing, drawnCard } from "./card";
 import { merged, names } from "./far";
-import { type DrawnLink, branches, drawnLink } from "./links";
+import { type DrawnLink, branches, drawnLink, roughLinks } from "./links";
 import { element } from "./svg";
 
 export interface Drawing {
@@ -40,7 +44,10 @@ const NEAR = 0.4;
 const MOST_CARDS = 260;
 const SCALES: [number, number] = [0.002, 2.5];
 // Beside what is in view, so that a little panning draws nothing anew: this part of the view on each side.
-const BESIDE = 0.35;
+const BESIDE = 0.3;
+// What is drawn may be stretched so far before it is drawn anew.
+const STRETCH = 1.6;
+const REST_MS = 180;
 // On the left and below stand the buttons.
 const PADDING = { left: 60, right: 28, top: 40, bottom: 28 } as const;
 const GLIDE_MS = 260;
@@ -51,18 +58,18 @@ export class Scene {
   private readonly world = element("g", { class: "world", role: "presentation" });
   private readonly branches = element("path", { class: "branches" });
   private readonly boxes = element("g", { class: "boxes", "aria-hidden": "true" });
-  private readonly rough = element("path", { class: "rough" });
+  private readonly rough = element("g", { class: "rough" });
   private readonly links = element("g", { class: "links", "aria-hidden": "true" });
   private readonly cards = element("g", { class: "cards", role: "presentation" });
   private readonly names = element("g", { class: "names", "aria-hidden": "true" });
-  private readonly zoom = zoom<SVGSVGElement, unknown>().scaleExtent(SCALES);
+  private readonly zoom = zoom<HTMLElement, unknown>().scaleExtent(SCALES);
   private readonly drawn = new Map<string, { group: SVGGElement; place: Place }>();
   private readonly labels = element("g", { class: "labels", "aria-hidden": "true" });
   private readonly drawnRoutes = new Map<string, { drawn: DrawnLink; route: Route }>();
   private transform: ZoomTransform = zoomIdentity;
   private drawing: Drawing | null = null;
   private look: Look = { selected: null, pointed: null, lit: new Set(), only: null, fresh: new Map() };
-  private covered: { box: Box; scale: number } | null = null;
+  private covered: { box: Box; at: ZoomTransform } | null = null;
   private waiting = 0;
   private size = { width: 0, height: 0 };
   private resting = 0;
@@ -77,7 +84,7 @@ export class Scene {
     this.world.append(this.branches, this.boxes, this.rough, this.links, this.cards, this.labels, this.names);
     host.append(this.svg);
     const moving = this.zoom.on("zoom", ({ transform }: { transform: ZoomTransform }) => this.moved(transform));
-    select(this.svg).call(moving).on("dblclick.zoom", null);
+    select(host).call(moving).on("dblclick.zoom", null);
     this.svg.addEventListener("click", (event) => this.clicked(event));
     this.svg.addEventListener("pointerover", (event) => wishes.point(idAt(event)));
     this.svg.addEventListener("pointerleave", () => wishes.point(null));
@@ -109,6 +116,9 @@ export class Scene {
     const { width, height } = this.host.getBoundingClientRect();
     if (width === this.size.width && height === this.size.height) return;
     this.size = { width, height };
+    this.svg.setAttribute("width", String(width * (1 + 2 * BESIDE)));
+    this.svg.setAttribute("height", String(height * (1 + 2 * BESIDE)));
+    this.covered = null;
     this.later();
   }
 
@@ -165,16 +175,16 @@ export class Scene {
   }
 
   scaleBy(factor: number): void {
-    this.zoom.scaleBy(select(this.svg), factor);
+    this.zoom.scaleBy(select(this.host), factor);
   }
 
   panBy(x: number, y: number): void {
-    this.zoom.translateBy(select(this.svg), x / this.transform.k, y / this.transform.k);
+    this.zoom.translateBy(select(this.host), x / this.transform.k, y / this.transform.k);
   }
 
   private place(transform: ZoomTransform, glide = false): void {
     const calm = !glide || document.hidden || matchMedia("(prefers-reduced-motion: reduce)").matches;
-    if (calm) this.zoom.transform(select(this.svg), transform);
+    if (calm) this.zoom.transform(select(this.host), transform);
     else this.glide(this.transform, transform, performance.now());
   }
 
@@ -190,7 +200,7 @@ export class Scene {
       const k = from.k * (to.k / from.k) ** eased;
       const along = Math.abs(to.k - from.k) < 1e-6 ? eased : (k - from.k) / (to.k - from.k);
       const at = zoomIdentity.translate(from.x + (to.x - from.x) * along, from.y + (to.y - from.y) * along).scale(k);
-      this.zoom.transform(select(this.svg), part === 1 ? to : at);
+      this.zoom.transform(select(this.host), part === 1 ? to : at);
       if (part < 1) requestAnimationFrame(step);
     };
     step();
@@ -200,9 +210,15 @@ export class Scene {
     this.transform = transform;
     this.svg.classList.add("moving");
     window.clearTimeout(this.resting);
-    this.resting = window.setTimeout(() => this.svg.classList.remove("moving"), 200);
+    this.resting = window.setTimeout(() => this.rested(), REST_MS);
     this.later();
     this.wishes.moved();
+  }
+
+  private rested(): void {
+    this.svg.classList.remove("moving");
+    if (this.covered?.at.k !== this.transform.k) this.covered = null; // sharp again
+    this.later();
   }
 
   /** How far what a person looks at has moved from one layout to the next. */
@@ -232,30 +248,40 @@ export class Scene {
 
   private draw(): void {
     if (!this.drawing || !this.size.width) return;
-    const { x, y, k } = this.transform;
-    this.world.setAttribute("transform", `translate(${x} ${y}) scale(${k})`);
-    this.names.setAttribute("font-size", String(LABEL_SIZE / k));
-    const { view, covered } = this;
-    if (covered && contains(covered.box, view) && k / covered.scale < 1.3 && covered.scale / k < 1.3) return;
+    const { view, covered, transform } = this;
+    const stretch = covered ? transform.k / covered.at.k : Infinity;
+    if (!covered || !contains(covered.box, view) || stretch > STRETCH || stretch < 1 / STRETCH) this.redraw(this.drawing);
+    const { at } = this.covered!;
+    const factor = transform.k / at.k;
+    const left = transform.x - factor * (at.x + this.size.width * BESIDE);
+    const top = transform.y - factor * (at.y + this.size.height * BESIDE);
+    this.svg.style.transform = `translate(${left}px, ${top}px) scale(${factor})`;
+  }
+
+  private redraw(drawing: Drawing): void {
+    const { view, transform } = this;
+    const { x, y, k } = transform;
     const box = {
       x: view.x - view.width * BESIDE,
       y: view.y - view.height * BESIDE,
       width: view.width * (1 + 2 * BESIDE),
       height: view.height * (1 + 2 * BESIDE),
     };
-    this.covered = { box, scale: k };
-    const inView = [...this.drawing.layout.places.values()].filter((place) => meets(place, box));
+    this.covered = { box, at: transform };
+    this.world.setAttribute("transform", `translate(${x + this.size.width * BESIDE} ${y + this.size.height * BESIDE}) scale(${k})`);
+    this.names.setAttribute("font-size", String(LABEL_SIZE / k));
+    const inView = [...drawing.layout.places.values()].filter((place) => meets(place, box));
     const far = k < NEAR && inView.length > MOST_CARDS / (k < NEAR / 2 ? 4 : 1);
     this.svg.classList.toggle("far", far);
     this.svg.classList.toggle("mid", !far && k < NEAR);
-    if (far) this.drawFar(this.drawing, k);
-    else this.drawNear(this.drawing, inView, box);
+    if (far) this.drawFar(drawing, k);
+    else this.drawNear(drawing, inView, box);
   }
 
   private drawNear({ layout, routes }: Drawing, inView: Place[], box: Box): void {
     this.boxes.replaceChildren();
     this.names.replaceChildren();
-    this.rough.removeAttribute("d");
+    this.rough.replaceChildren();
     this.branches.setAttribute("d", branches(layout, box));
     this.drawCards(inView);
     const wanted = routes.filter((route) => meets(route.box, box)).slice(0, MOST_CARDS);
@@ -268,7 +294,7 @@ export class Scene {
     const paths = [...merged(layout, (id) => shown !== null && !shown.has(id))];
     this.boxes.replaceChildren(...paths.map(([name, d]) => element("path", { class: name, d })));
     this.branches.setAttribute("d", branches(layout, null));
-    this.rough.setAttribute("d", routes.map(({ path }) => path).join(""));
+    this.rough.replaceChildren(...roughLinks(routes).map((d) => element("path", { d })));
     this.svg.style.setProperty("--hair", String(1 / scale));
     const lettered = names(layout, scale, this.measure);
     this.names.replaceChildren(...lettered.map(({ text, x, y }) => element("text", { x, y }, text)));
