@@ -187,6 +187,10 @@ export function notify(text: string, bad = false): void {
 export async function sync(): Promise<void> {
   const { map, syncing } = app.get();
   if (!map || syncing) return;
+  if (!map.workspacePath) {
+    notify("Git sync needs a map with a workspace.");
+    return;
+  }
   app.set({ syncing: true });
   try {
     const { synced, mindmap } = await api.syncGit(map.id);

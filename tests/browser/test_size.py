@@ -1,0 +1,33 @@
+"""A map of 5,000 nodes is drawn as far as it is seen: what is in the page stays small at every scale."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser import maps
+from tests.browser.conftest import Looking, Site
+
+# Some twenty elements a card, and a few hundred cards.
+MOST_ELEMENTS = 6_000
+ELEMENTS = "document.querySelectorAll('.scene *').length"
+
+
+def test_only_what_is_in_view_is_drawn(site: Site, looking: Looking) -> None:
+    """From the whole map down to single cards; and what is selected is there at every scale."""
+    document = site.write(maps.large(5_000, 500))
+    page = looking.open("#/map/mm_test?view=map")
+    expect(page.locator(".branches")).to_have_count(1)
+    page.keyboard.press("e")
+    page.keyboard.press("0")
+    expect(page.locator(".scene")).to_have_class(re.compile("far"))
+    assert page.evaluate(ELEMENTS) < MOST_ELEMENTS
+    chosen = list(document.nodes)[2_500]
+    page.locator("#search").fill(chosen)
+    page.keyboard.press("Enter")
+    expect(page.locator(f"[data-id='{chosen}']")).to_be_in_viewport()
+    for _ in range(8):
+        page.get_by_role("button", name="Wider").click()
+        assert page.evaluate(ELEMENTS) < MOST_ELEMENTS
+        expect(page.locator(f"[data-id='{chosen}']")).to_have_class(re.compile("selected"))
