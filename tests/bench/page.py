@@ -70,7 +70,7 @@ def main() -> int:
 def measured(page: Page, address: str) -> dict[str, Any]:
     """First paint of the map as it opens, then frames with everything unfolded."""
     page.goto(address)
-    page.wait_for_function("document.querySelector('.card, .boxes path')")
+    page.wait_for_selector(".card, .boxes path", state="attached")
     first = page.evaluate("performance.now()")
     for key in ("e", "0"):
         page.keyboard.press(key)
