@@ -28,6 +28,8 @@ SEED: Final = 1
 
 def main() -> None:
     given = _parser().parse_args()
+    # Asked first: a long run outlives changes to the files it was started from.
+    project = results.measured()
     with ExitStack() as stack:
         folder = given.folder or stack.enter_context(workspace())
         runs = [
@@ -38,7 +40,7 @@ def main() -> None:
                 came = evaluated(clone, run)
                 tell(came, run)
                 if given.keep and len(came.ranks):
-                    results.keep(came, run)
+                    results.keep(came, run, project)
 
 
 def tell(came: Evaluated, run: Run) -> None:

@@ -71,18 +71,13 @@ def evaluated(clone: Path, run: Run) -> Evaluated:
     rows: list[tuple[object, ...]] = []
     if questions:
         histories.index(prepared, run.folder / "home")
-        asked = answered(material, run, questions)
-        rows = [
-            row
-            for number, rankings in enumerate(asked)
-            for row in _rows(number, questions[number], material, rankings)
-        ]
+        asked = zip(questions, answered(material, run, questions), strict=True)
+        for number, (question, rankings) in enumerate(asked):
+            rows += _rows(number, question, material, rankings)
     ranks = pl.DataFrame(rows, schema=RANKS, orient="row")
-    ungraded = run.protocol != "questions"
     head = git(prepared.told, "rev-parse", "HEAD")
-    return Evaluated(
-        prepared.history.name, head, prepared.history.commits, ranks.drop(NDCG) if ungraded else ranks
-    )
+    about = (prepared.history.name, head, prepared.history.commits)
+    return Evaluated(*about, ranks if protocol.graded else ranks.drop(NDCG))
 
 
 def answered(material: Material, run: Run, questions: Sequence[Question]) -> Iterator[list[Ranking]]:
@@ -120,11 +115,5 @@ def _rows(
     asked = material.twins.asked(question)
     for ranking in rankings:
         rank = first_answer(ranking.commits, asked.answers)
-        yield (
-            number,
-            bool(asked.grades),
-            ranking.name,
-            rank,
-            gain(ranking.commits, asked.grades),
-            ranking.best,
-        )
+        score = gain(ranking.commits, asked.grades)
+        yield number, bool(asked.grades), ranking.name, rank, score, ranking.best

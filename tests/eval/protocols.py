@@ -46,14 +46,19 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """What the index may know, whether that includes messages, and how questions are made, in original shas."""
+    """What the index may know, how questions are made (in original shas), and whether their answers have grades.
+
+    `head` is the commit of a clone that is asked.
+    """
 
     variant: Variant
     questions: Callable[[Material, Draw], Sequence[Question]]
     head: Callable[[Path], str] = lambda _: "HEAD"
+    graded: bool = False
 
     @property
     def messages(self) -> bool:
+        """Whether messages are there to be found."""
         return self.variant is not Variant.SCRUBBED
 
 
@@ -98,5 +103,5 @@ PROTOCOLS: Final = {
     "changelog": Protocol(Variant.UNANNOUNCED, by_changelog),
     "scrubbed": Protocol(Variant.SCRUBBED, by_subject),
     "body": Protocol(Variant.WHOLE, by_body),
-    "questions": Protocol(Variant.WHOLE, by_hand, written_at),
+    "questions": Protocol(Variant.WHOLE, by_hand, written_at, graded=True),
 }

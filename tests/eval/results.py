@@ -32,16 +32,16 @@ COLUMNS: Final = {
 DIGITS: Final = 4
 
 
-def keep(evaluated: Evaluated, run: Run, file: Path = FILE) -> None:
-    """Write the numbers into the file, sorted so that two runs' lines lie together."""
-    new = pl.DataFrame(list(_lines(evaluated, run, project())), schema=COLUMNS, orient="row")
+def keep(evaluated: Evaluated, run: Run, project: str, file: Path = FILE) -> None:
+    """Write the numbers into the file; `project` is the commit that was measured."""
+    new = pl.DataFrame(list(_lines(evaluated, run, project)), schema=COLUMNS, orient="row")
     old = pl.read_csv(file, schema=COLUMNS) if file.exists() else new.clear()
     kept = pl.concat([old.join(new, on=list(KEYS), how="anti"), new])
     file.parent.mkdir(parents=True, exist_ok=True)
     kept.write_csv(file)
 
 
-def project() -> str:
+def measured() -> str:
     """The project's commit, with a plus where the code that ran is not what was committed."""
     changed = git(PROJECT, "status", "--porcelain", "--untracked-files=no", "--", ".", f":!{FILE}")
     return git(PROJECT, "rev-parse", "HEAD") + ("+" if changed else "")

@@ -73,7 +73,7 @@ def test_scrubbed_then_kept(little: Repo, tmp_path: Path) -> None:
 
     file = tmp_path / "results" / "results.csv"
     for _ in range(2):
-        results.keep(came, run, file)
+        results.keep(came, run, "c" * 40, file)
     kept = pl.read_csv(file)
     assert list(kept.columns) == list(results.COLUMNS)
     assert len(kept) == len(names) * 5 and kept["n"].unique().to_list() == [3]
