@@ -11,7 +11,8 @@ from tests.eval.changelog import question_of
 
 # A sentence that shares more of its words with the subject repeats it.
 MOST_SHARED: Final = 0.5
-FEWEST_WORDS: Final = 4
+# Shorter ones ("See the comment.", "As discussed.") could stand below any subject.
+FEWEST_WORDS: Final = 6
 
 _TRAILER: Final = re.compile(r"[A-Z][A-Za-z]+(?:-[A-Za-z]+)*:\s\S|\(cherry picked from|This reverts commit")
 _CLOSES: Final = re.compile(
@@ -27,7 +28,9 @@ def sentence_of(subject: str, body: str) -> str | None:
     of_subject = set(words(subject))
     for sentence in sentences(body):
         said = set(words(sentence))
-        if len(sentence.split()) >= FEWEST_WORDS and len(said & of_subject) < MOST_SHARED * len(said):
+        # What ends in a colon only leads to the code or list that is left out.
+        whole = len(sentence.split()) >= FEWEST_WORDS and not sentence.endswith(":")
+        if whole and len(said & of_subject) < MOST_SHARED * len(said):
             return sentence
     return None
 

@@ -46,7 +46,7 @@ def little(tmp_path: Path) -> Repo:
     repo = Repo.create(tmp_path / "little")
     askers = ("Mechanics", "Librarians", "Surveyors", "Bakers")
     for number, (subject, source) in enumerate(CHANGES.items()):
-        message = f"{subject}\n\n{askers[number]} wanted that for years.\n"
+        message = f"{subject}\n\n{askers[number]} wanted to have that for many years.\n"
         repo.commit_file(f"part{number}.py", source, message)
     return repo
 

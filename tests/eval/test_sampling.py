@@ -126,3 +126,4 @@ def test_sentence_in_other_words() -> None:
     assert found == "The reader waited for a lock that the writer held, and neither of them ever let go."
     assert sentence_of("Make sure the socket close is fixed", "Socket close is fixed.") is None
     assert sentence_of("Fix socket close", "") is None
+    assert sentence_of("Fix socket close", "This happened in a program such as:\n\n    run()\n") is None
