@@ -195,7 +195,7 @@ def test_sync_attaches_what_git_says_and_tells_how_much(site: Site, looking: Loo
     """The button runs git sync in the map's workspace; why? asks for a file's lineage there."""
     repo = Repo.create(tmp_path / "work")
     repo.commit_file("media/uploads.py", "a = 1\n" * 130, "Accept uploads")
-    repo.write("media/uploads.py", "a = 1\n" * 130 + "b = 2\n")
+    repo.write("media/uploads.py", "a = 1\n" * 70 + "b = 2\n" + "a = 1\n" * 60)
     site.write(maps.small(str(repo.path)))
     page = looking.open("#/map/mm_test")
     page.get_by_role("button", name="Attach what git says").click()
@@ -204,6 +204,7 @@ def test_sync_attaches_what_git_says_and_tells_how_much(site: Site, looking: Loo
     page.get_by_role("button", name=re.compile("^media.uploads.py")).click()
     page.get_by_role("button", name=re.compile("^Why")).first.click()
     expect(page.locator("#side-body .why").first).to_contain_text("Accept uploads")
+    expect(page.locator("#side-body .why").first).to_contain_text("is not committed yet")
 
 
 @pytest.mark.parametrize("form", ["Picture", "Markdown", "Mermaid", "JSON"])

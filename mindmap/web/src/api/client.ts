@@ -94,7 +94,7 @@ export interface Commit {
 
 export interface Lineage {
   hits: Commit[];
-  _meta?: { hint?: string | null; explain?: { limitation?: string | null } };
+  meta: { hint?: string | null; explain?: { limitation?: string | null } };
 }
 
 export const why = (mindmap: string, path: string, lines: string, signal: AbortSignal): Promise<Lineage> =>

@@ -46,7 +46,7 @@ function told(answer: Answer) {
       </p>
     );
   }
-  const limitation = answer._meta?.explain?.limitation ?? (answer.hits.length ? null : answer._meta?.hint);
+  const limitation = answer.meta.explain?.limitation ?? (answer.hits.length ? null : answer.meta.hint);
   return (
     <>
       {!answer.hits.length && !limitation && <p class="muted">No commit has shaped these lines yet.</p>}
