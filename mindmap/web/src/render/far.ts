@@ -1,6 +1,6 @@
 // The map from afar: cards as boxes merged into a few paths, and the names of the largest branches.
 
-import type { Layout, Place } from "../layout/layout";
+import type { Place } from "../layout/layout";
 import { isModel } from "../model/tree";
 import { shortened } from "../layout/text";
 import { statusOf } from "./card";
@@ -9,9 +9,9 @@ import { statusOf } from "./card";
 const NAMED = { width: 64, height: 40, line: 18, most: 60 } as const;
 
 /** Class -> path of the cards that are drawn in it. */
-export function merged(layout: Layout, faded: (id: string) => boolean): Map<string, string> {
+export function merged(places: Place[], faded: (id: string) => boolean): Map<string, string> {
   const parts = new Map<string, string[]>();
-  for (const place of layout.places.values()) {
+  for (const place of places) {
     const name = `${classOf(place)}${faded(place.branch.id) ? " faded" : ""}`;
     const list = parts.get(name) ?? [];
     list.push(`M${Math.round(place.x)} ${Math.round(place.y)}h${place.width}v${place.height}h-${place.width}z`);
@@ -33,8 +33,8 @@ export interface Name {
 }
 
 /** The names to show at a scale: of the branches largest on the screen, those that do not cover each other. */
-export function names(layout: Layout, scale: number, width: (text: string) => number): Name[] {
-  const large = [...layout.places.values()]
+export function names(places: Place[], scale: number, width: (text: string) => number): Name[] {
+  const large = places
     .filter(({ branch, area }) => branch.children.length && area.width * scale > NAMED.width && area.height * scale > NAMED.height)
     .sort((one, other) => one.branch.depth - other.branch.depth || other.area.height - one.area.height);
   const chosen: (Name & { right: number })[] = [];

@@ -4,6 +4,9 @@ import type { Route } from "../layout/links";
 import { type Layout, type Box, type Place, meets } from "../layout/layout";
 import { element } from "./svg";
 
+// Dashes are worked out along a whole link, however little of it is in view: a longer one is drawn solid, and thinner.
+const LONG = 1_800;
+
 export interface DrawnLink {
   run: SVGGElement;
   /** Drawn above the cards, so that it can be read wherever it is. */
@@ -15,7 +18,7 @@ export function drawnLink(route: Route): DrawnLink {
   const notes = route.links.map((link) => [link.label, link.notes].filter(Boolean).join(": ")).filter(Boolean);
   const run = element(
     "g",
-    { class: `link ${route.style}`, "data-key": route.key },
+    { class: `link ${route.style}${Math.hypot(route.box.width, route.box.height) > LONG ? " long" : ""}`, "data-key": route.key },
     notes.length ? element("title", {}, notes.join("\n")) : null,
     element("path", { class: "run", d: route.path }),
     element("path", { class: "arrow", d: route.arrow }),

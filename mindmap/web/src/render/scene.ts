@@ -42,6 +42,8 @@ export interface Wishes {
 const NEAR = 0.4;
 // Cards drawn one by one; more are merged into a few paths.
 const MOST_CARDS = 260;
+// Links are long: each is drawn over much of the view.
+const MOST_LINKS = 120;
 const SCALES: [number, number] = [0.002, 2.5];
 // Beside what is in view, so that a little panning draws nothing anew: this part of the view on each side.
 const BESIDE = 0.3;
@@ -274,7 +276,7 @@ export class Scene {
     const far = k < NEAR && inView.length > MOST_CARDS / (k < NEAR / 2 ? 4 : 1);
     this.svg.classList.toggle("far", far);
     this.svg.classList.toggle("mid", !far && k < NEAR);
-    if (far) this.drawFar(drawing, k);
+    if (far) this.drawFar(drawing, inView, box, k);
     else this.drawNear(drawing, inView, box);
   }
 
@@ -284,19 +286,19 @@ export class Scene {
     this.rough.replaceChildren();
     this.branches.setAttribute("d", branches(layout, box));
     this.drawCards(inView);
-    const wanted = routes.filter((route) => meets(route.box, box)).slice(0, MOST_CARDS);
+    const wanted = routes.filter((route) => meets(route.box, box)).slice(0, MOST_LINKS);
     this.drawLinks(wanted);
   }
 
-  private drawFar({ layout, routes }: Drawing, scale: number): void {
+  private drawFar({ layout, routes }: Drawing, inView: Place[], box: Box, scale: number): void {
     const { only, selected } = this.look;
     const shown = only && this.homes(only);
-    const paths = [...merged(layout, (id) => shown !== null && !shown.has(id))];
+    const paths = [...merged(inView, (id) => shown !== null && !shown.has(id))];
     this.boxes.replaceChildren(...paths.map(([name, d]) => element("path", { class: name, d })));
-    this.branches.setAttribute("d", branches(layout, null));
-    this.rough.replaceChildren(...roughLinks(routes).map((d) => element("path", { d })));
+    this.branches.setAttribute("d", branches(layout, box));
+    this.rough.replaceChildren(...roughLinks(routes.filter((route) => meets(route.box, box))).map((d) => element("path", { d })));
     this.svg.style.setProperty("--hair", String(1 / scale));
-    const lettered = names(layout, scale, this.measure);
+    const lettered = names(inView, scale, this.measure);
     this.names.replaceChildren(...lettered.map(({ text, x, y }) => element("text", { x, y }, text)));
     this.drawLinks([]);
     const kept = [selected, ...(shown && shown.size < MOST_CARDS ? shown : [])];
