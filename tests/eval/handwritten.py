@@ -9,6 +9,7 @@ ask for what the history does not have: no answer is right, and they measure onl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -46,9 +47,9 @@ class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def question(self) -> Question:
         return Question(self.text, {answer.sha: answer.grade for answer in self.answers})
 
-    def judged(self, sha: str) -> bool:
-        """Whether anybody looked at this commit for this question."""
-        return sha[:BEGINNING] in self.dismissed or any(sha == answer.sha for answer in self.answers)
+    def judged(self, one: Callable[[str], str]) -> frozenset[str]:
+        """Beginnings of the commits somebody looked at; `one` is the commit that a near-identical one counts as."""
+        return frozenset((*self.dismissed, *(one(answer.sha)[:BEGINNING] for answer in self.answers)))
 
 
 class Sheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ comes here, and writes each commit down in the sheet: under `answers` with a gra
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from tests.bench.report import say, workspace
 from tests.eval import handwritten, histories
 from tests.eval.__main__ import SAMPLES, SEED
 from tests.eval.evaluating import Run, answered
-from tests.eval.handwritten import BEGINNING, Sheet, Written
+from tests.eval.handwritten import BEGINNING, Sheet
 from tests.eval.protocols import PROTOCOLS, Draw, Material
 from tests.eval.rankings import Ranking
 
@@ -49,16 +49,17 @@ def tell(clone: Path, sheet: Sheet, run: Run) -> None:
     pools = answered(material, run, [written.question for written in sheet.questions])
     for written, rankings in zip(sheet.questions, pools, strict=True):
         say(f"\n{written.text}")
-        for sha, bringing in unjudged(written, rankings).items():
+        judged = written.judged(material.twins.one)
+        for sha, bringing in unjudged(judged, rankings).items():
             subject = git(prepared.told, "log", "-1", "--format=%as %s", sha)
             say(f"  {sha[:BEGINNING]} {subject}  [{', '.join(bringing)}]")
 
 
-def unjudged(written: Written, rankings: Sequence[Ranking]) -> dict[str, list[str]]:
+def unjudged(judged: Set[str], rankings: Sequence[Ranking]) -> dict[str, list[str]]:
     """Commits among the first of any ranking that are neither graded nor dismissed, with those rankings' names."""
     brought: dict[str, list[str]] = {}
     for sha, name in _firsts(rankings):
-        if not written.judged(sha):
+        if sha[:BEGINNING] not in judged:
             brought.setdefault(sha, []).append(name)
     return brought
 

@@ -12,7 +12,7 @@ from serve.find.fuse import Candidate
 from tests.eval import grep, handwritten, pool, results
 from tests.eval.__main__ import knowing, tell
 from tests.eval.evaluating import Run, evaluated
-from tests.eval.handwritten import Written
+from tests.eval.handwritten import Answer, Written
 from tests.eval.metrics import NDCG, scored
 from tests.eval.protocols import Draw
 from tests.eval.rankings import BASELINE, FUSION, RERANKED, Ranking
@@ -110,9 +110,11 @@ def test_no_questions(little: Repo, tmp_path: Path) -> None:
 
 
 def test_pool() -> None:
-    """What the first ten bring and nobody judged is to be looked at, with who brought it."""
-    written = Written("how?", "api", dismissed=("b" * 10,))
+    """What the first ten bring and nobody judged is to be looked at, with who brought it; a twin's grade counts."""
     shas = [letter * 40 for letter in "abcdefghijkl"]
-    found = pool.unjudged(written, [Ranking("one", shas), Ranking("other", shas[:1])])
-    assert list(found) == [shas[0], *shas[2:10]]
+    answer = Answer("9" * 40, 3, "does it too")
+    written = Written("how?", "api", (answer,), dismissed=("b" * 10,))
+    judged = written.judged({answer.sha: shas[2]}.__getitem__)
+    found = pool.unjudged(judged, [Ranking("one", shas), Ranking("other", shas[:1])])
+    assert list(found) == [shas[0], *shas[3:10]]
     assert found[shas[0]] == ["one", "other"]
