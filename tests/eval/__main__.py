@@ -4,11 +4,13 @@ python -m tests.eval CLONE... [--protocol NAME] [--samples N] [--seed N] [--fold
 
 Without `--protocol` every protocol is asked that has questions for a history. With `--folder`, working copies and
 indexes stay there, and the next run asks the same indexes. With `--keep`, the numbers go into `tests/eval/results`.
+Of several clones a protocol's last tables take all questions together.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -17,7 +19,7 @@ import polars as pl
 
 from tests.bench.report import say, show, workspace
 from tests.eval import results
-from tests.eval.evaluating import Evaluated, Run, evaluated
+from tests.eval.evaluating import Evaluated, Run, evaluated, together
 from tests.eval.metrics import differences, parted, summary
 from tests.eval.protocols import PROTOCOLS, Draw
 from tests.eval.rankings import FUSION, RERANKED
@@ -32,15 +34,24 @@ def main() -> None:
     project = results.measured()
     with ExitStack() as stack:
         folder = given.folder or stack.enter_context(workspace())
-        runs = [
-            Run(protocol, folder, Draw(given.samples, given.seed)) for protocol in given.protocol or PROTOCOLS
-        ]
-        for clone in given.clones:
-            for run in runs:
-                came = evaluated(clone, run)
+        for protocol in given.protocol or PROTOCOLS:
+            run = Run(protocol, folder, Draw(given.samples, given.seed))
+            for came in _all(given.clones, run):
                 tell(came, run)
                 if given.keep and len(came.ranks):
                     results.keep(came, run, project)
+
+
+def _all(clones: Sequence[Path], run: Run) -> Iterator[Evaluated]:
+    """Each history, and after several with questions all of them together."""
+    parts = []
+    for clone in clones:
+        came = evaluated(clone, run)
+        yield came
+        if len(came.ranks):
+            parts.append(came)
+    if len(parts) > 1:
+        yield together(parts)
 
 
 def tell(came: Evaluated, run: Run) -> None:

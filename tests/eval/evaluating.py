@@ -62,6 +62,17 @@ class Evaluated:
         return self.ranks.filter("answerable").drop("answerable")
 
 
+def together(parts: Sequence[Evaluated]) -> Evaluated:
+    """Several histories as one: each question weighs the same, wherever it was asked."""
+    shifted = []
+    for part in parts:
+        first = sum(ranks["question"].n_unique() for ranks in shifted)
+        shifted.append(part.ranks.with_columns(pl.col("question") + first))
+    names = " + ".join(sorted(part.history for part in parts))
+    heads = " + ".join(part.head for part in sorted(parts, key=lambda part: part.history))
+    return Evaluated(names, heads, sum(part.commits for part in parts), pl.concat(shifted))
+
+
 def evaluated(clone: Path, run: Run) -> Evaluated:
     """Ask one history; without questions nothing is indexed."""
     protocol = PROTOCOLS[run.protocol]

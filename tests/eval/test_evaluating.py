@@ -11,7 +11,7 @@ import pytest
 from serve.find.fuse import Candidate
 from tests.eval import grep, handwritten, pool, results
 from tests.eval.__main__ import knowing, tell
-from tests.eval.evaluating import Run, evaluated
+from tests.eval.evaluating import RANKS, Evaluated, Run, evaluated, together
 from tests.eval.handwritten import Answer, Written
 from tests.eval.metrics import NDCG, scored
 from tests.eval.protocols import Draw
@@ -100,6 +100,18 @@ def test_body_and_questions(little: Repo, tmp_path: Path, monkeypatch: pytest.Mo
     assert came.answerable.filter(ranking=FUSION)[NDCG].to_list() == [1.0]
     assert knowing(came.ranks).filter(ranking=FUSION)["told apart (0.5: chance)"].to_list() == [1.0]
     tell(came, run)
+
+
+def test_together() -> None:
+    """Questions of several histories stay apart, so that rankings are compared question by question."""
+
+    def of(history: str, *ranks: int) -> Evaluated:
+        rows = [(number, True, FUSION, rank, 0.0, 1.0) for number, rank in enumerate(ranks)]
+        return Evaluated(history, f"head of {history}", 10, pl.DataFrame(rows, schema=RANKS, orient="row"))
+
+    both = together([of("b", 1, 2), of("a", 4)])
+    assert (both.history, both.head, both.commits) == ("a + b", "head of a + head of b", 20)
+    assert both.ranks.select("question", "rank").rows() == [(0, 1), (1, 2), (2, 4)]
 
 
 def test_no_questions(little: Repo, tmp_path: Path) -> None:
