@@ -16,17 +16,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-
-from pipeline.git.repository import open_repository
 from serve import settings
-from serve.placing import place_of
-from stores import codes, database, filters, snapshot, vectors
-from stores.filters import Where
-from stores.places import Place
-from stores.reach import Reach
-from stores.space import Vectors, unit
-from tests.bench import grown, hnsw
+
+settings.calm_algebra()  # as at the program's door: it acts until numpy is imported
+
+import numpy as np  # noqa: E402
+
+from pipeline.git.repository import open_repository  # noqa: E402
+from serve.placing import place_of  # noqa: E402
+from stores import codes, database, filters, snapshot, vectors  # noqa: E402
+from stores.filters import Where  # noqa: E402
+from stores.places import Place  # noqa: E402
+from stores.reach import Reach  # noqa: E402
+from stores.space import Vectors, unit  # noqa: E402
+from tests.bench import grown, hnsw  # noqa: E402
 
 DEPTH: Final = 100
 WAYS: Final = ("kept", "codes", "read", "graph")
@@ -38,7 +41,6 @@ Said: TypeAlias = tuple[dict[str, float], np.ndarray]
 
 
 def main() -> None:
-    settings.calm_algebra()
     home, path, way, count, found = sys.argv[1:]
     place = place_of(Path(home), open_repository(Path(path)))
     queries = grown.questions(place, int(count))[: FEWER if way == "read" else None]
