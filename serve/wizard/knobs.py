@@ -96,7 +96,7 @@ MODES: Final = (
     Answer(Mode.REBUILD, "delete the whole index of this repository and make it anew"),
 )
 MEANINGS: Final = {
-    EmbedProvider.AUTO: "the fastest that this machine has",
+    EmbedProvider.AUTO: "cuda where CUDA_VISIBLE_DEVICES names devices, else what this build has",
     EmbedProvider.CPU: "the bundled 8-bit model; runs everywhere",
     "coreml": "Apple's accelerators; the first run prepares a model for them",
     "cuda": "an NVIDIA GPU",

@@ -52,7 +52,7 @@ class Looking:
         return self.page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is open, this thread has a loop, and no other test may run one
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("chromium is not installed (apt-get install chromium)")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import providers
 from pipeline.modes import EmbedCache
 from serve import cli, indexing
 from serve.indexing import Flags
@@ -68,12 +69,14 @@ def test_each_mode_runs(repo: Repo) -> None:
 def test_the_screen(wizard: Terminal, repo: Repo) -> None:
     """What a person sees at the end of the questions, line for line."""
     screen = chosen(wizard, Mode.STANDARD)
+    lacking = ", ".join(name for name in ("coreml", "cuda") if name not in providers.built_in())
     assert screen == (
         f"Index {repo.path}\n"
         "not indexed yet; 10 commits to take up\n"
         "Nothing happens before the last question; Esc or Ctrl-C leaves at any of them.\n"
         "\n"
         "✓ What is to be done? Standard\n"
+        f"  Not offered, because this build cannot run them: {lacking}.\n"
         "✓ What runs the encoder? Auto\n"
         "✓ How much of the machine may it take? Auto\n"
         "✓ Set more: threads, processes, batches, output? No\n"
