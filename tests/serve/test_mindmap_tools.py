@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -450,6 +451,16 @@ HELLO = {
 }
 
 
+@contextmanager
+def heard(number: signal.Signals) -> Iterator[None]:
+    """Programs that are started meanwhile hear this signal, also where the tests run without a terminal and do not."""
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 def started(maps: Maps) -> subprocess.Popen[bytes]:
     command, environment = program(maps)
     process = subprocess.Popen(
@@ -470,7 +481,8 @@ def asking(number: int, method: str, **parameters: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ends_with_its_client(maps: Maps, repo: Repo, number: signal.Signals | None) -> None:
     """At the end of input or on a signal the process is gone soon, though it watches folders; the last is recorded."""
-    process = started(maps)
+    with heard(signal.SIGHUP):
+        process = started(maps)
     arguments = {
         "title": "Work",
         "workspacePath": str(repo.path),
