@@ -23,7 +23,13 @@ def said(*command: str | Path, more: Mapping[str, str] | None = None, given: str
     words: Sequence[str] = [str(word) for word in command]
     try:
         done = subprocess.run(
-            words, env=os.environ | dict(more or {}), input=given, capture_output=True, text=True, check=False
+            words,
+            env=os.environ | dict(more or {}),
+            input=given,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",  # git's tags may be any bytes
+            check=False,
         )
     except OSError as error:
         raise ProgramFailed(f"`{words[0]}` could not be run: {error.strerror}.") from error

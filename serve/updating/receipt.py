@@ -102,7 +102,7 @@ def read(file: Path) -> Receipt:
     """The receipt in a file; NoReceipt when it cannot be understood."""
     try:
         receipt = msgspec.json.decode(file.read_bytes(), type=Receipt)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise NoReceipt(f"{file} cannot be read: {error}.", hint=_HINT) from error
     if receipt.format > FORMAT or receipt.distribution != about.DISTRIBUTION:
         raise NoReceipt(f"{file} is of another program, or of a newer version of it.", hint=_HINT)

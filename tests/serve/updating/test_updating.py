@@ -93,6 +93,8 @@ def test_a_receipt_that_cannot_be_understood(
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     code, err = update(capsys)
     assert code == 1 and says in err
+    file.write_bytes(b'{"version": "\xff"}')
+    assert "cannot be read" in update(capsys)[1]
 
 
 def test_check_says_what_a_source_offers(
@@ -148,6 +150,9 @@ def test_git(tmp_path: Path) -> None:
     assert offered(Source("git", address)) == ("1.10", f"history-lineage @ git+{address}@v1.10")
     assert offered(Source("git", address), prerelease=True)[0] == "2.0rc1"
     assert offered(Source("git", address, "main")) == ("3.0", f"history-lineage @ git+{address}@main")
+    refs = repo.git("rev-parse", "main") + " refs/tags/"
+    (repo.path / ".git" / "packed-refs").write_bytes(f"{refs}v9.0\xff\n".encode("latin-1"))
+    assert offered(Source("git", address))[0] == "1.10"
     with pytest.raises(LineageError, match=r"git ls-remote .* failed"):
         offered(Source("git", (tmp_path / "nowhere").as_uri()))
 
