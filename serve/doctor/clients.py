@@ -44,11 +44,16 @@ def _files(subject: Subject) -> Iterator[tuple[Client, Path]]:
 def _in_file(client: Client, file: Path, subject: Subject) -> Iterator[Finding]:
     name = f"client {client.name}"
     try:
-        content = (content_of(file) or b"").decode()
-        servers = _READ[client.shape.language](content).get(client.shape.key)
-    except (ValueError, AttributeError, FileRefused):
+        content = content_of(file) or b""
+        servers = _READ[client.shape.language](content.decode()).get(client.shape.key)
+    except FileRefused:
+        yield warning(
+            name, f"{file} cannot be read", "Look at its permissions: the client may not read it either."
+        )
+        return
+    except (ValueError, AttributeError):
         # Not ours to judge: clients take comments in their JSON, which we do not; but it may be about us.
-        if PROGRAM.encode() in (content_of(file) or b""):
+        if PROGRAM.encode() in content:
             yield ok(name, f"{file} names {PROGRAM}, in a form that is not checked")
         return
     for title, entry in (servers if isinstance(servers, dict) else {}).items():

@@ -429,6 +429,19 @@ def test_clients(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "not checked" in found(repo.path)["client cursor"].found
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a file that even root cannot read")
+def test_a_clients_file_that_cannot_be_read(repo: Repo, tmp_path: Path) -> None:
+    """It is a finding of its own, and the other clients are looked at all the same."""
+    cursor, gemini = (tmp_path / "person" / name for name in (".cursor/mcp.json", ".gemini/settings.json"))
+    for file in (cursor, gemini):
+        file.parent.mkdir()
+    cursor.symlink_to("/proc/self/mem")
+    gemini.write_text('{"mcpServers": {"history": {"command": "lineage-mcp"}}}', encoding="utf-8")
+    said = found(repo.path)
+    assert said["client cursor"].found == f"{cursor} cannot be read"
+    assert said["client gemini"].verdict is WARNING and "clients" not in said
+
+
 def test_a_check_that_fails_stops_no_other(repo: Repo) -> None:
     """An error that nobody foresaw is a finding like any other."""
 
