@@ -80,6 +80,29 @@ def words(text: str) -> Counter[str]:
     return Counter(counts)
 
 
+def sequence(text: str) -> list[str]:
+    """The words of a text in its order, identifiers as their parts."""
+    parts: list[str] = []
+    for token in _tokens(text):
+        found = _words_of(token)
+        parts += found[:-1] if len(found) > 1 else found
+    return parts
+
+
+def identifiers(text: str) -> set[str]:
+    """The words of a text that are made of parts, whole: `parse_http`, `maxretries`."""
+    return {found[-1] for token in set(_tokens(text)) if len(found := _words_of(token)) > 1}
+
+
+def as_written(text: str) -> dict[str, str]:
+    """Each word of a text, and how it stands there first: stems are no words that anybody typed."""
+    written: dict[str, str] = {}
+    for token in _tokens(text):
+        for word, part in zip(_words_of(token), (*_parts(token), token), strict=False):
+            written.setdefault(word, part)
+    return written
+
+
 def digest(text: str) -> bytes:
     """The 16-byte key of a text's vector."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -94,9 +117,13 @@ def _tokens(text: str) -> list[str]:
 def _words_of(token: str) -> tuple[str, ...]:
     if len(token) > LONGEST_WORD:
         return ()
-    parts = (_ASCII_PART if token.isascii() else _PART).findall(token)
+    parts = _parts(token)
     stems = _stemmed([part.lower() for part in parts])
     return (*stems, token.lower()) if len(parts) > 1 else stems
+
+
+def _parts(token: str) -> list[str]:
+    return (_ASCII_PART if token.isascii() else _PART).findall(token)
 
 
 def _stemmed(parts: Sequence[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 LINE_WEIGHT: Final = 200
 # Fields that are left out of the document when they say nothing.
 _OPTIONAL: Final = {
-    "hits": ("diff_excerpt",),
+    "hits": ("diff_excerpt", "matched", "weak"),
     "explain": ("related_commits", "enrichment_limitation"),
     "compatibility": ("reason", "missing_components"),
 }
@@ -46,7 +46,10 @@ class PatternHit:
     """A commit that resembles what was asked, shown by its best hunk.
 
     `similarity` is the plain cosine of query and hunk text; `recency_weight` the share by which the commit's
-    age would raise its score; `combined_score` the score that ordered the hits.
+    age would raise its score; `combined_score` the score that ordered the hits: the probability that the commit
+    answers, raised by its recency, or without reranking what fusion gave it. `matched` says in a line which of the
+    question's words were found where; `weak` that the hit is more likely none than a precedent. Both are known only
+    where hits are reranked, and left out elsewhere.
     """
 
     commit_sha: str
@@ -61,6 +64,8 @@ class PatternHit:
     similarity: float
     recency_weight: float
     combined_score: float
+    matched: str | None = None
+    weak: bool | None = None
     provenance: Literal["INFERRED"] = "INFERRED"
 
 

@@ -109,6 +109,8 @@ def _heading(number: int, hit: PatternHit) -> Text:
     if names := hit.related_head_symbols:
         more_names = ", …" if len(names) > SHOWN_NAMES else ""
         heading.append(f"  in {', '.join(map(visible, names[:SHOWN_NAMES]))}{more_names}", style="magenta")
+    if hit.matched is not None:
+        heading.append(f"\n    {'weak match; ' if hit.weak else ''}{visible(hit.matched)}", style="dim")
     return heading
 
 

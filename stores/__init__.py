@@ -31,6 +31,7 @@
 - `codes`: the side file of a large index: its vectors with eight bits a number, beside the vectors
 - `bounds`: the exhaustive ranking from codes: only what may be among the best is read in full
 - `vectors`: vector lane: exact, whitened per index
+- `messages`: commit messages and their vectors, by commit
 - `showing`: what an answer shows of a hunk: its commit, its diff, the symbols it touched
 - `frames`: an index as polars frames, read in one go
 - `mindmaps`: mindmap documents as files: locked read-modify-write, atomic replace, ids

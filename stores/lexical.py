@@ -10,7 +10,7 @@ same documents; the extension itself is never loaded.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import duckdb
@@ -46,29 +46,50 @@ _UNIT: Final = 1e-12
 _POSTINGS: Final = "SELECT term_id, {key}, frequency FROM {table} WHERE term_id IN ({terms})"
 _KEYS: Final = {"hunk_postings": "hunk_id", "symbol_postings": "hunk_id", "head_postings": "symbol_id"}
 # So do words and names: binding costs a tenth of a millisecond a value.
-_TERMS: Final = "SELECT term_id FROM terms WHERE term IN ({words}) ORDER BY term_id"
+_TERMS: Final = "SELECT term_id, term FROM terms WHERE term IN ({words}) ORDER BY term_id"
 _NAMED: Final = "SELECT DISTINCT hunk_id FROM hunk_symbols WHERE name IN ({names})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Postings:
+    """Where words stand: each word's place among those asked for, the position of a document, how often there."""
+
+    words: Ints
+    documents: Ints
+    frequencies: Ints
+
+    def table(self, documents: Ints, words: int) -> Ints:
+        """How often each of the words (columns) stands in each of these documents (rows)."""
+        order = np.argsort(documents, kind="stable")
+        places = np.minimum(np.searchsorted(documents, self.documents, sorter=order), len(documents) - 1)
+        rows = order[places]
+        here = documents[rows] == self.documents
+        counts = np.zeros((len(documents), words), np.int64)
+        counts[rows[here], self.words[here]] = self.frequencies[here]
+        return counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
     """BM25 of every document of a corpus, by position: 0 for those that have none of the words, and not `found`.
 
-    `holders` is how many documents have each word.
+    `postings` is where the words stand, `holders` how many documents have each.
     """
 
     scores: Floats
     found: Bools
     holders: Ints
+    postings: Postings
 
     def __mul__(self, factors: Floats) -> Scores:
-        return Scores(self.scores * factors, self.found, self.holders)
+        return replace(self, scores=self.scores * factors)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """Words looked up: the store's numbers of those it knows, in order, and what the hunks' texts say of them."""
+    """Words looked up: those the store knows, its numbers of them, in order, and what the hunks' texts say of them."""
 
+    words: tuple[str, ...]
     terms: Ints
     text: Scores
 
@@ -76,9 +97,11 @@ class Asked:
 def look_up(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, words: Iterable[str]) -> Asked:
     """What the index knows of these words."""
     sql = _TERMS.format(words=_literals(words))
-    terms = np.array(connection.execute(sql).fetchall(), dtype=np.int64).reshape(-1)
+    known = connection.execute(sql).fetchall()
+    terms = np.array([number for number, _ in known], dtype=np.int64)
     hunks = snapshot.hunks
-    return Asked(terms, _scores(connection, "hunk_postings", terms, hunks.positions, hunks.words))
+    text = _scores(connection, "hunk_postings", terms, hunks.positions, hunks.words)
+    return Asked(tuple(word for _, word in known), terms, text)
 
 
 def hunk_text(
@@ -105,6 +128,11 @@ def symbol_names(
     scores = touched.scores + HEAD_SHARE * living.scores + TEXT_SHARE * asked.text.scores
     eligible = (touched.found | living.found) & chosen.kept
     return best(snapshot, scores * _preferring(chosen), eligible, limit)
+
+
+def touched(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, asked: Asked) -> Scores:
+    """What the names of the symbols that each hunk touched say of the words."""
+    return _touched(connection, snapshot, asked.terms, ())
 
 
 def _common(snapshot: Snapshot, text: Scores) -> Bools:
@@ -142,41 +170,42 @@ def _living(
     has_one = np.zeros(snapshot.files, np.bool_)
     has_one[symbols.files[here]] = True
     files = snapshot.hunks.files
-    return Scores(of_file[files], has_one[files], scores.holders)
+    return Scores(of_file[files], has_one[files], scores.holders, scores.postings)
 
 
 def _scores(
     connection: duckdb.DuckDBPyConnection, table: str, terms: Ints, positions: Numbers, lengths: Ints
 ) -> Scores:
     """BM25 over the postings of one table: the weight of each word in each document that has it, summed."""
-    words, documents, frequencies = _postings(connection, table, terms, positions)
-    holders = np.bincount(words, minlength=len(terms))
+    postings = _postings(connection, table, terms, positions)
+    holders = np.bincount(postings.words, minlength=len(terms))
     sums, found = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.bool_)
-    if len(documents):
-        np.add.at(sums, documents, _weights(holders[words], frequencies, documents, lengths))
-        found[documents] = True
-    return Scores(np.asarray(sums * _UNIT, dtype=np.float64), found, holders)
+    if len(postings.documents):
+        np.add.at(sums, postings.documents, _weights(holders[postings.words], postings, lengths))
+        found[postings.documents] = True
+    return Scores(np.asarray(sums * _UNIT, dtype=np.float64), found, holders, postings)
 
 
-def _postings(
-    connection: duckdb.DuckDBPyConnection, table: str, terms: Ints, positions: Numbers
-) -> tuple[Ints, Ints, Ints]:
-    """Where the words stand: place among the terms, position of the document, frequency."""
+def _postings(connection: duckdb.DuckDBPyConnection, table: str, terms: Ints, positions: Numbers) -> Postings:
     if not len(terms):
-        return terms, terms, terms
+        return Postings(terms, terms, terms)
     sql = _POSTINGS.format(key=_KEYS[table], table=table, terms=", ".join(map(str, terms.tolist())))
     numbers, rows, frequencies = map(integers, connection.execute(sql).to_arrow_table().columns)
     documents = positions.at(rows)
     there = documents >= 0
-    return np.searchsorted(terms, numbers[there]), documents[there], frequencies[there]
+    return Postings(np.searchsorted(terms, numbers[there]), documents[there], frequencies[there])
 
 
-def _weights(holders: Ints, frequencies: Ints, documents: Ints, lengths: Ints) -> Ints:
+def rarity(holders: Ints, documents: int) -> Floats:
+    """What a word is worth that this many of so many documents have: BM25's inverse document frequency."""
+    return np.asarray(np.log10((documents - holders + 0.5) / (holders + 0.5) + 1))
+
+
+def _weights(holders: Ints, postings: Postings, lengths: Ints) -> Ints:
     """Each posting's share of its document's score, in whole units."""
-    size = np.count_nonzero(lengths)
-    rarity = np.log10((size - holders + 0.5) / (holders + 0.5) + 1)
-    saturation = frequencies + K1 * (1 - B + B * lengths[documents] / (lengths.sum() / size))
-    weights = rarity * frequencies * (K1 + 1) / saturation
+    size, frequencies = int(np.count_nonzero(lengths)), postings.frequencies
+    saturation = frequencies + K1 * (1 - B + B * lengths[postings.documents] / (lengths.sum() / size))
+    weights = rarity(holders, size) * frequencies * (K1 + 1) / saturation
     return np.asarray(np.rint(weights / _UNIT), dtype=np.int64)
 
 

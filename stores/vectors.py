@@ -115,17 +115,29 @@ def similarities(
     hunks: Sequence[int],
 ) -> dict[int, float]:
     """Plain cosine between the query and each of these hunks' texts."""
-    if not hunks:
-        return {}
+    rows = of_hunks(connection, snapshot, texts, hunks)
+    return dict(zip(hunks, cosines(rows, query).tolist(), strict=True))
+
+
+def of_hunks(
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, texts: Texts, hunks: Sequence[int]
+) -> Vectors:
+    """The stored vectors of these hunks' texts, a row for each; zeros for a text that has none."""
     places = snapshot.hunks.texts[snapshot.hunks.positions.at(np.array(hunks, dtype=np.int64))]
     if texts.coded is not None:
-        found = dict(zip(hunks, texts.coded.vectors(places), strict=True))
-    elif texts.rows is not None:
-        found = dict(zip(hunks, texts.rows[places], strict=True))
-    else:
-        found = _of_hunks(connection, hunks)
-    wanted = unit(query)
-    return {hunk: round(float(unit(row) @ wanted), DIGITS) for hunk, row in found.items()}
+        return texts.coded.vectors(places)
+    if texts.rows is not None:
+        return texts.rows[places]
+    found = _of_hunks(connection, hunks) if hunks else {}
+    nothing = np.zeros(EMBEDDING_DIMENSION, np.float32)
+    return np.array([found.get(hunk, nothing) for hunk in hunks]).reshape(-1, EMBEDDING_DIMENSION)
+
+
+def cosines(rows: Vectors | Floats, query: Vectors | Floats) -> Floats:
+    """The cosine between the query and each row; 0 for a row of zeros."""
+    wide = rows.astype(np.float64)
+    lengths = np.linalg.norm(wide, axis=1)
+    return np.round(wide @ unit(query) / np.where(lengths == 0, 1, lengths), DIGITS)
 
 
 def _near(

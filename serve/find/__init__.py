@@ -1,6 +1,7 @@
 """How was it done before? From a query to ranked commits.
 
 - `answer`: hits and what is to be said about them
+- `evidence`: what is known of each candidate, as numbers
 - `fuse`: reciprocal rank fusion
 - `hints`: language, paths, quoted names and timeframe said in a query's text
 - `intent`: what kind of precedent is asked for, and what follows
@@ -8,7 +9,7 @@
 - `lanes`: the vector lane and the full-text lanes
 - `moments`: dates and ages as people write them
 - `query`: a request -> what the lanes are asked
-- `rerank`: the place of the cross-encoder
+- `rerank`: evidence -> the probability that a candidate answers, and the order of that
 - `seen`: one state of an index, as one HEAD sees it
 - `search`: the straight line from request to answer
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from math import exp
@@ -10,8 +10,8 @@ from typing import Final
 
 from serve.answers import FindMeta, PatternHit, rfc3339
 from serve.envelope import compatibility, cut, index_hints, index_state
-from serve.find.fuse import Candidate
 from serve.find.query import Query
+from serve.find.rerank import WEAK, Placed
 from serve.standing import Standing
 from stores.filters import Where, naive_utc
 from stores.showing import Shown
@@ -21,17 +21,21 @@ SHOWN_SYMBOLS: Final = 40
 # Age after which a commit's recency has fallen to 1/e, in days.
 RECENCY_DAYS: Final = 90.0
 DIGITS: Final = 6
+NO_PRECEDENT: Final = (
+    "Every hit is weak: this may never have been done here before. "
+    "Ask in other words, or with a name from the code."
+)
 
 
-def best_of_each_commit(candidates: Iterable[Candidate], count: int) -> tuple[Candidate, ...]:
+def best_of_each_commit(ordered: Iterable[Placed], count: int) -> tuple[Placed, ...]:
     """The first hunk of each commit, for the first commits."""
-    best: dict[str, Candidate] = {}
-    for candidate in candidates:
-        best.setdefault(candidate.commit_sha, candidate)
+    best: dict[str, Placed] = {}
+    for placed in ordered:
+        best.setdefault(placed.candidate.commit_sha, placed)
     return tuple(islice(best.values(), count))
 
 
-def hit(candidate: Candidate, shown: Shown, similarity: float, query: Query) -> PatternHit:
+def hit(placed: Placed, shown: Shown, similarity: float, query: Query) -> PatternHit:
     """One hit as it is shown."""
     excerpt = cut(shown.diff)
     return PatternHit(
@@ -46,7 +50,9 @@ def hit(candidate: Candidate, shown: Shown, similarity: float, query: Query) -> 
         related_head_symbols=shown.symbols[:SHOWN_SYMBOLS],
         similarity=round(similarity, DIGITS),
         recency_weight=round(recency(shown.commit_date, query), DIGITS),
-        combined_score=round(candidate.score, DIGITS),
+        combined_score=round(placed.score, DIGITS),
+        matched=str(placed.found) if placed.found else None,
+        weak=placed.probability < WEAK if placed.probability is not None else None,
     )
 
 
@@ -57,23 +63,25 @@ def recency(commit_date: datetime, query: Query) -> float:
     return query.profile.recency * exp(-days / RECENCY_DAYS)
 
 
-def meta(standing: Standing, query: Query, *, found: bool) -> FindMeta:
+def meta(standing: Standing, query: Query, best: Sequence[Placed]) -> FindMeta:
     """What is to be said about an answer."""
     return FindMeta(
         index_status=index_state(standing),
-        hint=" ".join(_hints(standing, query, found=found)) or None,
+        hint=" ".join(_hints(standing, query, best)) or None,
         compatibility=compatibility(standing.verdict),
         query_profile=query.explained,
     )
 
 
-def _hints(standing: Standing, query: Query, *, found: bool) -> Iterable[str]:
+def _hints(standing: Standing, query: Query, best: Sequence[Placed]) -> Iterable[str]:
     if standing.verdict is None or not standing.commits:
         yield _unindexed(standing)
         return
     yield from index_hints(standing)
-    if not found:
+    if not best:
         yield _nothing_found(query.where)
+    elif all(placed.probability is not None and placed.probability < WEAK for placed in best):
+        yield NO_PRECEDENT
 
 
 def _unindexed(standing: Standing) -> str:

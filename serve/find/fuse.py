@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from heapq import nsmallest
 from math import lcm
@@ -22,6 +23,7 @@ class Candidate:
     hunk_id: int
     score: float
     commit_sha: str
+    commit_date: datetime
 
 
 def fuse(rankings: Sequence[Sequence[Ranked]], limit: int) -> tuple[Candidate, ...]:
@@ -46,7 +48,9 @@ def fuse(rankings: Sequence[Sequence[Ranked]], limit: int) -> tuple[Candidate, .
         return -scores[key], firsts[key], -hunk.commit_date.timestamp(), hunk.commit_sha, hunk.file_path
 
     best = nsmallest(limit, hunks, key=place)
-    return tuple(Candidate(key, scores[key] / one, hunks[key].commit_sha) for key in best)
+    return tuple(
+        Candidate(key, scores[key] / one, hunks[key].commit_sha, hunks[key].commit_date) for key in best
+    )
 
 
 @lru_cache

@@ -96,7 +96,7 @@ class Kept:
                 entry.seen = seen = see(connection, state.reach, state.place.codes)
                 self._trim()
             elif seen.diffs is None:  # the second question: there will be more
-                entry.seen = seen = seen.with_diffs(connection)
+                entry.seen = seen = seen.ready(connection)
                 self._trim()
             return seen
 

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rankings:
-    """Each lane's best hunks, the query's vector they were compared by, and what they were chosen from."""
+    """Each lane's best hunks, the query's vector and words they were compared by, and what they were chosen from."""
 
     nearest: tuple[Ranked, ...]
     text: tuple[Ranked, ...]
     symbols: tuple[Ranked, ...]
     vector: npt.NDArray[np.float32]
+    asked: Asked
     seen: Seen
 
     @property
@@ -50,7 +51,7 @@ def rank(connection: Connection, see: Callable[[], Seen], query: Query, encoder:
         symbols = _symbol_names(connection, seen, query, asked, chosen)
         vector = encoded.result()[0]
     nearest = vectors.ask(connection, snapshot, seen.texts, vector, chosen)
-    return Rankings(nearest, text, symbols, vector, seen)
+    return Rankings(nearest, text, symbols, vector, asked, seen)
 
 
 def _symbol_names(

@@ -12,13 +12,13 @@ from pipeline.encoder import Encoder, OnnxEncoder
 from pipeline.git.repository import Repository, open_repository
 from serve.answers import FindAnswer, PatternHit
 from serve.errors import NeedsRebuild
-from serve.find import answer, lanes, query
+from serve.find import answer, evidence, lanes, query
 from serve.find.answer import best_of_each_commit
 from serve.find.fuse import Candidate, fuse
 from serve.find.kept import MOST_BYTES, Holding, Kept, State
 from serve.find.lanes import Rankings
 from serve.find.query import Query
-from serve.find.rerank import FusionOrder, Reranker
+from serve.find.rerank import EvidenceRanker, Placed, Reranker, by_evidence, by_fusion
 from serve.find.seen import Seen
 from serve.placing import place_of
 from serve.questions import FindRequest
@@ -61,7 +61,7 @@ class Finder:
     ) -> None:
         self.home = home
         self._encoder = encoder
-        self._reranker = reranker or FusionOrder()
+        self._reranker = reranker or EvidenceRanker()
         self._kept = Kept(most_bytes)
 
     def find(self, request: FindRequest, path: Path, now: datetime | None = None) -> FindAnswer:
@@ -104,29 +104,42 @@ class Finder:
     ) -> FindAnswer:
         _refuse_other_vectors(here)
         if not here.commits:
-            return FindAnswer((), answer.meta(here, asked, found=False))
+            return FindAnswer((), answer.meta(here, asked, ()))
         rankings = lanes.rank(connection, seeing, asked, self._encoder())
         fused = fuse(rankings.lanes, asked.profile.candidates)
-        ordered = (self._reranker if request.rerank else FusionOrder()).order(asked.text, fused)
-        best = best_of_each_commit(ordered, asked.k)
-        hits = _hits(connection, best, rankings, asked)
-        return FindAnswer(hits, answer.meta(here, asked, found=bool(hits)))
+        reranker = self._reranker if request.rerank else None
+        best = best_of_each_commit(ordered(connection, asked, rankings, fused, reranker), asked.k)
+        return FindAnswer(_hits(connection, best, rankings, asked), answer.meta(here, asked, best))
+
+
+def ordered(
+    connection: Connection,
+    asked: Query,
+    rankings: Rankings,
+    fused: Sequence[Candidate],
+    reranker: Reranker | None,
+) -> list[Placed]:
+    """The candidates in the order they are shown: fusion's where there is no reranker."""
+    if reranker is None or not fused:
+        return by_fusion(fused)
+    known = evidence.gather(connection, asked, rankings, fused)
+    return by_evidence(fused, known, reranker, lambda one: answer.recency(one.commit_date, asked))
 
 
 def _hits(
-    connection: Connection, best: Sequence[Candidate], rankings: Rankings, asked: Query
+    connection: Connection, best: Sequence[Placed], rankings: Rankings, asked: Query
 ) -> tuple[PatternHit, ...]:
-    hunks = [candidate.hunk_id for candidate in best]
+    hunks = [placed.candidate.hunk_id for placed in best]
     seen = rankings.seen
     similar = vectors.similarities(connection, seen.snapshot, seen.texts, rankings.vector, hunks)
     shown = zip(best, showing.shown(connection, hunks, seen.diffs), strict=True)
-    return tuple(answer.hit(candidate, row, similar[row.hunk_id], asked) for candidate, row in shown)
+    return tuple(answer.hit(placed, row, similar[row.hunk_id], asked) for placed, row in shown)
 
 
 def _nothing(request: FindRequest, repository: Repository, now: datetime) -> FindAnswer:
     here = without_index(repository)
     asked: Query = query.read(request, now, lambda _: False)
-    return FindAnswer((), answer.meta(here, asked, found=False))
+    return FindAnswer((), answer.meta(here, asked, ()))
 
 
 def _refuse_other_vectors(here: Standing) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stores import showing, snapshot, vectors
+from stores import messages, showing, snapshot, vectors
+from stores.messages import Messages
 from stores.reach import Reach
 from stores.showing import Connection, Diffs
 from stores.snapshot import Snapshot
@@ -16,21 +17,24 @@ from stores.vectors import Texts
 class Seen:
     """The hunks HEAD reaches, and their texts in the space they are compared in.
 
-    `diffs` are at hand where more than one answer is expected: reading all takes little longer than a few.
+    `diffs` and `messages` are at hand where more than one answer is expected: reading all takes little longer than
+    a few.
     """
 
     snapshot: Snapshot
     texts: Texts
     diffs: Diffs | None = None
+    messages: Messages | None = None
 
     @property
     def bytes(self) -> int:
         """About how many bytes it keeps."""
-        return self.snapshot.bytes + self.texts.bytes + (self.diffs.bytes if self.diffs else 0)
+        kept = (self.snapshot, self.texts, self.diffs, self.messages)
+        return sum(part.bytes for part in kept if part is not None)
 
-    def with_diffs(self, connection: Connection) -> Seen:
-        """The same with all diffs at hand."""
-        return replace(self, diffs=showing.diffs(connection))
+    def ready(self, connection: Connection) -> Seen:
+        """The same with all diffs and messages at hand."""
+        return replace(self, diffs=showing.diffs(connection), messages=messages.every(connection))
 
 
 def see(connection: Connection, reach: Reach, side: Path | None = None) -> Seen:

@@ -22,7 +22,7 @@ from tests.eval import results
 from tests.eval.evaluating import Evaluated, Run, evaluated, together
 from tests.eval.metrics import differences, parted, summary
 from tests.eval.protocols import PROTOCOLS, Draw
-from tests.eval.rankings import FUSION, RERANKED
+from tests.eval.rankings import RERANKED
 
 SAMPLES: Final = 500
 SEED: Final = 1
@@ -62,8 +62,7 @@ def tell(came: Evaluated, run: Run) -> None:
     if not count:
         return
     show(summary(ranks))
-    best = RERANKED if RERANKED in ranks["ranking"] else FUSION
-    show(differences(ranks, of=best))
+    show(differences(ranks, of=RERANKED))
     if not came.ranks["answerable"].all():
         show(knowing(came.ranks))
 

@@ -22,7 +22,11 @@ LEFT_OUT: Final = (
     "changelog.d/",
     "newsfragments/",
     "changelog/",
+    "news/",
+    "CHANGES/",
+    ".changeset/",
     "CHANGELOG*",
+    "CHANGES.*",
     "changelog.*",
     "HISTORY*",
     "history.rst",
@@ -32,7 +36,10 @@ LEFT_OUT: Final = (
 FEWEST_WORDS: Final = 3
 
 _FRAGMENT: Final = re.compile(
-    r"(?:changelog\.d|newsfragments|changelog)/[^/_.][^/]*\.[a-z]+(?:\.\d+)?\.(?:md|rst|txt)"
+    r"(?:docs/|src/\w+/)?(?:changelog\.d|newsfragments|changelog|news|CHANGES)/[^/_.][^/]*\.[a-z]+(?:\.\d+)?"
+    r"(?:\.(?:md|rst|txt))?"
+    # Changesets are named at random.
+    r"|\.changeset/(?!README)[^/_.]+\.md"
 )
 _ISSUE_ROLE: Final = re.compile(r":(?:issue|gh|pr|pull|user|bug):`[^`]*`", re.IGNORECASE)
 _ROLE: Final = re.compile(r":[a-z][\w:+.-]*:(?=`)")
@@ -45,6 +52,9 @@ _DIRECTIVE: Final = re.compile(r"^\s*\.\. [\w-]+::", re.MULTILINE)
 _FENCE: Final = re.compile(r"^\s*```.*$", re.MULTILINE)
 _EMPHASIS: Final = re.compile(r"(?<!\w)_([^\W_](?:[^_]*[^\W_])?)_(?!\w)")
 _MARKS: Final = re.compile(r"`+(?:_{1,2}(?!\w))?|\*+|^\s*(?:[-+>]|#+)\s+", re.MULTILINE)
+# A changeset says first which packages get which version.
+_FRONT_MATTER: Final = re.compile(r"\A---\n.*?^---$", re.MULTILINE | re.DOTALL)
+_BYLINE: Final = re.compile(r"\s-+\s+by\b[^\n]*\Z")
 _LEFT_EMPTY: Final = re.compile(r"(?:\s|^)(?:\(\s*\)|\[\s*\])")
 
 
@@ -78,7 +88,7 @@ def questions(repository: Path) -> list[Question]:
 
 
 def is_fragment(path: str) -> bool:
-    """Whether a path is a news fragment: `<folder>/<issue>.<kind>.<extension>`."""
+    """Whether a path is a news fragment: `<folder>/<issue>.<kind>[.<extension>]`, or a changeset."""
     return _FRAGMENT.fullmatch(path) is not None
 
 
@@ -89,7 +99,7 @@ def is_source(path: str) -> bool:
 
 def question_of(fragment: str) -> str:
     """A fragment's text as a person would type it: no markup, no addresses, no issue numbers."""
-    text = _CODE_DIRECTIVE.sub("", fragment)
+    text = _CODE_DIRECTIVE.sub("", _BYLINE.sub("", _FRONT_MATTER.sub("", fragment).rstrip()))
     for pattern, instead in (
         (_FENCE, ""),
         (_DIRECTIVE, ""),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ import polars as pl
 
 from pipeline.encoder import Encoder, OnnxEncoder
 from pipeline.git.repository import open_repository
-from serve.find.rerank import Reranker
+from serve.find.rerank import EvidenceRanker, Reranker
 from serve.standing import standing
 from tests.bench import indexes
 from tests.bench.programs import git
@@ -44,7 +45,7 @@ class Run:
     folder: Path
     draw: Draw
     encoder: Callable[[], Encoder] = OnnxEncoder
-    reranker: Reranker | None = None
+    reranker: Reranker = field(default_factory=EvidenceRanker)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,8 +95,7 @@ def evaluated(clone: Path, run: Run) -> Evaluated:
 def answered(material: Material, run: Run, questions: Sequence[Question]) -> Iterator[list[Ranking]]:
     """Every ranking of each question, in original shas, near-identical commits counted as one."""
     prepared = material.prepared
-    with indexes.opened(prepared.path, run.folder / "home") as connection:
-        asker = _asker(connection, prepared, run)
+    with asking(prepared, run) as asker:
         original = {new: old for old, new in prepared.shas.items()}
         for question in questions:
             yield [
@@ -106,6 +106,13 @@ def answered(material: Material, run: Run, questions: Sequence[Question]) -> Ite
                 )
                 for ranking in asker.rankings(question.text)
             ]
+
+
+@contextmanager
+def asking(prepared: Prepared, run: Run) -> Iterator[Asker]:
+    """A history's index, open to be asked."""
+    with indexes.opened(prepared.path, run.folder / "home") as connection:
+        yield _asker(connection, prepared, run)
 
 
 def _asker(connection: duckdb.DuckDBPyConnection, prepared: Prepared, run: Run) -> Asker:

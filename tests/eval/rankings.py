@@ -1,15 +1,15 @@
 """One question -> the commits of every ranking, best first.
 
 Lanes are asked as `find_pattern` asks them, to its depth of 100 hunks, and a commit stands where its best hunk
-does. `fusion` is the product's answer without reranking, all its candidates, and `reranked` the same with the
-reranker, where there is one. Three rankings are there to explain them: vectors before whitening, fusion of two lanes,
+does. `fusion` is the product's answer without reranking, all its candidates, and `reranked` the same in the order of
+the reranker. Three rankings are there to explain them: vectors before whitening, fusion of two lanes,
 and fusion with nothing read out of the question (no filters, no intent).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -17,11 +17,11 @@ import duckdb
 
 from pipeline.encoder import Encoder
 from pipeline.text import words
-from serve.find import intent, lanes, query
+from serve.find import intent, lanes, query, search
 from serve.find.fuse import Candidate, fuse
 from serve.find.lanes import Rankings
 from serve.find.query import Query
-from serve.find.rerank import Reranker
+from serve.find.rerank import EvidenceRanker, Reranker
 from serve.find.seen import Seen, see
 from serve.questions import FindRequest
 from stores import filters, lexical, showing, vectors
@@ -50,11 +50,11 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What stands beside the lanes: the moment ages count from, `git log --grep`, and a reranker, if there are any."""
+    """What stands beside the lanes: the moment ages count from, `git log --grep`, if there is one, and the reranker."""
 
     now: datetime
     grep: Grep | None = None
-    reranker: Reranker | None = None
+    reranker: Reranker = field(default_factory=EvidenceRanker)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,14 +76,22 @@ class Asker:
 
     def rankings(self, question: str) -> Iterator[Ranking]:
         """Every ranking of one question."""
-        spoken = showing.languages(self.index).__contains__
-        asked = query.read(FindRequest(question), self.beside.now, spoken)
-        ranked = self._ranked(asked)
+        asked = self.query(question)
+        ranked = self.ranked(asked)
         yield from self._lanes(asked, ranked)
         yield from self._fusions(question, asked, ranked)
         yield Ranking(BASELINE, distinct(baseline.ask(self.plain, question, LANE_DEPTH)))
         if self.beside.grep:
             yield Ranking(grep.NAME, self.beside.grep.ask(question, LANE_DEPTH))
+
+    def query(self, question: str) -> Query:
+        """A question as the product reads it."""
+        spoken = showing.languages(self.index).__contains__
+        return query.read(FindRequest(question), self.beside.now, spoken)
+
+    def ranked(self, asked: Query) -> Rankings:
+        """Every lane's answer."""
+        return lanes.rank(self.index, lambda: self.seen, asked, self.encoder)
 
     def _lanes(self, asked: Query, ranked: Rankings) -> Iterator[Ranking]:
         index, snapshot = self.index, self.seen.snapshot
@@ -99,16 +107,17 @@ class Asker:
     def _fusions(self, question: str, asked: Query, ranked: Rankings) -> Iterator[Ranking]:
         candidates = fuse(ranked.lanes, asked.profile.candidates)
         yield _ranking(FUSION, candidates)
-        if self.beside.reranker:
-            yield _ranking(RERANKED, self.beside.reranker.order(asked.text, candidates))
+        placed = search.ordered(self.index, asked, ranked, candidates, self.beside.reranker)
+        yield Ranking(
+            RERANKED,
+            distinct(one.candidate.commit_sha for one in placed),
+            placed[0].probability if placed else 0.0,
+        )
         as_text = self._as_text(question, asked)
-        in_text = fuse(self._ranked(as_text).lanes, as_text.profile.candidates)
+        in_text = fuse(self.ranked(as_text).lanes, as_text.profile.candidates)
         yield _ranking("fusion, question as text only", in_text)
         two = fuse((ranked.nearest, ranked.text), asked.profile.candidates)
         yield _ranking("fusion, no symbol lane", two)
-
-    def _ranked(self, asked: Query) -> Rankings:
-        return lanes.rank(self.index, lambda: self.seen, asked, self.encoder)
 
     def _as_text(self, text: str, asked: Query) -> Query:
         return Query(

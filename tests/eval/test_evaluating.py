@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
-from serve.find.fuse import Candidate
+from serve.find.evidence import Evidence
+from stores.ranking import Floats
 from tests.eval import grep, handwritten, pool, results
 from tests.eval.__main__ import knowing, tell
 from tests.eval.evaluating import RANKS, Evaluated, Run, evaluated, together
@@ -52,10 +53,10 @@ def little(tmp_path: Path) -> Repo:
 
 
 class Backwards:
-    """A reranker that turns the order round."""
+    """A reranker that turns fusion's order round."""
 
-    def order(self, _: str, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        return candidates[::-1]
+    def probabilities(self, evidence: Evidence) -> Floats:
+        return np.linspace(0.1, 0.9, len(evidence.rows))
 
 
 def first(ranks: pl.DataFrame, ranking: str) -> list[float]:

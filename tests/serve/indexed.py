@@ -52,11 +52,21 @@ def index(
     head = repo.git("rev-parse", upto)
     place = place_of(home, repository)
     found = extract(Task(repo.path, IgnoreRules.of(repository), tuple(repository.walk(head))))
-    texts = found.hunks.column("semantic_text").to_pylist()
+    texts = {
+        digest: text
+        for table, key, column in (
+            (found.commits, "message_digest", "message"),
+            (found.hunks, "text_digest", "semantic_text"),
+        )
+        for digest, text in zip(table.column(key).to_pylist(), table.column(column).to_pylist(), strict=True)
+        if text
+    }
     vectors = pa.table(
         {
-            "text_digest": found.hunks.column("text_digest"),
-            "embedding": pa.array(WordEncoder().encode(texts or [""])[: len(texts)].tolist(), schema.VECTOR),
+            "text_digest": pa.array(list(texts), schema.DIGEST).cast(pa.binary()),
+            "embedding": pa.array(
+                [WordEncoder().encode([text])[0].tolist() for text in texts.values()], schema.VECTOR
+            ),
         }
     )
     rows = {

@@ -105,10 +105,24 @@ def test_sparse_hits_have_a_page() -> None:
     ]
 
 
+def test_what_matched() -> None:
+    """A reranked hit says in one line why it is there, and whether it is weak."""
+    strong = replace(HIT, matched="message: retries; path: tcp", weak=False)
+    assert "\n    message: retries; path: tcp\n" in page(FindAnswer((strong,), META))
+    assert "\n    weak match; message: retries; path: tcp\n" in page(
+        FindAnswer((replace(strong, weak=True),), META)
+    )
+
+
 def test_json_document() -> None:
     """The document has hits and meta, every field of a hit in the specified order, and no verdict when all is well."""
     document = json.loads(render.as_json(FindAnswer((HIT,), META)))
     assert list(document) == ["hits", "meta"]
+    assert list(document["hits"][0]) == [
+        name for name in PatternHit.__dataclass_fields__ if name not in {"matched", "weak"}
+    ]
+    reranked = replace(HIT, matched="message: retries", weak=False)
+    document = json.loads(render.as_json(FindAnswer((reranked,), META)))
     assert list(document["hits"][0]) == list(PatternHit.__dataclass_fields__)
     assert document["meta"] == {
         "index_status": {

@@ -15,6 +15,8 @@ from serve.answers import FindAnswer, PatternHit
 from serve.envelope import EXCERPT_COLUMNS, EXCERPT_LINES
 from serve.errors import BadRequest, NeedsRebuild
 from serve.find import lanes, query
+from serve.find.answer import NO_PRECEDENT
+from serve.find.rerank import WEAK
 from serve.find.search import find_pattern
 from serve.find.seen import see
 from serve.placing import place_of
@@ -74,7 +76,7 @@ def paths(answer: FindAnswer) -> list[str]:
 def test_hit_fields(repo: Repo, home: Path) -> None:
     """A hit has every field of the specification, in its order, for the commit asked for."""
     index(repo, home)
-    hit = asdict(ask(repo, home, "how did we add a timeout to connect", k=1).hits[0])
+    hit = asdict(ask(repo, home, "how did we add a timeout to connect", k=1, rerank=False).hits[0])
     similarity = hit.pop("similarity")
     assert 0 < similarity < 1
     assert hit == {
@@ -89,12 +91,51 @@ def test_hit_fields(repo: Repo, home: Path) -> None:
         "related_head_symbols": ("connect",),
         "recency_weight": pytest.approx(0.05 * 2.718281828 ** (-100 / 90), abs=1e-6),
         "combined_score": pytest.approx(2 / 61 + 1 / 62, abs=1e-6),
+        "matched": None,
+        "weak": None,
         "provenance": "INFERRED",
     }
     assert list(PatternHit.__dataclass_fields__) == [
         "commit_sha", "commit_message", "commit_author", "commit_date", "file_path", "change_kind", "diff_excerpt",
-        "diff_truncated", "related_head_symbols", "similarity", "recency_weight", "combined_score", "provenance",
+        "diff_truncated", "related_head_symbols", "similarity", "recency_weight", "combined_score", "matched", "weak",
+        "provenance",
     ]  # fmt: skip
+
+
+def test_reranked_hit_fields(repo: Repo, home: Path) -> None:
+    """A reranked hit's score is a probability raised by recency, and it says what was found where."""
+    index(repo, home)
+    hit = ask(repo, home, "how did we add a timeout to connect", k=1).hits[0]
+    assert hit.commit_message == "Add a timeout to connect"
+    assert WEAK < hit.combined_score / (1 + hit.recency_weight) < 1
+    assert hit.matched == "message: connect, add, timeout; symbols: connect; change: connect, timeout"
+    assert hit.weak is False
+
+
+def test_weak_hits_say_so(repo: Repo, home: Path) -> None:
+    """Where nothing is likely an answer, each hit is marked and a hint says what that means."""
+    index(repo, home)
+    answer = ask(repo, home, "colour management of printers in the viewfinder", k=3)
+    assert [hit.weak for hit in answer.hits] == [True] * 3
+    assert answer.meta.hint == NO_PRECEDENT
+    assert ask(repo, home, "Add a timeout to connect").meta.hint is None
+    kept = ask(repo, home, "colour management of printers in the viewfinder", rerank=False)
+    assert kept.meta.hint is None and kept.hits[0].weak is None
+
+
+def test_recency_decides_between_equals(tmp_path: Path, home: Path) -> None:
+    """Of two commits that answer alike the newer one leads, by no more than its recency."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.write("old/retry.py", "def retry(): pass\n")
+    repo.commit("Retry the call", date=FIRST_DATE)
+    repo.write("new/retry.py", "def retry(): pass\n")
+    repo.commit("Retry the call", date=FIRST_DATE + timedelta(days=90))
+    index(repo, home)
+    newer, older = ask(repo, home, "retry the call", now=FIRST_DATE + timedelta(days=90)).hits
+    assert (newer.file_path, older.file_path) == ("new/retry.py", "old/retry.py")
+    plain = [hit.combined_score / (1 + hit.recency_weight) for hit in (newer, older)]
+    assert plain[0] == pytest.approx(plain[1], abs=1e-6)
+    assert newer.combined_score > older.combined_score
 
 
 def test_one_hit_per_commit(tmp_path: Path, home: Path) -> None:

@@ -1,0 +1,218 @@
+"""The reranker's numbers, learnt from clones you name.
+
+python -m tests.eval.learn CLONE... [--samples N] [--seed N] [--folder FOLDER]
+
+Of each history three kinds of questions are asked, over an index without its changelogs: what its news fragments say,
+what a sentence of a commit's body says, and what somebody wrote for it (`learning/`). What is known of their
+candidates (`serve.find.evidence`) is weighed so that commits that answer come first: a softmax over the candidates of
+a question, as listwise learning to rank has it (Cao et al., 2007). The sum is then made a probability (Platt, 1999),
+for which each history is also asked questions of another one, which nothing there answers. Prints the numbers for
+`serve/find/rerank.py`, and how probable what answers came out. Nothing of the histories' texts is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from serve.find import evidence
+from serve.find.evidence import FEATURES
+from serve.find.fuse import fuse
+from stores.ranking import Floats
+from tests.bench.report import say, show, workspace
+from tests.eval import histories
+from tests.eval.evaluating import Run, asking
+from tests.eval.histories import Variant
+from tests.eval.protocols import Draw, Material, by_body, by_changelog
+from tests.eval.question import Question
+from tests.eval.rankings import Asker
+
+WRITTEN: Final = Path(__file__).parent / "learning"
+# A history with many bodies must not drown what was written for it.
+SAMPLES: Final = 150
+SEED: Final = 1
+# Of 0.01, 0.03, 0.1 and 0.2 the last gave the best order on histories that were not learnt from; none was far off.
+DECAY: Final = 0.2
+STEPS: Final = 1_000
+RATE: Final = 0.02
+BINS: Final = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """One question's: a row of evidence for each, and the grade of its commit (0: it answers nothing)."""
+
+    rows: Floats
+    grades: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learnt:
+    """A weight for each feature, and what is added to their sum."""
+
+    weights: Floats
+    bias: float
+
+    def probabilities(self, rows: Floats) -> Floats:
+        """How probable it is that each row's commit answers."""
+        return np.asarray(1 / (1 + np.exp(-(rows @ self.weights + self.bias))))
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What is learnt from: a history's material and its questions."""
+
+    material: Material
+    questions: tuple[Question, ...]
+
+    @classmethod
+    def of(cls, clone: Path, draw: Draw, folder: Path) -> History:
+        material = Material.of(histories.prepared(clone, folder, Variant.UNANNOUNCED))
+        told = (by_changelog(material, draw)[: draw.samples], by_body(material, draw), by_somebody(material))
+        return cls(material, tuple(question for kind in told for question in kind))
+
+
+def main() -> None:
+    given = _parser().parse_args()
+    with ExitStack() as stack:
+        folder = given.folder or stack.enter_context(workspace())
+        draw = Draw(given.samples, given.seed)
+        told = [History.of(clone, draw, folder) for clone in given.clones]
+        candidates = [
+            one for history in told for one in asked(history, _foreign(history, told, draw), folder)
+        ]
+    learnt = calibrated(weighed(candidates), candidates)
+    for feature, weight in zip(FEATURES, learnt.weights, strict=True):
+        say(f'    "{feature}": {weight:.3f},')
+    say(f"BIAS: Final = {learnt.bias:.3f}")
+    show(reliability(learnt.probabilities, candidates))
+
+
+def by_somebody(material: Material) -> list[Question]:
+    """The questions that somebody wrote for commits of this history."""
+    texts = written()
+    return [
+        Question.answered(texts[commit.sha], [commit.sha])
+        for commit in material.commits
+        if commit.sha in texts
+    ]
+
+
+@cache
+def written() -> Mapping[str, str]:
+    """Every written question by the commit it asks for, whichever history that is in."""
+    files = (tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(WRITTEN.glob("*.toml")))
+    return {sha: text for file in files for sha, text in file.items()}
+
+
+def asked(history: History, foreign: Sequence[Question], folder: Path) -> Iterator[Candidates]:
+    """The candidates of each of a history's questions, and of questions that it does not answer."""
+    prepared = history.material.prepared
+    histories.index(prepared, folder / "home")
+    with asking(prepared, Run("changelog", folder, Draw(0, 0))) as asker:
+        for question in (*history.questions, *foreign):
+            yield from candidates_of(asker, question, history.material)
+
+
+def candidates_of(asker: Asker, question: Question, material: Material) -> Iterator[Candidates]:
+    """What is known of a question's candidates; none where no lane finds any."""
+    query = asker.query(question.text)
+    rankings = asker.ranked(query)
+    fused = fuse(rankings.lanes, query.profile.candidates)
+    if fused:
+        grades = material.twins.asked(question).grades
+        ones = (material.twins.one(candidate.commit_sha) for candidate in fused)
+        known = evidence.gather(asker.index, query, rankings, fused)
+        yield Candidates(known.rows, np.array([grades.get(sha, 0) for sha in ones], np.float64))
+
+
+def weighed(candidates: Sequence[Candidates]) -> Floats:
+    """A weight for each feature, in its unit: those that put what answers before what does not."""
+    lists = [one for one in candidates if one.grades.any()]
+    rows = np.concatenate([one.rows for one in lists])
+    starts = np.cumsum([0, *(len(one.rows) for one in lists[:-1])])
+    wanted = np.concatenate([(2**one.grades - 1) / (2**one.grades - 1).sum() for one in lists])
+    spread = np.where(rows.std(axis=0) > 0, rows.std(axis=0), 1)
+    rows /= spread
+    weights, first, second = np.zeros(len(FEATURES)), np.zeros(len(FEATURES)), np.zeros(len(FEATURES))
+    for step in range(1, STEPS + 1):
+        slope = (_shares(rows @ weights, starts) - wanted) @ rows / len(lists) + DECAY * weights
+        # Adam (Kingma and Ba, 2015), whose steps need no tuning.
+        first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
+        weights = weights - RATE * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+    return np.asarray(weights / spread)
+
+
+def _shares(scores: Floats, starts: npt.NDArray[np.int64]) -> Floats:
+    """The softmax of each question's scores; questions begin at `starts`."""
+    sizes = np.diff([*starts, len(scores)])
+    raised = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), sizes))
+    return np.asarray(raised / np.repeat(np.add.reduceat(raised, starts), sizes))
+
+
+def calibrated(weights: Floats, candidates: Sequence[Candidates]) -> Learnt:
+    """The same order as probabilities: scale and offset under which what answered is likeliest (Newton's method)."""
+    scores = np.concatenate([one.rows @ weights for one in candidates])
+    answers = np.concatenate([one.grades > 0 for one in candidates])
+    columns = np.column_stack((scores, np.ones_like(scores)))
+    fitted = np.zeros(2)
+    for _ in range(50):
+        likely = 1 / (1 + np.exp(-(columns @ fitted)))
+        curvature = columns.T @ (columns * (likely * (1 - likely))[:, None])
+        fitted = fitted + np.linalg.solve(curvature, columns.T @ (answers - likely))
+    scale, offset = fitted
+    return Learnt(weights * scale, float(offset))
+
+
+def reliability(probabilities: Callable[[Floats], Floats], candidates: Sequence[Candidates]) -> pl.DataFrame:
+    """How often what was given a probability answers: honest where the last two columns agree."""
+    said = np.concatenate([probabilities(one.rows) for one in candidates])
+    answers = np.concatenate([one.grades > 0 for one in candidates])
+    bins = np.digitize(said, BINS[1:-1])
+    rows = [
+        (
+            f"{BINS[place]:.2f} to {BINS[place + 1]:.2f}",
+            int(here.sum()),
+            said[here].mean(),
+            answers[here].mean(),
+        )
+        for place in range(len(BINS) - 1)
+        if (here := bins == place).any()
+    ]
+    columns = ["probability", "candidates", "said, mean", "answer, share"]
+    return pl.DataFrame(rows, schema=columns, orient="row").with_columns(pl.col(columns[2:]).round(3))
+
+
+def _foreign(history: History, told: Sequence[History], draw: Draw) -> list[Question]:
+    """Questions of the other histories, as many as half of its own, without their answers."""
+    texts = [question.text for other in told if other is not history for question in other.questions]
+    chosen = random.Random(draw.seed).sample(texts, min(len(texts), len(history.questions) // 2))  # noqa: S311
+    return [Question(text, {}) for text in chosen]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.eval.learn",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("clones", nargs="+", type=Path, metavar="CLONE", help="a local clone, bare or not")
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="most questions of one kind and history")
+    parser.add_argument("--seed", type=int, default=SEED, help="which questions are drawn")
+    parser.add_argument("--folder", type=Path, help="keep working copies and indexes here")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

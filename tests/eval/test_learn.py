@@ -1,0 +1,79 @@
+"""Learning: what answers comes first, probabilities are honest, and the whole command on a small history."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from serve.find.evidence import FEATURES
+from stores.ranking import Floats
+from tests.eval import handwritten, learn
+from tests.eval.learn import Candidates
+from tests.eval.question import PRECEDENT
+
+TELLING = 3
+
+
+def drawn(seed: int, lists: int, *, strength: float) -> list[Candidates]:
+    """Questions of ten candidates: the answer's chance grows with one feature, the others are noise."""
+    random = np.random.default_rng(seed)
+    made = []
+    for _ in range(lists):
+        rows = random.random((10, len(FEATURES)))
+        likely = 1 / (1 + np.exp(-(strength * rows[:, TELLING] - strength)))
+        made.append(Candidates(rows, PRECEDENT * (random.random(10) < likely).astype(np.float64)))
+    return made
+
+
+def test_the_telling_feature_is_found() -> None:
+    """The weight goes to what tells answers apart, whatever its unit."""
+    lists = drawn(1, 300, strength=6)
+    weights = learn.weighed(lists)
+    assert int(np.argmax(weights)) == TELLING
+    assert weights[TELLING] > 5 * np.abs(np.delete(weights, TELLING)).max()
+
+    def wider(one: Candidates) -> Candidates:
+        scales = np.ones(len(FEATURES))
+        scales[TELLING] = 100
+        return Candidates(one.rows * scales, one.grades)
+
+    assert learn.weighed([wider(one) for one in lists])[TELLING] == pytest.approx(weights[TELLING] / 100)
+
+
+def test_probabilities_are_honest() -> None:
+    """On questions that were not learnt from, what is said to be likely is as often true."""
+    lists = drawn(2, 500, strength=6)
+    learnt = learn.calibrated(learn.weighed(lists), lists)
+    table = learn.reliability(learnt.probabilities, drawn(3, 500, strength=6))
+    large = table.filter(table["candidates"] > 200)
+    assert len(large) >= 4
+    assert (large["said, mean"] - large["answer, share"]).abs().max() < 0.06  # type: ignore[operator]
+
+
+def test_reliability_tells_boasting() -> None:
+    """A ranker that is always sure is shown to be wrong."""
+
+    def sure(rows: Floats) -> Floats:
+        return np.full(len(rows), 0.99)
+
+    (row,) = learn.reliability(sure, drawn(4, 50, strength=6)).iter_rows(named=True)
+    assert row["candidates"] == 500
+    assert row["said, mean"] == pytest.approx(0.99)
+    assert row["answer, share"] < 0.5
+
+
+def test_written_questions() -> None:
+    """Every question is for a commit of its own, and none for a history that measures."""
+    files = list(learn.WRITTEN.glob("*.toml"))
+    written = learn.written()
+    assert len(written) > 500
+    assert all(len(sha) == 40 and 3 <= len(text.split()) <= 25 for sha, text in written.items())
+    measured = set(handwritten.sheets()) | {
+        "pytest",
+        "pip",
+        "aiohttp",
+        "twisted",
+        "attrs",
+        "trio",
+    }
+    assert not measured & {file.stem for file in files}

@@ -1,0 +1,149 @@
+"""What is known of candidates: by parts, absolute, and the same whoever stands beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.git.repository import open_repository
+from serve.find import evidence, lanes, query
+from serve.find.evidence import FEATURES, Evidence
+from serve.find.fuse import Candidate, fuse
+from serve.find.lanes import Rankings
+from serve.find.query import Query
+from serve.find.seen import see
+from serve.placing import place_of
+from serve.questions import FindRequest
+from stores import database
+from stores.reach import Reach
+from stores.showing import Connection
+from tests.repos import FIRST_DATE, Repo
+from tests.serve.indexed import WordEncoder, index
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """Three commits: one says retry in its message, one in its path and symbols, one nowhere."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.write("net.py", "def connect():\n    return open_socket()\n")
+    repo.commit("Retry failed calls\n\nThe server drops idle sockets.")
+    repo.write("retry/backoff.py", "def retry_later():\n    return sleep()\n")
+    repo.commit("Wait before the next attempt")
+    repo.write("README.md", "A guide\n")
+    repo.commit("Describe it")
+    return repo
+
+
+@contextmanager
+def asked(
+    repo: Repo, home: Path, text: str
+) -> Iterator[tuple[Connection, Query, Rankings, tuple[Candidate, ...]]]:
+    """An index and what its lanes say to a question."""
+    repository = open_repository(repo.path)
+    with database.reading(place_of(home, repository)) as connection:
+        wanted = query.read(FindRequest(text), FIRST_DATE, lambda _: False)
+        rankings = lanes.rank(connection, lambda: see(connection, Reach()), wanted, WordEncoder())
+        yield connection, wanted, rankings, fuse(rankings.lanes, 50)
+
+
+def known(repo: Repo, home: Path, text: str) -> dict[str, dict[str, float]]:
+    """Each commit's features by name, by its subject."""
+    with asked(repo, home, text) as (connection, wanted, rankings, candidates):
+        gathered = evidence.gather(connection, wanted, rankings, candidates)
+        subjects = [repo.git("log", "-1", "--format=%s", one.commit_sha) for one in candidates]
+    rows = (dict(zip(FEATURES, row, strict=True)) for row in gathered.rows.tolist())
+    return dict(zip(subjects, rows, strict=True))
+
+
+def test_parts(repo: Repo, home: Path) -> None:
+    """Words count where they stand: in the subject, in the path, in the message's order, in names written whole."""
+    index(repo, home)
+    of = known(repo, home, "retry failed calls with retry_later")
+    assert (
+        of["Retry failed calls"]["words in the subject"]
+        > of["Wait before the next attempt"]["words in the subject"]
+    )
+    assert of["Retry failed calls"]["words in order"] == pytest.approx(2 / 3)
+    assert of["Retry failed calls"]["names found"] == 0 < of["Wait before the next attempt"]["names found"]
+    assert (
+        of["Retry failed calls"]["words in the path"]
+        == 0
+        < of["Wait before the next attempt"]["words in the path"]
+    )
+    assert set(of["Describe it"].values()) >= {0.0}
+
+
+def test_shares_are_of_the_whole_question(repo: Repo, home: Path) -> None:
+    """A question whose every word is found has a share of 1; words that no index knows take from it."""
+    index(repo, home)
+    assert known(repo, home, "retry failed calls")["Retry failed calls"]["words found"] == pytest.approx(1)
+    less = known(repo, home, "retry failed calls zanzibar")["Retry failed calls"]["words found"]
+    assert 0 < less < 1
+
+
+def test_function_words_say_nothing(repo: Repo, home: Path) -> None:
+    """What a question is built with changes no share."""
+    index(repo, home)
+    plain = known(repo, home, "retry failed calls")["Retry failed calls"]
+    asked_for = known(repo, home, "how did we retry failed calls before")["Retry failed calls"]
+    for feature in ("words found", "words in the subject", "words in order"):
+        assert asked_for[feature] == pytest.approx(plain[feature])
+
+
+def test_same_beside_any_neighbour(repo: Repo, home: Path) -> None:
+    """A candidate's row does not depend on who else is judged."""
+    index(repo, home)
+    with asked(repo, home, "retry failed calls") as (connection, wanted, rankings, candidates):
+        together = evidence.gather(connection, wanted, rankings, candidates)
+        alone = [evidence.gather(connection, wanted, rankings, [one]) for one in candidates]
+    assert np.array_equal(together.rows, np.concatenate([one.rows for one in alone]))
+    assert together.found == tuple(one.found[0] for one in alone)
+
+
+def test_messages_at_hand(repo: Repo, home: Path) -> None:
+    """Messages kept from question to question say what those read from the index say."""
+    index(repo, home)
+    with asked(repo, home, "retry failed calls") as (connection, wanted, rankings, candidates):
+        read = evidence.gather(connection, wanted, rankings, candidates)
+        ready = lanes.Rankings(
+            rankings.nearest,
+            rankings.text,
+            rankings.symbols,
+            rankings.vector,
+            rankings.asked,
+            rankings.seen.ready(connection),
+        )
+        kept = evidence.gather(connection, wanted, ready, candidates)
+    assert rankings.seen.messages is None and ready.seen.messages is not None
+    assert_same(read, kept)
+
+
+@pytest.mark.parametrize("text", ["???", "how was it done before", "zanzibar", "的"])
+def test_nothing_to_find(repo: Repo, home: Path, text: str) -> None:
+    """Questions without a word that counts have numbers too, none of them above what they can be."""
+    index(repo, home)
+    with asked(repo, home, text) as (connection, wanted, rankings, candidates):
+        gathered = evidence.gather(connection, wanted, rankings, candidates)
+    assert np.isfinite(gathered.rows).all()
+    assert (gathered.rows[:, FEATURES.index("words found") :] == 0).all()
+    assert (gathered.rows <= 1).all()
+    assert {str(found) for found in gathered.found} == {"near in meaning; none of its words"}
+
+
+def test_found_as_it_was_typed(repo: Repo, home: Path) -> None:
+    """What was found is told in the question's own words, by part, not as stems."""
+    index(repo, home)
+    with asked(repo, home, "retrying calls in retry_later") as (connection, wanted, rankings, candidates):
+        gathered = evidence.gather(connection, wanted, rankings, candidates)
+    said = {str(found) for found in gathered.found}
+    assert "message: calls, retrying" in said
+    assert any("symbols: " in one and "retry_later" in one for one in said)
+
+
+def assert_same(one: Evidence, other: Evidence) -> None:
+    assert np.array_equal(one.rows, other.rows)
+    assert one.found == other.found

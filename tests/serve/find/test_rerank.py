@@ -1,0 +1,80 @@
+"""Evidence -> probabilities -> order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from serve.find import rerank
+from serve.find.evidence import FEATURES, Evidence, Found
+from serve.find.fuse import Candidate
+from serve.find.rerank import EvidenceRanker, by_evidence, by_fusion
+from stores.ranking import Floats
+from tests.repos import FIRST_DATE
+
+NOTHING = Found((), (), (), ())
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A reranker that has its answers ready."""
+
+    answers: tuple[float, ...]
+
+    def probabilities(self, evidence: Evidence) -> Floats:
+        return np.array(self.answers[: len(evidence.rows)])
+
+
+def candidates(count: int) -> list[Candidate]:
+    return [Candidate(number, 1 / (number + 1), str(number), FIRST_DATE) for number in range(count)]
+
+
+def known(rows: Floats) -> Evidence:
+    return Evidence(rows, (NOTHING,) * len(rows))
+
+
+def test_a_weight_for_each_feature() -> None:
+    """The numbers are for the evidence that is gathered, and more of anything never speaks against a hit."""
+    assert tuple(rerank.WEIGHTS) == FEATURES
+    assert min(rerank.WEIGHTS.values()) > 0 > rerank.BIAS
+
+
+def test_probabilities() -> None:
+    """Nothing known is far below weak, all there can be near certainty, and more is always likelier."""
+    said = EvidenceRanker().probabilities(known(np.linspace(0, 1, 5)[:, None] * np.ones(len(FEATURES))))
+    assert said[0] < rerank.WEAK and said[-1] > 0.95
+    assert (np.diff(said) > 0).all()
+
+
+def test_likeliest_first() -> None:
+    """Reranked by probability; of equal ones fusion's order stays."""
+    placed = by_evidence(
+        candidates(4), known(np.zeros((4, len(FEATURES)))), Fixed((0.1, 0.7, 0.1, 0.9)), lambda _: 0
+    )
+    assert [one.candidate.hunk_id for one in placed] == [3, 1, 0, 2]
+    assert [one.score for one in placed] == [0.9, 0.7, 0.1, 0.1]
+
+
+@pytest.mark.parametrize(("older", "leader"), [(0.50, 1), (0.54, 0)])
+def test_recency_only_breaks_ties(older: float, leader: int) -> None:
+    """Recency raises a probability by its share: enough between near equals, too little for more."""
+    placed = by_evidence(
+        candidates(2),
+        known(np.zeros((2, len(FEATURES)))),
+        Fixed((older, 0.50)),
+        lambda one: 0.05 * one.hunk_id,
+    )
+    assert placed[0].candidate.hunk_id == leader
+    assert placed[0].probability in (older, 0.50)
+
+
+def test_fusion_stands_without_a_reranker() -> None:
+    """The candidates as they came, with fusion's scores and no claim about them."""
+    placed = by_fusion(candidates(3))
+    assert [(one.candidate.hunk_id, one.score, one.probability) for one in placed] == [
+        (0, 1, None),
+        (1, 1 / 2, None),
+        (2, 1 / 3, None),
+    ]
