@@ -5,14 +5,9 @@
 - `answering`: who answers: the shared daemon, or this process
 - `answers`: the answers to both questions, field by field
 - `cli`: the `lineage` command: parse, call, print
-- `mindmap_cli`: the `mindmap` command: parse, call, print
-- `mindmap_server`: the MCP server of mindmaps: tools, resources, a prompt
-- `mindmap_tools`: the tools through which agents keep maps
-- `mindmap_forms`: what these tools take and give, field by field
-- `mindmap_views`: maps and edits as they answer them
-- `mindmap_page`: maps for people: a list, and a tree with its progress
+- `mcp`: what both MCP servers share, and the one of both questions
+- `maps`: the `mindmap` command, and the MCP server of mindmaps
 - `viewer`: maps in a browser, live
-- `viewing`: where a running viewer is found
 - `workspaces`: lends maps the git program
 - `telling`: the options of `register`, for both programs
 - `terminal`: what every command does at its ends
@@ -25,9 +20,6 @@
 - `find`: how was it done before? from a query to ranked commits
 - `explain`: why does this code look the way it does? from lines to the commits that made them
 - `insight`: an index as frames, and the charts of the notebooks
-- `lineage_tools`: the `lineage-mcp` command: both questions as MCP tools
-- `mcp_door`: what both MCP servers share
-- `mcp_lines`: lines from a client that are no messages, answered
 - `questions`: the two questions
 - `collecting`: `lineage gc`: what nobody needs any more, shown and let go
 - `doctor`: `lineage doctor`: everything lineage stands on, looked at

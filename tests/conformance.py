@@ -22,8 +22,8 @@ from mcp.server import MCPServer
 
 from serve import settings
 from serve.answering import answering
-from serve.lineage_tools import lineage_server
-from serve.mindmap_server import mindmap_server
+from serve.maps.server import mindmap_server
+from serve.mcp.lineage import lineage_server
 
 PROGRAM: Final = ("npx", "--yes", "@modelcontextprotocol/conformance")
 # The others want tools, resources and prompts of their own that a server for testing would have.

@@ -45,7 +45,7 @@ def helps() -> str:
 
 
 def mindmap_helps() -> str:
-    from serve.mindmap_cli import app
+    from serve.maps.cli import app
 
     return "\n".join(help_of("mindmap", app, command) for command in MINDMAP_COMMANDS)
 
@@ -54,7 +54,7 @@ def mindmap_tools() -> str:
     """The tools of `mindmap mcp`, each with what it tells an agent."""
     from mindmap.maps import Maps
     from mindmap.watcher import Watcher
-    from serve.mindmap_tools import Tools
+    from serve.maps.tools import Tools
 
     maps = Maps(ROOT)
     tools = Tools(maps, Watcher(maps, lambda _: None)).all()

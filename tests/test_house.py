@@ -27,6 +27,8 @@ PACKAGES = [
     "serve/find",
     "serve/explain",
     "serve/initializing",
+    "serve/maps",
+    "serve/mcp",
     "serve/planning",
     "serve/updating",
     "serve/wizard",

@@ -8,6 +8,7 @@
 - `shared`: what the routes share
 - `doors`: who may ask
 - `refusals`: errors as answers
+- `announcing`: where a running viewer is found
 - `ports`: the port, or the next one that is free
 - `documents`: maps as they are sent, read once for all who ask
 - `page`: the page's own files

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from serve import settings, viewing
+from serve import settings
 from serve.terminal import write
+from serve.viewer import announcing
 
 
 def viewer_command(
@@ -35,8 +36,8 @@ def viewer_command(
     logs.configure(said.log)
     wanted = DEFAULT_PORT if port is None else port
     taken = bound(wanted)
-    address = f"http://{viewing.HOST}:{taken.port}/"
-    other = viewing.address(said.maps)
+    address = f"http://{announcing.HOST}:{taken.port}/"
+    other = announcing.address(said.maps)
 
     def ready() -> None:
         if wanted not in (0, taken.port):

@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass
 from typing import Final
 
-from serve.viewing import HOST
+from serve.viewer.announcing import HOST
 from stores.errors import LineageError
 
 # Of no service that is registered, and of no program that developers commonly run.

@@ -17,8 +17,8 @@ from tornado.httpserver import HTTPServer
 from tornado.iostream import IOStream
 from tornado.web import Application, RequestHandler
 
-from serve import viewing
 from serve.answering import Answering
+from serve.viewer import announcing
 from serve.viewer.handler import NotFound
 from serve.viewer.ports import Bound
 from serve.viewer.routes import routes
@@ -86,7 +86,7 @@ def raise_file_limit() -> None:
 
 async def _serve(folder: Path, bound: Bound, answering: Answering, ready: Callable[[], None]) -> bool:
     """Whether everything had ended in time."""
-    with viewing.announced(folder, bound.port) as announcement:
+    with announcing.announced(folder, bound.port) as announcement:
         viewer = Viewer(folder, bound.port, answering)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, viewer.ending.set)

@@ -102,7 +102,7 @@ def measure(folder: Path, seconds: float) -> Sequence[Row]:
     for document in documents:
         maps.create(document)
     process = subprocess.Popen(
-        (sys.executable, "-m", "serve.mindmap_cli", "viewer", "--port", "0"),
+        (sys.executable, "-m", "serve.maps.cli", "viewer", "--port", "0"),
         cwd=PROJECT,
         env={**surroundings(folder), "MINDMAP_DATA_DIR": str(maps.path)},
         stdout=subprocess.PIPE,

@@ -15,8 +15,7 @@ import pytest
 from mindmap.maps import Maps
 from mindmap.target import attach_to
 from mindmap.touching import Touch
-from serve import viewing
-from serve.viewer import service
+from serve.viewer import announcing, service
 from stores.mindmaps import Folder
 from tests.mindmap.maps import NOON, a_map
 from tests.repos import Repo
@@ -34,7 +33,7 @@ def test_begins_and_ends(tmp_path: Path, number: signal.Signals) -> None:
     with program(tmp_path / "maps", "--port", "0") as (process, line):
         port = port_in(line)
         assert line == f"http://127.0.0.1:{port}/ shows the maps of {tmp_path / 'maps'}. Ctrl-C ends it.\n"
-        until(lambda: viewing.address(tmp_path / "maps") == f"http://127.0.0.1:{port}/")
+        until(lambda: announcing.address(tmp_path / "maps") == f"http://127.0.0.1:{port}/")
         assert Asking(port).ask("/api/mindmaps").json == []
         with Asking(port).listening() as listener:
             assert listener.next()["type"] == "connected"
@@ -67,12 +66,12 @@ def test_two_viewers(tmp_path: Path) -> None:
     ):
         for port in (port_in(line), port_in(other)):
             assert Asking(port).ask(f"/api/mindmaps/{document.id}").json["title"] == "A map"
-        assert viewing.address(tmp_path) == f"http://127.0.0.1:{port_in(line)}/"
+        assert announcing.address(tmp_path) == f"http://127.0.0.1:{port_in(line)}/"
         assert second.stdout and second.stdout.readline() == (
             f"So does another viewer: http://127.0.0.1:{port_in(line)}/\n"
         )
         first.kill()
-        until(lambda: viewing.address(tmp_path) == f"http://127.0.0.1:{port_in(other)}/")
+        until(lambda: announcing.address(tmp_path) == f"http://127.0.0.1:{port_in(other)}/")
 
 
 def test_folder_is_deleted(tmp_path: Path) -> None:
@@ -80,7 +79,7 @@ def test_folder_is_deleted(tmp_path: Path) -> None:
     folder = tmp_path / "maps"
     with program(folder, "--port", "0") as (_, line):
         asking = Asking(port_in(line))
-        (folder / viewing.PLACE).unlink()
+        (folder / announcing.PLACE).unlink()
         folder.rmdir()
         with asking.listening() as listener:
             listener.next()
@@ -92,7 +91,7 @@ def test_folder_is_deleted(tmp_path: Path) -> None:
                 "timestamp": "",
             }
         assert [one["id"] for one in asking.ask("/api/mindmaps").json] == [document.id]
-        until(lambda: viewing.address(folder) == f"http://127.0.0.1:{asking.port}/")
+        until(lambda: announcing.address(folder) == f"http://127.0.0.1:{asking.port}/")
         assert Folder(folder).ids() == [document.id]
 
 
@@ -101,10 +100,10 @@ def test_place_that_a_killed_viewer_left(tmp_path: Path) -> None:
     with program(tmp_path, "--port", "0") as (process, _):
         process.kill()
         process.wait()
-    assert json.loads((tmp_path / viewing.PLACE).read_text())["pid"] == process.pid
-    assert viewing.address(tmp_path) is None
+    assert json.loads((tmp_path / announcing.PLACE).read_text())["pid"] == process.pid
+    assert announcing.address(tmp_path) is None
     with program(tmp_path, "--port", "0") as (_, line):
-        until(lambda: viewing.address(tmp_path) == f"http://127.0.0.1:{port_in(line)}/")
+        until(lambda: announcing.address(tmp_path) == f"http://127.0.0.1:{port_in(line)}/")
 
 
 def test_open(tmp_path: Path) -> None:
@@ -163,7 +162,7 @@ def test_end_with_work_undone(tmp_path: Path) -> None:
             _, err = process.communicate(timeout=service.FAREWELL_SECONDS + 10)
         assert process.returncode == 0
         assert err == "level=warning event=ended what was running is left\n"
-    assert not (maps.path / viewing.PLACE).exists()
+    assert not (maps.path / announcing.PLACE).exists()
 
 
 def test_lineage_by_the_daemon(tmp_path: Path) -> None:

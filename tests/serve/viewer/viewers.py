@@ -18,13 +18,13 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-from serve import mindmap_cli
+import serve
 from serve.answering import Answering, Own
 from serve.viewer.page import FILES, Page
 from serve.viewer.ports import bound
 from serve.viewer.service import Viewer, started, stopped
 
-ROOT = Path(mindmap_cli.__file__).parent.parent
+ROOT = Path(serve.__file__).parent.parent
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def program(folder: Path, *arguments: str, **environment: str) -> Iterator[tuple
         **environment,
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "serve.mindmap_cli", "viewer", *arguments],
+        [sys.executable, "-m", "serve.maps.cli", "viewer", *arguments],
         env=surroundings,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

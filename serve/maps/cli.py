@@ -60,7 +60,7 @@ def mindmap(
 @app.command("mcp")
 def mcp_command() -> None:
     """Serve maps to a coding agent: an MCP server on standard input and output."""
-    from serve.mindmap_server import serve
+    from serve.maps.server import serve
 
     serve(settings.read())
 
@@ -82,14 +82,14 @@ def list_command(
 
     from mindmap.maps import Maps
     from mindmap.searching import has_words
-    from serve import mindmap_page
+    from serve.maps import page
 
     query = " ".join(words or ())
     listed = Maps(settings.read().maps).listed(lambda document: has_words(document, query))
     for problem in listed.problems:
         warn(problem)
     summaries = listed.summaries
-    write(msgspec.json.encode(summaries).decode() if as_json else mindmap_page.listed(summaries, query))
+    write(msgspec.json.encode(summaries).decode() if as_json else page.listed(summaries, query))
 
 
 @app.command("show")
@@ -105,11 +105,11 @@ def show_command(
     from rich.console import Console
 
     from mindmap.tree import find
-    from serve import mindmap_page
+    from serve.maps import page
 
     document = _chosen(mindmap_id)
     find(document, node)
-    mindmap_page.show(document, Console(highlight=False), node, depth)
+    page.show(document, Console(highlight=False), node, depth)
 
 
 @app.command("export")

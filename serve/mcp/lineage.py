@@ -11,9 +11,10 @@ from mcp.server import MCPServer
 from mcp_types import CallToolResult
 from pydantic import BaseModel, Field
 
-from serve import about, mcp_door, settings
+from serve import about, settings
 from serve.answering import Answering, answering
 from serve.answers import ExplainAnswer, ExplainHit, ExplainMeta, FindAnswer, FindMeta, PatternHit, document
+from serve.mcp import door
 from serve.questions import ExplainRequest, FindRequest
 
 INSTRUCTIONS: Final = """\
@@ -100,20 +101,20 @@ def lineage_server(asked: Answering, repository: Path) -> MCPServer[Any]:
         return _result(asked.explain(request, repository))
 
     tools = [
-        mcp_door.tool(
+        door.tool(
             find_pattern,
             title="How was it done before?",
-            annotations=mcp_door.reading(),
+            annotations=door.reading(),
             description=FIND,
         ),
-        mcp_door.tool(
+        door.tool(
             explain_change,
             title="Why does this code look the way it does?",
-            annotations=mcp_door.reading(),
+            annotations=door.reading(),
             description=EXPLAIN,
         ),
     ]
-    return mcp_door.server(
+    return door.server(
         "lineage", title="lineage", version=about.version(), instructions=INSTRUCTIONS, tools=tools
     )
 
@@ -134,13 +135,13 @@ def main() -> None:
         here = Path.cwd()
     except FileNotFoundError:
         parser.error("the working directory has been deleted; start the client in a repository.")
-    mcp_door.serve(lineage_server(asked, here), said.log)
+    door.serve(lineage_server(asked, here), said.log)
 
 
 def _result(answer: FindAnswer | ExplainAnswer) -> CallToolResult:
     said = document(answer)
     published = {"hits": said["hits"], "_meta": said["meta"]}
-    return mcp_door.result(published, json.dumps(published, ensure_ascii=False, separators=(",", ":")))
+    return door.result(published, json.dumps(published, ensure_ascii=False, separators=(",", ":")))
 
 
 if __name__ == "__main__":

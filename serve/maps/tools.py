@@ -22,9 +22,10 @@ from mindmap.target import attach_to
 from mindmap.touching import Touch
 from mindmap.watched import Watching
 from mindmap.watcher import Watcher
-from serve import mcp_door, mindmap_views, viewing
-from serve import mindmap_forms as forms
 from serve.errors import BadRequest
+from serve.maps import forms, views
+from serve.mcp import door
+from serve.viewer import announcing
 from serve.workspaces import git_for, git_of
 from stores.errors import LineageError
 
@@ -43,10 +44,10 @@ class Tools:
 
     def all(self) -> list[Tool]:
         """Every tool, in the order an agent meets them."""
-        change, reading, writing = mcp_door.writing(), mcp_door.reading(), mcp_door.writing(repeatable=True)
-        destroying = mcp_door.writing(destroys=True)
+        change, reading, writing = door.writing(), door.reading(), door.writing(repeatable=True)
+        destroying = door.writing(destroys=True)
         return [
-            mcp_door.tool(function, title=title, annotations=annotations, description=_on_one_line(function))
+            door.tool(function, title=title, annotations=annotations, description=_on_one_line(function))
             for function, title, annotations in (
                 (self.create_mindmap, "Create a map", change),
                 (self.list_mindmaps, "List and search maps", reading),
@@ -83,7 +84,7 @@ class Tools:
         if nodes:
             done = edits.add_nodes(document, ROOT, _flat(nodes), moment)
         self.maps.create(done.document)
-        changed = mindmap_views.changed(done).model_dump()
+        changed = views.changed(done).model_dump()
         watching = (
             self.watcher.watch(document.id, workspace) if workspace is not None else Watching(is_on=False)
         )
@@ -109,7 +110,7 @@ class Tools:
                 and (workspace is None or _same_folder(document.workspace_path, workspace))
             )
         )
-        return mindmap_views.listed(listed, limit)
+        return views.listed(listed, limit)
 
     def get_mindmap(
         self,
@@ -121,7 +122,7 @@ class Tools:
         """Read a map, or a part of it: an outline with ids by default. Boxes: [ ] planned, [~] in progress,
         [x] completed, [!] blocked.
         """
-        return mindmap_views.view(self.maps.read(mindmapId), nodeId, query, full=full)
+        return views.view(self.maps.read(mindmapId), nodeId, query, full=full)
 
     def add_nodes(
         self,
@@ -262,7 +263,7 @@ class Tools:
         return forms.Changed(mindmap_id=mindmapId, message=f"Deleted {mindmapId}")
 
     def _change(self, mindmap_id: str, edit: Callable[[Mindmap], Edited]) -> forms.Changed:
-        return mindmap_views.changed(self.maps.change(mindmap_id, edit)[1])
+        return views.changed(self.maps.change(mindmap_id, edit)[1])
 
     def _attach(
         self, mindmap_id: str, asked: str | None, touches: list[Touch], message: str
@@ -270,7 +271,7 @@ class Tools:
         document, done = self.maps.change(
             mindmap_id, lambda document: attach_to(document, asked, touches, message, now())
         )
-        return mindmap_views.attached(document, done, asked, len(touches))
+        return views.attached(document, done, asked, len(touches))
 
     def _settle(self, mindmap_id: str, given: str | None) -> None:
         """Tie a map that has no workspace, or one that is gone, to the one given."""
@@ -282,8 +283,8 @@ class Tools:
         self.maps.change(mindmap_id, edit)
 
     def _viewer(self, mindmap_id: str) -> str:
-        running = viewing.address(self.maps.path, mindmap_id)
-        return running or f"none runs; a person starts it with `{viewing.HOW_TO_START}`"
+        running = announcing.address(self.maps.path, mindmap_id)
+        return running or f"none runs; a person starts it with `{announcing.HOW_TO_START}`"
 
 
 def _on_one_line(function: Callable[..., object]) -> str:

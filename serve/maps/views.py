@@ -9,7 +9,7 @@ from mindmap.activity import Edited
 from mindmap.document import ROOT, Link, Mindmap, plain
 from mindmap.maps import Listed
 from mindmap.progress import Progress, progress
-from serve import mindmap_forms as forms
+from serve.maps import forms
 from stores.errors import LineageError
 
 # About 4,000 tokens of outline: a map this large is read part by part.

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
+import serve
 from mindmap.document import Mindmap
 from mindmap.edits import note
 from mindmap.maps import Maps
-from serve import mindmap_cli, viewing
+from serve.viewer import announcing
 from stores import mindmaps
 from tests.mindmap.maps import NOON, a_map, id_of, moment
 from tests.serve.test_cli import HEAVY, loaded_by
 
-ROOT = Path(mindmap_cli.__file__).parent.parent
+ROOT = Path(serve.__file__).parent.parent
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def document(maps: Maps) -> Mindmap:
 
 def mindmap(maps: Maps, *arguments: str) -> tuple[int, str, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "serve.mindmap_cli", *arguments],
+        [sys.executable, "-m", "serve.maps.cli", *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT), "MINDMAP_DATA_DIR": str(maps.path)},
         capture_output=True,
         text=True,
@@ -159,7 +160,7 @@ def test_register(maps: Maps, tmp_path: Path) -> None:
 
 def test_the_door_is_light() -> None:
     """Importing the command loads no server, watcher, reader or drawing library."""
-    assert not loaded_by("import serve.mindmap_cli") & {
+    assert not loaded_by("import serve.maps.cli") & {
         *HEAVY.split(),
         "mcp",
         "msgspec",
@@ -171,16 +172,16 @@ def test_the_door_is_light() -> None:
 def test_reading_is_light(maps: Maps, document: Mindmap, monkeypatch: pytest.MonkeyPatch) -> None:
     """Listing maps loads no database, server or watcher."""
     monkeypatch.setenv("MINDMAP_DATA_DIR", str(maps.path))
-    loaded = loaded_by(f"from serve.mindmap_cli import main; main(['export', {document.id!r}])")
+    loaded = loaded_by(f"from serve.maps.cli import main; main(['export', {document.id!r}])")
     assert not loaded & {"duckdb", "numpy", "pyarrow", "mcp", "watchdog", "pygit2"}
 
 
 def test_running_viewer_is_found(maps: Maps) -> None:
     """A viewer is found while it runs, by what it left in the folder, and not any longer."""
-    assert viewing.address(maps.path) is None
-    with viewing.announced(maps.path, 4321):
-        assert viewing.address(maps.path) == "http://127.0.0.1:4321/"
-        assert viewing.address(maps.path, "mm_1") == "http://127.0.0.1:4321/#/map/mm_1"
-    assert viewing.address(maps.path) is None
+    assert announcing.address(maps.path) is None
+    with announcing.announced(maps.path, 4321):
+        assert announcing.address(maps.path) == "http://127.0.0.1:4321/"
+        assert announcing.address(maps.path, "mm_1") == "http://127.0.0.1:4321/#/map/mm_1"
+    assert announcing.address(maps.path) is None
     assert maps.listed().problems == []
     assert mindmaps.Folder(maps.path).ids() == []

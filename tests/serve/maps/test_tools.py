@@ -21,16 +21,17 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR, TextContent, TextResourceContents
 
+import serve
 from mindmap.document import encode
 from mindmap.maps import Maps
 from mindmap.progress import progress
-from serve import mindmap_cli, viewing
-from serve.mindmap_server import Serving, mindmap_server
+from serve.maps.server import Serving, mindmap_server
+from serve.viewer import announcing
 from tests.mindmap.maps import a_map, check, id_of
 from tests.repos import Repo
-from tests.serve.test_lineage_tools import PROTOCOLS, ask, text
+from tests.serve.mcp.test_lineage import PROTOCOLS, ask, text
 
-ROOT = Path(mindmap_cli.__file__).parent.parent
+ROOT = Path(serve.__file__).parent.parent
 # An agent reads all schemas before its first call; at four characters a token.
 MOST_TOKENS = 4_000
 # Of an end of input, until the process is gone.
@@ -58,7 +59,7 @@ def repo(tmp_path: Path) -> Repo:
 
 def program(maps: Maps) -> tuple[list[str], dict[str, str]]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MINDMAP_DATA_DIR": str(maps.path)}
-    return [sys.executable, "-m", "serve.mindmap_cli", "mcp"], environment
+    return [sys.executable, "-m", "serve.maps.cli", "mcp"], environment
 
 
 def over_stdio(maps: Maps) -> Any:
@@ -360,7 +361,7 @@ def test_maps_of_a_workspace_that_is_gone(serving: Serving, maps: Maps, repo: Re
 
 def test_running_viewer_is_named(serving: Serving, maps: Maps) -> None:
     """The address of a viewer that runs comes with a new map."""
-    with viewing.announced(maps.path, 4321):
+    with announcing.announced(maps.path, 4321):
         made = call(serving, "create_mindmap", title="Work")
     assert made["viewer"] == f"http://127.0.0.1:4321/#/map/{made['mindmapId']}"
 

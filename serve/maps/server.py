@@ -14,8 +14,9 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mindmap.document import encode
 from mindmap.maps import Maps
 from mindmap.watcher import Watcher
-from serve import about, mcp_door
-from serve.mindmap_tools import Tools
+from serve import about
+from serve.maps.tools import Tools
+from serve.mcp import door
 from serve.settings import Settings
 from serve.workspaces import git_for
 from stores.errors import LineageError
@@ -52,7 +53,7 @@ def mindmap_server(folder: Path) -> Serving:
     """A server for the maps in a data directory."""
     maps = Maps(folder)
     watcher = Watcher(maps, git_for)
-    server = mcp_door.server(
+    server = door.server(
         "mindmap",
         title="mindmap",
         version=about.version(),
@@ -67,7 +68,7 @@ def mindmap_server(folder: Path) -> Serving:
 def serve(settings: Settings) -> None:
     """Serve the client that started this program; does not return."""
     serving = mindmap_server(settings.maps)
-    mcp_door.serve(serving.server, settings.log, at_end=serving.end)
+    door.serve(serving.server, settings.log, at_end=serving.end)
 
 
 def _add_resources(server: MCPServer[Any], maps: Maps) -> None:

@@ -23,7 +23,7 @@ from mcp_types import INVALID_PARAMS, CallToolResult, TextContent, Tool
 
 from serve.answering import Own
 from serve.answers import Explained, ExplainHit, ExplainMeta, FindMeta, PatternHit
-from serve.lineage_tools import lineage_server
+from serve.mcp.lineage import lineage_server
 from tests.repos import Repo
 from tests.serve.daemon.daemons import ROOT, environment, remote
 from tests.serve.indexed import index
@@ -85,7 +85,7 @@ def served(repo: Repo, home: Path) -> MCPServer[Any]:
 
 
 def program(repo: Repo, home: Path, **more: str) -> Any:
-    command = [sys.executable, "-m", "serve.lineage_tools"]
+    command = [sys.executable, "-m", "serve.mcp.lineage"]
     return stdio_client(
         StdioServerParameters(
             command=command[0], args=command[1:], cwd=repo.path, env=environment(home, **more)
@@ -346,7 +346,7 @@ def test_outside_a_repository(tmp_path: Path, home: Path, tool: tuple[str, dict[
 
 def started(repo: Repo, home: Path, stderr: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "serve.lineage_tools"],
+        [sys.executable, "-m", "serve.mcp.lineage"],
         env=environment(home),
         cwd=repo.path,
         stdin=subprocess.PIPE,
@@ -437,7 +437,7 @@ def test_nonsense_on_its_input(repo: Repo, place: Path) -> None:
 
 def test_light_server() -> None:
     """The server itself loads no database, model or parser: those are the daemon's."""
-    script = "import serve.lineage_tools, sys; print(*sys.modules)"
+    script = "import serve.mcp.lineage, sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=ROOT,

@@ -34,7 +34,7 @@ from pydantic import ConfigDict, ValidationError
 
 from serve import logs
 from serve.errors import NeedsRebuild
-from serve.mcp_lines import Messages
+from serve.mcp.lines import Messages
 from stores.errors import LineageError
 
 # A model pays for each word, and mends the others like the first ones.
