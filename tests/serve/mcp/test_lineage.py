@@ -8,18 +8,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.server import MCPServer
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolResult, TextContent, Tool
+from mcp_types import INVALID_PARAMS, CallToolResult, Tool
 
 from serve.answering import Own
 from serve.answers import Explained, ExplainHit, ExplainMeta, FindMeta, PatternHit
@@ -27,9 +26,7 @@ from serve.mcp.lineage import lineage_server
 from tests.repos import Repo
 from tests.serve.daemon.daemons import ROOT, environment, remote
 from tests.serve.indexed import index
-
-# How a client of the 2026-07-28 protocol begins, and one of 2025-11-25.
-PROTOCOLS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
+from tests.serve.mcp.clients import PROTOCOLS, ask, text
 
 
 @pytest.fixture
@@ -47,29 +44,12 @@ def place(home: Path) -> Iterator[Path]:
     remote(home).stop()
 
 
-def ask(asked: Any, steps: Callable[[Client], Any], mode: str = "auto") -> Any:
-    """What the steps return, taken with a client of a server in memory or of a program."""
-
-    async def run() -> Any:
-        with anyio.fail_after(60):
-            async with Client(asked, mode=mode) as client:
-                return await steps(client)
-
-    return anyio.run(run)
-
-
 def call(asked: Any, tool: str, mode: str = "auto", **arguments: Any) -> CallToolResult:
     async def steps(client: Client) -> Any:
         return await client.call_tool(tool, arguments)
 
     result: CallToolResult = ask(asked, steps, mode)
     return result
-
-
-def text(result: CallToolResult) -> str:
-    (content,) = result.content
-    assert isinstance(content, TextContent)
-    return content.text
 
 
 def said(result: CallToolResult) -> dict[str, Any]:
