@@ -13,6 +13,7 @@
 - `searching`: finding maps and nodes by their words
 - `export`: a map as Markdown, Mermaid or JSON
 - `gitsync`: git's status and numstat -> touches
+- `syncing`: git sync of one map, for whoever asks for it
 - `porcelain`: the bytes of both -> what happened to files
 - `watcher`: watches workspaces and attaches what changes, batch by batch
 - `watched`: one workspace that is watched, and what may be one

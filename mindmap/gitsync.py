@@ -34,7 +34,7 @@ PIECE: Final = 1 << 20
 NO_LINES: Final = Lines(0, 0)
 
 
-def changed_files(path: str, git: Git, maps: Path | None = None) -> list[Touch]:
+def changed_files(path: str, git: Git, maps: Path) -> list[Touch]:
     """The files of the workspace that differ from HEAD, or from nothing before the first commit.
 
     `maps` is where maps are kept: what changes there is nobody's work.

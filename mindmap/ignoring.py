@@ -40,12 +40,12 @@ class Ignoring:
     """What is never recorded in one workspace, by git sync or by the watcher; both folders are without links."""
 
     root: bytes
-    maps: bytes | None
+    maps: bytes
 
     @classmethod
-    def of(cls, root: bytes, maps: Path | None) -> Ignoring:
+    def of(cls, root: bytes, maps: Path) -> Ignoring:
         """That of this workspace, where maps are kept in the other folder."""
-        return cls(root, os.fsencode(os.path.realpath(maps)) if maps is not None else None)
+        return cls(root, os.fsencode(os.path.realpath(maps)))
 
     def leaves_out(self, path: bytes) -> bool:
         """Whether a path, relative to the workspace, is one of those."""
@@ -56,8 +56,6 @@ class Ignoring:
         return not NAMES.isdisjoint(shown(path).split("/")) or self.root + b"/" + path == self.maps
 
     def _is_of_maps(self, path: bytes) -> bool:
-        if self.maps is None:
-            return False
         if self.root == self.maps:  # an odd choice, but every write of a map would be recorded in it
             return path.startswith(b".") or (b"/" not in path and b".json" in path)
         return (self.root + b"/" + path).startswith(self.maps + b"/")

@@ -14,6 +14,10 @@ class BadPath(LineageError):
     """A path that names no file of a map."""
 
 
+class NoWorkspace(BadPath):
+    """Neither the map nor who asks names a workspace."""
+
+
 @dataclass(frozen=True, slots=True)
 class Paths:
     """Paths as a map keeps them; `root` is the workspace without links; `forms` are it and as it was written."""
@@ -72,8 +76,8 @@ def named(path: str) -> str:
 def settled(own: str | None, given: str | None) -> str:
     """The workspace of a map: its own, or the one given where it has none or its own is gone."""
     if own is None and given is None:
-        raise BadPath(
-            "The map has no workspace.", hint="Give workspacePath, the absolute path of a work tree."
+        raise NoWorkspace(
+            "The map has no workspace.", hint="Give workspacePath, the absolute path of a git work tree."
         )
     if given is None:
         return workspace(own or "")

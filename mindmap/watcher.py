@@ -77,6 +77,12 @@ class Watcher:
             self._once.say(reason)
         return Watching(watched is not None, reason or self._once.told())
 
+    def watching(self, mindmap_id: str) -> Watching:
+        """Whether a map's workspace is watched by now."""
+        with self._lock:
+            found = [watched for watched in self._watched.values() if mindmap_id in watched.maps]
+        return Watching(any(watched.stands() for watched in found))
+
     def stop(self) -> None:
         """Record what is pending, and end."""
         if self._observer is not None:

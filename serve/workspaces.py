@@ -1,17 +1,21 @@
-"""Lends maps the git program for their workspaces: hardened as everywhere, since a workspace comes with a request."""
+"""Lends maps the git program for their workspaces: hardened as everywhere, since a workspace comes with a request.
+
+Opening a repository brings libgit2, which a viewer that only shows and a map without a workspace never need.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from mindmap.program import Git
-from pipeline.git.graph import program
 from pipeline.git.refusals import NotARepository
-from pipeline.git.repository import open_repository
 
 
 def git_of(path: str) -> Git:
     """The git program for the repository a workspace is in; an error says why there is none."""
+    from pipeline.git.graph import program
+    from pipeline.git.repository import open_repository
+
     return program(open_repository(Path(path)))
 
 

@@ -127,7 +127,7 @@ class Attached(_Given):
     synced: int
     node_id: str = ""
     node: str = ""
-    watching: bool = False
+    watching: bool
     hint: str = ""
 
 

@@ -15,9 +15,9 @@ from pydantic import Field
 from mindmap import edits, linking, paths, planting, searching, touching
 from mindmap.activity import Edited
 from mindmap.document import ROOT, Mindmap
-from mindmap.gitsync import changed_files
 from mindmap.maps import Maps
 from mindmap.moments import now
+from mindmap.syncing import Syncing
 from mindmap.target import attach_to
 from mindmap.touching import Touch
 from mindmap.watched import Watching
@@ -202,7 +202,10 @@ class Tools:
             changes=tuple(form.change() for form in changes or ()),
             summary=summary,
         )
-        return self._attach(mindmapId, nodeId, [touch], touching.told(touch))
+        _, done = self.maps.change(
+            mindmapId, lambda document: attach_to(document, nodeId, [touch], touching.told(touch), now())
+        )
+        return views.attached(done, nodeId, 1, self.watcher.watching(mindmapId))
 
     def sync_git_status(
         self,
@@ -217,24 +220,11 @@ class Tools:
         """Attach every file that differs from HEAD, with its lines, and watch the workspace from now on. Call it when
         you come back to a map, and before you finish.
         """
-        workspace = paths.settled(self.maps.read(mindmapId).workspace_path, workspacePath)
-        git = git_of(workspace)  # before the map is tied to a folder that is no repository
-        self._settle(mindmapId, workspacePath)
-        # Watched first, so that no change falls between the two.
-        watching = self.watcher.watch(mindmapId, workspace)
-        touches = changed_files(workspace, git, self.maps.path)
-        if not touches:
-            message = "Nothing differs from HEAD"
-            return forms.Attached(
-                mindmap_id=mindmapId,
-                synced=0,
-                message=message,
-                watching=watching.is_on,
-                hint=watching.remark,
-            )
-        message = f"Git sync: {len(touches):,} file{'' if len(touches) == 1 else 's'}"
-        attached = self._attach(mindmapId, targetNodeId, touches, message)
-        return attached.model_copy(update={"watching": watching.is_on, "hint": watching.remark})
+        syncing = Syncing(self.maps, mindmapId, git_of, workspacePath)
+        # Tied first, since only a map's own workspace is watched; watched before git is asked, so that no change falls
+        # between the two.
+        watching = self.watcher.watch(mindmapId, syncing.tie())
+        return views.synced(syncing.attach(targetNodeId), targetNodeId, watching)
 
     def note_activity(
         self,
@@ -264,23 +254,6 @@ class Tools:
 
     def _change(self, mindmap_id: str, edit: Callable[[Mindmap], Edited]) -> forms.Changed:
         return views.changed(self.maps.change(mindmap_id, edit)[1])
-
-    def _attach(
-        self, mindmap_id: str, asked: str | None, touches: list[Touch], message: str
-    ) -> forms.Attached:
-        document, done = self.maps.change(
-            mindmap_id, lambda document: attach_to(document, asked, touches, message, now())
-        )
-        return views.attached(document, done, asked, len(touches))
-
-    def _settle(self, mindmap_id: str, given: str | None) -> None:
-        """Tie a map that has no workspace, or one that is gone, to the one given."""
-
-        def edit(document: Mindmap) -> Edited | None:
-            chosen = paths.settled(document.workspace_path, given)
-            return None if chosen == document.workspace_path else edits.settle_in(document, chosen, now())
-
-        self.maps.change(mindmap_id, edit)
 
     def _viewer(self, mindmap_id: str) -> str:
         running = announcing.address(self.maps.path, mindmap_id)

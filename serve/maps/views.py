@@ -9,6 +9,8 @@ from mindmap.activity import Edited
 from mindmap.document import ROOT, Link, Mindmap, plain
 from mindmap.maps import Listed
 from mindmap.progress import Progress, progress
+from mindmap.syncing import Synced
+from mindmap.watched import Watching
 from serve.maps import forms
 from stores.errors import LineageError
 
@@ -37,16 +39,31 @@ def changed(done: Edited) -> forms.Changed:
     )
 
 
-def attached(document: Mindmap, done: Edited, asked: str | None, files: int) -> forms.Attached:
+def attached(done: Edited, asked: str | None, files: int, watching: Watching) -> forms.Attached:
     """Where files were attached; that it is not where it was asked for, if so."""
-    node = document.nodes[done.ids[0]]
+    node = done.document.nodes[done.ids[0]]
     elsewhere = f" ({asked} is not there; attached to {node.id})" if asked not in (None, node.id) else ""
     return forms.Attached(
-        mindmap_id=document.id,
+        mindmap_id=done.document.id,
         synced=files,
         node_id=node.id,
         node=node.label,
         message=done.message + elsewhere,
+        watching=watching.is_on,
+        hint=watching.remark,
+    )
+
+
+def synced(found: Synced, asked: str | None, watching: Watching) -> forms.Attached:
+    """The same of what git sync found, which may be nothing."""
+    if found.done is not None:
+        return attached(found.done, asked, found.files, watching)
+    return forms.Attached(
+        mindmap_id=found.document.id,
+        synced=0,
+        message="Nothing differs from HEAD",
+        watching=watching.is_on,
+        hint=watching.remark,
     )
 
 

@@ -12,7 +12,6 @@
 - `ports`: the port, or the next one that is free
 - `documents`: maps as they are sent, read once for all who ask
 - `page`: the page's own files
-- `syncing`: git sync, as a person asks for it
 - `why`: the lineage of a file that a map holds
 - `watching`: what changes in the data directory
 - `debounce`: many writes, few news

@@ -16,7 +16,7 @@ from tornado.web import HTTPError
 
 from mindmap.document import DamagedMindmap, ForeignMindmap
 from mindmap.limits import BadText, OverLimit
-from mindmap.paths import BadPath
+from mindmap.paths import BadPath, NoWorkspace
 from serve.errors import BadRequest
 from serve.viewer.doors import ForeignHost, ForeignOrigin
 from stores.errors import LineageError
@@ -44,10 +44,6 @@ class NotTouched(LineageError):
 
 class NoSuchRoute(LineageError):
     """A path that is none."""
-
-
-class NoWorkspace(LineageError):
-    """Neither the map nor the request names a workspace."""
 
 
 class NotBuilt(LineageError):

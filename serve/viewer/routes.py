@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from mindmap.export import FORMATS
+from mindmap.syncing import Syncing
 from serve import about
 from serve.answers import document as published
 from serve.errors import BadRequest
-from serve.viewer import syncing
 from serve.viewer.bodies import TEXT, Body
 from serve.viewer.handler import FromHere, Handler
 from serve.viewer.page import FILES
@@ -19,6 +19,7 @@ from serve.viewer.refusals import NotJson
 from serve.viewer.shared import Viewer
 from serve.viewer.stream import Events
 from serve.viewer.why import Why
+from serve.workspaces import git_of
 from stores.mindmaps import checked
 
 Route = tuple[str, type[Handler], dict[str, Any]]
@@ -137,10 +138,10 @@ class Sync(FromHere):
         """Do it."""
         self.admitted()
         asked = _asked(bytes(self.received))
-        synced = await self.viewer.threads.work(
-            syncing.sync, self.viewer.documents.maps, checked(asked.mindmap_id), asked.workspace_path
-        )
-        body = await self.viewer.threads.read(self.viewer.documents.body, asked.mindmap_id, time.monotonic())
+        maps, mindmap_id = self.viewer.documents.maps, checked(asked.mindmap_id)
+        syncing = Syncing(maps, mindmap_id, git_of, asked.workspace_path)
+        synced = await self.viewer.threads.work(syncing.attach)
+        body = await self.viewer.threads.read(self.viewer.documents.body, mindmap_id, time.monotonic())
         said = {"synced": synced.files, "mindmap": msgspec.Raw(body.content)}
         await self.send_json(msgspec.json.encode(said))
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from mindmap.document import Mindmap
-from mindmap.paths import BadPath, Paths
+from mindmap.paths import BadPath, NoWorkspace, Paths
 from serve.answering import Answering
 from serve.answers import ExplainAnswer
 from serve.errors import BadRequest
 from serve.questions import ExplainRequest
-from serve.viewer.refusals import NotTouched, NoWorkspace
+from serve.viewer.refusals import NotTouched
 
 # As an agent writes them, and as `lineage explain` takes them.
 LINES: Final = re.compile(r"([0-9]{1,9})(?:[-:]([0-9]{1,9}))?")

@@ -20,11 +20,10 @@ from typing import Final
 
 from mindmap.document import ROOT, encode
 from mindmap.edits import NodeUpdate, add_nodes, new_map, update_nodes
-from mindmap.gitsync import changed_files
 from mindmap.maps import Maps
 from mindmap.moments import now
 from mindmap.planting import NewNode
-from mindmap.target import attach_to
+from mindmap.syncing import Syncing
 from mindmap.touching import Touch, attach
 from serve.workspaces import git_of
 from tests.bench.programs import PROJECT
@@ -188,12 +187,9 @@ def _git_sync(folder: Path) -> Row:
     times = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        touches = changed_files(str(repo.path), git_of(str(repo.path)))
-        maps.change(
-            document.id, lambda found, touches=touches: attach_to(found, None, touches, "Git sync", now())
-        )
+        synced = Syncing(maps, document.id, git_of).attach()
         times.append(time.perf_counter() - began)
-    detail = f"{len(touches):,} files, half of them new; {min(times):.2f}-{max(times):.2f} s"
+    detail = f"{synced.files:,} files, half of them new; {min(times):.2f}-{max(times):.2f} s"
     return Row(
         "made",
         f"git sync on {FILES:,} changed files, seconds",

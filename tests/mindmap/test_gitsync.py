@@ -17,7 +17,7 @@ from mindmap.program import GitFailed, NoWorkTree, Workspace
 from mindmap.target import TOUCHED_FILES, attach_to
 from mindmap.touching import Touch, attach
 from tests.mindmap.maps import NOON, a_map, check, id_of, moment
-from tests.mindmap.workspaces import found, git_of
+from tests.mindmap.workspaces import changed, found, git_of
 from tests.repos import Repo
 
 TEN = "".join(f"line {number}\n" for number in range(10))
@@ -89,7 +89,7 @@ def test_one_path_is_one_touch(repo: Repo) -> None:
         "new.txt": "Git delete (+0/-0 lines)",
         "old.txt": "Git create (+1/-0 lines)",
     }
-    assert len(changed_files(str(repo.path), git_of(repo.path))) == 4
+    assert len(changed(repo.path)) == 4
 
 
 def test_before_the_first_commit(repo: Repo) -> None:
@@ -284,14 +284,14 @@ def test_failures(repo: Repo, tmp_path: Path) -> None:
     """A bare repository, a folder elsewhere and a git that fails are told apart, each with what to do."""
     bare = Repo.create(tmp_path / "bare", bare=True)
     with pytest.raises(NoWorkTree, match="Name a work tree"):
-        changed_files(str(bare.path), git_of(bare.path))
+        changed(bare.path)
     with pytest.raises(NoWorkTree, match="is not in the work tree"):
-        changed_files(str(tmp_path), git_of(repo.path))
+        changed_files(str(tmp_path), git_of(repo.path), tmp_path)
     repo.write("a.txt", "a\n")
     repo.git("add", "a.txt")
     (repo.path / ".git" / "index").write_bytes(b"broken")
     with pytest.raises(GitFailed, match="git status failed"):
-        changed_files(str(repo.path), git_of(repo.path))
+        changed(repo.path)
 
 
 def test_attached(repo: Repo) -> None:
@@ -303,7 +303,7 @@ def test_attached(repo: Repo) -> None:
     document = attach(document, task, [Touch("old.txt", symbols=("f",), lines="1-2")], "Touched", NOON)
     repo.rename("old.txt", "new.txt")
     repo.write("more.txt", "x\n")
-    touches = changed_files(str(repo.path), git_of(repo.path))
+    touches = changed(repo.path)
     unasked = attach_to(document, None, touches, "Git sync", moment(1)).document
     assert unasked.nodes[id_of(unasked, TOUCHED_FILES)].files[0].path == "new.txt"
     assert [touch.path for touch in unasked.nodes[task].files] == ["new.txt"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mindmap.gitsync import changed_files
+from mindmap.touching import Touch
 from pipeline.git.graph import program
 from pipeline.git.program import Git
 from pipeline.git.repository import open_repository
@@ -16,10 +17,15 @@ def git_of(path: Path) -> Git:
     return program(open_repository(path))
 
 
+def changed(path: Path) -> list[Touch]:
+    """What differs from HEAD in a workspace, where no maps are kept."""
+    return changed_files(str(path), git_of(path), path / "no maps")
+
+
 def found(repo: Repo, folder: str = "") -> dict[str, str]:
     """Path -> summary of the files that git says differ from HEAD, an old path in front."""
     path = repo.path / folder
-    touches = changed_files(str(path), git_of(path))
+    touches = changed(path)
     return {
         (f"{touch.previous_path} -> " if touch.previous_path else "") + touch.path: touch.summary or ""
         for touch in touches

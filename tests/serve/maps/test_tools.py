@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, TextContent, TextResourceContents
 
 from mindmap.maps import Maps
-from serve.maps.server import Serving
+from serve.maps.server import Serving, mindmap_server
 from serve.viewer import announcing
 from tests.mindmap.maps import a_map, id_of
 from tests.repos import Repo
@@ -74,11 +74,13 @@ def test_workspace_is_settled(serving: Serving, maps: Maps, repo: Repo, tmp_path
 
 
 def test_a_failed_sync_ties_nothing(serving: Serving, maps: Maps, repo: Repo, tmp_path: Path) -> None:
-    """A folder that is no repository is refused, and the map is still free for the right one."""
+    """What is no repository, or a bare one, is refused, and the map is still free for the right one."""
     (tmp_path / "plain").mkdir()
+    Repo.create(tmp_path / "bare", bare=True)
     made = call(serving, "create_mindmap", title="A map")["mindmapId"]
-    refusal(serving, "sync_git_status", mindmapId=made, workspacePath=str(tmp_path / "plain"))
-    assert maps.read(made).workspace_path is None
+    for folder in ("plain", "bare"):
+        refusal(serving, "sync_git_status", mindmapId=made, workspacePath=str(tmp_path / folder))
+        assert maps.read(made).workspace_path is None
     call(serving, "sync_git_status", mindmapId=made, workspacePath=str(repo.path))
     assert maps.read(made).workspace_path == str(repo.path)
 
@@ -91,6 +93,19 @@ def test_one_odd_file(serving: Serving, maps: Maps) -> None:
         listed = call(serving, "list_mindmaps")
     assert len(listed["maps"]) == 1
     assert any("mm_odd" in problem for problem in listed["problems"])
+
+
+def test_a_touch_says_whether_it_is_watched(serving: Serving, maps: Maps, repo: Repo) -> None:
+    """Who attaches a file learns whether other files attach themselves; after a restart they do not yet."""
+    made = call(serving, "create_mindmap", title="Work", workspacePath=str(repo.path))["mindmapId"]
+    assert call(serving, "log_file_touch", mindmapId=made, path="a.py")["watching"]
+    another = mindmap_server(maps.path)
+    try:
+        assert not call(another, "log_file_touch", mindmapId=made, path="a.py")["watching"]
+        assert call(another, "sync_git_status", mindmapId=made)["watching"]
+        assert call(another, "log_file_touch", mindmapId=made, path="a.py")["watching"]
+    finally:
+        another.end()
 
 
 def test_outside_a_repository(serving: Serving, tmp_path: Path) -> None:
