@@ -147,7 +147,7 @@ class _Answering(MCPServer[Any]):
 
 
 class _Strict(Tool):
-    """A tool that refuses what it does not know, in a sentence."""
+    """A tool that refuses what it does not know, in a sentence, and whose errors are told in their own words."""
 
     async def run(
         self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False
@@ -156,7 +156,13 @@ class _Strict(Tool):
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
             raise ToolError(_refusal(self, error)) from error
-        return await super().run(arguments, context, convert_result)
+        try:
+            return await super().run(arguments, context, convert_result)
+        except ToolError as error:
+            if type(error.__cause__) is not ToolError:
+                raise
+            # The library put its own words before it: a model pays for them, and learns nothing.
+            raise ToolError(str(error.__cause__)) from error
 
 
 def _refusal(asked: Tool, error: ValidationError) -> str:

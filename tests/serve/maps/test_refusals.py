@@ -95,6 +95,7 @@ def test_refusals(serving: Serving, maps: Maps, name: str, arguments: dict[str, 
     before = maps.folder.read("mm_here")
     said = refusal(serving, name, **arguments)
     assert re.search(says, said, re.DOTALL), said[:2_000]
+    assert "Error executing" not in said
     assert maps.folder.read("mm_here") == before
     assert maps.folder.ids() == ["mm_here"]
 
