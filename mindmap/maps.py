@@ -1,4 +1,9 @@
-"""The maps of a data directory: made, read, changed, listed, deleted; the only file here that opens the store."""
+"""The maps of a data directory: made, read, changed, listed, deleted; the only file here that opens the store.
+
+A damaged file is reported, and neither overwritten nor fatal to its neighbours. To look at it is no change: readers
+pass over it and leave it where it is. Whoever would write it moves it out of the way, unchanged, since the next might
+overwrite it; from then on readers tell where it is kept.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,6 @@ from stores.mindmaps import (
     Folder,
     FolderUnusable,
     Held,
-    MindmapBusy,
     MindmapTooLarge,
     NoSuchMindmap,
     NotAPlainFile,
@@ -57,9 +61,12 @@ class Maps:
         """A map as it stands now."""
         try:
             return mended(decode(self.folder.read(mindmap_id), mindmap_id))
-        except DamagedMindmap:
-            # Again with nobody else at it, where it is moved out of the way.
-            return self.change(mindmap_id, _unchanged)[0]
+        except DamagedMindmap as error:
+            raise DamagedMindmap(
+                error.message,
+                hint="It was left as it is. Repair the file, or delete the map; "
+                "whoever writes to it moves it out of the way first.",
+            ) from error
 
     def change(self, mindmap_id: str, edit: Callable[[Mindmap], Done]) -> tuple[Mindmap, Done]:
         """The map after the edit, and what the edit says of itself; nothing is written where that is None.
@@ -85,7 +92,7 @@ class Maps:
                 yield self.read(mindmap_id)
             except NoSuchMindmap:  # deleted since the folder was read
                 continue
-            except (*UNREADABLE, FolderUnusable, MindmapBusy) as error:
+            except (*UNREADABLE, FolderUnusable) as error:
                 yield error
 
     def latest(self) -> Mindmap:
@@ -99,7 +106,6 @@ class Maps:
         """Those that are wanted, in one line each."""
         summaries: list[Summary] = []
         problems: list[str] = []
-        # Before any more are found and moved there.
         aside = [_aside(mindmap_id, file) for mindmap_id, file in self.folder.aside()]
         for found in self.all():
             if isinstance(found, LineageError):
@@ -118,10 +124,6 @@ def _aside(mindmap_id: str, file: Path) -> str:
 def _first(problems: list[str]) -> list[str]:
     more = len(problems) - MOST_PROBLEMS
     return problems if more <= 0 else [*problems[:MOST_PROBLEMS], f"And {more:,} more."]
-
-
-def _unchanged(_: Mindmap) -> None:
-    """No edit."""
 
 
 def _decoded(held: Held) -> Mindmap:

@@ -1,7 +1,4 @@
-"""Maps as they are sent: read and encoded once for all who ask, as long as their files stay as they are.
-
-Unlike an agent's reading, a viewer's moves nothing aside: whoever looks on changes nothing.
-"""
+"""Maps as they are sent: read and encoded once for all who ask, as long as their files stay as they are."""
 
 from __future__ import annotations
 
@@ -15,9 +12,8 @@ from typing import Final
 
 import msgspec
 
-from mindmap.document import DamagedMindmap, Mindmap, decode, encode
+from mindmap.document import encode
 from mindmap.maps import UNREADABLE, Maps
-from mindmap.mending import mended
 from mindmap.progress import Summary, summary
 from serve.viewer.bodies import Body
 from serve.viewer.refusals import code_of
@@ -66,17 +62,6 @@ class Documents:
         self._lines: dict[str, _Seen] = {}
         self._bodies: OrderedDict[str, _Seen] = OrderedDict()
 
-    def mindmap(self, mindmap_id: str) -> Mindmap:
-        """A map as it stands now."""
-        content = self.maps.folder.read(mindmap_id)
-        try:
-            return mended(decode(content, mindmap_id))
-        except DamagedMindmap as error:
-            raise DamagedMindmap(
-                error.message,
-                hint="It was left as it is. Repair the file; an agent that writes it would move it aside first.",
-            ) from error
-
     def body(self, mindmap_id: str, asked: float) -> Body:
         """A whole map, as JSON."""
         with self._turn(mindmap_id):
@@ -85,7 +70,7 @@ class Documents:
             if seen is not None and seen.body is not None and seen.serves(now, asked):
                 return seen.body
             began = time.monotonic()
-            document = self.mindmap(mindmap_id)
+            document = self.maps.read(mindmap_id)
             body = Body.of(encode(document))
             self._keep(mindmap_id, _Seen(now, began, summary(document), body))
             return body
@@ -114,7 +99,7 @@ class Documents:
 
     def _summarised(self, mindmap_id: str) -> Summary | LineageError:
         try:
-            return summary(self.mindmap(mindmap_id))
+            return summary(self.maps.read(mindmap_id))
         except (*UNREADABLE, FolderUnusable, NoSuchMindmap) as error:
             return error
 

@@ -80,7 +80,7 @@ class Export(FromHere):
         form = self.get_query_argument("format", "markdown")
         if form not in FORMATS:
             raise BadRequest(f"{form!r} is no format.", hint=f"Formats are {', '.join(FORMATS)}.")
-        document = await self.viewer.threads.read(self.viewer.documents.mindmap, checked(mindmap_id))
+        document = await self.viewer.threads.read(self.viewer.documents.maps.read, checked(mindmap_id))
         text = await self.viewer.threads.read(FORMATS[form], document)
         name = f"{mindmap_id}.{ENDINGS[form]}"
         self.set_header("Content-Disposition", f'attachment; filename="{name}"')
@@ -117,7 +117,7 @@ class Lineage(FromHere):
         self.admitted()
         mindmap_id = checked(self.get_query_argument("mindmap", strip=False))
         why = Why(self.get_query_argument("path", strip=False), self.get_query_argument("lines", ""))
-        document = await self.viewer.threads.read(self.viewer.documents.mindmap, mindmap_id)
+        document = await self.viewer.threads.read(self.viewer.documents.maps.read, mindmap_id)
         answer = await self.viewer.threads.work(why.asked_of, document, self.viewer.answering)
         await self.send_json(msgspec.json.encode(published(answer)))
 

@@ -44,6 +44,12 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "data")
 
 
+def files(folder: Folder) -> dict[Path, tuple[int, int]]:
+    """What is in the folder, and when it was written."""
+    found = {path: path.stat() for path in folder.path.rglob("*")}
+    return {path: (status.st_ino, status.st_mtime_ns) for path, status in found.items()}
+
+
 def writer(folder: Folder, mindmap_id: str, name: str, times: int) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", WRITER, str(folder.path), mindmap_id, name, str(times)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
@@ -164,12 +170,31 @@ def test_many_problems_are_a_few_words(folder: Folder) -> None:
         assert (len(problems), problems[-1]) == (11, "And 50 more.")
 
 
-def test_damaged_is_set_aside(folder: Folder) -> None:
-    """A damaged file is moved out of the way unchanged, told to everybody who looks, and its neighbours are read."""
+def test_damaged_is_left_by_readers(folder: Folder) -> None:
+    """Whoever only looks is told of a damaged file, reads its neighbours, and changes nothing in the folder."""
     maps = Maps(folder.path)
     document = a_map()
     maps.create(document)
     (folder.path / "mm_cut.json").write_bytes(b'{"title": "cu')
+    before = files(folder)
+    for _ in range(2):
+        listed = maps.listed()
+        assert [line.id for line in listed.summaries] == [document.id]
+        assert len(listed.problems) == 1 and "mm_cut is damaged" in listed.problems[0]
+        assert maps.latest() == document
+        with pytest.raises(DamagedMindmap, match="It was left as it is"):
+            maps.read("mm_cut")
+    assert files(folder) == before
+
+
+def test_damaged_is_set_aside(folder: Folder) -> None:
+    """Whoever would write a damaged file moves it out of the way unchanged; it is told to everybody who looks."""
+    maps = Maps(folder.path)
+    document = a_map()
+    maps.create(document)
+    (folder.path / "mm_cut.json").write_bytes(b'{"title": "cu')
+    with pytest.raises(DamagedMindmap, match="Nothing of it was changed: it is now"):
+        maps.change("mm_cut", lambda found: note(found, "x", NOON))
     first, second = maps.listed(), maps.listed()
     assert [line.id for line in first.summaries] == [line.id for line in second.summaries] == [document.id]
     (aside,) = folder.path.glob("mm_cut.json.damaged-*")
@@ -181,9 +206,6 @@ def test_damaged_is_set_aside(folder: Folder) -> None:
         maps.read("mm_cut")
     aside.rename(folder.path / "old")
     assert maps.listed().problems == []
-    (folder.path / "mm_cut.json").write_bytes(b"\0")
-    with pytest.raises(DamagedMindmap):
-        maps.change("mm_cut", lambda found: note(found, "x", NOON))
 
 
 def test_foreign_is_left(folder: Folder) -> None:

@@ -143,6 +143,9 @@ def test_damaged_neighbour(maps: Maps, document: Mindmap) -> None:
     assert code == 0
     assert out.startswith(document.id)
     assert err.startswith("warning: mm_cut is damaged")
+    assert sorted(path.name for path in maps.path.iterdir() if path.is_file()) == sorted(
+        [f"{document.id}.json", "mm_cut.json"]
+    )
 
 
 def test_register(maps: Maps, tmp_path: Path) -> None:
