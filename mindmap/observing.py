@@ -26,15 +26,14 @@ from watchdog.observers.api import ObservedWatch
 QUIET_LOOKS: Final = 3
 LOOK_SECONDS: Final = 0.01
 
-WANTED: Final[list[type[FileSystemEvent]]] = [
+# Reading is no change.
+FILE_EVENTS: Final[list[type[FileSystemEvent]]] = [
     FileCreatedEvent,
     FileModifiedEvent,
     FileDeletedEvent,
     FileMovedEvent,
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
 ]
+WANTED: Final = [*FILE_EVENTS, DirCreatedEvent, DirDeletedEvent, DirMovedEvent]
 
 
 class Observing(Protocol):

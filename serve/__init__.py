@@ -13,6 +13,7 @@
 - `terminal`: what every command does at its ends
 - `indexing`: `lineage index`: flags, the run, what a person sees of it
 - `daemon`: one process that answers for all of a person's sessions
+- `serving`: what the daemon's and the viewer's servers share
 - `engine`: both questions, answered in this process
 - `envelope`: what both questions share
 - `errors`: errors of a question or an option

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -17,7 +16,7 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_unix_socket
 from tornado.web import Application, RequestHandler
 
-from serve import about
+from serve import about, serving
 from serve.daemon import wire
 from serve.daemon.address import Address, build, person
 from serve.daemon.life import Life, resident_bytes
@@ -178,13 +177,12 @@ async def _serve(address: Address, life: Life) -> None:
     ]
     common = {"service": service}
     application = Application(
-        [*questions, ("/status", _Status, common), ("/stop", _Stop, common)], log_function=_log
+        [*questions, ("/status", _Status, common), ("/stop", _Stop, common)], log_function=serving.log_answer
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, service.ending.set)
+    serving.end_on_signals(service.ending)
     server = HTTPServer(application, max_body_size=LARGEST_QUESTION)
     server.add_socket(bind_unix_socket(str(address.socket), 0o600, BACKLOG))
-    ours = _identity(address.socket)
+    ours = serving.identity(address.socket)
     logger.info("event=listening socket=%s process=%d build=%s", address.socket, os.getpid(), service.build)
     try:
         await _until_over(service, ours)
@@ -199,9 +197,9 @@ async def _serve(address: Address, life: Life) -> None:
 
 async def _until_over(service: Service, ours: tuple[int, int] | None) -> None:
     while not service.ending.is_set():
-        with suppress(TimeoutError):
-            await asyncio.wait_for(service.ending.wait(), TICK_SECONDS)
-        met = _identity(service.address.socket)
+        await serving.pause(service.ending, TICK_SECONDS)
+        # A daemon whose socket was deleted, with its home or by a successor, is met by nobody any more.
+        met = serving.identity(service.address.socket)
         if service.life.is_over or met is None or met != ours:
             return
         if service.life.may_unload:
@@ -216,25 +214,6 @@ async def _farewell(service: Service) -> None:
         await asyncio.sleep(0.02)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """A daemon whose socket was deleted, with its home or by a successor, is met by nobody any more."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
 def _withdraw(address: Address, ours: tuple[int, int] | None) -> None:
-    if _identity(address.socket) == ours:
+    if serving.identity(address.socket) == ours:
         address.socket.unlink(missing_ok=True)
-
-
-def _log(handler: RequestHandler) -> None:
-    request = handler.request
-    logger.debug(
-        "event=answered target=%s status=%d ms=%.1f",
-        request.path,
-        handler.get_status(),
-        1000 * request.request_time(),
-    )

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import resource
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,8 +14,9 @@ from typing import Any, Final
 
 from tornado.httpserver import HTTPServer
 from tornado.iostream import IOStream
-from tornado.web import Application, RequestHandler
+from tornado.web import Application
 
+from serve import serving
 from serve.answering import Answering
 from serve.viewer import announcing
 from serve.viewer.handler import NotFound
@@ -88,16 +88,14 @@ async def _serve(folder: Path, bound: Bound, answering: Answering, ready: Callab
     """Whether everything had ended in time."""
     with announcing.announced(folder, bound.port) as announcement:
         viewer = Viewer(folder, bound.port, answering)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, viewer.ending.set)
+        serving.end_on_signals(viewer.ending)
         await viewer.watching.begin()
         server = started(viewer, bound)
         try:
             ready()
             while not viewer.ending.is_set():
                 announcement.renew()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(viewer.ending.wait(), TICK_SECONDS)
+                await serving.pause(viewer.ending, TICK_SECONDS)
         finally:
             ended = await stopped(viewer, server)
     return ended
@@ -109,7 +107,7 @@ def started(viewer: Viewer, bound: Bound) -> HTTPServer:
         routes(viewer),
         default_handler_class=NotFound,
         default_handler_args={"viewer": viewer},
-        log_function=_log,
+        log_function=serving.log_answer,
     )
     server = _Server(
         application,
@@ -133,14 +131,3 @@ async def stopped(viewer: Viewer, server: HTTPServer) -> bool:
     with suppress(TimeoutError):
         await asyncio.wait_for(server.close_all_connections(), 1.0)
     return not viewer.threads.working
-
-
-def _log(handler: RequestHandler) -> None:
-    request = handler.request
-    logger.debug(
-        "event=answered method=%s target=%s status=%d ms=%.1f",
-        request.method,
-        request.path,
-        handler.get_status(),
-        1000 * request.request_time(),
-    )

@@ -17,17 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from watchdog.events import (
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileModifiedEvent,
-    FileMovedEvent,
-    FileSystemEvent,
-    FileSystemEventHandler,
-)
+from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
+from mindmap.observing import FILE_EVENTS
+from serve.serving import identity
 from serve.viewer.debounce import Debounce
 from serve.viewer.signs import Sign, id_of, sign, signs
 
@@ -38,14 +33,6 @@ POLL_SECONDS: Final = 0.25
 RETRY_SECONDS: Final = 60.0
 EVENTS: Final = "events"
 POLLING: Final = "polling"
-
-# Reading is no change.
-_WANTED: Final[list[type[FileSystemEvent]]] = [
-    FileCreatedEvent,
-    FileModifiedEvent,
-    FileDeletedEvent,
-    FileMovedEvent,
-]
 
 logger = logging.getLogger(__name__)
 
@@ -129,18 +116,18 @@ class Watching:
 
     def _watch(self) -> None:
         """Have the system tell of the folder, the one that is there now."""
-        if self._watched is not None and self._watched.identity == _identity(self._folder):
+        if self._watched is not None and self._watched.identity == identity(self._folder):
             return
         if self._watched is not None:
             self._watched.stop()
             self._watched, self._tried = None, -RETRY_SECONDS
-        identity, now = _identity(self._folder), time.monotonic()
-        if identity is None or now - self._tried < RETRY_SECONDS:
+        found, now = identity(self._folder), time.monotonic()
+        if found is None or now - self._tried < RETRY_SECONDS:
             self.mode = POLLING
             return
         self._tried = now
         try:
-            self._watched = _Watched(self._folder, identity, self._loop, self._heard)
+            self._watched = _Watched(self._folder, found, self._loop, self._heard)
             self.mode = EVENTS
         except OSError as error:
             self.mode = POLLING
@@ -175,7 +162,7 @@ class _Watched(FileSystemEventHandler):
         self._observer = observer()
         try:
             # A link to the folder would be watched itself.
-            self._observer.schedule(self, os.path.realpath(folder), event_filter=_WANTED)
+            self._observer.schedule(self, os.path.realpath(folder), event_filter=FILE_EVENTS)
             self._observer.start()
         except BaseException:
             self.stop()
@@ -214,11 +201,3 @@ def _signs(folder: Path) -> dict[str, Sign]:
 def observer() -> BaseObserver:
     """The system's own way to be told."""
     return Observer()
-
-
-def _identity(folder: Path) -> tuple[int, int] | None:
-    try:
-        status = folder.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
