@@ -1,6 +1,8 @@
 """Reading git: the door to libgit2, and what its bytes mean.
 
 - `repository`: the one door to git: opens a repository and reads its objects
+- `differences`: what turns one tree into another, as libgit2 finds it
+- `library`: libgit2's memory, and its errors as ours
 - `program`: the git program, run so that nothing but its answer comes of it
 - `graph`: git's commit-graph, kept beside the index and lent to git
 - `layout`: what a repository's folders, small files and settings say of it

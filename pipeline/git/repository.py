@@ -1,4 +1,4 @@
-"""The one door to git: opens a repository and reads its objects through libgit2, the only file that does.
+"""The one door to git: opens a repository and reads its objects through libgit2.
 
 Nothing here runs a program, a filter, a textconv or an external diff, and nothing goes to the network:
 a partial clone's absent objects are reported as unreadable, like damaged ones.
@@ -7,34 +7,22 @@ a partial clone's absent objects are reported as unreadable, like damaged ones.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import pygit2
-from pygit2.enums import AttrCheck, DiffFind, DiffOption, ObjectType, SortMode
+from pygit2.enums import AttrCheck, ObjectType, SortMode
 
 from pipeline.git import layout, patches
 from pipeline.git.ancestry import Parents, parents_first, reachable
-from pipeline.git.changes import (
-    EMPTY_PATCH,
-    NO_PATCH,
-    SIMILARITY,
-    SUBMODULE_MODE,
-    SYMLINK_MODE,
-    TREE_MODE,
-    Change,
-    Kind,
-    RawPatch,
-    exact_renames,
-    shown_path,
-    too_many_to_compare,
-)
+from pipeline.git.changes import SUBMODULE_MODE, SYMLINK_MODE, TREE_MODE, RawPatch, shown_path
+from pipeline.git.differences import Difference, compared, patch_between
+from pipeline.git.library import Reading
 from pipeline.git.merges import Entries, wrote_files
 from pipeline.git.objects import Commit, Links, TreeEntry, entries_of, links_of, parse_commit, parse_tree
 from pipeline.git.patches import Part
@@ -42,40 +30,8 @@ from pipeline.git.refusals import NotARepository, UnreadableObject, refusal
 
 __all__ = ["Commit", "Difference", "Repository", "TreeEntry", "UnreadableObject", "open_repository"]
 
-# libgit2 keeps parsed trees and commits: its own 256 MiB would grow with the history for years of commits, and
-# 6 MiB hold the trees that neighbouring commits share; 16 saved no instruction.
-OBJECT_CACHE_BYTES: Final = 6 << 20
-# Pack files are mapped in windows. Pages of a mapped gigabyte count as the process's memory.
-PACK_WINDOW_BYTES: Final = 32 << 20
-PACK_MAPPED_BYTES: Final = 256 << 20
 # Commits whose tree and parents are remembered: a commit's parent is mostly among the last few read.
 REMEMBERED_COMMITS: Final = 1000
-# Context lines of git's own diffs, which people know.
-CONTEXT_LINES: Final = 3
-
-DIFF_OPTIONS: Final = DiffOption.INCLUDE_TYPECHANGE | DiffOption.INDENT_HEURISTIC
-RENAMES: Final = DiffFind.FIND_RENAMES | DiffFind.FIND_DONT_IGNORE_WHITESPACE
-PATCH_OPTIONS: Final = DiffOption.INDENT_HEURISTIC
-KINDS: Final[dict[str, Kind]] = {
-    "A": "added",
-    "D": "deleted",
-    "M": "modified",
-    "R": "renamed",
-    "T": "type_changed",
-}
-
-
-def _prepare_library() -> None:
-    pygit2.settings.cache_max_size(OBJECT_CACHE_BYTES)
-    pygit2.settings.mwindow_size = PACK_WINDOW_BYTES
-    pygit2.settings.mwindow_mapped_limit = PACK_MAPPED_BYTES
-    # git does not recompute an object's sha on reading either: zlib's checksum stands. A third of the time.
-    pygit2.settings.enable_strict_hash_verification(False)
-    # Some versions of git mark partial clones so. Reading them is safe: libgit2 never fetches what is absent.
-    pygit2.settings.set_extensions(["partialclone"])
-
-
-_prepare_library()
 
 
 def open_repository(path: Path) -> Repository:
@@ -88,96 +44,6 @@ def open_repository(path: Path) -> Repository:
         return Repository(pygit2.Repository(found))
     except pygit2.GitError as error:
         raise refusal(path, str(error)) from error
-
-
-class _Reading:
-    """Turns libgit2's errors into ours, naming the commit that cannot be read. Entered for every object."""
-
-    __slots__ = ("_sha",)
-
-    def __init__(self, sha: str) -> None:
-        self._sha = sha
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, KeyError):
-            raise UnreadableObject(self._sha, f"object {error.args[0]} is missing") from error
-        if isinstance(error, (pygit2.GitError, ValueError)):
-            raise UnreadableObject(self._sha, str(error)) from error
-
-
-class Difference:
-    """What turns one tree into another: its changes, and their patches on request."""
-
-    def __init__(self, sha: str, diff: pygit2.Diff) -> None:
-        self._sha = sha
-        self._diff = diff
-        self._kept: set[bytes] | None = None
-
-    @cached_property
-    def changes(self) -> list[Change]:
-        """One for each path that differs, or for each that was kept."""
-        kept = self._kept
-        deltas = enumerate(self._diff.deltas)
-        return [_change(n, delta) for n, delta in deltas if kept is None or delta.new_file.raw_path in kept]
-
-    def paths(self) -> dict[bytes, str]:
-        """The paths that differ, each with git's letter for what happened."""
-        return {delta.new_file.raw_path: delta.status_char() for delta in self._diff.deltas}
-
-    def keep(self, paths: set[bytes]) -> None:
-        """Forget the changes of other paths."""
-        self._kept = paths
-        if "changes" in self.__dict__:
-            self.changes = [change for change in self.changes if change.path in paths]
-
-    def follow_renames(self, size: Callable[[str], int]) -> None:
-        """Pair deleted with added files: by likeness, or by equal content where that costs too much."""
-        if not {"A", "D"} <= {delta.status_char() for delta in self._diff.deltas}:
-            return
-        with _Reading(self._sha):
-            if too_many_to_compare(self.changes, size):
-                self.changes = exact_renames(self.changes)
-                return
-            limit = len(self.changes)  # the pairs are bounded already: let every source be tried
-            self._diff.find_similar(flags=RENAMES, rename_threshold=SIMILARITY, rename_limit=limit)
-            del self.changes
-
-    def patch(self, change: Change) -> RawPatch:
-        """A change's text as git prints it. Reads both files whole: ask for their size first."""
-        if change.index == NO_PATCH:
-            return EMPTY_PATCH
-        with _Reading(self._sha):
-            patch = self._diff[change.index]
-            if patch is None:
-                return EMPTY_PATCH
-            return _raw(patch)
-
-
-def _raw(patch: pygit2.Patch) -> RawPatch:
-    _, added, removed = patch.line_stats
-    return RawPatch(patch.data, added, removed, binary=not added + removed and bool(patch.delta.is_binary))
-
-
-def _change(index: int, delta: pygit2.DiffDelta) -> Change:
-    kind = KINDS[delta.status_char()]
-    old, new = delta.old_file, delta.new_file
-    old_blob = None if kind == "added" else str(old.id)
-    new_blob = None if kind == "deleted" else str(new.id)
-    return Change(
-        index=index,
-        path=old.raw_path if kind == "deleted" else new.raw_path,
-        old_path=old.raw_path if kind == "renamed" else None,
-        kind="mode_changed" if kind == "modified" and old_blob == new_blob else kind,
-        old_mode=0 if kind == "added" else int(old.mode),
-        new_mode=0 if kind == "deleted" else int(new.mode),
-        old_blob=old_blob,
-        new_blob=new_blob,
-    )
 
 
 class Repository:
@@ -248,7 +114,7 @@ class Repository:
 
     def commit(self, sha: str) -> Commit:
         """A commit's fields, its author as `.mailmap` names them."""
-        with _Reading(sha):
+        with Reading(sha):
             kind, data = self._odb.read(sha)
         if kind != ObjectType.COMMIT:
             raise UnreadableObject(sha, "not a commit")
@@ -268,11 +134,11 @@ class Repository:
             raise UnreadableObject(sha, "its parents lie beyond the shallow boundary")
         links = self._links(sha)
         trees = [self._links(parent).tree for parent in links.parents]
-        with _Reading(sha):
+        with Reading(sha):
             if len(trees) > 1 and not self._wrote_files(links.tree, trees):
                 return []
             olds: list[str | None] = [*trees] or [None]
-            found = [Difference(sha, self._compare(old, links.tree)) for old in olds]
+            found = [Difference(sha, compared(self._git, old, links.tree)) for old in olds]
         if len(found) > 1:
             return self._differing_from_all(found)
         found[0].follow_renames(self.size)
@@ -300,12 +166,12 @@ class Repository:
 
     def blob(self, sha: str) -> bytes:
         """A file's content."""
-        with _Reading(sha):
+        with Reading(sha):
             return self._odb.read(sha)[1]
 
     def size(self, sha: str) -> int:
         """A file's length in bytes, without reading it."""
-        with _Reading(sha):
+        with Reading(sha):
             return self._odb.read_header(sha)[1]
 
     def parts(self, old: bytes, new: bytes) -> tuple[Part, ...]:
@@ -323,7 +189,7 @@ class Repository:
         for name in path.split(b"/"):
             if entry.mode != TREE_MODE:
                 return entry if entry.mode == SUBMODULE_MODE else None
-            with _Reading(commit):
+            with Reading(commit):
                 found = self._entries(entry.sha).get(name)
             if found is None:
                 return None
@@ -339,9 +205,8 @@ class Repository:
     def between(self, old: str | None, new: str | None) -> RawPatch:
         """What turns one file's content into another's; None for no content. Reads both whole."""
         before, after = (self.blob(sha) if sha else None for sha in (old, new))
-        with _Reading(new or old or ""):
-            patch = pygit2.Patch.create_from(before, after, flag=PATCH_OPTIONS, context_lines=CONTEXT_LINES)
-            return _raw(patch)
+        with Reading(new or old or ""):
+            return patch_between(before, after)
 
     @cached_property
     def configuration(self) -> tuple[tuple[str, str], ...]:
@@ -375,22 +240,11 @@ class Repository:
             return None
         return entry.data if isinstance(entry, pygit2.Blob) else None
 
-    def _compare(self, old: str | None, new: str) -> pygit2.Diff:
-        tree = self._git[new]
-        if not isinstance(tree, pygit2.Tree):
-            raise KeyError(new)
-        if old is None:
-            return tree.diff_to_tree(flags=DIFF_OPTIONS, context_lines=CONTEXT_LINES, swap=True)
-        former = self._git[old]
-        if not isinstance(former, pygit2.Tree):
-            raise KeyError(old)
-        return former.diff_to_tree(tree, flags=DIFF_OPTIONS, context_lines=CONTEXT_LINES)
-
     def _links(self, sha: str) -> Links:
         """A commit's tree and parents; its children ask for them soon after."""
         links = self._lately.get(sha)
         if links is None:
-            with _Reading(sha):
+            with Reading(sha):
                 links = links_of(self._odb.read(sha)[1])
             if sha in self.boundary:
                 links = Links(links.tree, ())
@@ -418,7 +272,7 @@ class Repository:
             return ()
 
     def _files(self, commit: str, tree: str, folder: bytes) -> Iterator[tuple[bytes, str]]:
-        with _Reading(commit):
+        with Reading(commit):
             entries = parse_tree(self._odb.read(tree)[1])
         for entry in entries:
             if entry.mode == TREE_MODE:

@@ -1,0 +1,50 @@
+"""libgit2 as this program has it: what it may keep in memory, and its errors as ours."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Final
+
+import pygit2
+
+from pipeline.git.refusals import UnreadableObject
+
+# libgit2 keeps parsed trees and commits: its own 256 MiB would grow with the history for years of commits, and
+# 6 MiB hold the trees that neighbouring commits share; 16 saved no instruction.
+OBJECT_CACHE_BYTES: Final = 6 << 20
+# Pack files are mapped in windows. Pages of a mapped gigabyte count as the process's memory.
+PACK_WINDOW_BYTES: Final = 32 << 20
+PACK_MAPPED_BYTES: Final = 256 << 20
+
+
+def _prepare_library() -> None:
+    pygit2.settings.cache_max_size(OBJECT_CACHE_BYTES)
+    pygit2.settings.mwindow_size = PACK_WINDOW_BYTES
+    pygit2.settings.mwindow_mapped_limit = PACK_MAPPED_BYTES
+    # git does not recompute an object's sha on reading either: zlib's checksum stands. A third of the time.
+    pygit2.settings.enable_strict_hash_verification(False)
+    # Some versions of git mark partial clones so. Reading them is safe: libgit2 never fetches what is absent.
+    pygit2.settings.set_extensions(["partialclone"])
+
+
+_prepare_library()
+
+
+class Reading:
+    """Turns libgit2's errors into ours, naming the commit that cannot be read. Entered for every object."""
+
+    __slots__ = ("_sha",)
+
+    def __init__(self, sha: str) -> None:
+        self._sha = sha
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, KeyError):
+            raise UnreadableObject(self._sha, f"object {error.args[0]} is missing") from error
+        if isinstance(error, (pygit2.GitError, ValueError)):
+            raise UnreadableObject(self._sha, str(error)) from error
