@@ -66,10 +66,10 @@ def attach(document: Mindmap, node_id: str, touches: Sequence[Touch], message: s
     return logged(replace(document, nodes=nodes), moment, message, node_id=node_id, file=file)
 
 
-def told(touch: Touch) -> str:
-    """What the log says of one file."""
+def told(touch: Touch, workspace: str | None) -> str:
+    """What the log of a map with this workspace says of one file."""
     action = RENAME if touch.previous_path else touch.action or DEFAULT_ACTION
-    path = touch.path[: limits.LONGEST_PATH]
+    path = Paths.of(workspace).kept(touch.path)
     return f"{action.capitalize()} {path}" + (f": {touch.summary.strip()}" if touch.summary else "")
 
 

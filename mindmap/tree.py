@@ -72,4 +72,5 @@ def _named(nodes: list[Node]) -> str:
 
 
 def _shortened(label: str) -> str:
-    return label if len(label) <= LABEL_NAMED else f"{label[: LABEL_NAMED - 1]}…"
+    line = " ".join(label.split())
+    return line if len(line) <= LABEL_NAMED else f"{line[: LABEL_NAMED - 1]}…"

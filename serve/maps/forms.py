@@ -24,7 +24,7 @@ Absent = SkipJsonSchema[None]
 
 
 class _Taken(BaseModel):
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, validate_by_name=True)
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel)
 
 
 class NodeForm(_Taken):

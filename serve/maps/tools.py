@@ -203,7 +203,10 @@ class Tools:
             summary=summary,
         )
         _, done = self.maps.change(
-            mindmapId, lambda document: attach_to(document, nodeId, [touch], touching.told(touch), now())
+            mindmapId,
+            lambda document: attach_to(
+                document, nodeId, [touch], touching.told(touch, document.workspace_path), now()
+            ),
         )
         return views.attached(done, nodeId, 1, self.watcher.watching(mindmapId))
 

@@ -7,6 +7,7 @@ tells a model nothing of any error but its own kinds.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import signal
 import sys
@@ -76,11 +77,6 @@ def tool(
     made.parameters = _bare(made.fn_metadata.arg_model.model_json_schema(by_alias=True))
     made.fn_metadata.output_schema = _bare(made.fn_metadata.output_schema)
     return made
-
-
-def result(document: dict[str, Any], text: str) -> CallToolResult:
-    """Structured content, and the same as text for clients that show nothing else."""
-    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=document)
 
 
 def server(
@@ -155,27 +151,51 @@ class _Strict(Tool):
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
-            raise ToolError(_refusal(self, error)) from error
+            raise ToolError(_refusal(self, arguments, error)) from error
         try:
-            return await super().run(arguments, context, convert_result)
+            answer = await super().run(arguments, context, convert_result)
         except ToolError as error:
             if type(error.__cause__) is not ToolError:
                 raise
             # The library put its own words before it: a model pays for them, and learns nothing.
             raise ToolError(str(error.__cause__)) from error
+        return _with_text(answer) if isinstance(answer, CallToolResult) else answer
 
 
-def _refusal(asked: Tool, error: ValidationError) -> str:
-    problems = error.errors()
-    said = [f"{_named(problem['loc'])}: {_problem(problem)}" for problem in problems[:MOST_PROBLEMS]]
+def _with_text(answer: CallToolResult) -> CallToolResult:
+    """The answer with its structured content as text too, for clients that show nothing else.
+
+    The library lays a form out over many lines, which a model pays for.
+    """
+    text = json.dumps(answer.structured_content, ensure_ascii=False, separators=(",", ":"))
+    return answer.model_copy(update={"content": [TextContent(type="text", text=text)]})
+
+
+def _refusal(asked: Tool, arguments: dict[str, Any], error: ValidationError) -> str:
+    # That null would do too is true of whatever may be left out, and helps nobody.
+    problems = [problem for problem in error.errors() if problem["type"] != "none_required"]
+    said = [f"{_named(problem, arguments)}: {_problem(problem)}" for problem in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         said.append(f"So it is with {len(problems) - MOST_PROBLEMS:,} others.")
     known = ", ".join(f"`{name}`" for name in asked.parameters.get("properties", {}))
     return f"{asked.name} cannot be asked so. {' '.join(said)} Its arguments are {known}."
 
 
-def _named(where: Sequence[str | int]) -> str:
-    return f"`{'.'.join(map(str, where))}`"
+def _named(problem: Any, arguments: Any) -> str:
+    """Where in the arguments it is: the validator names its own types on the way, which the caller never wrote."""
+    names, value = [], arguments
+    for step in problem["loc"]:
+        is_there = (
+            step in value
+            if isinstance(value, dict)
+            else isinstance(value, list) and step in range(len(value))
+        )
+        if is_there:
+            names.append(step)
+            value = value[step]
+    if problem["type"] == "missing":
+        names.append(problem["loc"][-1])
+    return f"`{'.'.join(map(str, names))}`"
 
 
 def _problem(problem: Any) -> str:
@@ -183,6 +203,8 @@ def _problem(problem: Any) -> str:
         return "there is no such argument."
     if problem["type"] == "missing":
         return "is required."
+    if problem["type"] == "model_type":
+        return f"should be an object, not {problem['input']!r:.60}."
     return f"{problem['msg']}, not {problem['input']!r:.60}."
 
 

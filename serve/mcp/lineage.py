@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -141,7 +140,7 @@ def main() -> None:
 def _result(answer: FindAnswer | ExplainAnswer) -> CallToolResult:
     said = document(answer)
     published = {"hits": said["hits"], "_meta": said["meta"]}
-    return door.result(published, json.dumps(published, ensure_ascii=False, separators=(",", ":")))
+    return CallToolResult(content=[], structured_content=published)
 
 
 if __name__ == "__main__":

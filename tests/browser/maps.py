@@ -164,7 +164,7 @@ def linked(document: Mindmap, ends: Sequence[tuple[str, str, str, str | None]]) 
 
 def touched(document: Mindmap, node_id: str, minutes: int, touch: Touch) -> Mindmap:
     """The map with a file attached to a node."""
-    return attach(document, node_id, [touch], told(touch), moment(minutes))
+    return attach(document, node_id, [touch], told(touch, document.workspace_path), moment(minutes))
 
 
 @dataclass(slots=True)

@@ -301,6 +301,8 @@ def test_unknown_node() -> None:
     with pytest.raises(tree.UnknownNode) as caught:
         tree.find(document, "n_gone")
     assert f"There are root (A map), {parser} (Parser)" in str(caught.value)
+    with pytest.raises(tree.UnknownNode, match=r"\(Parser and lexer\)"):
+        tree.find(a_map({"label": "Parser\nand  lexer"}), "n_gone")
 
 
 def test_remove_takes_the_subtree() -> None:

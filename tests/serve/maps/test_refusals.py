@@ -58,6 +58,21 @@ from tests.serve.maps.agents import call, refusal
             {"mindmapId": "mm_here", "nodeIds": ["root"], "parentId": "root"},
             "The root cannot be moved",
         ),
+        (
+            "update_nodes",
+            {"mindmapId": "mm_here", "updates": [{"id": "root", "status": "done"}]},
+            r"so\. `updates\.0\.status`: Input should be 'planned', [^`]*, not 'done'\. Its arguments are",
+        ),
+        (
+            "create_mindmap",
+            {"title": "x", "nodes": ["a"]},
+            "so. `nodes.0`: should be an object, not 'a'. Its",
+        ),
+        (
+            "link_nodes",
+            {"mindmapId": "mm_here", "add": [{"source": "root", "to": "root"}]},
+            "so. `add.0.from`: is required. `add.0.source`: there is no such argument. Its",
+        ),
         ("remove_nodes", {"mindmapId": "mm_here", "nodeIds": []}, "No nodes are given"),
         ("link_nodes", {"mindmapId": "mm_here"}, "No links are given"),
         (

@@ -18,7 +18,7 @@ from serve.viewer import announcing
 from tests.mindmap.maps import a_map, id_of
 from tests.repos import Repo
 from tests.serve.maps.agents import call, refusal
-from tests.serve.mcp.clients import ask
+from tests.serve.mcp.clients import ask, text
 
 # An agent reads all schemas before its first call; at four characters a token.
 MOST_TOKENS = 4_000
@@ -93,6 +93,25 @@ def test_one_odd_file(serving: Serving, maps: Maps) -> None:
         listed = call(serving, "list_mindmaps")
     assert len(listed["maps"]) == 1
     assert any("mm_odd" in problem for problem in listed["problems"])
+
+
+def test_one_path_in_answer_and_log(serving: Serving, maps: Maps, repo: Repo) -> None:
+    """However an agent writes a path, it is told, and reads in the log, the one that the map keeps."""
+    made = call(serving, "create_mindmap", title="Work", workspacePath=str(repo.path))["mindmapId"]
+    for written in (str(repo.path / "src/b.py"), "./src/../src/b.py"):
+        told = call(serving, "log_file_touch", mindmapId=made, path=written, summary=" Split ")
+        assert told["message"] == "Modify src/b.py: Split"
+        assert maps.read(made).activity_log[0].message == "Modify src/b.py: Split"
+
+
+def test_answers_are_on_one_line(serving: Serving) -> None:
+    """What clients show that show text only is the structured content without a space or a line too many."""
+
+    async def steps(client: Client) -> Any:
+        return await client.call_tool("create_mindmap", {"title": "Work", "nodes": [{"label": "ü"}]})
+
+    answer = ask(serving.server, steps)
+    assert text(answer) == json.dumps(answer.structured_content, ensure_ascii=False, separators=(",", ":"))
 
 
 def test_a_touch_says_whether_it_is_watched(serving: Serving, maps: Maps, repo: Repo) -> None:
