@@ -10,10 +10,17 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from typing import Final
 
+from mindmap.moments import timestamp
+
 RULES: Final = b".gitignore"
+# Files are dated by the kernel's tick, 10 ms at most, and so a little before they were written.
+TICK: Final = timedelta(milliseconds=10)
+# How late the system tells of a write, on a machine with much to do. A date before that is another clock's.
+MOST_LATE: Final = timedelta(seconds=2)
 
 
 class Kind(Enum):
@@ -77,11 +84,13 @@ class Pending:
 
         A file that is not there though nobody told of its end was in a folder that went: that is told of the folder.
         """
-        return [
-            Event(path, _WAS_THERE[first], is_there, at)
-            for path, (first, last, at) in self._files.items()
-            if (is_there := is_file(root + b"/" + path)) or last is Kind.DELETED
-        ]
+        events = []
+        for path, (first, last, at) in self._files.items():
+            status = _file(root + b"/" + path)
+            if status is not None or last is Kind.DELETED:
+                when = _written(status, at) if status is not None and last is Kind.MODIFIED else at
+                events.append(Event(path, _WAS_THERE[first], status is not None, when))
+        return events
 
     def gone(self, root: bytes) -> dict[bytes, str]:
         """The folders that went and are not there again, and when they went."""
@@ -106,10 +115,17 @@ def went_with(path: bytes, gone: Mapping[bytes, str]) -> str | None:
     return None
 
 
-def is_file(path: bytes) -> bool:
-    """Whether a file or a link is there."""
+def _file(path: bytes) -> os.stat_result | None:
+    """The file or the link that is there, if one is."""
     try:
-        mode = os.lstat(path).st_mode
+        status = os.lstat(path)
     except OSError:
-        return False
-    return stat.S_ISREG(mode) or stat.S_ISLNK(mode)
+        return None
+    return status if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode) else None
+
+
+def _written(status: os.stat_result, told: str) -> str:
+    """When a file was written that the system told of at that moment: what was said of it in between is not older."""
+    written = datetime.fromtimestamp(status.st_ctime_ns / 1e9, UTC) + TICK
+    late = datetime.fromisoformat(told) - written
+    return timestamp(written) if timedelta(0) < late <= MOST_LATE else told

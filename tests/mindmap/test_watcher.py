@@ -107,6 +107,23 @@ def test_two_servers(maps: Maps, watcher: Watcher, repo: Repo) -> None:
     assert len(entries) == 1
 
 
+def test_a_write_that_is_told_of_late(tmp_path: Path) -> None:
+    """A write happened when its file says so: what an agent says of it is not older for being heard of sooner."""
+    (tmp_path / "a.py").write_text("x\n")
+    time.sleep(0.1)
+    said = now()
+    time.sleep(0.1)
+    for told, is_news in ((now(), False), ("2100-01-01T00:00:00.000Z", True)):
+        pending = Pending()
+        pending.add(b"a.py", Kind.MODIFIED, told)
+        (event,) = pending.settled(os.fsencode(tmp_path))
+        assert (event.at > said) == is_news
+    (tmp_path / "a.py").write_text("y\n")
+    pending.add(b"a.py", Kind.MODIFIED, now())
+    (event,) = pending.settled(os.fsencode(tmp_path))
+    assert event.at > said
+
+
 def test_agent_was_first(maps: Maps, watcher: Watcher, repo: Repo) -> None:
     """What the agent says of a file it saved is not said over, on whatever node; its rename stays a rename."""
     mindmap_id = watched(maps, watcher, repo.path)
