@@ -17,6 +17,8 @@ MISUSED: Final = 2
 # What a shell reports for a program that SIGINT or SIGPIPE ended.
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
+# Typer's, for a command that needs a word and was given none: its text is the help. It has no public name.
+NO_ARGUMENTS: Final = "NoArgsIsHelpError"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +38,20 @@ def failure(error: BaseException) -> Failure | None:
         case LineageError():
             return Failure(f"error: {error}", MISUSED if isinstance(error, BadRequest) else FAILED)
         case TyperException():
-            return Failure(
-                f"error: {error.format_message()}\n  `--help` lists what is accepted.", error.exit_code
-            )
+            return Failure(_usage(error), error.exit_code)
         case KeyboardInterrupt() | Abort():
             return Failure("", INTERRUPTED)
         case BrokenPipeError() | SystemExit(__context__=BrokenPipeError()):  # the latter is typer's way
             return Failure("", PIPE_CLOSED)
     return None
+
+
+def _usage(error: TyperException) -> str:
+    """What is wrong with a command line; of one without any word the help alone."""
+    said = error.format_message()
+    return (
+        said if type(error).__name__ == NO_ARGUMENTS else f"error: {said}\n  `--help` lists what is accepted."
+    )
 
 
 def _ours(error: BaseException) -> BaseException:

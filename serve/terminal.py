@@ -42,12 +42,12 @@ def visible(text: str) -> str:
 
 def warn(text: str) -> None:
     """Say on stderr what a person should know beside the answer."""
-    typer.echo(f"warning: {text}", err=True)
+    typer.echo(f"warning: {visible(text)}", err=True)
 
 
 def _failed(failure: exits.Failure) -> int:
     if failure.text:
-        typer.echo(failure.text, err=True)
+        typer.echo(visible(failure.text), err=True)  # names and labels stand in it, and whatever is in them
     if failure.code == exits.PIPE_CLOSED:
         # The interpreter flushes once more at its end, and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -123,6 +123,7 @@ def test_export(maps: Maps, document: Mindmap, form: str, says: str) -> None:
         (["show", "mm_gone"], 1, "There is no mindmap mm_gone"),
         (["show", "../etc/passwd"], 1, "is not a mindmap id"),
         (["show", "--node", "n_gone"], 1, "There is no node 'n_gone'"),
+        (["show", "--node", "n_gone"], 1, "(Parse\u241b[31m headers)"),
         (["show", "--depth", "-1"], 2, "--depth"),
         (["export", "--format", "pdf"], 2, "'pdf' is not one of 'markdown', 'mermaid', 'json'"),
         (["nonsense"], 2, "nonsense"),
@@ -134,6 +135,14 @@ def test_misuse(maps: Maps, arguments: list[str], code: int, says: str) -> None:
     done = mindmap(maps, *arguments)
     assert (done[0], done[1]) == (code, "")
     assert done[2].startswith("error: ") and says in done[2] and "Traceback" not in done[2]
+
+
+def test_no_arguments(maps: Maps) -> None:
+    """Without a command the help is shown, as what it is."""
+    code, out, err = mindmap(maps)
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: mindmap") and "viewer" in err and "error" not in err
+    assert err.endswith("configuration for mindmap, or write it.\n")
 
 
 def test_damaged_neighbour(maps: Maps, document: Mindmap) -> None:
