@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from mindmap import outline, tree
-from mindmap.document import ACTIVE, BLOCKED, CHANGE_KINDS, DONE, FileTouch, Mindmap, Node, readable
+from mindmap.document import ACTIVE, BLOCKED, CHANGE_KINDS, DONE, ROOT, FileTouch, Mindmap, Node, readable
 from mindmap.progress import progress
 
 # What Markdown would take for more than text, where it stands in a line.
@@ -27,7 +27,7 @@ def markdown(document: Mindmap) -> str:
     said = [f"# {_escaped(document.title)}", "", f"{progress(document)}, updated {document.updated_at}", ""]
     for line in outline.lines(document)[1:]:
         said += _item(line.node, "  " * (line.depth - 1))
-    root = document.nodes["root"]
+    root = document.nodes[ROOT]
     said += [*_section("Files", (f"- {_file(touch)}" for touch in root.files))]
     said += [*_section("Links", _links(document))]
     entries = (f"- {entry.timestamp}: {_escaped(entry.message)}" for entry in document.activity_log)

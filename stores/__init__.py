@@ -34,5 +34,6 @@
 - `messages`: commit messages and their vectors, by commit
 - `showing`: what an answer shows of a hunk: its commit, its diff, the symbols it touched
 - `frames`: an index as polars frames, read in one go
+- `naming`: what the files of mindmaps are called
 - `mindmaps`: mindmap documents as files: locked read-modify-write, atomic replace, ids
 """

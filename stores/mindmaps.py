@@ -9,26 +9,16 @@ from __future__ import annotations
 
 import errno
 import os
-import re
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from stores import locking
+from stores import locking, naming
 from stores.errors import LineageError
 
-ID: Final = re.compile(r"[A-Za-z0-9_-]+")
-SUFFIX: Final = ".json"
-LOCKS: Final = ".locks"
-# What a damaged map's file is called when it was moved out of the way: its name, this, a moment.
-ASIDE: Final = re.compile(r"([A-Za-z0-9_-]+)\.json\.damaged-.+")
-# Beside its name a file has a suffix and a moment, and most file systems allow 255 bytes for it all.
-LONGEST_ID: Final = 128
 # A map of 5,000 nodes has 2 MB. More than this is no map that anybody reads, and costs every reader its memory.
 LARGEST_BYTES: Final = 64_000_000
 # A change takes milliseconds; whoever waits this long waits for a process that was stopped.
@@ -39,10 +29,6 @@ IDS_SHOWN: Final = 5
 # No link is followed, and a pipe in the folder keeps nobody waiting.
 _READING: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DRAFTING: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class BadMindmapId(LineageError):
-    """Not an id: it could name a file outside the folder, or none at all."""
 
 
 class NoSuchMindmap(LineageError):
@@ -69,21 +55,6 @@ class FolderUnusable(LineageError):
     """The system refuses what has to be done in the data directory."""
 
 
-def checked(mindmap_id: str) -> str:
-    """The id, if it is one: it becomes part of a path."""
-    if len(mindmap_id) > LONGEST_ID:
-        raise BadMindmapId(
-            f"A mindmap id has at most {LONGEST_ID} characters; this one has {len(mindmap_id):,}.",
-            hint="Use an id as it was given when the map was made.",
-        )
-    if not ID.fullmatch(mindmap_id):
-        raise BadMindmapId(
-            f"{mindmap_id!r} is not a mindmap id.",
-            hint="An id consists of letters, digits, `_` and `-` only.",
-        )
-    return mindmap_id
-
-
 @dataclass(frozen=True, slots=True)
 class Folder:
     """The data directory: the only thing that processes share."""
@@ -93,14 +64,16 @@ class Folder:
     def ids(self) -> list[str]:
         """Every id that has a file or something in its place, the latest written first."""
         found = [
-            (_moment(entry), entry.name.removesuffix(SUFFIX)) for entry in self._entries() if _is_map(entry)
+            (_moment(entry), mindmap_id)
+            for entry in self._entries()
+            if (mindmap_id := naming.id_of(entry.name)) is not None
         ]
-        return [name for _, name in sorted(found, reverse=True)]
+        return [mindmap_id for _, mindmap_id in sorted(found, reverse=True)]
 
     def aside(self) -> list[tuple[str, Path]]:
         """The ids of maps that were damaged, and the files that were moved out of the way for it."""
         names = sorted(entry.name for entry in self._entries())
-        return [(found[1], self.path / name) for name in names if (found := ASIDE.fullmatch(name))]
+        return [(found, self.path / name) for name in names if (found := naming.id_of_aside(name))]
 
     def read(self, mindmap_id: str) -> bytes:
         """What the map's file holds."""
@@ -131,7 +104,6 @@ class Folder:
     @contextmanager
     def changing(self, mindmap_id: str) -> Iterator[Held]:
         """The map, with nobody else changing it while the body runs."""
-        checked(mindmap_id)
         if not os.path.lexists(self._file(mindmap_id)):
             raise self._absent(mindmap_id)
         with self._alone(mindmap_id):
@@ -160,18 +132,22 @@ class Folder:
             raise self._unusable(error) from error
 
     def _file(self, mindmap_id: str) -> Path:
-        return self.path / f"{checked(mindmap_id)}{SUFFIX}"
+        return self.path / naming.file_of(mindmap_id)
 
     @contextmanager
     def _alone(self, mindmap_id: str, *, make: bool = False) -> Iterator[None]:
-        lock = _lock_of(self.path, checked(mindmap_id))
+        file, lock = self._file(mindmap_id), self.path / naming.lock_of(mindmap_id)
         deadline = locking.Deadline.after(WAIT_SECONDS, lambda seconds: _busy(mindmap_id, seconds))
         try:
             if make:
                 self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock.parent.mkdir(mode=0o700, exist_ok=True)
             with locking.held(lock, deadline):
-                yield
+                try:
+                    yield
+                finally:
+                    if not os.path.lexists(file):
+                        _clear(self.path, mindmap_id)
         except OSError as error:
             raise self._unusable(error) from error
 
@@ -180,7 +156,7 @@ class Folder:
         if kept:
             return NoSuchMindmap(
                 f"{mindmap_id} was damaged and is kept in {kept[-1]}.",
-                hint=f"Repair it and name it {mindmap_id}{SUFFIX}, or make a new map.",
+                hint=f"Repair it and name it {naming.file_of(mindmap_id)}, or make a new map.",
             )
         ids = self.ids()
         more = f" and {len(ids) - IDS_SHOWN:,} more" if len(ids) > IDS_SHOWN else ""
@@ -206,13 +182,13 @@ class Held:
     @property
     def file(self) -> Path:
         """The map's file."""
-        return self.folder / f"{self.mindmap_id}{SUFFIX}"
+        return self.folder / naming.file_of(self.mindmap_id)
 
     def replace(self, content: bytes) -> None:
         """Put the content in place of the map's file: whole, or not at all, and there to stay."""
         _check_size(self.mindmap_id, len(content))
-        # One name for each map, so that a killed process leaves one draft at most; whoever has the lock owns it.
-        draft = self.folder / f".{self.mindmap_id}.tmp"
+        # A killed process may have left it; whoever has the lock owns it.
+        draft = self.folder / naming.draft_of(self.mindmap_id)
         draft.unlink(missing_ok=True)
         try:
             with os.fdopen(os.open(draft, _DRAFTING, 0o600), "wb") as opened:
@@ -228,21 +204,21 @@ class Held:
     def remove(self) -> None:
         """Delete the map."""
         self.file.unlink()
-        # Last: a peer that waits for this lock sees that it is gone, takes the next one, and finds no file.
-        _lock_of(self.folder, self.mindmap_id).unlink(missing_ok=True)
         _settle(self.folder)
 
     def set_aside(self) -> Path:
         """Move the file out of the way, unchanged; where it is now."""
-        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-        aside = self.folder / f"{self.file.name}.damaged-{moment}-{secrets.token_hex(2)}"
+        aside = self.folder / naming.aside_of(self.mindmap_id)
         self.file.rename(aside)
         _settle(self.folder)
         return aside
 
 
-def _lock_of(folder: Path, mindmap_id: str) -> Path:
-    return folder / LOCKS / f"{mindmap_id}.lock"
+def _clear(folder: Path, mindmap_id: str) -> None:
+    """Leave nothing of a map that is gone. A peer that waits for its lock sees that, takes the next, and is told."""
+    for name in (naming.draft_of(mindmap_id), naming.lock_of(mindmap_id)):
+        with suppress(OSError):  # it is litter, and in nobody's way
+            (folder / name).unlink()
 
 
 def _settle(folder: Path) -> None:
@@ -254,13 +230,8 @@ def _settle(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _is_map(entry: os.DirEntry[str]) -> bool:
-    name = entry.name.removesuffix(SUFFIX)
-    return entry.name.endswith(SUFFIX) and len(name) <= LONGEST_ID and ID.fullmatch(name) is not None
-
-
 def _moment(entry: os.DirEntry[str]) -> int:
-    with suppress(FileNotFoundError):  # deleted since the folder was read
+    with suppress(OSError):  # deleted since the folder was read, or not ours to look at
         return entry.stat(follow_symlinks=False).st_mtime_ns
     return 0
 

@@ -20,7 +20,8 @@ from serve.mcp import door
 from serve.settings import Settings
 from serve.workspaces import git_for
 from stores.errors import LineageError
-from stores.mindmaps import BadMindmapId, NoSuchMindmap
+from stores.mindmaps import NoSuchMindmap
+from stores.naming import BadMindmapId
 
 MAPS: Final = "mindmap://maps"
 JSON: Final = "application/json"

@@ -21,13 +21,13 @@ from serve.errors import BadRequest
 from serve.viewer.doors import ForeignHost, ForeignOrigin
 from stores.errors import LineageError
 from stores.mindmaps import (
-    BadMindmapId,
     FolderUnusable,
     MindmapBusy,
     MindmapTooLarge,
     NoSuchMindmap,
     NotAPlainFile,
 )
+from stores.naming import BadMindmapId
 
 
 class TooLarge(LineageError):

@@ -20,7 +20,7 @@ from serve.viewer.shared import Viewer
 from serve.viewer.stream import Events
 from serve.viewer.why import Why
 from serve.workspaces import git_of
-from stores.mindmaps import checked
+from stores.naming import checked
 
 Route = tuple[str, type[Handler], dict[str, Any]]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from stores.mindmaps import ID, LONGEST_ID, SUFFIX, checked
+from stores.naming import file_of, id_of
 
 # File systems date by the kernel's tick, 10 ms at most: two writes within one can look the same.
 TICK_NANOSECONDS: Final = 20_000_000
@@ -29,7 +29,7 @@ class Sign:
 def sign(folder: Path, mindmap_id: str) -> Sign | None:
     """The sign of one map; None where there is no file."""
     try:
-        return _sign((folder / f"{checked(mindmap_id)}{SUFFIX}").lstat())
+        return _sign((folder / file_of(mindmap_id)).lstat())
     except OSError:
         return None
 
@@ -44,13 +44,6 @@ def signs(folder: Path) -> dict[str, Sign]:
                 with suppress(OSError):  # deleted since the folder was read
                     found[mindmap_id] = _sign(entry.stat(follow_symlinks=False))
     return found
-
-
-def id_of(name: str) -> str | None:
-    """The id of the map whose file has this name; None for any other file."""
-    mindmap_id = name.removesuffix(SUFFIX)
-    is_map = name.endswith(SUFFIX) and len(mindmap_id) <= LONGEST_ID and ID.fullmatch(mindmap_id)
-    return mindmap_id if is_map else None
 
 
 def _sign(status: os.stat_result) -> Sign:

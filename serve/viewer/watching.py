@@ -24,7 +24,8 @@ from watchdog.observers.api import BaseObserver
 from mindmap.observing import FILE_EVENTS
 from serve.serving import identity
 from serve.viewer.debounce import Debounce
-from serve.viewer.signs import Sign, id_of, sign, signs
+from serve.viewer.signs import Sign, sign, signs
+from stores.naming import id_of
 
 LOOK_SECONDS: Final = 2.0
 # A folder of a thousand maps is looked through in 3 ms.

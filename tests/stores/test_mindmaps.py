@@ -12,13 +12,14 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 from mindmap.document import DamagedMindmap, ForeignMindmap, encode
 from mindmap.edits import note
 from mindmap.maps import Maps
-from stores import mindmaps
+from stores import mindmaps, naming
 from stores.errors import LineageError
 from stores.mindmaps import Folder
 from tests.mindmap.maps import NOON, a_map
@@ -102,7 +103,7 @@ def test_ids(folder: Folder, mindmap_id: str) -> None:
         lambda: folder.create(mindmap_id, held),
         lambda: folder.changing(mindmap_id).__enter__(),
     ):
-        with pytest.raises(mindmaps.BadMindmapId):
+        with pytest.raises(naming.BadMindmapId):
             look_up()
     assert not folder.path.exists()
 
@@ -117,7 +118,7 @@ def test_no_such_map(folder: Folder) -> None:
         folder.read("mm_gone")
     with pytest.raises(mindmaps.NoSuchMindmap), folder.changing("mm_gone"):
         pass
-    assert not (folder.path / mindmaps.LOCKS / "mm_gone.lock").exists()
+    assert not (folder.path / naming.lock_of("mm_gone")).exists()
     with pytest.raises(mindmaps.MindmapTaken):
         folder.create("mm_1", b"{}")
 
@@ -244,6 +245,9 @@ def test_left_draft_is_no_harm(folder: Folder, tmp_path: Path) -> None:
     maps.change(document.id, lambda found: note(found, "x", NOON))
     assert (tmp_path / "secret").read_text() == "secret"
     assert len(list(folder.path.iterdir())) == 2
+    (folder.path / f".{document.id}.tmp").write_text("{")
+    maps.delete(document.id)
+    assert [path.name for path in folder.path.rglob("*")] == [".locks"]
 
 
 def test_deleted_under_a_waiting_writer(folder: Folder) -> None:
@@ -258,6 +262,7 @@ def test_deleted_under_a_waiting_writer(folder: Folder) -> None:
     process.communicate(timeout=60)
     assert process.returncode == 1
     assert folder.ids() == []
+    assert [path.name for path in folder.path.rglob("*")] == [".locks"]
     maps.create(document)
     assert maps.read(document.id) == document
 
@@ -285,6 +290,15 @@ def test_no_edit_writes_nothing(folder: Folder) -> None:
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
     maps.delete(document.id)
     assert maps.listed() == type(maps.listed())([], [])
+
+
+def test_a_file_that_may_not_be_looked_at(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system tells nothing of a file but its name, it is listed all the same."""
+    entry = MagicMock(spec=os.DirEntry)
+    entry.name = "mm_1.json"
+    entry.stat.side_effect = PermissionError(13, "Permission denied")
+    monkeypatch.setattr(Folder, "_entries", lambda _: [entry])
+    assert folder.ids() == ["mm_1"]
 
 
 def test_unusable_folder(tmp_path: Path) -> None:
