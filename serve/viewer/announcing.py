@@ -95,7 +95,7 @@ def announced(folder: Path, port: int) -> Iterator[Announcement]:
 def address(folder: Path, mindmap_id: str = "") -> str | None:
     """The address of the viewer that runs for this data directory, or of one map in it; None when none runs."""
     try:
-        descriptor = os.open(folder / PLACE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(folder / PLACE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:

@@ -14,8 +14,6 @@ import serve
 from mindmap.document import Mindmap
 from mindmap.edits import note
 from mindmap.maps import Maps
-from serve.viewer import announcing
-from stores import mindmaps
 from tests.mindmap.maps import NOON, a_map, id_of, moment
 from tests.serve.test_cli import HEAVY, loaded_by
 
@@ -186,14 +184,3 @@ def test_reading_is_light(maps: Maps, document: Mindmap, monkeypatch: pytest.Mon
     monkeypatch.setenv("MINDMAP_DATA_DIR", str(maps.path))
     loaded = loaded_by(f"from serve.maps.cli import main; main(['export', {document.id!r}])")
     assert not loaded & {"duckdb", "numpy", "pyarrow", "mcp", "watchdog", "pygit2"}
-
-
-def test_running_viewer_is_found(maps: Maps) -> None:
-    """A viewer is found while it runs, by what it left in the folder, and not any longer."""
-    assert announcing.address(maps.path) is None
-    with announcing.announced(maps.path, 4321):
-        assert announcing.address(maps.path) == "http://127.0.0.1:4321/"
-        assert announcing.address(maps.path, "mm_1") == "http://127.0.0.1:4321/#/map/mm_1"
-    assert announcing.address(maps.path) is None
-    assert maps.listed().problems == []
-    assert mindmaps.Folder(maps.path).ids() == []
