@@ -58,32 +58,42 @@ def _parents(nodes: Mapping[str, Node]) -> dict[str, str]:
     parents: dict[str, str] = {}
     _adopt(nodes, ROOT, parents)
     for node_id in nodes:
-        while node_id not in parents and node_id != ROOT:
-            top = _top_of_lost(nodes, node_id, parents)
-            stated = nodes[top].parent
-            is_home = stated is not None and (stated == ROOT or stated in parents)
-            parents[top] = stated if is_home and stated is not None else ROOT
-            _adopt(nodes, top, parents)
+        _find_home(nodes, _lost_from(nodes, node_id, parents), parents)
     return parents
 
 
-def _adopt(nodes: Mapping[str, Node], start: str, parents: dict[str, str]) -> None:
-    """Give every node that is listed from here on to the first that lists it."""
-    waiting = [start]
+def _find_home(nodes: Mapping[str, Node], lost: list[str], parents: dict[str, str]) -> None:
+    """Put each lost node under the one before, if that is what it says; the first goes under the root."""
+    places = {node_id: place for place, node_id in enumerate(lost)}
+    place = 0
+    while place < len(lost):
+        stated = nodes[lost[place]].parent
+        parents[lost[place]] = (
+            stated if stated is not None and (stated == ROOT or stated in parents) else ROOT
+        )
+        # Whatever says that it is under one that is found now comes next; what stands in between keeps for later.
+        found = _adopt(nodes, lost[place], parents)
+        place = 1 + max([place, *(places[child] for child in found if child in places)])
+
+
+def _adopt(nodes: Mapping[str, Node], start: str, parents: dict[str, str]) -> list[str]:
+    """Give every node that is listed from here on to the first that lists it; which these are."""
+    waiting, found = [start], []
     while waiting:
         parent = waiting.pop()
         for child in nodes[parent].children:
             if child in nodes and child not in parents and child != ROOT:
                 parents[child] = parent
                 waiting.append(child)
+                found.append(child)
+    return found
 
 
-def _top_of_lost(nodes: Mapping[str, Node], node_id: str, parents: Mapping[str, str]) -> str:
-    """The highest of the lost nodes above this one; in a circle, any of them."""
-    seen = {node_id}
-    while True:
-        parent = nodes[node_id].parent
-        if parent is None or parent == ROOT or parent not in nodes or parent in parents or parent in seen:
-            return node_id
-        seen.add(parent)
-        node_id = parent
+def _lost_from(nodes: Mapping[str, Node], node_id: str, parents: Mapping[str, str]) -> list[str]:
+    """The lost nodes above this one and itself, the highest first; of a circle, all."""
+    above: dict[str, None] = {}
+    lost: str | None = node_id
+    while lost is not None and lost != ROOT and lost in nodes and lost not in parents and lost not in above:
+        above[lost] = None
+        lost = nodes[lost].parent
+    return list(above)[::-1]
