@@ -68,6 +68,7 @@ class Documents:
             now = sign(self.maps.path, mindmap_id)
             seen = self._bodies.get(mindmap_id)
             if seen is not None and seen.body is not None and seen.serves(now, asked):
+                self._used(mindmap_id)
                 return seen.body
             began = time.monotonic()
             document = self.maps.read(mindmap_id)
@@ -124,6 +125,12 @@ class Documents:
             while size > KEPT_BYTES and len(self._bodies) > 1:
                 _, oldest = self._bodies.popitem(last=False)
                 size -= oldest.body.size if oldest.body else 0
+
+    def _used(self, mindmap_id: str) -> None:
+        """Let it go after those that nobody asked for since."""
+        with self._lock:
+            if mindmap_id in self._bodies:
+                self._bodies.move_to_end(mindmap_id)
 
     def _forget_others(self, there: AbstractSet[str]) -> None:
         """Keep nothing of maps that are not there."""

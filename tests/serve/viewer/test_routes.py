@@ -224,6 +224,10 @@ def test_little_is_kept(maps: Maps, document: Mindmap, monkeypatch: pytest.Monke
     for one in (document, *others, document):
         assert shown.body(one.id, time.monotonic()).content == encode(one)
     assert len(shown._bodies) == 1
+    monkeypatch.setattr(documents, "KEPT_BYTES", 3_000)
+    for one in (*others[:2], others[0], others[2]):
+        shown.body(one.id, time.monotonic())
+    assert others[0].id in shown._bodies and others[1].id not in shown._bodies
 
 
 def test_wrong_methods(asking: Asking, document: Mindmap) -> None:
