@@ -18,7 +18,7 @@ from serve.daemon import commands as daemon
 from serve.errors import BadRequest
 from serve.exits import FAILED
 from serve.resources import EmbedProvider, Resources
-from serve.terminal import run
+from serve.terminal import run, say
 from serve.terminal import write as _write
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def status_command(path: RepositoryPath = Path()) -> None:
     from serve import render, standing
 
     place, stands = standing.of_path(path, settings.read().home)
-    _write(render.status_lines(place, stands))
+    say(render.status_lines(place, stands))
 
 
 @app.command("plan")
@@ -272,7 +272,7 @@ def plan_command(
     """Show each directory's share of the history, and suggest what to leave out of the index."""
     from serve.planning.planning import Wishes, planned
 
-    _write("\n".join(planned(path, Wishes(write, replace))))
+    say("\n".join(planned(path, Wishes(write, replace))))
 
 
 @app.command("init")
@@ -296,7 +296,7 @@ def init_command(
     from serve.initializing.initialize import Wishes, initialize
 
     wishes = Wishes(write_agent_md=write_agent_md, force=force, remove=remove)
-    _write("\n".join(initialize(path, wishes)))
+    say("\n".join(initialize(path, wishes)))
 
 
 @app.command("doctor")
@@ -371,7 +371,7 @@ def update_command(
     from serve.updating.update import Wishes, update
 
     outcome = update(Wishes(check, force, prerelease))
-    _write(outcome.text)
+    say(outcome.text)
     raise typer.Exit(outcome.code)
 
 

@@ -7,6 +7,8 @@ import sys
 from contextlib import suppress
 from typing import Final
 
+from serve.visible import visible
+
 _LEVELS: Final = {
     "off": logging.CRITICAL + 1,
     "error": logging.ERROR,
@@ -35,7 +37,7 @@ def configure(level: str) -> None:
 
 class _Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        message = record.getMessage()
+        message = visible(record.getMessage())
         return f"level={record.levelname.lower()} {message if message.startswith('event=') else _quoted(message)}"
 
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from serve.answers import ExplainAnswer, ExplainHit, FindAnswer, FindMeta, PatternHit, document, rfc3339
-from serve.terminal import visible
+from serve.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve import terminal
+from serve.visible import visible
 
 if TYPE_CHECKING:
     from serve.registering.register import Wishes
@@ -47,5 +48,5 @@ def tell(wishes: Wishes, server_name: str, program: Program) -> None:
     server = Server(server_name, command, program.arguments, program.environment)
     said = register(wishes, server, datetime.now().astimezone())
     if said.note:
-        typer.echo(said.note, err=True)
-    terminal.write(said.text.rstrip("\n"))
+        typer.echo(visible(said.note), err=True)
+    terminal.say(said.text.rstrip("\n"))

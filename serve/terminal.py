@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
 
 import typer
 
 from serve import exits
-
-# Histories are written by strangers: an escape sequence in a message must not reach the terminal.
-_CONTROLS: Final = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
-_VISIBLE: Final = {**_CONTROLS, **dict.fromkeys(range(0x7F, 0xA0), "\N{REPLACEMENT CHARACTER}")}
+from serve.visible import visible
 
 
 def run(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
@@ -30,14 +26,14 @@ def run(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
 
 
 def write(text: str) -> None:
-    """Print a text and a line break."""
+    """Print a text as it is, for programs, and a line break."""
     # UTF-8 whatever the locale says. A byte of a path that is no text comes out as JSON's own escape of it.
     sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
 
 
-def visible(text: str) -> str:
-    """The text with control characters shown instead of obeyed."""
-    return text.translate(_VISIBLE)
+def say(text: str) -> None:
+    """Print a text for people, who may be at a terminal, and a line break."""
+    write(visible(text))
 
 
 def warn(text: str) -> None:
@@ -47,7 +43,7 @@ def warn(text: str) -> None:
 
 def _failed(failure: exits.Failure) -> int:
     if failure.text:
-        typer.echo(visible(failure.text), err=True)  # names and labels stand in it, and whatever is in them
+        typer.echo(visible(failure.text), err=True)
     if failure.code == exits.PIPE_CLOSED:
         # The interpreter flushes once more at its end, and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

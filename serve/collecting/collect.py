@@ -10,6 +10,7 @@ from serve.collecting import page
 from serve.collecting.garbage import Garbage
 from serve.collecting.survey import survey
 from serve.terminal import warn, write
+from serve.visible import visible
 from stores.errors import LineageError
 
 Ask = Callable[[str], bool]
@@ -44,7 +45,7 @@ def _chosen(found: Sequence[Garbage], *, yes: bool, absent: bool, ask: Ask | Non
     sure, unsure = [one for one in found if one.sure], [one for one in found if not one.sure]
     chosen = sure if yes or (sure and ask and ask(f"Delete {len(sure)}?")) else []
     # A person is asked for each: that one disk is gone for good says nothing of another.
-    asked = [one for one in unsure if ask and not yes and ask(f"Delete the {one.what}, too?")]
+    asked = [one for one in unsure if ask and not yes and ask(visible(f"Delete the {one.what}, too?"))]
     return [*chosen, *(unsure if yes and absent else asked)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from serve.collecting.garbage import Garbage
-from serve.terminal import visible
+from serve.visible import visible
 
 NOTHING = "Nothing to collect."
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from serve import settings
+from serve.terminal import say
 
 if TYPE_CHECKING:
     from serve.daemon.client import Remote
@@ -64,7 +65,7 @@ def list_command(*, as_json: AsJson = False) -> None:
         return
     for holding in holdings:
         size = f"{holding.hunks:,} hunks, {_megabytes(holding.bytes)}"
-        typer.echo(f"{holding.path}  ({size}, asked {_ago(holding.idle_seconds)} ago)")
+        say(f"{holding.path}  ({size}, asked {_ago(holding.idle_seconds)} ago)")
     if not holdings:
         typer.echo(NONE if report is None else "The daemon keeps no index at hand.")
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from serve import about
 from serve.doctor.finding import Finding, Verdict
-from serve.terminal import visible, write
+from serve.terminal import write
+from serve.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

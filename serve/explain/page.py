@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from serve.answers import BlamedLine, ExplainAnswer, Explained, ExplainHit, RelatedCommit
 from serve.explain.spans import named
 from serve.render import message, show_hit
-from serve.terminal import visible
+from serve.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

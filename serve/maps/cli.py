@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve import about, settings, telling
-from serve.terminal import run, visible, warn, write
+from serve.terminal import run, warn, write
 from serve.viewer.commands import viewer_command
+from serve.visible import visible
 
 if TYPE_CHECKING:
     from mindmap.document import Mindmap

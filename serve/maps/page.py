@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mindmap.document import ACTIVE, BLOCKED, DONE, Mindmap
 from mindmap.outline import Line, drawn, lines
 from mindmap.progress import Summary, progress
-from serve.terminal import visible
+from serve.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from typing import Final
 from pipeline.survey.directories import TOP, Directory
 from pipeline.survey.effect import Effect
 from pipeline.survey.plan import Plan
-from serve.terminal import visible
+from serve.visible import visible
 
 BAR_CELLS: Final = 20
 # Directories shown one by one; what each of the others has is too little to look at.

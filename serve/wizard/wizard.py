@@ -13,7 +13,8 @@ from serve.errors import Cancelled
 from serve.indexing import Flags, index
 from serve.resources import EmbedProvider
 from serve.standing import Standing
-from serve.terminal import visible, warn
+from serve.terminal import warn
+from serve.visible import visible
 from serve.wizard import prompts
 from serve.wizard.command import command, options
 from serve.wizard.knobs import (
@@ -96,4 +97,4 @@ def _warn_of(ignored: list[str]) -> None:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 - part of the conversation
+    print(visible(text), flush=True)  # noqa: T201 - part of the conversation

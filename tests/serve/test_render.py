@@ -94,6 +94,24 @@ def test_strangers_cannot_drive_the_terminal() -> None:
     assert "␛]0;owned␇ [red]x[/red]" in shown
 
 
+def test_text_is_not_turned_around() -> None:
+    """Marks that turn the direction of what follows are shown, and letters written from right to left stay."""
+    marks = [chr(code) for code in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
+    turned = replace(
+        HIT,
+        commit_message=f"Let {''.join(marks)} in\n\nand \u2066shalom \u05e9\u05dc\u05d5\u05dd",
+        commit_author="\u202eecilA",
+        file_path="a\u202ecod.exe",
+        diff_excerpt="+if admin: \u2067# not",
+        related_head_symbols=("\u2069x",),
+    )
+    answer = FindAnswer((turned,), replace(META, hint="\u202e"))
+    shown = page(answer)
+    assert not set(marks) & set(shown)
+    assert "\\u202eecilA" in shown and "a\\u202ecod.exe" in shown and "\u05e9\u05dc\u05d5\u05dd" in shown
+    assert json.loads(render.as_json(answer))["hits"][0]["commit_author"] == "\u202eecilA"
+
+
 def test_sparse_hits_have_a_page() -> None:
     """A commit without a message and a hunk without text leave no holes."""
     bare = replace(HIT, commit_message="", diff_excerpt="", diff_truncated=False, related_head_symbols=())
