@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ LONGEST_TAIL_SHARE: Final = 0.05
 # What a file is called while it is made.
 DRAFT: Final = ".draft"
 # Rises whenever the file's form or the way to the space changes.
-VERSION: Final = 1
+VERSION: Final = 2
 
 # Of the components, those that say what a text's vector is.
 _OF_VECTORS: Final = ("embedding_model", "embedding_dimension", "embed_cache")
@@ -81,7 +81,7 @@ def opened(connection: duckdb.DuckDBPyConnection, file: Path) -> Codes | None:
     parts = coding.layout(said["texts"])
     mapped = {name: np.memmap(file, part.kind, "r", part.offset, part.shape) for name, part in parts.items()}
     space = Space(np.array(mapped.pop("mean")), np.array(mapped.pop("axes")))
-    coded = Places(mapped["codes"], mapped["scales"], mapped["errors"])
+    coded = Places(*(mapped[part.name] for part in fields(Places)))
     codes = Codes(file, space, mapped["digests"], mapped["order"], coded, mapped["rows"])
     if any(_sum(file, parts[name]) != said["sums"][name] for name in parts if name != "rows"):
         codes.discard()

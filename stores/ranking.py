@@ -31,16 +31,21 @@ class Ranked:
 
 def best(snapshot: Snapshot, scores: Floats, eligible: Bools, limit: int) -> tuple[Ranked, ...]:
     """The eligible hunks of the highest scores, best first; `scores` has one for each position."""
-    chosen = _highest(scores, np.flatnonzero(eligible), limit)
-    shown = snapshot.hunks.shown.take(chosen).to_pydict()
-    rows = zip(snapshot.hunks.ids[chosen].tolist(), scores[chosen].tolist(), *shown.values(), strict=True)
-    return tuple(Ranked(*row) for row in rows)
+    positions = np.flatnonzero(eligible)
+    return best_of(snapshot, positions, scores[positions], limit)
 
 
-def _highest(scores: Floats, positions: Ints, limit: int) -> Ints:
-    if len(positions) > limit > 0:
-        found = scores[positions]
-        least = np.partition(found, len(found) - limit)[len(found) - limit]
-        positions = positions[found >= least]
-    # Positions ascend, and a stable sort keeps them so where scores are equal.
-    return positions[np.argsort(-scores[positions], kind="stable")][:limit]
+def best_of(snapshot: Snapshot, positions: Ints, scores: Floats, limit: int) -> tuple[Ranked, ...]:
+    """Of the hunks at these positions, which ascend, those of the highest scores, best first."""
+    chosen = _highest(scores, limit)
+    shown = snapshot.hunks.shown.take(positions[chosen]).to_pydict()
+    ids = snapshot.hunks.ids[positions[chosen]].tolist()
+    return tuple(Ranked(*row) for row in zip(ids, scores[chosen].tolist(), *shown.values(), strict=True))
+
+
+def _highest(scores: Floats, limit: int) -> Ints:
+    chosen = np.arange(len(scores))
+    if len(scores) > limit > 0:
+        chosen = np.flatnonzero(scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit])
+    # A stable sort keeps positions ascending where scores are equal.
+    return chosen[np.argsort(-scores[chosen], kind="stable")][:limit]

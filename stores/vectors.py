@@ -23,8 +23,8 @@ from stores import bounds, codes
 from stores.bounds import Asking, Coded, CodesDamaged
 from stores.coding import matrix
 from stores.filters import Chosen
-from stores.ranking import LANE_DEPTH, PREFERRED_PATH, Floats, Ranked, best
-from stores.snapshot import Bools, Digests, Ints, Snapshot, digests
+from stores.ranking import LANE_DEPTH, PREFERRED_PATH, Floats, Ranked, best, best_of
+from stores.snapshot import Digests, Ints, Snapshot, digests
 from stores.space import BLOCK_ROWS, MOST_TO_LEARN_FROM, Space, Vectors, learnt, unit
 from stores.versions import EMBEDDING_DIMENSION
 
@@ -74,7 +74,7 @@ def load(
     texts = snapshot.texts
     few = len(texts) <= codes.MOST_KEPT_ROWS
     if not few and side is not None and space is None and (found := codes.opened(connection, side)):
-        coded = Coded.of(found, texts, lambda late: _first(connection, late, len(late)))
+        coded = Coded.of(found, snapshot, lambda late: _first(connection, late, len(late)))
         return Texts(texts, found.space, np.zeros(0), None, coded)
     rows = _first(connection, texts, len(texts)) if few else None
     # Digests are hashes: the first ones in their order are a fair sample, and the same one however the index grew.
@@ -95,16 +95,15 @@ def ask(
     limit: int = LANE_DEPTH,
 ) -> tuple[Ranked, ...]:
     """The hunks whose texts lie nearest to the query's vector, best first."""
-    added = PREFERRED_COSINE * chosen.preferred
     if texts.coded is not None:
         try:
-            scores, near = _near(texts.coded, snapshot, chosen, query, limit)
-            return best(snapshot, scores + added, near, limit)
+            near, scores = _near(texts.coded, chosen, query, limit)
+            return best_of(snapshot, near, scores, limit)
         except CodesDamaged:
             texts.coded.codes.discard()
             texts = load(connection, snapshot, space=texts.space)
     scores = _cosines(connection, texts, query)[snapshot.hunks.texts]
-    return best(snapshot, scores + added, chosen.kept, limit)
+    return best(snapshot, scores + PREFERRED_COSINE * chosen.preferred, chosen.kept, limit)
 
 
 def similarities(
@@ -123,11 +122,11 @@ def of_hunks(
     connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, texts: Texts, hunks: Sequence[int]
 ) -> Vectors:
     """The stored vectors of these hunks' texts, a row for each; zeros for a text that has none."""
-    places = snapshot.hunks.texts[snapshot.hunks.positions.at(np.array(hunks, dtype=np.int64))]
+    positions = snapshot.hunks.positions.at(np.array(hunks, dtype=np.int64))
     if texts.coded is not None:
-        return texts.coded.vectors(places)
+        return texts.coded.vectors(texts.coded.rows[positions])
     if texts.rows is not None:
-        return texts.rows[places]
+        return texts.rows[snapshot.hunks.texts[positions]]
     found = _of_hunks(connection, hunks) if hunks else {}
     nothing = np.zeros(EMBEDDING_DIMENSION, np.float32)
     return np.array([found.get(hunk, nothing) for hunk in hunks]).reshape(-1, EMBEDDING_DIMENSION)
@@ -140,9 +139,7 @@ def cosines(rows: Vectors | Floats, query: Vectors | Floats) -> Floats:
     return np.round(wide @ unit(query) / np.where(lengths == 0, 1, lengths), DIGITS)
 
 
-def _near(
-    coded: Coded, snapshot: Snapshot, chosen: Chosen, query: Vectors, limit: int
-) -> tuple[Floats, Bools]:
+def _near(coded: Coded, chosen: Chosen, query: Vectors, limit: int) -> tuple[Ints, Floats]:
     space = coded.codes.space
     placed = space.placed(query.astype(np.float64))
     direction = space.axes @ unit(placed)
@@ -152,7 +149,7 @@ def _near(
         block = rows.astype(np.float64)
         return _rounded(block @ direction, offset, np.linalg.norm(space.placed(block), axis=1))
 
-    asking = Asking(snapshot.hunks.texts, chosen.kept, PREFERRED_COSINE * chosen.preferred)
+    asking = Asking(np.flatnonzero(chosen.kept), chosen.preferred, PREFERRED_COSINE)
     return bounds.scores(coded, asking, placed, exact, limit=limit)
 
 

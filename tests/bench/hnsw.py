@@ -24,7 +24,7 @@ from stores import codes, database
 from stores.codes import Codes
 from stores.places import Place
 from stores.ranking import Floats
-from stores.snapshot import Ints, digests
+from stores.snapshot import Bools, Ints, digests
 from stores.space import BLOCK_ROWS
 from stores.versions import EMBEDDING_DIMENSION
 
@@ -69,14 +69,20 @@ def opened(file: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBPyConnec
         yield connection
 
 
-def nearest(graph: duckdb.DuckDBPyConnection, found: Codes, query: Floats, depth: int) -> Ints:
-    """The rows of the nearest places: more than are wanted from the graph, the best of them by their vectors."""
+def nearest(
+    graph: duckdb.DuckDBPyConnection, found: Codes, query: Floats, depth: int, kept: Bools | None = None
+) -> Ints:
+    """The rows of the nearest places: more than are wanted from the graph, the best of them by their vectors.
+
+    Of rows that are not `kept` none is given.
+    """
     graph.execute(f"SET hnsw_ef_search = {OVER_FETCH * depth}")
     sql = (
         f"SELECT place FROM places ORDER BY array_negative_inner_product(vector, $1::FLOAT[{EMBEDDING_DIMENSION}]) "
         f"LIMIT {OVER_FETCH * depth}"
     )
     rows = graph.execute(sql, [query.tolist()]).fetchnumpy()["place"].astype(np.int64)
+    rows = rows if kept is None else rows[kept[rows]]
     placed = found.space.placed(found.rows[rows].astype(np.float64))
     scores = placed @ query / np.linalg.norm(placed, axis=1)
     return rows[np.argsort(-scores)[:depth]]

@@ -109,8 +109,19 @@ def test_bounds_hold(large: duckdb.DuckDBPyConnection, side: Path) -> None:
     assert found is not None
     placed = found.space.placed(found.rows.astype(np.float64))
     placed /= np.linalg.norm(placed, axis=1, keepdims=True)
-    off = np.linalg.norm(placed - found.coded.codes * found.coded.scales[:, None].astype(np.float64), axis=1)
+    coded = np.hstack((found.coded.first, found.coded.rest)) * found.coded.scales[:, None].astype(np.float64)
+    off = np.linalg.norm(placed - coded, axis=1)
     assert (off <= found.coded.errors + 1e-6).all() and off.max() < 0.05
+    assert found.coded.rests == pytest.approx(np.linalg.norm(coded[:, coding.FIRST_AXES :], axis=1))
+
+
+def test_first_axes_say_the_most(large: duckdb.DuckDBPyConnection, side: Path) -> None:
+    """Texts spread along the axes in their order, so that the first ones leave little to the rest."""
+    found = codes.opened(large, side)
+    assert found is not None
+    spread = np.square(found.coded.first.astype(np.float64)).mean(axis=0)
+    assert spread[:100].min() > spread[-100:].max()
+    assert np.median(found.coded.rests) < 0.5
 
 
 def test_tail_is_scored(tmp_path: Path) -> None:
@@ -150,9 +161,9 @@ def test_similarities(large: duckdb.DuckDBPyConnection, side: Path) -> None:
 
 
 def test_no_memory_for_vectors(large: duckdb.DuckDBPyConnection, side: Path) -> None:
-    """What is kept of the texts is a number for each; codes and vectors are the system's to keep or to drop."""
+    """What is kept is a number for each hunk; codes and vectors are the system's to keep or to drop."""
     _, texts = loaded(large, side)
-    assert texts.rows is None and texts.bytes - texts.space.axes.nbytes == 8 * len(LARGE)
+    assert texts.rows is None and texts.bytes - texts.space.axes.nbytes == 4 * len(LARGE)
 
 
 DAMAGE = {
@@ -161,7 +172,7 @@ DAMAGE = {
     "something else": lambda file: file.write_bytes(b"garbage" * 10_000),
     "without its description": lambda file: overwritten(file, 0, b" " * PAGE),
     "another version's": lambda file: file.write_bytes(
-        file.read_bytes().replace(b'"version": 1', b'"version": 0', 1)
+        file.read_bytes().replace(b'"version": 2', b'"version": 1', 1)
     ),
     "of another model": lambda file: file.write_bytes(
         file.read_bytes().replace(b'"embedding_model": [', b'"embedding_mode1": [', 1)
@@ -177,7 +188,7 @@ def overwritten(file: Path, offset: int, data: bytes) -> None:
 
 
 def code_offset() -> int:
-    return coding.layout(len(LARGE))["codes"].offset
+    return coding.layout(len(LARGE))["first"].offset
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
