@@ -26,8 +26,8 @@ def others(place: Place, model: str) -> tuple[int, int]:
     """Entries of other models than this one, and all; (0, 0) for a cache that is absent or cannot be read."""
     if not place.embeddings.exists():
         return 0, 0
-    with closing(duckdb.connect(":memory:")) as engine, suppress(duckdb.Error):
-        engine.execute(f"ATTACH {_quoted(place)} AS cache (READ_ONLY)")
+    with closing(database.engine(place, database.READER_THREADS)) as engine, suppress(duckdb.Error):
+        engine.execute(database.attachment(place.embeddings, "cache", "READ_ONLY"))
         found, total = engine.execute(_COUNT, [model]).fetchall()[0]
         return int(found), int(total)
     return 0, 0
@@ -38,10 +38,10 @@ def drop_others(place: Place, model: str) -> None:
     with (
         locking.held(place.folder / LOCK, Deadline.after(WAIT_SECONDS)),
         database.private(),
-        closing(duckdb.connect(":memory:")) as engine,
+        closing(database.engine(place, database.WRITER_THREADS)) as engine,
     ):
         (place.folder / DRAFT).unlink(missing_ok=True)
-        engine.execute(f"ATTACH {_quoted(place)} AS cache")
+        engine.execute(database.attachment(place.embeddings, "cache"))
         engine.execute(database.attachment(place.folder / DRAFT, "fresh"))
         engine.execute(_tables(engine))
         engine.execute("INSERT INTO fresh.embeddings FROM cache.embeddings WHERE embed_model = ?", [model])
@@ -55,8 +55,3 @@ def _tables(engine: duckdb.DuckDBPyConnection) -> str:
     sql = "SELECT sql FROM duckdb_tables() WHERE database_name = 'cache' AND table_name = 'embeddings'"
     ddl = str(engine.execute(sql).fetchall()[0][0])
     return ddl.replace("CREATE TABLE embeddings", "CREATE TABLE fresh.embeddings", 1)
-
-
-def _quoted(place: Place) -> str:
-    path = str(place.embeddings).replace("'", "''")
-    return f"'{path}'"

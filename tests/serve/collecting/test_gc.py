@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from pipeline.encoder import EMBEDDING_MODEL, OnnxEncoder
@@ -25,8 +27,9 @@ from serve.collecting.garbage import Garbage, Kind
 from serve.collecting.survey import survey
 from serve.daemon.address import Address
 from serve.placing import place_of
-from stores import compaction, database, integrity, litter, pruning, runs, writing
+from stores import compaction, database, embeddings, integrity, litter, pruning, runs, writing
 from stores.places import Place
+from stores.versions import EMBEDDING_DIMENSION
 from tests.repos import Repo
 from tests.serve import indexed
 from tests.serve.test_cli import lineage, start
@@ -340,11 +343,18 @@ def test_leftovers_of_killed_runs(repo: Repo, home: Path) -> None:
     assert len(recorded(repo, home)) == 1
 
 
-CACHE = """
-CREATE TABLE embeddings (content_hash BLOB NOT NULL, embed_model VARCHAR NOT NULL, text_digest BLOB NOT NULL,
-                         embedding FLOAT[384] NOT NULL);
-INSERT INTO embeddings SELECT md5(n::VARCHAR)::BLOB, if(n % 4 = 0, '{model}', 'former'), md5(n::VARCHAR)::BLOB,
-                       list_transform(range(384), x -> random())::FLOAT[384] FROM range(4_000) AS t(n)"""
+def cache(where: Place, model: str, count: int) -> None:
+    """Keep so many vectors in the cache, as a run does."""
+    keys = [number.to_bytes(16, "big") for number in range(count)]
+    chance = np.random.default_rng(count).random((count, EMBEDDING_DIMENSION), np.float32)
+    rows = [keys, keys, chance.tolist()]
+    entries = pa.table(
+        [pa.array(row, kind) for row, kind in zip(rows, embeddings.ENTRIES.types, strict=True)],
+        schema=embeddings.ENTRIES,
+    )
+    with embeddings.opened(where, model) as opened:
+        assert opened is not None
+        opened.keep(entries)
 
 
 def cached(where: Place) -> list[tuple[str, int]]:
@@ -356,8 +366,8 @@ def test_vectors_of_another_model(repo: Repo, home: Path) -> None:
     """Cached vectors that no run looks up go, ours stay, and the room is given back."""
     where = place(repo, home)
     file = where.embeddings
-    with duckdb.connect(str(file)) as connection:
-        connection.execute(CACHE.format(model=EMBEDDING_MODEL))
+    cache(where, "former", 3_000)
+    cache(where, EMBEDDING_MODEL, 1_000)
     before = file.stat().st_size
     [garbage] = found(home)[Kind.CACHE]
     assert garbage.what.startswith("3,000 cached vectors") and garbage.bytes == before * 3 // 4
