@@ -29,7 +29,7 @@ from tests.bench.histories import History, cut
 from tests.bench.programs import lineage, surroundings
 from tests.bench.report import Asked, Row, main, median
 from tests.repos import Repo
-from tests.serve.initializing.hooked import indexed_head, real, running, soon
+from tests.serve.initializing.hooked import indexed_head, real, running
 
 SECONDS: Final = 0.05
 # A commit takes a few milliseconds, and others use the machine: more rounds than elsewhere, for a steady median.
@@ -37,6 +37,9 @@ ROUNDS: Final = 4
 IN_A_ROW: Final = 20
 # A start of Python with a little room.
 LEAVING_SECONDS: Final = 0.15
+# A hook has returned before its run is seen among the processes; for longer than this nobody is on the way.
+STARTING_SECONDS: Final = 60
+ENDING_SECONDS: Final = 600
 
 NO_HOOKS: Final = ("-c", f"core.hooksPath={os.devnull}")
 COMMIT: Final = ("commit", "--quiet", "--allow-empty", "--message=One more")
@@ -115,9 +118,15 @@ def _commit(history: History, home: Path, program: Path, *options: str) -> float
 
 
 def _settled(history: History, home: Path, program: Path) -> None:
-    """Wait until HEAD is indexed and nobody is at work."""
-    repo = Repo(history.path)
-    assert soon(lambda: not running(program) and indexed_head(repo, home)), "HEAD was not indexed"
+    """Wait until HEAD is indexed and nobody is at work; runs have the lowest priority, and may take their time."""
+    repo, started = Repo(history.path), time.monotonic()
+    quiet_since = started
+    while (at_work := bool(running(program))) or not indexed_head(repo, home):
+        now = time.monotonic()
+        quiet_since = now if at_work else quiet_since
+        assert now - quiet_since < STARTING_SECONDS, "HEAD was not indexed"
+        assert now - started < ENDING_SECONDS, "a run did not end"
+        time.sleep(SECONDS)
 
 
 if __name__ == "__main__":
