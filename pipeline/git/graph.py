@@ -8,6 +8,7 @@ commits. Making it took 0.4 to 1.3 s and 0.4 to 0.6 MB there. The repository its
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,9 @@ from pipeline.git.repository import Repository
 # git reads commits that the graph lacks in the ordinary way; this many cost a blame a few milliseconds.
 STALE_AFTER: Final = 200
 TIP: Final = "tip"
+# git waits for no lock: one that a killed git has left would stop every later one, and without a word. The largest
+# histories take minutes.
+ABANDONED_SECONDS: Final = 3_600
 # Files that git includes in its configuration and libgit2 does not.
 UNSEEN_INCLUDE: Final = "includeif.hasconfig:"
 
@@ -41,6 +45,7 @@ def _make(repository: Repository, head: str, folder: Path) -> None:
     made = folder / "info" / "commit-graph"
     folder.mkdir(mode=0o700, exist_ok=True)
     made.parent.mkdir(mode=0o700, exist_ok=True)
+    _unlock(made.with_name("commit-graph.lock"))
     command = ("commit-graph", "write", "--stdin-commits", "--changed-paths", "--no-progress")
     given = f"{head}\n".encode()
     done = program(repository, folder).output(*command, f"--object-dir={folder}", given=given)
@@ -49,6 +54,12 @@ def _make(repository: Repository, head: str, folder: Path) -> None:
         made.chmod(0o600)
         (folder / TIP).touch(mode=0o600)
         (folder / TIP).write_text(head, encoding="ascii")
+
+
+def _unlock(lock: Path) -> None:
+    with suppress(FileNotFoundError):
+        if time.time() - lock.stat().st_mtime > ABANDONED_SECONDS:
+            lock.unlink()
 
 
 def program(

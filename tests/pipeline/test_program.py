@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -50,6 +51,20 @@ def test_graph_is_made_again_when_it_lacks_much(
     tip.write_text("0" * 40)
     graph.refresh(open_repository(repo.path), folder)
     assert tip.read_text() == new
+
+
+def test_a_lock_that_was_left_behind(repo: Repo, tmp_path: Path) -> None:
+    """git's lock stops the making for as long as another git may be at work, and not for good."""
+    folder = tmp_path / "lent"
+    lock = folder / "info" / "commit-graph.lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    graph.refresh(open_repository(repo.path), folder)
+    assert lock.exists() and not (folder / "info" / "commit-graph").exists()
+    before = time.time() - graph.ABANDONED_SECONDS - 1
+    os.utime(lock, (before, before))
+    graph.refresh(open_repository(repo.path), folder)
+    assert not lock.exists() and (folder / "info" / "commit-graph").exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"CGPH" + b"\xff" * 3_000])
