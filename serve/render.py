@@ -43,6 +43,9 @@ def status_lines(place: Place, standing: Standing) -> str:
         "commits_behind_head": str(standing.behind),
         "compatibility": str(standing.verdict) if standing.verdict else "<none>",
     }
+    remedy = standing.verdict.remedy if standing.verdict else None
+    if remedy and remedy not in lines["compatibility"]:
+        lines["remedy"] = remedy
     if standing.cache:
         lines["embed_cache"] = _cache_line(standing.cache)
     return "\n".join(f"{name}: {visible(value)}" for name, value in lines.items())

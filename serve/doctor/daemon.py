@@ -62,7 +62,9 @@ def _answer(met: Address) -> Finding:
             f"{met.socket} was left behind by one that was killed",
             "Nothing: the next question replaces it; `lineage gc` removes it.",
         )
-    said = f"process {report.pid}, version {report.version}, {len(report.holdings)} indexes at hand"
+    count = len(report.holdings)
+    kept = f"{count} {'index' if count == 1 else 'indexes'} at hand"
+    said = f"process {report.pid}, version {report.version}, {kept}"
     if report.build != address.build():
         return warning(
             "daemon",

@@ -46,6 +46,17 @@ def contains(repository: Repository, path: Path) -> bool:
     return any(real.is_relative_to(place) for place in (repository.root, repository.common_dir))
 
 
+def check_own(repository: Repository, file: Path, refused: type[LineageError], *, by_hand: str) -> None:
+    """Refuse a file that is anybody's, or no file; `by_hand` is what a person can add to it themselves."""
+    if not contains(repository, file):
+        raise OutsideRepository(
+            f"{file} is a link to {os.path.realpath(file)}, outside this repository.",
+            hint=f"Put a file of this repository's own there, or add {by_hand} by hand.",
+        )
+    if os.path.lexists(file) and not file.is_file():
+        raise refused(f"{file} is no file, or a link to none.", hint="Take it away, then try again.")
+
+
 def _meant(said: str, repository: Repository) -> Path:
     try:
         path = Path(said).expanduser()

@@ -8,7 +8,7 @@ from typing import Final
 from pipeline.git.repository import Repository
 from serve.initializing.changes import Change
 from serve.initializing.fences import BrokenFence
-from serve.initializing.folders import OutsideRepository, contains
+from serve.initializing.folders import check_own, contains
 from serve.initializing.stanza import FENCES, STANZA
 from serve.replacing import content_of
 from stores.errors import LineageError
@@ -51,13 +51,7 @@ def _without(repository: Repository, name: str) -> Change:
 
 def _taken(repository: Repository, name: str) -> bytes | None:
     file = repository.root / name
-    if not contains(repository, file):
-        raise OutsideRepository(
-            f"{file} is a link to {os.path.realpath(file)}, outside this repository.",
-            hint="Put a file of this repository's own there, or add the text by hand.",
-        )
-    if os.path.lexists(file) and not file.is_file():
-        raise StanzaRefused(f"{file} is no file, or a link to none.", hint="Take it away, then try again.")
+    check_own(repository, file, StanzaRefused, by_hand="the text")
     return content_of(file)
 
 

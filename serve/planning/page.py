@@ -74,5 +74,5 @@ def _mostly(one: Directory) -> str:
     if one.judged and one.machine / one.judged > 0.5:
         return "made by programs"
     kinds = {"code": one.code, "prose": one.prose, "data": one.data}
-    kinds["configuration and other"] = one.files - sum(kinds.values())
+    kinds["markup, settings, other"] = one.files - sum(kinds.values())
     return max(kinds, key=lambda kind: kinds[kind])

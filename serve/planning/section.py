@@ -13,7 +13,7 @@ from pipeline.ignore import IGNORE_FILE
 from pipeline.survey.plan import Suggestion
 from serve.initializing.changes import Change
 from serve.initializing.fences import BrokenFence, Fences
-from serve.initializing.folders import BareRepository, OutsideRepository, contains
+from serve.initializing.folders import BareRepository, check_own
 from serve.replacing import content_of
 from stores.errors import LineageError
 
@@ -54,13 +54,7 @@ def check(repository: Repository) -> None:
             f"{repository.root} is a bare repository: {IGNORE_FILE} is read from HEAD there.",
             hint="Run `lineage plan --write` in a work tree, commit the file and push it.",
         )
-    if not contains(repository, file):
-        raise OutsideRepository(
-            f"{file} is a link to {os.path.realpath(file)}, outside this repository.",
-            hint="Put a file of this repository's own there, or add the patterns by hand.",
-        )
-    if os.path.lexists(file) and not file.is_file():
-        raise SectionRefused(f"{file} is no file, or a link to none.", hint="Take it away, then try again.")
+    check_own(repository, file, SectionRefused, by_hand="the patterns")
 
 
 def merged(repository: Repository, suggestions: Sequence[Suggestion]) -> list[Change]:

@@ -187,20 +187,31 @@ def test_status(repo: Repo, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    ("changed", "says", "remedy"),
     [
-        ({"embedding_model": "another"}, "needs rebuild (embedding_model another"),
-        ({"parser_python": "0"}, "query-compatible, refresh recommended (parser_python 0"),
-        ({"parser_java": "0"}, "compatible"),  # nothing here is Java
-        ({"words_version": None}, "unknown (no metadata for words_version)"),
+        (
+            {"embedding_model": "another"},
+            "needs rebuild (embedding_model another",
+            ["remedy: lineage index --rebuild --yes"],
+        ),
+        ({"parser_python": "0"}, "query-compatible, refresh recommended (parser_python 0", []),
+        ({"parser_java": "0"}, "compatible", []),  # nothing here is Java
+        (
+            {"words_version": None},
+            "unknown (no metadata for words_version)",
+            ["remedy: lineage index --force"],
+        ),
     ],
 )
-def test_status_shows_the_verdict(repo: Repo, home: Path, changed: dict[str, str], says: str) -> None:
-    """Status answers under every verdict."""
+def test_status_shows_the_verdict(
+    repo: Repo, home: Path, changed: dict[str, str], says: str, remedy: list[str]
+) -> None:
+    """Status answers under every verdict, and names the command that helps where the verdict does not."""
     index(repo, home, **changed)
     code, out, _ = lineage("status", str(repo.path))
     assert code == 0
-    assert out.splitlines()[-1].startswith(f"compatibility: {says}")
+    assert [line for line in out.splitlines() if line.startswith(f"compatibility: {says}")]
+    assert [line for line in out.splitlines() if line.startswith("remedy: ")] == remedy
 
 
 def test_init(repo: Repo) -> None:
