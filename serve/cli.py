@@ -18,7 +18,7 @@ from serve.daemon import commands as daemon
 from serve.errors import BadRequest
 from serve.exits import FAILED
 from serve.resources import EmbedProvider, Resources
-from serve.terminal import run, say
+from serve.terminal import note, run, say
 from serve.terminal import write as _write
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ def update_command(
     """Update what install.sh installed, from where it was installed from."""
     from serve.updating.update import Wishes, update
 
-    outcome = update(Wishes(check, force, prerelease))
+    outcome = update(Wishes(check, force, prerelease), note)
     say(outcome.text)
     raise typer.Exit(outcome.code)
 

@@ -38,7 +38,12 @@ def say(text: str) -> None:
 
 def warn(text: str) -> None:
     """Say on stderr what a person should know beside the answer."""
-    typer.echo(f"warning: {visible(text)}", err=True)
+    note(f"warning: {text}")
+
+
+def note(text: str) -> None:
+    """Say something on stderr, without a sign of anything being wrong."""
+    typer.echo(visible(text), err=True)
 
 
 def _failed(failure: exits.Failure) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from serve.updating import keeping, places
@@ -14,14 +14,17 @@ from serve.updating.receipt import Receipt
 from serve.updating.sources import Offer
 
 
-def install(receipt: Receipt, offer: Offer, folder: Path) -> None:
-    """Install what is offered, as the receipt's installer does, with its commands in the folder."""
+def install(receipt: Receipt, offer: Offer, folder: Path, tell: Callable[[str], None]) -> None:
+    """Install what is offered, as the receipt's installer does, with its commands in the folder.
+
+    `tell` hears of a command that undoes what is done in place, before it is done.
+    """
     environment = Path(receipt.environment)
     if receipt.installer == "pip":
         _beside(environment, offer)
         places.link_commands(environment, folder)
         return
-    with keeping.kept(environment):
+    with keeping.kept(environment, tell):
         if receipt.installer == "pipx":
             _pipx(environment, offer, folder)
         else:

@@ -1,5 +1,7 @@
 """An environment kept while an installer works on it, and put back unless the work was done.
 
+What is killed puts nothing back: a person is told before how to do that themselves.
+
 pipx and uv change their environments in place. The copy takes little room: large files are linked, since installers
 write new files in the place of old ones and never into them; small ones are copied, because some are rewritten.
 """
@@ -7,8 +9,9 @@ write new files in the place of old ones and never into them; small ones are cop
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -19,11 +22,16 @@ SMALL_BYTES: Final = 1 << 20
 
 
 @contextmanager
-def kept(folder: Path) -> Iterator[None]:
-    """Let the body change a folder; when it fails or is interrupted, the folder is what it was."""
+def kept(folder: Path, tell: Callable[[str], None]) -> Iterator[None]:
+    """Let the body change a folder; when it fails or is interrupted, the folder is what it was.
+
+    `tell` hears first of a command that puts it back, should nobody live to do so.
+    """
     copy = folder.with_name(folder.name + ENDING)
     shutil.rmtree(copy, ignore_errors=True)  # of an update that was killed
     shutil.copytree(folder, copy, symlinks=True, copy_function=_copied)
+    old, new = shlex.quote(str(folder)), shlex.quote(str(copy))
+    tell(f"test -d {new} && rm -rf {old} && mv {new} {old}")
     try:
         yield
     except BaseException:

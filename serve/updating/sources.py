@@ -7,10 +7,11 @@ is ever looked for under it, and no index at all unless the receipt names one.
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from serve import about
-from serve.updating.programs import said
+from serve.updating.programs import ProgramFailed, said
 from serve.updating.receipt import Receipt, Source
 from stores.errors import LineageError
 
@@ -125,23 +126,28 @@ def _in_index(receipt: Receipt, *, prerelease: bool) -> list[Offer]:
         case "pip":
             text = said(sys.executable, "-m", "pip", *asked)
         case "pipx":
-            text = said("pipx", "runpip", about.DISTRIBUTION, *asked)
+            text = _said_by_pipx(asked, index, prerelease=prerelease)
         case "uv":
-            allow = ["--prerelease=allow"] if prerelease else []
-            text = said(
-                "uv",
-                "pip",
-                "compile",
-                "-",
-                "--no-deps",
-                "--no-header",
-                *allow,
-                *index,
-                given=about.DISTRIBUTION,
-            )
+            text = _said_by_uv(index, prerelease=prerelease)
     return [
         Offer(version, f"{about.DISTRIBUTION}=={version}", tuple(index)) for version in sorted(_listed(text))
     ]
+
+
+def _said_by_pipx(asked: Sequence[str], index: Sequence[str], *, prerelease: bool) -> str:
+    try:
+        return said("pipx", "runpip", about.DISTRIBUTION, *asked)
+    except ProgramFailed:
+        # Where there is uv, pipx may leave pip's work to it, which has not all of pip's words.
+        if shutil.which("uv") is None:
+            raise
+        return _said_by_uv(index, prerelease=prerelease)
+
+
+def _said_by_uv(index: Sequence[str], *, prerelease: bool) -> str:
+    allow = ["--prerelease=allow"] if prerelease else []
+    words = ("uv", "pip", "compile", "-", "--no-deps", "--no-header", *allow, *index)
+    return said(*words, given=about.DISTRIBUTION)
 
 
 def _listed(text: str) -> Iterable[Version]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -44,8 +45,11 @@ class Outcome:
     code: int = UP_TO_DATE
 
 
-def update(wishes: Wishes) -> Outcome:
-    """Bring this program to the newest version that its source offers, or say whether there is one."""
+def update(wishes: Wishes, tell: Callable[[str], None]) -> Outcome:
+    """Bring this program to the newest version that its source offers, or say whether there is one.
+
+    `tell` hears what a person has to know before it is done.
+    """
     folder, had = receipt.found()
     offer = sources.newest(had, prerelease=wishes.prerelease)
     old = Version(about.version())  # which an update that was killed at its end has not written down
@@ -54,7 +58,7 @@ def update(wishes: Wishes) -> Outcome:
     if offer.version <= old and not wishes.force:
         return Outcome(_stays(had, old, offer))
     with locking.held(folder / LOCK, Deadline.after(0, _busy)):
-        _installed(had, offer, folder)
+        _installed(had, offer, folder, tell)
         now = Receipt.now(str(offer.version), had.installer, had.source, Path(had.environment))
         receipt.write(folder, replace(now, commands=had.commands))
     said = "Installed again" if offer.version == old else "Updated" if offer.version > old else "Went back"
@@ -74,9 +78,14 @@ def _stays(had: Receipt, old: Version, offer: Offer) -> str:
     return f"lineage {old} is newer than {offer.version} in {had.source}; `lineage update --force` goes back to it."
 
 
-def _installed(had: Receipt, offer: Offer, folder: Path) -> None:
+def _installed(had: Receipt, offer: Offer, folder: Path, tell: Callable[[str], None]) -> None:
+    def undo(command: str) -> None:
+        tell(
+            f"Should this be killed and lineage no longer run, this brings back {about.version()}:\n  {command}"
+        )
+
     try:
-        installers.install(had, offer, folder)
+        installers.install(had, offer, folder, undo)
     except LineageError as error:
         raise UpdateFailed(
             f"lineage {offer.version} was not installed; {about.version()} goes on working. {error.message}",

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.serve.updating.wheels import ROOT, lend_libraries, project, wheel
-
-INSTALL = str(ROOT / "install.sh")
-PROGRAMS = Path(sys.executable).parent
+from tests.serve.updating.persons import INSTALL, PROGRAMS, Person
+from tests.serve.updating.wheels import lend_libraries, project, wheel
 
 
 @pytest.fixture(scope="module")
@@ -28,55 +24,6 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
         wheel(project(folder / version, version), folder / "wheels")
     wheel(project(folder / "3.0", "3.0", "lineage_nowhere"), folder / "later")
     return folder
-
-
-class Person:
-    """Somebody with a home of their own, who installs without a network."""
-
-    def __init__(self, home: Path) -> None:
-        home.mkdir(parents=True)
-        self.home = home
-        self.commands = home / ".local" / "bin"
-        kept = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith(("PIP", "UV_", "XDG_", "PYTHON"))
-        }
-        self.environment = kept | {
-            "HOME": str(home),
-            "PATH": os.pathsep.join([str(PROGRAMS), "/usr/bin", "/bin"]),
-            "LINEAGE_HOME": str(home / "indexes"),
-            "PIP_NO_INDEX": "1",
-            "PIP_NO_COMPILE": "1",
-            "PIP_CONFIG_FILE": os.devnull,
-            "UV_OFFLINE": "1",
-            "UV_NO_CONFIG": "1",
-            "UV_PYTHON_DOWNLOADS": "never",
-        }
-
-    def run(self, *command: str | Path, code: int = 0) -> str:
-        """What a command says, on stdout and stderr."""
-        done = subprocess.run(
-            command,
-            env=self.environment,
-            cwd=self.home,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
-    def lineage(self, *arguments: str, code: int = 0) -> str:
-        return self.run(self.commands / "lineage", *arguments, code=code)
-
-    def version(self) -> str:
-        return self.lineage("--version").removeprefix("lineage ").strip()
-
-    def receipt(self) -> dict[str, object]:
-        read: dict[str, object] = json.loads((self.commands / "lineage-receipt.json").read_text())
-        return read
 
 
 @pytest.fixture
@@ -133,8 +80,9 @@ def interrupted(person: Person, number: int) -> tuple[int, str]:
     """An update that waits for an index which never answers, ended by a signal; its exit code and stderr."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(120)
-        environment = person.environment | {"PIP_INDEX_URL": f"http://127.0.0.1:{silent.getsockname()[1]}/"}
-        del environment["PIP_NO_INDEX"]
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        environment = person.environment | {"PIP_INDEX_URL": address, "UV_DEFAULT_INDEX": address}
+        del environment["PIP_NO_INDEX"], environment["UV_OFFLINE"]
         process = subprocess.Popen(
             [str(person.commands / "lineage"), "update"],
             env=environment,
@@ -168,6 +116,26 @@ def test_an_interrupted_update_leaves_the_old_version(person: Person, releases: 
     assert [path.name.startswith("1.1-") for path in real] == [True]
     # What still runs of the old version finds its files after an update: those of the new one.
     assert person.run(old / "bin" / "lineage", "--version") == "lineage 1.1\n"
+
+
+@pytest.mark.parametrize("tool", ["pipx", "uv"])
+def test_a_killed_update_in_place(person: Person, releases: Path, tmp_path: Path, tool: str) -> None:
+    """Killed where the tool changes the environment in place: it works, or what was told before brings it back."""
+    wheels = wheels_of(releases, tmp_path / "wheels", "1.0")
+    person.run("sh", INSTALL, "--from", wheels, "--with", tool)
+    later = shutil.copy(next((releases / "later").glob("*.whl")), wheels)
+    code, said = interrupted(person, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    note, command = said.splitlines()
+    assert note == "Should this be killed and lineage no longer run, this brings back 1.0:"
+    environment = Path(str(person.receipt()["environment"]))
+    shutil.rmtree(environment / "bin")  # whatever the tool had come to
+    person.run("sh", "-c", command)
+    assert (person.version(), person.receipt()["version"]) == ("1.0", "1.0")
+    Path(later).unlink()
+    shutil.copy(next((releases / "wheels").glob("*-1.1-*")), wheels)
+    assert "Updated" in person.lineage("update")
+    assert person.version() == "1.1"
 
 
 @pytest.mark.parametrize(

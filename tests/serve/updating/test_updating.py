@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -195,7 +196,7 @@ def test_an_environment_is_put_back(tmp_path: Path, error: type[BaseException]) 
     (folder / "bin" / "python").symlink_to(sys.executable)
     (folder / "small").write_text("old")
     (folder / "large").write_bytes(b"old" * keeping.SMALL_BYTES)
-    with pytest.raises(error), keeping.kept(folder):
+    with pytest.raises(error), keeping.kept(folder, str.upper):
         (folder / "small").write_text("new")
         (folder / "large").unlink()
         shutil.rmtree(folder / "bin")
@@ -206,11 +207,23 @@ def test_an_environment_is_put_back(tmp_path: Path, error: type[BaseException]) 
     assert [path.name for path in tmp_path.iterdir()] == ["environment"]
 
 
+def test_a_person_can_put_it_back(tmp_path: Path) -> None:
+    """Where nobody lived to put an environment back, the command that was told before does."""
+    folder = tmp_path / "ada's environment"
+    folder.mkdir()
+    (folder / "old").touch()
+    told: list[str] = []
+    with keeping.kept(folder, told.append):
+        (folder / "old").rename(folder / "new")
+        subprocess.run(["sh", "-c", *told], check=True)
+        assert [path.name for path in folder.iterdir()] == ["old"]
+
+
 def test_an_environment_is_changed(tmp_path: Path) -> None:
     """Where the installer does its work, its work stays and no copy is left, nor one of an update that was killed."""
     folder = tmp_path / "environment"
     folder.mkdir()
     (tmp_path / f"environment{keeping.ENDING}").mkdir()
-    with keeping.kept(folder):
+    with keeping.kept(folder, str.upper):
         (folder / "new").touch()
     assert [path.name for path in tmp_path.rglob("*")] == ["environment", "new"]

@@ -42,16 +42,16 @@ def wheel(copy: Path, folder: Path) -> Path:
     return made
 
 
-def lend_libraries(folder: Path) -> None:
-    """Put the wheel that stands for all dependencies into the folder."""
+def lend_libraries(folder: Path, name: str = LENT, version: str = "1.0") -> None:
+    """Put the wheel that stands for all dependencies, or for the one of this name, into the folder."""
     folder.mkdir(exist_ok=True)
-    about = f"{LENT}-1.0.dist-info"
+    about = f"{name}-{version}.dist-info"
     files = {
-        f"{LENT}.pth": sysconfig.get_path("purelib") + "\n",
-        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {LENT}\nVersion: 1.0\n",
+        f"{name}.pth": sysconfig.get_path("purelib") + "\n",
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     record = "".join(f"{name},,\n" for name in (*files, f"{about}/RECORD"))
-    with zipfile.ZipFile(folder / f"{LENT}-1.0-py3-none-any.whl", "w") as archive:
-        for name, content in {**files, f"{about}/RECORD": record}.items():
-            archive.writestr(name, content)
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for path, content in {**files, f"{about}/RECORD": record}.items():
+            archive.writestr(path, content)
