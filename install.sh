@@ -108,6 +108,8 @@ git+*)
     at=$ref
     [ -z "$version" ] || at=v$version
     requirement="$distribution @ git+$location${at:+@$at}"
+    # The pip that Python 3.11 brings takes no address without a host, such as file:///..., after a name.
+    [ "$tool" != pip ] || requirement="git+$location${at:+@$at}#egg=$distribution"
     ;;
 index | index=*)
     kind=index

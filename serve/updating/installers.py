@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from serve import about
 from serve.updating import keeping, places
 from serve.updating.programs import ProgramFailed, said
 from serve.updating.receipt import Receipt
@@ -45,12 +46,23 @@ def _beside(prefix: Path, offer: Offer) -> None:
     try:
         said(sys.executable, "-m", "venv", made)
         pip = (made / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        said(*pip, *offer.options, offer.requirement, more=_constrained(offer, "PIP_CONSTRAINT"))
+        said(
+            *pip,
+            *offer.options,
+            _as_pip_takes_it(offer.requirement),
+            more=_constrained(offer, "PIP_CONSTRAINT"),
+        )
         check(made, offer)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
     places.lead_to(made)
+
+
+def _as_pip_takes_it(requirement: str) -> str:
+    """Python 3.11 brings a pip that takes no address without a host, such as file:///..., after a name."""
+    name, found, address = requirement.partition(" @ git+")
+    return f"git+{address}#egg={name}" if found and name == about.DISTRIBUTION else requirement
 
 
 def _pipx(environment: Path, offer: Offer, folder: Path) -> None:
