@@ -72,7 +72,7 @@ def _lane(place: Place, queries: Vectors, way: str) -> Said:
             lambda query: [hit.hunk_id for hit in ask(query, everything)],
             lambda query: [hit.hunk_id for hit in ask(query, newest)],
         )
-        return said | {"opened": opened, "own": _own_bytes() - before}, found
+        return said | {"opened": opened, "own": max(0, _own_bytes() - before)}, found
 
 
 def _newest(seen: Snapshot) -> Where:
@@ -99,7 +99,7 @@ def _graph(place: Place, queries: Vectors, _: str) -> Said:
             lambda query: by_row[hnsw.nearest(graph, found, query, DEPTH)].tolist(),
             lambda query: by_row[hnsw.nearest(graph, found, query, DEPTH, kept)].tolist(),
         )
-        return said | {"opened": opened, "own": _own_bytes() - before}, hunks
+        return said | {"opened": opened, "own": max(0, _own_bytes() - before)}, hunks
 
 
 def _timed(queries: list[Any], everything: Ask, newest: Ask) -> Said:
