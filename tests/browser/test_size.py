@@ -31,3 +31,36 @@ def test_only_what_is_in_view_is_drawn(site: Site, looking: Looking) -> None:
         page.get_by_role("button", name="Wider").click()
         assert page.evaluate(ELEMENTS) < MOST_ELEMENTS
         expect(page.locator(f"[data-id='{chosen}']")).to_have_class(re.compile("selected"))
+
+
+def test_what_a_gesture_uncovers_shows_at_once(site: Site, looking: Looking) -> None:
+    """While the wheel turns, a picture of the whole map fills what is not drawn yet; at rest everything is drawn."""
+    site.write(maps.large(5_000, 500))
+    page = looking.open("#/map/mm_test?view=map")
+    backdrop = page.locator(".backdrop")
+    expect(page.locator(".branches")).to_have_count(1)
+    page.keyboard.press("e")
+    expect(backdrop).to_be_hidden()
+    page.locator(".stage").hover()
+    page.mouse.wheel(0, 400)
+    expect(backdrop).to_be_visible()
+    painted = (
+        "canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)"
+    )
+    assert backdrop.evaluate(painted)
+    expect(backdrop).to_be_hidden()
+    assert page.evaluate(ELEMENTS) < MOST_ELEMENTS
+
+
+def test_another_theme_colours_the_small_map_too(site: Site, looking: Looking) -> None:
+    """What is painted and not styled follows from light to dark, by the page's switch and by the system's."""
+    site.write(maps.large(300, 20))
+    page = looking.open("#/map/mm_test?view=map")
+    small = page.locator(".minimap canvas")
+    expect(page.locator(".branches")).to_have_count(1)
+    page.emulate_media(color_scheme="light")
+    light = small.evaluate("canvas => canvas.toDataURL()")
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("was => document.querySelector('.minimap canvas').toDataURL() !== was", arg=light)
+    page.keyboard.press("t")
+    assert small.evaluate("canvas => canvas.toDataURL()") == light

@@ -2,7 +2,7 @@
 
 import { render } from "preact";
 import { Page } from "./panels/page";
-import { readRoute, readTheme, refresh, watch } from "./state/actions";
+import { readRoute, readTheme, recoloured, refresh, watch } from "./state/actions";
 import { app } from "./state/app";
 import { watchKeys } from "./state/keys";
 import cards from "./style/cards.css";
@@ -27,6 +27,7 @@ function measured(): void {
 
 dressed();
 readTheme();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recoloured);
 measured();
 readRoute();
 if (!app.get().route.map) void refresh();

@@ -3,13 +3,13 @@
 import type { RefObject } from "preact";
 import { useImperativeHandle, useRef } from "preact/hooks";
 import type { Box, Layout } from "../layout/layout";
-import { isModel } from "../model/tree";
-import { statusOf } from "../render/card";
-import { colourOf } from "../render/colours";
+import { colourOf, markOf } from "../render/colours";
 import type { Scene } from "../render/scene";
 
 const WIDTH = 168;
 const HEIGHT = 112;
+// Another size of the frame has the page laid out: at each step of a gesture that takes a fifth of the time there is.
+const FOLLOW_MS = 60;
 
 export interface Handle {
   draw: () => void;
@@ -21,7 +21,7 @@ export function Minimap({ scene, handle }: { scene: RefObject<Scene | null>; han
   const canvas = useRef<HTMLCanvasElement>(null);
   const frame = useRef<HTMLDivElement>(null);
 
-  const follow = (): void => {
+  const placeFrame = (): void => {
     const layout = scene.current?.layout;
     if (!layout || !frame.current || !box.current) return;
     const { view } = scene.current!;
@@ -34,9 +34,16 @@ export function Minimap({ scene, handle }: { scene: RefObject<Scene | null>; han
     style.height = `${Math.max(3, Math.min(HEIGHT, (view.y + view.height) * scale + y) - top)}px`;
     box.current.hidden = contains(view, layout.bounds);
   };
+  const due = useRef(0);
+  const follow = (): void => {
+    due.current ||= window.setTimeout(() => {
+      due.current = 0;
+      placeFrame();
+    }, FOLLOW_MS);
+  };
   const draw = (): void => {
     if (scene.current?.layout && canvas.current) painted(canvas.current, scene.current.layout);
-    follow();
+    placeFrame();
   };
   useImperativeHandle(handle, () => ({ draw, follow }), []);
 
@@ -46,7 +53,7 @@ export function Minimap({ scene, handle }: { scene: RefObject<Scene | null>; han
     const corner = canvas.current!.getBoundingClientRect();
     const { scale, x, y } = placed(layout.bounds);
     const point = { x: (event.clientX - corner.left - x) / scale, y: (event.clientY - corner.top - y) / scale };
-    scene.current!.centre(point, undefined, false);
+    scene.current!.centre(point);
   };
   return (
     <div
@@ -80,10 +87,7 @@ function painted(canvas: HTMLCanvasElement, { places, bounds }: Layout): void {
   context.setTransform(2, 0, 0, 2, 0, 0);
   context.clearRect(0, 0, WIDTH, HEIGHT);
   for (const place of places.values()) {
-    const { node } = place.branch;
-    const status = statusOf(node);
-    const name = status ? `--mark-${status.replace("_", "-")}` : isModel(node) ? "--mark-model" : "--mark-plain";
-    context.fillStyle = colourOf(name);
+    context.fillStyle = colourOf(markOf(place.branch.node));
     context.fillRect(place.x * scale + x, place.y * scale + y, Math.max(1, place.width * scale), Math.max(0.7, place.height * scale));
   }
 }

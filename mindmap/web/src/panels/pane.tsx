@@ -2,12 +2,13 @@
 
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Mindmap } from "../api/types";
+import type { Drawing } from "../layout/drawing";
 import { joined, laidOut } from "../layout/layout";
 import { type Card, type Fonts, cardOf } from "../layout/card";
 import { routed } from "../layout/links";
 import { measured } from "../layout/text";
 import { type Branch, type Keep, ancestors, everything, grown, walked } from "../model/tree";
-import { type Drawing, Scene } from "../render/scene";
+import { Scene } from "../render/scene";
 import { type App, app, foundIn, litIn, modelSideOf, progressOf } from "../state/app";
 import { select, toggle } from "../state/actions";
 import { unfolded } from "../state/folding";
@@ -78,7 +79,11 @@ export function Pane({ part, title }: { part: Part; title: boolean }) {
       minimap.current?.follow();
     });
     watcher.observe(host.current!);
-    panes.set(part, { scene: made, tree: tree.current! });
+    const recolour = (): void => {
+      made.anew();
+      minimap.current?.draw();
+    };
+    panes.set(part, { scene: made, tree: tree.current!, recolour });
     const stop = app.subscribe(() => made.mark(lookOf(app.get())));
     return () => {
       stop();

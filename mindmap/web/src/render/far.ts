@@ -5,19 +5,23 @@ import { isModel } from "../model/tree";
 import { shortened } from "../layout/text";
 import { statusOf } from "./card";
 
+// Browsers paint by tiles of 256 pixels, and each path anew for every tile that it reaches into.
+const CELL = 400;
 // So many pixels a branch takes before its name is worth the room.
 const NAMED = { width: 64, height: 40, line: 18, most: 60 } as const;
 
-/** Class -> path of the cards that are drawn in it. */
-export function merged(places: Place[], faded: (id: string) => boolean): Map<string, string> {
-  const parts = new Map<string, string[]>();
+/** Cards as paths, each with its class: merged where they are neighbours, so that no path is drawn where it is not. */
+export function merged(places: Place[], faded: (id: string) => boolean, scale: number): { name: string; path: string }[] {
+  const parts = new Map<string, { name: string; boxes: string[] }>();
+  const cell = CELL / scale;
   for (const place of places) {
     const name = `${classOf(place)}${faded(place.branch.id) ? " faded" : ""}`;
-    const list = parts.get(name) ?? [];
-    list.push(`M${Math.round(place.x)} ${Math.round(place.y)}h${place.width}v${place.height}h-${place.width}z`);
-    parts.set(name, list);
+    const key = `${name} ${Math.floor(place.x / cell)} ${Math.floor(place.y / cell)}`;
+    let part = parts.get(key);
+    if (!part) parts.set(key, (part = { name, boxes: [] }));
+    part.boxes.push(`M${Math.round(place.x)} ${Math.round(place.y)}h${place.width}v${place.height}h-${place.width}z`);
   }
-  return new Map([...parts].map(([name, list]) => [name, list.join("")]));
+  return [...parts.values()].map(({ name, boxes }) => ({ name, path: boxes.join("") }));
 }
 
 function classOf({ branch: { node } }: Place): string {

@@ -1,12 +1,12 @@
 // What the panes show as one SVG file that stands by itself: every card, near, in the colours of the moment.
 
+import type { Drawing } from "../layout/drawing";
 import type { Box } from "../layout/layout";
 import cardStyle from "../style/cards.css";
 import colours from "../style/colours.css";
 import { drawnCard } from "./card";
 import { colourOf } from "./colours";
 import { branches, drawnLink } from "./links";
-import type { Drawing } from "./scene";
 import { element } from "./svg";
 
 const MARGIN = 32;

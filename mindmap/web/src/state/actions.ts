@@ -7,8 +7,10 @@ import { changed, kept } from "../model/changes";
 import { activeTask } from "../model/progress";
 import { ancestors } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
+import { forgetColours } from "../render/colours";
 import { app, foundIn, type Theme } from "./app";
 import { folded } from "./folding";
+import { panes } from "./panes";
 import { parsed, type Route, type View, written } from "./route";
 
 // As long as the eye needs to come back from another window.
@@ -210,11 +212,18 @@ export function setTheme(theme: Theme): void {
   app.set({ theme });
   if (theme === "system") delete document.documentElement.dataset["theme"];
   else document.documentElement.dataset["theme"] = theme;
+  recoloured();
   try {
     localStorage.setItem(THEME, theme);
   } catch {
     // a browser that keeps nothing
   }
+}
+
+/** Light has become dark, or the other way round. */
+export function recoloured(): void {
+  forgetColours();
+  for (const { recolour } of panes.values()) recolour();
 }
 
 export function readTheme(): void {

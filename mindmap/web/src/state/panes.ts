@@ -5,6 +5,8 @@ import type { Scene } from "../render/scene";
 export interface Shown {
   scene: Scene;
   tree: HTMLElement;
+  /** Paints anew what no style sheet reaches. */
+  recolour: () => void;
 }
 
 export const panes = new Map<string, Shown>();
