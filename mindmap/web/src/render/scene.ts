@@ -33,7 +33,7 @@ const MOST_LINKS = 120;
 const BESIDE = 0.3;
 // What is drawn may be stretched or shrunk so far before it is drawn anew; further in the middle of a gesture, where
 // the eye follows the movement and not the letters.
-const STRETCH = { still: 1.6, moving: 2.5, shrinking: 3 } as const;
+const STRETCH = { still: 1.6, moving: 3.5, shrinking: 5 } as const;
 // A gesture that keeps the scale within this pans.
 const PANNING = 1.02;
 const LABEL_SIZE = 12;
