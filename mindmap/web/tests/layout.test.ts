@@ -53,6 +53,17 @@ test("a large map takes about the shape of its window", () => {
   }
 });
 
+test("a shape worked out before stands as one worked out now, and another height makes another shape", () => {
+  const corners = (map: Mindmap): string[] => [...layoutOf(grown(map)).places.values()].map(({ x, y }) => `${x} ${y}`);
+  const map = many(6, 4);
+  const first = corners(map);
+  assert.deepEqual(corners(map), first);
+  map.nodes["p0s1"]!.label = "A label so long that it takes a second and a third line of its card to be told";
+  const after = corners(map);
+  assert.notDeepEqual(after, first);
+  assert.equal(new Set(after).size, after.length);
+});
+
 test("a map that grows by a branch keeps its columns", () => {
   const before = layoutOf(grown(many(30, 10)));
   assert.equal(layoutOf(grown(many(31, 10)), 1.5, before).columns, before.columns);

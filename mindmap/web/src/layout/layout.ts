@@ -1,10 +1,10 @@
 // Where each card stands: the root on top, the branches below it in as many columns as suit the window, each a tree
 // that grows to the right.
 
-import { flextree } from "d3-flextree";
 import type { Branch } from "../model/tree";
 import { walked } from "../model/tree";
 import type { Card } from "./card";
+import { corners } from "./shape";
 
 export interface Box {
   x: number;
@@ -28,60 +28,25 @@ export interface Layout {
   trunks: { path: string; box: Box }[];
 }
 
-const GAP = { beside: 12, cousins: 22, levels: 56, columns: 84, lane: 52, blocks: 36 } as const;
+const GAP = { columns: 84, lane: 52, blocks: 36 } as const;
 // How much better another number of columns must suit before what a person knows is moved.
 const LOYALTY = 0.35;
 
-interface Flex {
-  branch: Branch;
-  size: [number, number];
-  children: Flex[];
-  x: number;
-  y: number;
-}
-
 /** One tree by itself, its bounds beginning at 0, 0. */
 function block(root: Branch, cards: Map<string, Card>): { places: Map<string, Place>; bounds: Box } {
-  const tree = flexed(root, cards);
-  flextree<Flex>({
-    children: (node) => node.children,
-    nodeSize: (node) => node.size,
-    spacing: (one, other) => (one.branch.parent === other.branch.parent ? GAP.beside : GAP.cousins),
-  })(tree);
-  return placed(tree, cards);
-}
-
-// What the layout calls x runs down here: the tree grows to the right.
-function flexed(root: Branch, cards: Map<string, Card>): Flex {
-  const all = new Map<Branch, Flex>();
-  for (const branch of walked(root)) {
-    const card = cards.get(branch.id)!;
-    const flex: Flex = { branch, size: [card.height, card.width + GAP.levels], children: [], x: 0, y: 0 };
-    all.set(branch, flex);
-    if (branch !== root) all.get(branch.parent!)!.children.push(flex);
-  }
-  return all.get(root)!;
-}
-
-function placed(tree: Flex, cards: Map<string, Card>): { places: Map<string, Place>; bounds: Box } {
+  const order = [...walked(root)];
+  const points = corners(order, cards);
   const places = new Map<string, Place>();
-  const order: Flex[] = [];
-  const open = [tree];
-  for (let flex = open.pop(); flex; flex = open.pop()) {
-    order.push(flex);
-    open.push(...[...flex.children].reverse());
+  order.forEach((branch, at) => {
+    const card = cards.get(branch.id)!;
+    const box = { ...points[at]!, width: card.width, height: card.height };
+    places.set(branch.id, { ...box, branch, card, area: { ...box } });
+  });
+  for (const branch of order.reverse()) {
+    const over = branch !== root && places.get(branch.parent!.id);
+    if (over) over.area = joined(over.area, places.get(branch.id)!.area);
   }
-  const top = order.reduce((least, flex) => Math.min(least, flex.x - flex.size[0] / 2), Infinity);
-  for (const flex of order) {
-    const card = cards.get(flex.branch.id)!;
-    const box = { x: flex.y, y: flex.x - flex.size[0] / 2 - top, width: card.width, height: card.height };
-    places.set(flex.branch.id, { ...box, branch: flex.branch, card, area: { ...box } });
-  }
-  for (const flex of order.reverse()) {
-    const over = places.get(flex.branch.parent?.id ?? "");
-    if (over) over.area = joined(over.area, places.get(flex.branch.id)!.area);
-  }
-  return { places, bounds: { ...places.get(tree.branch.id)!.area } };
+  return { places, bounds: { ...places.get(root.id)!.area } };
 }
 
 export function laidOut(root: Branch, cards: Map<string, Card>, aspect: number, before?: Layout): Layout {

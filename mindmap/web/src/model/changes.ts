@@ -25,14 +25,17 @@ const differs = (one: MapNode, other: MapNode): boolean =>
   one.type !== other.type ||
   one.status !== other.status ||
   one.parent !== other.parent ||
-  JSON.stringify(one.files ?? []) !== JSON.stringify(other.files ?? []);
+  ((!!one.files || !!other.files) && JSON.stringify(one.files ?? []) !== JSON.stringify(other.files ?? []));
+
+const areSame = (one: string[], other: string[]): boolean =>
+  one.length === other.length && one.every((id, place) => id === other[place]);
 
 /** The map after an update with every part that did not change being the same object, so that nothing is drawn again. */
 export function kept(before: Mindmap, after: Mindmap): Mindmap {
   const nodes: Record<string, MapNode> = {};
   for (const [id, node] of Object.entries(after.nodes)) {
     const old = before.nodes[id];
-    nodes[id] = old && !differs(old, node) && String(old.children) === String(node.children) ? old : node;
+    nodes[id] = old && !differs(old, node) && areSame(old.children, node.children) ? old : node;
   }
   return { ...after, nodes };
 }

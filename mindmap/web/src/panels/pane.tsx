@@ -1,12 +1,13 @@
 // A pane: a tree of cards to look at, move in and go through by keys.
 
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import type { Mindmap } from "../api/types";
+import type { MapNode, Mindmap } from "../api/types";
 import type { Drawing } from "../layout/drawing";
 import { joined, laidOut } from "../layout/layout";
 import { type Card, type Fonts, cardOf } from "../layout/card";
 import { routed } from "../layout/links";
 import { measured } from "../layout/text";
+import type { Progress } from "../model/progress";
 import { type Branch, type Keep, ancestors, everything, grown, walked } from "../model/tree";
 import { Scene } from "../render/scene";
 import { type App, app, foundIn, litIn, modelSideOf, progressOf } from "../state/app";
@@ -28,6 +29,18 @@ const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sa
 let fonts: Fonts | null = null;
 const fontsOf = (): Fonts => (fonts ??= { label: measured(`500 13.5px ${FONT}`), bold: measured(`650 13.5px ${FONT}`), small: measured(`11.5px ${FONT}`) });
 
+const cardsOf = new WeakMap<MapNode, Map<string, Card>>();
+
+/** The card of a node, the same object as long as it says the same: what did not change is not drawn again. */
+function cardFor(node: MapNode, under: Progress | undefined, hidden: number, foldable: boolean): Card {
+  let cards = cardsOf.get(node);
+  if (!cards) cardsOf.set(node, (cards = new Map()));
+  const key = `${under?.done}/${under?.total} ${hidden} ${foldable}`;
+  let card = cards.get(key);
+  if (!card) cards.set(key, (card = cardOf(node, under, hidden, foldable, fontsOf())));
+  return card;
+}
+
 /** The cards of a part of a map, laid out. */
 export function drawingOf(map: Mindmap, part: Part, collapsed: ReadonlySet<string>, among: ReadonlySet<string> | null, aspect: number, before?: Drawing): Drawing {
   const wanted = among && withAncestors(map, among);
@@ -39,7 +52,7 @@ export function drawingOf(map: Mindmap, part: Part, collapsed: ReadonlySet<strin
   const under = progressOf(map);
   const cards = new Map<string, Card>();
   for (const { id, node } of walked(tree)) {
-    cards.set(id, cardOf(node, part === "model" ? undefined : under.get(id), hidden.get(id) ?? 0, sources.get(id)!.children.length > 0, fontsOf()));
+    cards.set(id, cardFor(node, part === "model" ? undefined : under.get(id), hidden.get(id) ?? 0, sources.get(id)!.children.length > 0));
   }
   const layout = laidOut(tree, cards, aspect, before?.layout);
   const routes = routed(map.links, layout, home);

@@ -1,4 +1,5 @@
-// Things drawn under a key each: what is not wanted any more goes at once, what is new comes in slices.
+// Things drawn under a key each: what is not wanted any more goes at once, what is new comes in slices,
+// what looks the same stays.
 
 // Making takes about as long as the browser then takes to lay out and paint: together half a frame.
 const SLICE_MS = 4;
@@ -15,14 +16,19 @@ export class Layer<Thing, Drawn> {
   constructor(
     private readonly draw: (key: string, thing: Thing) => Drawn,
     private readonly remove: (drawn: Drawn) => void,
+    private readonly isSame: (one: Thing, other: Thing) => boolean,
   ) {}
 
   /** What is to be there, the first of it first. */
   want(things: Map<string, Thing>): void {
     for (const [key, { thing, drawn }] of this.made) {
-      if (things.get(key) === thing) continue;
-      this.remove(drawn);
-      this.made.delete(key);
+      const wanted = things.get(key);
+      if (wanted && this.isSame(wanted, thing)) {
+        this.made.set(key, { thing: wanted, drawn });
+      } else {
+        this.remove(drawn);
+        this.made.delete(key);
+      }
     }
     this.missing = [...things].filter(([key]) => !this.made.has(key)).reverse();
   }

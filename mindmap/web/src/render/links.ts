@@ -13,13 +13,17 @@ export interface DrawnLink {
   label: SVGTextElement | null;
 }
 
+/** What is said when a link is pointed at: of each that runs there a line. */
+export const notesOf = ({ links }: Route): string =>
+  links.flatMap((link) => [link.label, link.notes].filter(Boolean).join(": ") || []).join("\n");
+
 export function drawnLink(route: Route): DrawnLink {
   const [x, y] = route.middle;
-  const notes = route.links.map((link) => [link.label, link.notes].filter(Boolean).join(": ")).filter(Boolean);
+  const notes = notesOf(route);
   const run = element(
     "g",
     { class: `link ${route.style}${Math.hypot(route.box.width, route.box.height) > LONG ? " long" : ""}`, "data-key": route.key },
-    notes.length ? element("title", {}, notes.join("\n")) : null,
+    notes ? element("title", {}, notes) : null,
     element("path", { class: "run", d: route.path }),
     element("path", { class: "arrow", d: route.arrow }),
   );

@@ -14,7 +14,7 @@ import { Camera, NEAR } from "./camera";
 import { type Standing, drawnCard } from "./card";
 import { merged, names } from "./far";
 import { Layer, filled } from "./layer";
-import { type DrawnLink, branches, drawnLink, roughLinks } from "./links";
+import { type DrawnLink, branches, drawnLink, notesOf, roughLinks } from "./links";
 import { type Look, Marks, PLAIN, isSame } from "./marks";
 import { element } from "./svg";
 
@@ -59,10 +59,12 @@ export class Scene {
   private readonly drawnCards = new Layer<Place, SVGGElement>(
     (id, place) => this.card(id, place),
     (group) => group.remove(),
+    isSamePlace,
   );
   private readonly drawnLinks = new Layer<Route, DrawnLink>(
     (_, route) => this.link(route),
     ({ run, label }) => [run, label].forEach((part) => part?.remove()),
+    isSameRoute,
   );
   private drawing: Drawing | null = null;
   private look: Look = PLAIN;
@@ -95,7 +97,7 @@ export class Scene {
     const before = this.drawing;
     const anchor = before && this.anchor(before, drawing);
     this.drawing = drawing;
-    this.marks = new Marks(this.look, drawing.home);
+    this.marked();
     this.anew();
     if (anchor) this.camera.shift(anchor.x, anchor.y);
   }
@@ -104,10 +106,14 @@ export class Scene {
     if (isSame(look, this.look)) return;
     const { only, selected } = this.look;
     this.look = look;
-    this.marks = new Marks(look, this.drawing?.home ?? new Map());
+    this.marked();
     if (look.only !== only) this.anew();
     else if (look.selected !== selected) this.covered = null;
     this.later();
+  }
+
+  private marked(): void {
+    this.marks = new Marks(this.look, this.drawing?.home ?? new Map());
     this.drawnCards.each((id, group) => this.marks.card(id, group));
     this.drawnLinks.each((_, drawn, route) => this.marks.link(drawn, route));
   }
@@ -346,6 +352,18 @@ const widened = ({ x, y, width, height }: Box, by: number): Box => ({
   width: width * (1 + 2 * by),
   height: height * (1 + 2 * by),
 });
+
+/** Whether a card looks the same in both; of a node that did not change, the card is the same object. */
+const isSamePlace = (one: Place, other: Place): boolean =>
+  one.card === other.card &&
+  one.x === other.x &&
+  one.y === other.y &&
+  one.branch.node === other.branch.node &&
+  one.branch.depth === other.branch.depth &&
+  one.branch.parent?.children.length === other.branch.parent?.children.length;
+
+const isSameRoute = (one: Route, other: Route): boolean =>
+  one.path === other.path && one.label === other.label && notesOf(one) === notesOf(other);
 
 function standing({ branch }: Place): Standing {
   const row = branch.parent?.children ?? [branch];
