@@ -1,7 +1,8 @@
 // What a person does, and what the server tells: each changes the state.
 
 import * as api from "../api/client";
-import { listen, type Told } from "../api/events";
+import type { Told } from "../api/events";
+import { listenTogether } from "../api/shared";
 import type { Mindmap } from "../api/types";
 import { changed, kept } from "../model/changes";
 import { activeTask } from "../model/progress";
@@ -107,16 +108,27 @@ function follow(map: Mindmap, ids: Iterable<string>): void {
 }
 
 export function watch(): void {
-  listen(heard, () => app.set({ connection: "offline" }));
+  listenTogether(heard, () => app.set({ connection: "offline" }));
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden && missed) look();
+  });
+}
+
+let missed = false;
+
+/** Reads again what is shown; a tab that nobody sees does when somebody does. */
+function look(): void {
+  missed = document.hidden;
+  if (!missed) void refresh();
 }
 
 function heard(told: Told): void {
   if (told.type === "connected") {
     app.set({ connection: "live" });
-    void refresh(); // what was missed meanwhile
+    look(); // what was missed meanwhile
   } else {
     const { map } = app.get().route;
-    if (!map || map === told.id) void refresh();
+    if (!map || map === told.id) look();
   }
 }
 
