@@ -24,6 +24,8 @@ and neither means anything while the machine has other work. Memory is summed ov
   beside VSS's HNSW; takes one clone, and options of its own
 - `mindmaps`: writers that are killed, a write on a large map, git sync on many files; takes no clone
 - `viewer`: two hundred browsers listening while maps are written, and the viewer's memory; takes no clone
+- `page`: the first card, frames while a large map is panned and zoomed, a write to the screen; needs chromium, takes
+  no clone
 
 What they stand on:
 

@@ -7,10 +7,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.bench import agents, company, everyday, explain, growth, hooks, indexing, killed, warm
+from tests.bench import (
+    agents,
+    company,
+    everyday,
+    explain,
+    growth,
+    hooks,
+    indexing,
+    killed,
+    mindmaps,
+    page,
+    viewer,
+    warm,
+)
 from tests.bench.report import Row, arguments, say, show_rows, workspace
 
 MEASURES: Final = (indexing, growth, everyday, explain, warm, killed, hooks, company, agents)
+WITHOUT_CLONE: Final = (mindmaps.measure, viewer.measure, page.measure)
 
 
 def main() -> None:
@@ -23,6 +37,10 @@ def main() -> None:
                 rows += measure.measure(clone, folder, asked)
     with workspace() as folder:
         rows += everyday.measure_wide(folder, asked)
+    for without in WITHOUT_CLONE:
+        say(without.__module__.rpartition(".")[2])
+        with workspace() as folder:
+            rows += without(folder)
     show_rows(rows)
 
 

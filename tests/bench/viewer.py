@@ -95,7 +95,7 @@ class Written:
     at: float
 
 
-def measure(folder: Path, seconds: float) -> Sequence[Row]:
+def measure(folder: Path, seconds: float = SECONDS) -> Sequence[Row]:
     """All rows."""
     maps = Maps(folder / "maps")
     documents = [_map(0 if number else NODES) for number in range(MAPS)]

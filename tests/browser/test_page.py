@@ -296,6 +296,7 @@ def test_offline_says_so_and_keeps_what_is_shown(site: Site, looking: Looking) -
     expect(page.locator(".connection")).to_have_text("Live")
     site.end()
     expect(page.locator(".connection")).to_have_text("Offline")
+    expect(page.get_by_role("alert")).to_contain_text("Start it again with mindmap viewer")
     expect(card(page, HEAD)).to_be_visible()
 
 
@@ -317,8 +318,10 @@ def test_a_narrow_window_has_it_all(site: Site, looking: Looking) -> None:
     expect(page.locator(".pane")).to_have_count(1)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     expect(page.locator(".side")).to_have_count(0)
+    card(page, RISK).click()
     page.get_by_role("button", name="Side panel").click()
     expect(page.locator(".side")).to_be_visible()
+    expect(page.locator(".card.selected")).to_be_in_viewport(ratio=0.99)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { isolated, parsed } from "../src/api/isolating";
 import { changed, kept } from "../src/model/changes";
 import { named } from "../src/model/named";
 import { activeTask, progressUnder } from "../src/model/progress";
@@ -106,4 +107,14 @@ test("what changed is new nodes, changed ones, and the ends of new links; the re
   assert.equal(settled.nodes["c"], before.nodes["c"]);
   assert.notEqual(settled.nodes["b"], before.nodes["b"]);
   assert.equal(settled.nodes["d"], after.nodes["d"]);
+});
+
+test("a text that turns the direction of writing closes what it opens, and is left alone otherwise", () => {
+  assert.equal(isolated("plain"), "plain");
+  assert.equal(isolated("a\u202Eb"), "\u2068a\u202Eb\u202C\u2069");
+  assert.equal(isolated("a\u2069b\u202C"), "\u2068ab\u2069");
+  assert.equal(isolated("\u2067a\u202Bb"), "\u2068\u2067a\u202Bb\u202C\u2069\u2069");
+  const text = JSON.stringify({ nodes: { x: { label: "a\u202Eb", files: [{ path: "p\u202E" }] } } });
+  const { nodes } = parsed(text) as { nodes: { x: { label: string; files: { path: string }[] } } };
+  assert.deepEqual([nodes.x.label, nodes.x.files[0]!.path], [isolated("a\u202Eb"), "p\u202E"]);
 });

@@ -1,5 +1,6 @@
 // The viewer's routes, and what its errors say.
 
+import { parsed } from "./isolating";
 import type { Mindmap, Summary } from "./types";
 
 /** What a request came to nothing for; `status` is 0 where no server answered. */
@@ -18,11 +19,14 @@ async function asked<T>(path: string, options: RequestInit = {}): Promise<T> {
   const text = await response.text();
   if (!response.ok) throw failure(response.status, text);
   try {
-    return JSON.parse(text) as T;
+    return parsed(text) as T;
   } catch {
     throw new Failure("The viewer answered with something that is no JSON.", response.status);
   }
 }
+
+export const unanswered = (): Failure =>
+  new Failure("The viewer does not answer.", 0, "Start it again with `mindmap viewer`: this page goes on by itself.");
 
 async function answered(path: string, options: RequestInit): Promise<Response> {
   try {
@@ -30,7 +34,7 @@ async function answered(path: string, options: RequestInit): Promise<Response> {
     return await fetch(path, { cache: "no-cache", ...options });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Failure("The viewer does not answer.", 0, "Is `mindmap viewer` still running?");
+    throw unanswered();
   }
 }
 

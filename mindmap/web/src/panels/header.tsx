@@ -43,7 +43,7 @@ function Title() {
         <span class="title-progress">
           <Bar done={done} total={total} />
           <span>
-            {done}/{total}
+            {done.toLocaleString()}/{total.toLocaleString()}
           </span>
         </span>
       )}

@@ -1,7 +1,8 @@
 // The page: sessions, or a map with its panels.
 
 import { useEffect } from "preact/hooks";
-import { app, viewOf } from "../state/app";
+import { unanswered } from "../api/client";
+import { type App, app, viewOf } from "../state/app";
 import { useChosen } from "../state/store";
 import { Controls } from "./controls";
 import { Header } from "./header";
@@ -9,7 +10,7 @@ import { Help } from "./help";
 import { Pane, type Part } from "./pane";
 import { Sessions } from "./sessions";
 import { Side } from "./side";
-import { Loading, Problem } from "./states";
+import { Loading, Problem, Said } from "./states";
 import { Timeline } from "./timeline";
 
 export function Page() {
@@ -33,10 +34,11 @@ function MapPage() {
   const map = useChosen(app, (state) => state.map);
   const failure = useChosen(app, (state) => state.failure);
   const panel = useChosen(app, (state) => state.panel);
+  const offline = useChosen(app, isOffline);
   if (!map) return <main>{failure ? <Problem failure={failure} /> : <Loading what="the map" />}</main>;
   return (
     <main class="map">
-      {failure && <Stale />}
+      {(failure || offline) && <Stale />}
       <div class="work">
         <Panes />
         {panel && <Side />}
@@ -45,6 +47,8 @@ function MapPage() {
     </main>
   );
 }
+
+const isOffline = (state: App): boolean => state.connection === "offline";
 
 function Panes() {
   const view = useChosen(app, viewOf);
@@ -61,11 +65,12 @@ function Panes() {
 
 /** What is shown stays, and it is said why it may be old. */
 function Stale() {
-  const { message, hint, status } = useChosen(app, (state) => state.failure)!;
+  const failure = useChosen(app, (state) => state.failure);
+  const { message, hint, status } = failure ?? unanswered();
   const told = status === 404 ? "This map was deleted. What you see is how it was last." : `${message} What you see is how it was last.`;
   return (
     <p class="stale" role="alert">
-      {told} {hint}
+      <Said text={`${told} ${hint}`} />
     </p>
   );
 }

@@ -16,7 +16,7 @@ export function Sessions() {
   if (!sessions) return failure ? <Problem failure={failure} /> : <Loading what="the sessions" />;
   return (
     <main class="sessions">
-      <h1>Sessions</h1>
+      <h1 class={sessions.length || broken.length ? undefined : "visually-hidden"}>Sessions</h1>
       {failure && <Problem failure={failure} />}
       {sessions.length === 0 && broken.length === 0 && (
         <Empty title="No map yet">
@@ -78,7 +78,7 @@ function Session({ summary }: { summary: Summary }) {
           <>
             <Bar done={done} total={total} />
             <span>
-              {done} of {total} tasks
+              {done.toLocaleString()} of {total.toLocaleString()} tasks
             </span>
           </>
         )}

@@ -119,7 +119,11 @@ export class Scene {
   }
 
   resized(): void {
+    const selected = this.placeOf(this.look.selected);
+    const seen = selected && contains(this.view, selected);
     if (!this.camera.resized()) return;
+    // A panel that opens must not cover what it tells of.
+    if (seen && !contains(this.view, selected)) this.centre(middle(selected));
     const { width, height } = this.camera.size;
     this.svg.setAttribute("width", String(width * (1 + 2 * BESIDE)));
     this.svg.setAttribute("height", String(height * (1 + 2 * BESIDE)));
