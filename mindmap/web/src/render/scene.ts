@@ -1,22 +1,17 @@
-// One pane's drawing: what is in view at the scale it is seen at, and no more.
+// One pane's drawing as a person moves in it.
 //
-// Drawing costs tens of milliseconds, moving what is drawn next to nothing. So the drawing reaches beyond the view and
-// is moved as a whole while a person pans and zooms; what a gesture uncovers is seen on the backdrop until it is drawn,
+// Drawing costs tens of milliseconds, moving what is drawn next to nothing. So the sheet reaches beyond the view and is
+// moved as a whole while a person pans and zooms; what a gesture uncovers is seen on the backdrop until it is drawn,
 // slice by slice. Everything is drawn sharp again when it rests.
 
 import type { ZoomTransform } from "d3-zoom";
 import type { Drawing } from "../layout/drawing";
 import { type Box, type Layout, type Place, meets } from "../layout/layout";
-import type { Route } from "../layout/links";
 import type { Measure } from "../layout/text";
 import { Backdrop } from "./backdrop";
-import { Camera, NEAR } from "./camera";
-import { type Standing, drawnCard } from "./card";
-import { merged, names } from "./far";
-import { Layer, filled } from "./layer";
-import { type DrawnLink, branches, drawnLink, notesOf, roughLinks } from "./links";
+import { Camera } from "./camera";
 import { type Look, Marks, PLAIN, isSame } from "./marks";
-import { element } from "./svg";
+import { Sheet, distance, middle } from "./sheet";
 
 export interface Wishes {
   select: (id: string | null) => void;
@@ -25,10 +20,6 @@ export interface Wishes {
   moved: () => void;
 }
 
-// Cards drawn one by one; more are merged into a few paths.
-const MOST_CARDS = 260;
-// Links are long: each is drawn over much of the view.
-const MOST_LINKS = 120;
 // Beside what is in view, so that a little panning draws nothing anew: this part of the view on each side.
 const BESIDE = 0.3;
 // What is drawn may be stretched or shrunk so far before it is drawn anew; further in the middle of a gesture, where
@@ -36,7 +27,6 @@ const BESIDE = 0.3;
 const STRETCH = { still: 1.6, moving: 3.5, shrinking: 5 } as const;
 // A gesture that keeps the scale within this pans.
 const PANNING = 1.02;
-const LABEL_SIZE = 12;
 
 interface Covered {
   box: Box;
@@ -44,28 +34,10 @@ interface Covered {
 }
 
 export class Scene {
-  readonly svg: SVGSVGElement;
-  private readonly world = element("g", { class: "world", role: "presentation" });
-  private readonly branches = element("path", { class: "branches" });
-  private readonly boxes = element("g", { class: "boxes", "aria-hidden": "true" });
-  private readonly rough = element("g", { class: "rough" });
-  private readonly links = element("g", { class: "links", "aria-hidden": "true" });
-  private readonly cards = element("g", { class: "cards", role: "presentation" });
-  private readonly labels = element("g", { class: "labels", "aria-hidden": "true" });
-  private readonly names = element("g", { class: "names", "aria-hidden": "true" });
+  private readonly sheet: Sheet;
   private readonly shield = document.createElement("div");
   private readonly backdrop = new Backdrop();
   private readonly camera: Camera;
-  private readonly drawnCards = new Layer<Place, SVGGElement>(
-    (id, place) => this.card(id, place),
-    (group) => group.remove(),
-    isSamePlace,
-  );
-  private readonly drawnLinks = new Layer<Route, DrawnLink>(
-    (_, route) => this.link(route),
-    ({ run, label }) => [run, label].forEach((part) => part?.remove()),
-    isSameRoute,
-  );
   private drawing: Drawing | null = null;
   private look: Look = PLAIN;
   private marks = new Marks(PLAIN, new Map());
@@ -75,19 +47,19 @@ export class Scene {
 
   constructor(
     host: HTMLElement,
-    private readonly prefix: string,
-    private readonly measure: Measure,
+    prefix: string,
+    measure: Measure,
     private readonly wishes: Wishes,
   ) {
-    this.svg = element("svg", { class: "scene", role: "presentation", focusable: "false" }, this.world);
-    this.world.append(this.branches, this.boxes, this.rough, this.links, this.cards, this.labels, this.names);
+    this.sheet = new Sheet(prefix, measure);
+    const { svg } = this.sheet;
     this.shield.className = "shield";
     this.shield.hidden = true;
-    host.append(this.backdrop.canvas, this.svg, this.shield);
+    host.append(this.backdrop.canvas, svg, this.shield);
     this.camera = new Camera(host, { moved: () => this.moved(), rested: () => this.rested() });
-    this.svg.addEventListener("click", (event) => this.clicked(event));
-    this.svg.addEventListener("pointerover", (event) => wishes.point(idAt(event)));
-    this.svg.addEventListener("pointerleave", () => wishes.point(null));
+    svg.addEventListener("click", (event) => this.clicked(event));
+    svg.addEventListener("pointerover", (event) => wishes.point(idAt(event)));
+    svg.addEventListener("pointerleave", () => wishes.point(null));
     this.resized();
   }
 
@@ -114,8 +86,7 @@ export class Scene {
 
   private marked(): void {
     this.marks = new Marks(this.look, this.drawing?.home ?? new Map());
-    this.drawnCards.each((id, group) => this.marks.card(id, group));
-    this.drawnLinks.each((_, drawn, route) => this.marks.link(drawn, route));
+    this.sheet.mark(this.marks);
   }
 
   resized(): void {
@@ -125,8 +96,8 @@ export class Scene {
     // A panel that opens must not cover what it tells of.
     if (seen && !contains(this.view, selected)) this.centre(middle(selected));
     const { width, height } = this.camera.size;
-    this.svg.setAttribute("width", String(width * (1 + 2 * BESIDE)));
-    this.svg.setAttribute("height", String(height * (1 + 2 * BESIDE)));
+    this.sheet.svg.setAttribute("width", String(width * (1 + 2 * BESIDE)));
+    this.sheet.svg.setAttribute("height", String(height * (1 + 2 * BESIDE)));
     this.anew();
   }
 
@@ -197,7 +168,7 @@ export class Scene {
   private setMoving(on: boolean): void {
     // Above the cards, so that none is pointed at meanwhile: a class on the drawing would style each of them anew.
     this.shield.hidden = !on;
-    this.links.classList.toggle("moving", on);
+    this.sheet.setMoving(on);
   }
 
   /** How far what a person looks at has moved from one layout to the next. */
@@ -246,7 +217,7 @@ export class Scene {
     const factor = transform.k / at.k;
     const left = transform.x - factor * (at.x + size.width * BESIDE);
     const top = transform.y - factor * (at.y + size.height * BESIDE);
-    this.svg.style.transform = `translate(${left}px, ${top}px) scale(${factor})`;
+    this.sheet.svg.style.transform = `translate(${left}px, ${top}px) scale(${factor})`;
     if (this.isWhole && contains(box, this.view)) this.backdrop.hide();
     else this.showBackdrop(this.drawing!);
   }
@@ -258,73 +229,18 @@ export class Scene {
 
   private redraw(drawing: Drawing): void {
     const { transform, size } = this.camera;
-    const { x, y, k } = transform;
     const turned = this.covered && transform.k / this.covered.at.k;
     // In the middle of zooming no more than the view: by the time its surroundings are in it, they are drawn anew.
-    const box = widened(this.view, this.camera.moving && turned && Math.abs(Math.log(turned)) > 0.1 ? 0.02 : BESIDE);
-    this.covered = { box, at: transform };
-    this.world.setAttribute("transform", `translate(${x + size.width * BESIDE} ${y + size.height * BESIDE}) scale(${k})`);
-    this.names.setAttribute("font-size", String(LABEL_SIZE / k));
-    const inView = [...drawing.layout.places.values()].filter((place) => meets(place, box));
-    const far = k < NEAR && inView.length > MOST_CARDS / (k < NEAR / 2 ? 4 : 1);
-    this.svg.classList.toggle("far", far);
-    this.svg.classList.toggle("mid", !far && k < NEAR);
-    if (far) this.drawFar(drawing, inView, box, k);
-    else this.drawNear(drawing, inView, box);
+    const zooming = this.camera.moving && turned && Math.abs(Math.log(turned)) > 0.1;
+    this.covered = { box: widened(this.view, zooming ? 0.02 : BESIDE), at: transform };
+    const corner = { x: transform.x + size.width * BESIDE, y: transform.y + size.height * BESIDE, k: transform.k };
+    this.sheet.draw(drawing, this.covered.box, corner);
     this.fill();
   }
 
   private fill(): void {
-    this.isWhole = filled(this.drawnCards, this.drawnLinks);
+    this.isWhole = this.sheet.fill();
     if (!this.isWhole) this.later();
-  }
-
-  private drawNear({ layout, routes }: Drawing, inView: Place[], box: Box): void {
-    for (const group of [this.boxes, this.names, this.rough]) group.replaceChildren();
-    this.branches.setAttribute("d", branches(layout, box));
-    const centre = middle(this.view);
-    this.wantCards(inView.map((place) => [distance(place, centre), place] as const).sort(([a], [b]) => a - b).map(([, place]) => place));
-    this.wantLinks(routes.filter((route) => meets(route.box, box)).slice(0, MOST_LINKS));
-  }
-
-  private drawFar({ layout, routes }: Drawing, inView: Place[], box: Box, scale: number): void {
-    const { only, selected } = this.marks;
-    const paths = merged(inView, (id) => this.marks.isFaded(id), scale);
-    this.boxes.replaceChildren(...paths.map(({ name, path }) => element("path", { class: name, d: path })));
-    this.branches.setAttribute("d", branches(layout, box));
-    this.rough.replaceChildren(...roughLinks(routes.filter((route) => meets(route.box, box))).map((d) => element("path", { d })));
-    this.svg.style.setProperty("--hair", String(1 / scale));
-    const lettered = names(inView, scale, this.measure);
-    this.names.replaceChildren(...lettered.map(({ text, x, y }) => element("text", { x, y }, text)));
-    this.wantLinks([]);
-    const found = only && only.size < MOST_CARDS ? [...only] : [];
-    this.wantCards([selected, ...found].flatMap((id) => this.placeOf(id) ?? []));
-  }
-
-  private wantCards(places: Place[]): void {
-    // The one that readers of the screen are told of is always there.
-    const selected = this.placeOf(this.marks.selected);
-    const all = selected ? [selected, ...places] : places;
-    this.drawnCards.want(new Map(all.map((place) => [place.branch.id, place])));
-  }
-
-  private wantLinks(routes: Route[]): void {
-    this.drawnLinks.want(new Map(routes.map((route) => [route.key, route])));
-  }
-
-  private card(id: string, place: Place): SVGGElement {
-    const group = drawnCard(place, this.prefix, standing(place));
-    this.marks.card(id, group);
-    this.cards.append(group);
-    return group;
-  }
-
-  private link(route: Route): DrawnLink {
-    const drawn = drawnLink(route);
-    this.marks.link(drawn, route);
-    this.links.append(drawn.run);
-    if (drawn.label) this.labels.append(drawn.label);
-    return drawn;
   }
 
   private clicked(event: Event): void {
@@ -343,33 +259,9 @@ const contains = (outer: Box, inner: Box): boolean =>
   outer.x + outer.width >= inner.x + inner.width &&
   outer.y + outer.height >= inner.y + inner.height;
 
-const middle = ({ x, y, width, height }: Box): { x: number; y: number } => ({ x: x + width / 2, y: y + height / 2 });
-
-const distance = (box: Box, from: { x: number; y: number }): number => {
-  const { x, y } = middle(box);
-  return Math.hypot(x - from.x, y - from.y);
-};
-
 const widened = ({ x, y, width, height }: Box, by: number): Box => ({
   x: x - width * by,
   y: y - height * by,
   width: width * (1 + 2 * by),
   height: height * (1 + 2 * by),
 });
-
-/** Whether a card looks the same in both; of a node that did not change, the card is the same object. */
-const isSamePlace = (one: Place, other: Place): boolean =>
-  one.card === other.card &&
-  one.x === other.x &&
-  one.y === other.y &&
-  one.branch.node === other.branch.node &&
-  one.branch.depth === other.branch.depth &&
-  one.branch.parent?.children.length === other.branch.parent?.children.length;
-
-const isSameRoute = (one: Route, other: Route): boolean =>
-  one.path === other.path && one.label === other.label && notesOf(one) === notesOf(other);
-
-function standing({ branch }: Place): Standing {
-  const row = branch.parent?.children ?? [branch];
-  return { level: branch.depth + 1, place: row.indexOf(branch) + 1, of: row.length };
-}
