@@ -9,6 +9,8 @@
 - `objects`: the bytes of commits and trees -> their fields
 - `ancestry`: a history as a graph of parents
 - `changes`: one file's entry in the difference of two trees
+- `edited`: the files edited between two trees
+- `recent`: what was read last, within a bound on its size
 - `patches`: the `@@` parts of a patch -> line numbers and texts
 - `merges`: what a merge itself wrote
 - `refusals`: why a repository or an object cannot be read

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cached_property
-from typing import Final
+from typing import Final, Protocol
 
 import pygit2
 from pygit2.enums import DiffFind, DiffOption
@@ -36,8 +37,40 @@ KINDS: Final[dict[str, Kind]] = {
 }
 
 
-class Difference:
+class Difference(Protocol):
     """What turns one tree into another: its changes, and their patches on request."""
+
+    @property
+    def changes(self) -> list[Change]:
+        """One for each path that differs, or for each that is of interest."""
+
+    def patch(self, change: Change) -> RawPatch:
+        """A change's text as git prints it. Reads both files whole: ask for their size first."""
+
+
+class Edited:
+    """A difference of plain files that kept their names."""
+
+    def __init__(self, sha: str, changes: list[Change], blob: Callable[[str], pygit2.Blob]) -> None:
+        self._sha = sha
+        self._blob = blob
+        self.changes = changes
+
+    def patch(self, change: Change) -> RawPatch:
+        """Both contents as git compares them under the file's path."""
+        with Reading(self._sha):
+            old = self._blob(change.old_blob) if change.old_blob else None
+            new = self._blob(change.new_blob) if change.new_blob else None
+            path = os.fsdecode(change.path)  # attributes of the path choose how its sections are named
+            return _raw(
+                pygit2.Patch.create_from(
+                    old, new, path, path, flag=PATCH_OPTIONS, context_lines=CONTEXT_LINES
+                )
+            )
+
+
+class Compared:
+    """A difference as libgit2 finds it."""
 
     def __init__(self, sha: str, diff: pygit2.Diff) -> None:
         self._sha = sha
@@ -74,7 +107,7 @@ class Difference:
             del self.changes
 
     def patch(self, change: Change) -> RawPatch:
-        """A change's text as git prints it. Reads both files whole: ask for their size first."""
+        """As libgit2 prints it; nothing for a rename that was told by equal content alone."""
         if change.index == NO_PATCH:
             return EMPTY_PATCH
         with Reading(self._sha):

@@ -21,15 +21,21 @@ from pygit2.enums import AttrCheck, ObjectType, SortMode
 from pipeline.git import layout, patches
 from pipeline.git.ancestry import Parents, parents_first, reachable
 from pipeline.git.changes import SUBMODULE_MODE, SYMLINK_MODE, TREE_MODE, RawPatch, shown_path
-from pipeline.git.differences import Difference, compared, patch_between
+from pipeline.git.differences import Compared, Difference, Edited, compared, patch_between
+from pipeline.git.edited import edits
 from pipeline.git.library import Reading
 from pipeline.git.merges import Entries, wrote_files
 from pipeline.git.objects import Commit, Links, TreeEntry, entries_of, links_of, parse_commit, parse_tree
 from pipeline.git.patches import Part
+from pipeline.git.recent import Recent
 from pipeline.git.refusals import NotARepository, UnreadableObject, refusal
 
 __all__ = ["Commit", "Difference", "Repository", "TreeEntry", "UnreadableObject", "open_repository"]
 
+# Contents kept for what follows: the next version's diff, and the parser, ask for the one just read.
+KEPT_BLOB_BYTES: Final = 4 << 20
+# Names in directories kept for the next commit, which is compared with this one; each costs about 200 bytes.
+KEPT_NAMES: Final = 10_000
 # Commits whose tree and parents are remembered: a commit's parent is mostly among the last few read.
 REMEMBERED_COMMITS: Final = 1000
 
@@ -65,6 +71,8 @@ class Repository:
         self.is_partial: bool = layout.is_partial(self.configuration)
         self._mailmap = _mailmap(git)
         self._lately: dict[str, Links] = {}
+        self._blobs = Recent[str, pygit2.Blob](KEPT_BLOB_BYTES)
+        self._folders = Recent[bytes, Entries](KEPT_NAMES)
 
     def head(self) -> str | None:
         """The commit HEAD names, on a branch or detached; None before the first commit."""
@@ -137,14 +145,21 @@ class Repository:
         with Reading(sha):
             if len(trees) > 1 and not self._wrote_files(links.tree, trees):
                 return []
-            olds: list[str | None] = [*trees] or [None]
-            found = [Difference(sha, compared(self._git, old, links.tree)) for old in olds]
-        if len(found) > 1:
-            return self._differing_from_all(found)
-        found[0].follow_renames(self.size)
+            if len(trees) > 1:
+                found = [Compared(sha, compared(self._git, old, links.tree)) for old in trees]
+                return [*self._differing_from_all(found)]
+            return [self._difference(sha, trees[0] if trees else None, links.tree)]
+
+    def _difference(self, sha: str, old: str | None, new: str) -> Difference:
+        entries = self._entries(bytes.fromhex(old)) if old else {}
+        plain = edits(entries, self._entries(bytes.fromhex(new)), self._entries)
+        if plain is not None:
+            return Edited(sha, plain, self._blob)
+        found = Compared(sha, compared(self._git, old, new))
+        found.follow_renames(self.size)
         return found
 
-    def _differing_from_all(self, found: list[Difference]) -> list[Difference]:
+    def _differing_from_all(self, found: list[Compared]) -> list[Compared]:
         """A merge's differences, cut to the paths that differ from every parent."""
         kinds = [difference.paths() for difference in found]
         shared = set(kinds[0]).intersection(*kinds[1:])
@@ -156,27 +171,38 @@ class Repository:
         return found if shared else []
 
     def _wrote_files(self, result: str, parents: Iterable[str]) -> bool:
-        return wrote_files(self._entries(result), list(map(self._entries, parents)), self._entries)
+        own, *others = (self._entries(bytes.fromhex(tree)) for tree in (result, *parents))
+        return wrote_files(own, others, self._entries)
 
-    def _entries(self, tree: str | bytes) -> Entries:
-        kind, data = self._odb.read(pygit2.Oid(raw=tree) if isinstance(tree, bytes) else tree)
+    def _entries(self, tree: bytes) -> Entries:
+        kept = self._folders.get(tree)
+        if kept is not None:
+            return kept
+        kind, data = self._odb.read(pygit2.Oid(raw=tree))
         if kind != ObjectType.TREE:
-            raise KeyError(tree)
-        return entries_of(data)
+            raise KeyError(tree.hex())
+        entries = entries_of(data)
+        self._folders.keep(tree, entries, len(entries))
+        return entries
 
     def blob(self, sha: str) -> bytes:
         """A file's content."""
         with Reading(sha):
-            return self._odb.read(sha)[1]
+            return self._blob(sha).data
 
     def size(self, sha: str) -> int:
         """A file's length in bytes, without reading it."""
+        kept = self._blobs.get(sha)
+        if kept is not None:
+            return kept.size
         with Reading(sha):
             return self._odb.read_header(sha)[1]
 
-    def parts(self, old: bytes, new: bytes) -> tuple[Part, ...]:
-        """The `@@` parts that lead from one content to another, without context; none for binary ones."""
-        patch = pygit2.Patch.create_from(old, new, context_lines=0)
+    def parts(self, old: str, new: str) -> tuple[Part, ...]:
+        """The `@@` parts that lead from one file's content to another's, without context; none for binary ones."""
+        with Reading(new):
+            # From bytes libgit2 would compute two names first, which took as long as the difference.
+            patch = pygit2.Patch.create_from(self._blob(old), self._blob(new), context_lines=0)
         return patches.bare(patches.body(patch.data))
 
     def tree_files(self, sha: str) -> list[tuple[str, str]]:
@@ -190,7 +216,7 @@ class Repository:
             if entry.mode != TREE_MODE:
                 return entry if entry.mode == SUBMODULE_MODE else None
             with Reading(commit):
-                found = self._entries(entry.sha).get(name)
+                found = self._entries(bytes.fromhex(entry.sha)).get(name)
             if found is None:
                 return None
             mode, raw = found
@@ -239,6 +265,17 @@ class Repository:
         except (pygit2.GitError, KeyError, ValueError):
             return None
         return entry.data if isinstance(entry, pygit2.Blob) else None
+
+    def _blob(self, sha: str) -> pygit2.Blob:
+        """A file's content as libgit2 holds it; those read last are kept."""
+        kept = self._blobs.get(sha)
+        if kept is not None:
+            return kept
+        found = self._git[sha]
+        if not isinstance(found, pygit2.Blob):
+            raise KeyError(sha)
+        self._blobs.keep(sha, found, found.size)
+        return found
 
     def _links(self, sha: str) -> Links:
         """A commit's tree and parents; its children ask for them soon after."""

@@ -52,8 +52,8 @@ class Contents(Protocol):
     def blob(self, sha: str) -> bytes:
         """A content by its blob."""
 
-    def parts(self, old: bytes, new: bytes) -> Sequence[Part]:
-        """The parts of a diff that lead from one content to the other; none where there is no diff."""
+    def parts(self, old: str, new: str) -> Sequence[Part]:
+        """The parts of a diff that lead from one blob to the other; none where there is no diff."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +145,11 @@ class Versions:
             self._kept.move_to_end(key)
             return self._kept[key]
         source = contents.blob(blob)
-        near = self._kept.get(self._newest.get(path, key)) if grammar.incremental else None
+        newest = self._newest.get(path, key)
+        near = self._kept.get(newest) if grammar.incremental else None
         if near is None or near.grammar is not grammar or not near.sound:
             return self._keep(path, key, parsed(source, grammar))
-        return self._keep(path, key, following(near, source, contents.parts(near.content.source, source)))
+        return self._keep(path, key, following(near, source, contents.parts(newest[1], blob)))
 
     def after(
         self, before: Before, path: str, blob: str, grammar: Grammar, contents: Contents

@@ -94,8 +94,8 @@ class Reader:
         self.read.append(sha)
         return self.contents[sha]
 
-    def parts(self, old: bytes, new: bytes) -> Sequence[Part]:
-        was, now = (content.decode().splitlines(keepends=True) for content in (old, new))
+    def parts(self, old: str, new: str) -> Sequence[Part]:
+        was, now = (self.contents[sha].decode().splitlines(keepends=True) for sha in (old, new))
         codes = SequenceMatcher(None, was, now, autojunk=False).get_opcodes()
         return [part(a, was[a:b], c, now[c:d]) for tag, a, b, c, d in codes if tag != "equal"]
 
@@ -175,7 +175,7 @@ def test_a_changed_definition_costs_its_own_parse_only(monkeypatch: pytest.Monke
     assert version is not None
     monkeypatch.setattr("pipeline.source.grammars.STEPS_PER_BYTE", 0)  # STEPS_AT_LEAST for the whole
     assert parsed(new.encode(), python) is None
-    parts = Reader({}).parts(old.encode(), new.encode())
+    parts = Reader({"old": old.encode(), "new": new.encode()}).parts("old", "new")
     followed = following(version, new.encode(), parts)
     assert followed is not None
     assert followed.tree.root_node.end_byte == len(new)
