@@ -7,6 +7,7 @@ worker takes what: each worker here is a pool of its own.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
@@ -53,6 +54,7 @@ class Workers:
     def __init__(self, jobs: int) -> None:
         self.jobs = max(1, jobs)
         self._workers: list[Executor] = []
+        self._leaving: list[threading.Thread] = []
 
     def begin(self, module: str) -> None:
         """Start them all, and have them import a module while this process is busy with something else."""
@@ -91,11 +93,20 @@ class Workers:
             for result in waiting:
                 result.cancel()
 
-    def end(self) -> None:
-        """Let them go, and their memory; a later call starts others."""
-        for worker in self._workers:
-            worker.shutdown()
+    def dismiss(self) -> None:
+        """Let them go, and their memory, without waiting for it; a later call starts others."""
+        leaving = [threading.Thread(target=worker.shutdown) for worker in self._workers]
+        for thread in leaving:
+            thread.start()
+        self._leaving += leaving
         self._workers.clear()
+
+    def end(self) -> None:
+        """Let them go, and wait until they have gone."""
+        self.dismiss()
+        for thread in self._leaving:
+            thread.join()
+        self._leaving.clear()
 
     def _first(self, jobs: int) -> list[Executor]:
         self._workers += [_worker() for _ in range(jobs - len(self._workers))]
@@ -145,6 +156,8 @@ def _begin(parent: int) -> None:
     """Leave Ctrl-C to the parent, leave with the parent, and collect garbage rarely."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_when_orphaned, args=(parent,), daemon=True).start()
+    # What they answered is with the parent: taking apart what they remember took them half a second.
+    atexit.register(os._exit, 0)
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)
 

@@ -60,9 +60,13 @@ def test_one_set_of_processes() -> None:
         begun = set(workers.mapped(process_of, range(8)))
         assert set(workers.mapped(process_of, range(8))) == begun
         assert set(workers.mapped(process_of, range(8), most=1)) == {os.getpid()}
+        workers.dismiss()
+        others = set(workers.mapped(process_of, range(8)))
         workers.end()
-        assert not begun & set(workers.mapped(process_of, range(8)))
+        assert not (begun | others) & set(workers.mapped(process_of, range(8)))
+        assert not begun & others
     assert len(begun) == 2
+    assert not any(Path(f"/proc/{pid}").exists() for pid in begun | others)
     with Workers(1) as alone:
         alone.begin("json")
         assert set(alone.mapped(process_of, range(3))) == {os.getpid()}
