@@ -6,21 +6,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
-from pipeline.extract import batch_of, word_rows
+from pipeline.extract import Extracted, Task, batch_of, extract, word_rows
 from pipeline.git.repository import Repository, UnreadableObject, open_repository
 from pipeline.ignore import IgnoreRules
 from pipeline.parse import Outline, outline
 from pipeline.source.grammars import grammar_of, language_of
 from pipeline.text import words
-from pipeline.workers import Workers
 from stores import schema
-from stores.writing import HeadChange
 
 # A slice is one transaction: large enough to amortise it, small enough to bound memory.
 FILES_PER_SLICE: Final = 200
@@ -35,7 +33,29 @@ class HeadFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Slice:
+    """Some files of one repository's snapshot, small enough to travel to a worker."""
+
+    repository: Path
+    files: tuple[HeadFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Outlined:
+    """The rows of one slice, in the schemas of `stores.schema`; row numbers count from 0.
+
+    `paths`: its files, also those that could not be read and have no rows.
+    """
+
+    paths: tuple[str, ...]
+    files: pa.RecordBatch
+    symbols: pa.RecordBatch
+    chunks: pa.RecordBatch
+    words: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
     """A file and its outline."""
 
     file: HeadFile
@@ -53,16 +73,32 @@ def changed(wanted: Mapping[str, str], recorded: Mapping[str, str]) -> list[Head
     return [HeadFile(path, blob) for path, blob in wanted.items() if recorded.get(path) != blob]
 
 
-def changes(
-    repository: Path, changed: Sequence[HeadFile], gone: Sequence[str], workers: Workers
-) -> Iterator[HeadChange]:
-    """New rows for the changed files and none for those that are gone, slice by slice."""
-    if gone:
-        yield _change(gone, [])
-    slices = [changed[start : start + FILES_PER_SLICE] for start in range(0, len(changed), FILES_PER_SLICE)]
-    outlined = workers.mapped(partial(_outlines, repository), slices, most=len(slices))
-    for files, outlines in zip(slices, outlined, strict=True):
-        yield _change([file.path for file in files], outlines)
+def slices(repository: Path, changed: Sequence[HeadFile]) -> Iterator[Slice]:
+    """The changed files in portions."""
+    for start in range(0, len(changed), FILES_PER_SLICE):
+        yield Slice(repository, tuple(changed[start : start + FILES_PER_SLICE]))
+
+
+def work(task: Task | Slice) -> Extracted | Outlined:
+    """What a worker does with what it is given: a batch of history, or a slice of its end."""
+    return extract(task) if isinstance(task, Task) else outlined(task)
+
+
+def outlined(portion: Slice) -> Outlined:
+    """New rows for files; a missing blob leaves its file for the next pass."""
+    read = []
+    for file in portion.files:
+        grammar = grammar_of(file.path)
+        with suppress(UnreadableObject):
+            if grammar is not None:
+                source = _repository(portion.repository).blob(file.blob)
+                read.append(_Read(file, outline(source, grammar)))
+    return _rows([file.path for file in portion.files], read)
+
+
+def gone(paths: Sequence[str]) -> Outlined:
+    """No rows for files that are no more."""
+    return _rows(paths, [])
 
 
 @lru_cache(maxsize=1)
@@ -70,22 +106,11 @@ def _repository(path: Path) -> Repository:
     return open_repository(path)
 
 
-def _outlines(path: Path, files: Sequence[HeadFile]) -> list[Outlined]:
-    """Outlines of the files that can be read; a missing blob leaves its file for the next pass."""
-    found = []
-    for file in files:
-        grammar = grammar_of(file.path)
-        with suppress(UnreadableObject):
-            if grammar is not None:
-                found.append(Outlined(file, outline(_repository(path).blob(file.blob), grammar)))
-    return found
-
-
-def _change(replaced: Sequence[str], outlined: Sequence[Outlined]) -> HeadChange:
+def _rows(paths: Sequence[str], outlined: Sequence[_Read]) -> Outlined:
     symbols = [(entry.file, placed) for entry in outlined for placed in entry.outline.symbols]
     documents = [_words(placed.symbol.name, placed.siblings) for _, placed in symbols]
-    return HeadChange(
-        replaced_paths=tuple(replaced),
+    return Outlined(
+        paths=tuple(paths),
         files=batch_of(
             schema.HEAD_FILES,
             file_path=[entry.file.path for entry in outlined],
@@ -111,7 +136,7 @@ def _change(replaced: Sequence[str], outlined: Sequence[Outlined]) -> HeadChange
     )
 
 
-def _chunk_rows(outlined: Sequence[Outlined]) -> pa.RecordBatch:
+def _chunk_rows(outlined: Sequence[_Read]) -> pa.RecordBatch:
     chunks = [
         (entry.file.path, number, chunk)
         for entry in outlined

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -14,9 +14,10 @@ from pipeline import write
 from pipeline.caching import Cached
 from pipeline.embed import Embedding
 from pipeline.encoder import Encoder
-from pipeline.extract import Extracted, Task, extract
+from pipeline.extract import Extracted, Task
 from pipeline.git.refusals import NothingToIndex, UnreadableObject
 from pipeline.git.repository import Repository
+from pipeline.head import FILES_PER_SLICE, HeadFile, Outlined, Slice, gone, slices, work
 from pipeline.ignore import IgnoreRules
 from pipeline.modes import EmbedCache
 from pipeline.profile import Profile
@@ -57,21 +58,31 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a pass stands: `commits` of `total` are done; rows of `recorded` of them, and `hunks`, are written."""
+    """Where a pass stands: `commits` of `total` are done; rows of `recorded` of them, and `hunks`, are written.
+
+    `head_symbols`: written for HEAD's snapshot, which follows the history.
+    """
 
     commits: int = 0
     total: int = 0
     recorded: int = 0
     hunks: int = 0
+    head_symbols: int = 0
     watermark: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Outlined:
-    """What was done for HEAD's snapshot: symbols extracted, and whether every row of it was made anew."""
+class Snapshot:
+    """What is to be done for HEAD's snapshot; `whole`: every row of it is made anew."""
 
-    symbols: int = 0
-    renewed: bool = False
+    changed: tuple[HeadFile, ...] = ()
+    gone: tuple[str, ...] = ()
+    whole: bool = False
+
+    @property
+    def slices(self) -> int:
+        """In how many portions the changed files go to the workers."""
+        return -(-len(self.changed) // FILES_PER_SLICE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +126,21 @@ class Pass:
         mode = self._emptied() if self.options.rebuild else self.options.embed_cache
         with Held(self.place) as index:
             beginning = self._begin(index, head, mode)
-            done = self._index_history(index, beginning, rules)
-            outlined = self._index_head(index, beginning, rules, head)
-            self.workers.end()  # what follows may copy the whole index, and wants their memory
+            snapshot = self._snapshot(beginning, rules, head)
+            done = self._index_all(index, beginning, snapshot, rules)
+            self.workers.dismiss()  # what follows may copy the whole index, and wants their memory
             ending = write.finish(
-                index, head, beginning.components, self.profile, head_renewed=outlined.renewed
+                index, head, beginning.components, self.profile, head_renewed=snapshot.whole
             )
         return Summary(
             head=head,
             commits=done.recorded,
             hunks=done.hunks,
-            head_symbols=outlined.symbols,
+            head_symbols=done.head_symbols,
             unreadable=ending.unreadable,
             verdict=ending.verdict,
             seconds=time.perf_counter() - started,
-            workers=self._jobs(beginning),
+            workers=self._jobs(beginning, snapshot),
             profile=self.profile,
         )
 
@@ -149,11 +160,13 @@ class Pass:
         with self.profile.phase("walk"):
             return write.begin(index, self.repository, head, mode)
 
-    def _index_history(self, index: Held, beginning: Beginning, rules: IgnoreRules) -> Progress:
-        """Extract in the workers, embed and write here, batch by batch, in the order of the walk."""
+    def _index_all(
+        self, index: Held, beginning: Beginning, snapshot: Snapshot, rules: IgnoreRules
+    ) -> Progress:
+        """Extract in the workers, embed and write here, in the order of the walk, HEAD's snapshot last."""
         with ExitStack() as stack:
             cache = self._cache(stack, beginning)
-            return self._index_batches(index, beginning, rules, cache)
+            return self._index_batches(index, beginning, snapshot, rules, cache)
 
     def _cache(self, stack: ExitStack, beginning: Beginning) -> Cached | None:
         """The embedding cache, until the stack ends; None where none is wanted, or needed."""
@@ -163,48 +176,61 @@ class Pass:
         return Cached(kept, beginning.mode) if kept else None
 
     def _index_batches(
-        self, index: Held, beginning: Beginning, rules: IgnoreRules, cache: Cached | None
+        self,
+        index: Held,
+        beginning: Beginning,
+        snapshot: Snapshot,
+        rules: IgnoreRules,
+        cache: Cached | None,
     ) -> Progress:
         diff_only = beginning.mode is EmbedCache.DIFF
         embedding = Embedding(self.encoder, index if beginning.resumes else None, cache, diff_only=diff_only)
-        tasks = (
-            Task(self.repository.root, rules, shas, diff_only)
-            for shas in batches(beginning.pending, self.options.commit_batch)
-        )
         progress = Progress(total=len(beginning.pending))
-        jobs = self._jobs(beginning)
-        run = min(BATCHES_IN_A_ROW, -(-self._batches(beginning) // jobs))
-        for extracted in self.workers.mapped(extract, tasks, most=jobs, run=run):
-            self.profile.add(extracted.profile)
+        jobs = self._jobs(beginning, snapshot)
+        run = max(1, min(BATCHES_IN_A_ROW, -(-self._batches(beginning) // jobs)))
+        tasks = self._tasks(beginning, snapshot, rules, diff_only=diff_only)
+        for done in self.workers.mapped(work, tasks, most=jobs, run=run):
+            if isinstance(done, Outlined):
+                progress = self._write_head(index, done, progress)
+                continue
+            self.profile.add(done.profile)
             with self.profile.phase("embed"):
-                vectors = embedding.vectors(extracted)
-            watermark = beginning.watermark_after(extracted.shas)
+                vectors = embedding.vectors(done)
+            watermark = beginning.watermark_after(done.shas)
             use = cache.use() if cache else None
-            write.write_batch(index, extracted, vectors, watermark, self.profile, cache=use)
-            progress = _further(progress, extracted, watermark)
+            write.write_batch(index, done, vectors, watermark, self.profile, cache=use)
+            progress = _further(progress, done, watermark)
             self.report(progress)
-        return progress
+        return self._write_head(index, gone(snapshot.gone), progress) if snapshot.gone else progress
 
-    def _index_head(self, index: Held, beginning: Beginning, rules: IgnoreRules, head: str) -> Outlined:
-        """Bring the HEAD snapshot up to date."""
+    def _tasks(
+        self, beginning: Beginning, snapshot: Snapshot, rules: IgnoreRules, *, diff_only: bool
+    ) -> Iterator[Task | Slice]:
+        """HEAD's files in line behind the history: no worker waits until the last batches are written."""
+        for shas in batches(beginning.pending, self.options.commit_batch):
+            yield Task(self.repository.root, rules, shas, diff_only)
+        yield from slices(self.repository.root, snapshot.changed)
+
+    def _write_head(self, index: Held, outlined: Outlined, progress: Progress) -> Progress:
+        write.write_head(index, outlined, self.profile)
+        return replace(progress, head_symbols=progress.head_symbols + outlined.symbols.num_rows)
+
+    def _snapshot(self, beginning: Beginning, rules: IgnoreRules, head: str) -> Snapshot:
+        """What brings the HEAD snapshot up to date."""
         with self.profile.phase("symbols"):
             try:
                 wanted = head_symbols.snapshot(self.repository, head, rules)
             except UnreadableObject as unreadable:
                 logger.warning("HEAD symbols stay as they were: %s", unreadable)
-                return Outlined()
+                return Snapshot()
             stale = {} if self.options.force else beginning.head_files
             changed = head_symbols.changed(wanted, stale)
             gone = [path for path in beginning.head_files if path not in wanted]
-        extracted = 0
-        for change in head_symbols.changes(self.repository.root, changed, gone, self.workers):
-            write.write_head(index, change, self.profile)
-            extracted += change.symbols.num_rows
-        return Outlined(extracted, renewed=len(changed) == len(wanted))
+        return Snapshot(tuple(changed), tuple(gone), whole=len(changed) == len(wanted))
 
-    def _jobs(self, beginning: Beginning) -> int:
-        """No more workers than batches: starting one costs as much as a batch."""
-        return max(1, min(self.workers.jobs, self._batches(beginning)))
+    def _jobs(self, beginning: Beginning, snapshot: Snapshot) -> int:
+        """No more workers than batches, or slices: starting one costs as much as either."""
+        return max(1, min(self.workers.jobs, max(self._batches(beginning), snapshot.slices)))
 
     def _batches(self, beginning: Beginning) -> int:
         return -(-len(beginning.pending) // self.options.commit_batch)

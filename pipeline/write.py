@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pipeline.extract import Extracted
 from pipeline.git.repository import Repository
+from pipeline.head import Outlined
 from pipeline.modes import EmbedCache
 from pipeline.profile import Profile
 from pipeline.reach import reach, unreached
@@ -133,8 +134,15 @@ def write_batch(
     _timed(index, profile, "storage", lambda connection: writing.replace_batch(connection, batch))
 
 
-def write_head(index: Held, change: HeadChange, profile: Profile) -> None:
+def write_head(index: Held, outlined: Outlined, profile: Profile) -> None:
     """One slice of the HEAD snapshot, in one transaction."""
+    change = HeadChange(
+        replaced_paths=outlined.paths,
+        files=outlined.files,
+        symbols=outlined.symbols,
+        chunks=outlined.chunks,
+        words=outlined.words,
+    )
     _timed(index, profile, "symbols", lambda connection: writing.replace_head(connection, change))
 
 

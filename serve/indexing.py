@@ -156,7 +156,7 @@ def workers_for(repository: Repository, place: Place, jobs: int) -> Workers:
     workers = Workers(jobs)
     head = repository.head()
     if head and not place.database.exists() and repository.reaches_more(head, jobs * WORTH_BEGINNING):
-        workers.begin("pipeline.extract")
+        workers.begin("pipeline.head")
     return workers
 
 
