@@ -9,9 +9,10 @@ import pygit2
 
 from pipeline.git.refusals import UnreadableObject
 
-# libgit2 keeps parsed trees and commits: its own 256 MiB would grow with the history for years of commits, and
-# 6 MiB hold the trees that neighbouring commits share; 16 saved no instruction.
-OBJECT_CACHE_BYTES: Final = 6 << 20
+# libgit2 keeps parsed trees and commits: its own 256 MiB would grow with the history for years of commits. Only
+# what `edited` leaves to it asks for them again. With 6 MiB, and twice of what `repository` keeps, extracting a
+# history took 0.7 % fewer instructions and 8 MB more in each worker.
+OBJECT_CACHE_BYTES: Final = 2 << 20
 # Pack files are mapped in windows. Pages of a mapped gigabyte count as the process's memory.
 PACK_WINDOW_BYTES: Final = 32 << 20
 PACK_MAPPED_BYTES: Final = 256 << 20

@@ -33,9 +33,9 @@ from pipeline.git.refusals import NotARepository, UnreadableObject, refusal
 __all__ = ["Commit", "Difference", "Repository", "TreeEntry", "UnreadableObject", "open_repository"]
 
 # Contents kept for what follows: the next version's diff, and the parser, ask for the one just read.
-KEPT_BLOB_BYTES: Final = 4 << 20
+KEPT_BLOB_BYTES: Final = 2 << 20
 # Names in directories kept for the next commit, which is compared with this one; each costs about 200 bytes.
-KEPT_NAMES: Final = 10_000
+KEPT_NAMES: Final = 4_000
 # Commits whose tree and parents are remembered: a commit's parent is mostly among the last few read.
 REMEMBERED_COMMITS: Final = 1000
 
