@@ -12,8 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline import run
+from pipeline import head, run
+from pipeline.extract import Extracted, Task
 from pipeline.git.refusals import NothingToIndex
+from pipeline.head import Outlined, Slice
 from pipeline.run import Progress
 from stores import database, history
 from tests.bench.indexes import fingerprint
@@ -150,6 +152,22 @@ def test_only_changed_files_are_parsed_again(tmp_path: Path, monkeypatch: pytest
     repo.commit_file("main.py", "def turned():\n    return 1\n", "Turn away")
     index(repo, tmp_path / "home")
     assert outlined == ["python"]
+
+
+def test_the_snapshot_stands_in_line_behind_the_history(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HEAD's files are handed out with the batches, so that workers go on while the last ones are written."""
+    handed: list[str] = []
+    work = head.work
+
+    def noted(task: Task | Slice) -> Extracted | Outlined:
+        handed.append(type(task).__name__)
+        return work(task)
+
+    monkeypatch.setattr(run, "work", noted)
+    index(repo, tmp_path, commit_batch=100)
+    assert handed == [*["Task"] * (len(handed) - 1), "Slice"] and len(handed) > 1
 
 
 def test_a_deleted_file_leaves_the_snapshot(tmp_path: Path) -> None:
