@@ -1,4 +1,4 @@
-"""How an index keeps vectors for later: apart from the cache, so that a command's help loads nothing."""
+"""How an index makes vectors and keeps them for later: apart from the cache, so that a command's help loads nothing."""
 
 from __future__ import annotations
 
@@ -15,3 +15,13 @@ class EmbedCache(StrEnum):
     OFF = "off"
     SEMANTIC = "semantic"
     DIFF = "diff"
+
+
+class Encoding(StrEnum):
+    """Which of the bundled encoders an index is made and asked with; vectors of one mean nothing to another.
+
+    `minilm` reads sentences. `static` adds up words: a small part of the time, and less sense of what is meant.
+    """
+
+    MINILM = "minilm"
+    STATIC = "static"

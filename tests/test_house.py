@@ -36,6 +36,7 @@ PACKAGES = [
     "serve/registering",
     "serve/viewer",
     "mindmap",
+    "training",
 ]
 CHECKS = {
     "the code is formatted": ["ruff", "format", "--check", "--quiet", "."],

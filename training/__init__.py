@@ -1,0 +1,21 @@
+"""How the static encoder's table was made; nothing that runs imports it.
+
+    python -m training.extract LESSONS REPOSITORY...    histories -> bags of words
+    python -m training.teacher LESSONS START REPOSITORY...    what the transformer makes of each word: where rows begin
+    python -m training.table LESSONS OUT --started START    contrastive training
+    python -m training.bundle OUT/table.npz    the file that ships
+
+The same repositories, commits and seeds give the same lessons. `histories.txt` names the repositories; those that
+rankings are measured on are not among them. Lessons keep no text: which words a message or a change has, and which of
+them belong together.
+
+- `telling`: a commit's message -> what somebody might ask for the change by
+- `lessons`: one history -> its lessons, on disk as arrays
+- `extract`: histories -> lessons, several at a time
+- `vocabulary`: which words have a row of their own
+- `material`: lessons of many histories -> numbered examples, in batches
+- `teacher`: what the bundled transformer makes of each word alone
+- `table`: the training; needs torch
+- `held_out`: how well a table ranks histories it was not trained on
+- `bundle`: the trained table -> the file that ships
+"""
