@@ -21,6 +21,7 @@ from pipeline.head import FILES_PER_SLICE, HeadFile, Outlined, Slice, gone, slic
 from pipeline.ignore import IgnoreRules
 from pipeline.modes import EmbedCache
 from pipeline.profile import Profile
+from pipeline.versions import encoding_of
 from pipeline.walk import batches
 from pipeline.workers import Workers
 from pipeline.write import Beginning
@@ -158,7 +159,7 @@ class Pass:
 
     def _begin(self, index: Held, head: str, mode: EmbedCache | None) -> Beginning:
         with self.profile.phase("walk"):
-            return write.begin(index, self.repository, head, mode)
+            return write.begin(index, self.repository, head, mode, encoding_of(self.encoder.name))
 
     def _index_all(
         self, index: Held, beginning: Beginning, snapshot: Snapshot, rules: IgnoreRules

@@ -63,7 +63,7 @@ class Table:
         """The table of a file."""
         import numpy as np
 
-        with np.load(file) as kept:
+        with file.open("rb") as content, np.load(content) as kept:
             known = kept["words"].tobytes().decode().split("\n")
             lexicon = Lexicon({word: row for row, word in enumerate(known)}, len(kept["steps"]) - len(known))
             return cls(lexicon, kept["steps"], kept["scales"])

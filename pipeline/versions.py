@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from pipeline.encoder import EMBEDDING_MODEL
+from pipeline.encoder import EMBEDDING_MODEL, STATIC_MODEL
+from pipeline.modes import Encoding
 from stores.metadata import Components
 from stores.versions import EMBEDDING_DIMENSION, SCHEMA_VERSION
 
@@ -20,11 +21,25 @@ WORDS_VERSION: Final = "1"
 RERANKER_MODEL: Final = "none"
 
 
-def components(embed_cache: str | None = None) -> Components:
-    """What this program makes rows with; without a mode of the embedding cache, whichever an index has suits it."""
+def models() -> dict[Encoding, str]:
+    """What names the vectors of each encoder."""
+    return {Encoding.MINILM: EMBEDDING_MODEL, Encoding.STATIC: STATIC_MODEL}
+
+
+def encoding_of(model: str | None) -> Encoding | None:
+    """The encoder whose vectors have this name, in this version of it or another; None where none has."""
+    family = (model or "").partition("/")[0]
+    return next((each for each, name in models().items() if name.partition("/")[0] == family), None)
+
+
+def components(embed_cache: str | None = None, encoding: Encoding | None = None) -> Components:
+    """What this program makes rows with, with this encoder or else the usual one.
+
+    Without a mode of the embedding cache, whichever an index has suits it.
+    """
     return Components(
         schema=str(SCHEMA_VERSION),
-        embedding_model=EMBEDDING_MODEL,
+        embedding_model=models()[encoding or Encoding.MINILM],
         embedding_dimension=str(EMBEDDING_DIMENSION),
         reranker_model=RERANKER_MODEL,
         chunker_version=CHUNKER_VERSION,

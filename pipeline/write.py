@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,10 +11,10 @@ import pyarrow as pa
 from pipeline.extract import Extracted
 from pipeline.git.repository import Repository
 from pipeline.head import Outlined
-from pipeline.modes import EmbedCache
+from pipeline.modes import EmbedCache, Encoding
 from pipeline.profile import Profile
 from pipeline.reach import reach, unreached
-from pipeline.versions import components
+from pipeline.versions import components, encoding_of
 from pipeline.walk import pending
 from stores import codes, compaction, database, history, metadata, writing
 from stores.errors import LineageError
@@ -64,14 +64,16 @@ class Ending:
     verdict: Verdict
 
 
-def begin(index: Held, repository: Repository, head: str, mode: EmbedCache | None) -> Beginning:
+def begin(
+    index: Held, repository: Repository, head: str, mode: EmbedCache | None, encoding: Encoding | None = None
+) -> Beginning:
     """Open or make the index, note the HEAD this pass aims at, and find what there is to do.
 
     Without a `mode` the index keeps the one it has.
     """
     with index.batch() as connection:
         known = metadata.recorded(connection)
-        current = components(mode or _mode(known) or EmbedCache.OFF)
+        current = components(mode or _mode(known) or EmbedCache.OFF, encoding)
         _refuse_other_vectors(known, current)
         status = history.status(connection)
         watermark = status.last_indexed_commit if status else None
@@ -99,6 +101,15 @@ def mode_of(place: Place) -> EmbedCache | None:
     try:
         with database.reading(place) as connection, database.sound(place):
             return _mode(metadata.recorded(connection))
+    except LineageError:
+        return None
+
+
+def encoding_at(place: Place) -> Encoding | None:
+    """The encoder of the index at this place; None where there is none that can be read."""
+    try:
+        with database.reading(place) as connection, database.sound(place):
+            return encoding_of(metadata.recorded(connection).embedding_model)
     except LineageError:
         return None
 
@@ -175,9 +186,20 @@ def _unreached(connection: Connection, repository: Repository, noted: str | None
 def _refuse_other_vectors(recorded: Recorded, current: Components) -> None:
     verdict = metadata.verdict(recorded, current)
     if verdict.status is Status.NEEDS_REBUILD:
-        switched = verdict.reason and verdict.reason.startswith("embed_cache")
-        command = f"{REBUILD} --embed-cache {current.embed_cache}" if switched else REBUILD
-        raise IncompatibleIndex(f"The index {verdict}.", hint=f"Run `{command}`.")
+        raise IncompatibleIndex(
+            f"The index {verdict}.", hint=f"Run `{' '.join((REBUILD, *_switched(recorded, current)))}`."
+        )
+
+
+def _switched(recorded: Recorded, current: Components) -> Iterator[str]:
+    """What a rebuild has to be told, or it would make the index as it was."""
+    wanted = encoding_of(current.embedding_model)
+    if wanted and encoding_of(recorded.embedding_model) not in (wanted, None):
+        yield f"--encoder {wanted}"
+    if {recorded.embed_cache, current.embed_cache} & {
+        EmbedCache.DIFF
+    } and recorded.embed_cache != current.embed_cache:
+        yield f"--embed-cache {current.embed_cache}"
 
 
 def _timed(index: Held, profile: Profile, phase: str, write: Callable[[Connection], writing.Spent]) -> None:

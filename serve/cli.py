@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
-from pipeline.modes import EmbedCache
+from pipeline.modes import EmbedCache, Encoding
 from serve import about, settings, telling
 from serve.daemon import commands as daemon
 from serve.errors import BadRequest
@@ -120,6 +120,13 @@ def index_command(  # noqa: PLR0913 - one parameter for each option a person may
             "[as the index has it, off at first]"
         ),
     ] = None,
+    encoder: Annotated[
+        Encoding | None,
+        typer.Option(
+            help="What makes vectors: a sentence encoder, or a table of words, which takes a fraction of the time and "
+            "finds somewhat less; another than the index has takes a rebuild. [as the index has it, minilm at first]"
+        ),
+    ] = None,
     resources: Annotated[Resources, typer.Option(help="How much of the machine to take.")] = Resources.AUTO,
     embed_provider: Annotated[
         EmbedProvider,
@@ -147,6 +154,7 @@ def index_command(  # noqa: PLR0913 - one parameter for each option a person may
         resources=resources,
         provider=embed_provider,
         embed_cache=embed_cache,
+        encoder=encoder,
         progress=not no_progress,
         profile=profile,
     )

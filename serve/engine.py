@@ -6,7 +6,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.encoder import Encoder, OnnxEncoder
+from pipeline.encoder import Encoder
+from pipeline.encoders import bundled_encoder
+from pipeline.modes import Encoding
 from serve.answers import ExplainAnswer, FindAnswer
 from serve.daemon.wire import Holding
 from serve.explain.explain import Explainer
@@ -17,28 +19,29 @@ if TYPE_CHECKING:
 
 
 class Resident:
-    """The encoder, loaded when it is first needed and let go when it is not needed for a while."""
+    """The encoders, each loaded when it is first needed and let go when it is not needed for a while."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
-        self._encoder: Encoder | None = None
+        self._encoders: dict[Encoding, Encoder] = {}
 
-    def get(self) -> Encoder:
-        """The encoder; it loads its model at the first text."""
+    def get(self, encoding: Encoding) -> Encoder:
+        """The encoder of that name; it loads its model at the first text."""
         with self._turn:
-            self._encoder = self._encoder or OnnxEncoder()
-            return self._encoder
+            if encoding not in self._encoders:
+                self._encoders[encoding] = bundled_encoder(encoding)
+            return self._encoders[encoding]
 
     def let_go(self) -> None:
-        """Forget the encoder; who has it in hand keeps it."""
+        """Forget the encoders; who has one in hand keeps it."""
         with self._turn:
-            self._encoder = None
+            self._encoders.clear()
 
     @property
     def loaded(self) -> tuple[str, ...]:
         """Names of what is loaded."""
-        encoder = self._encoder
-        return (encoder.name,) if encoder else ()
+        with self._turn:
+            return tuple(encoder.name for encoder in self._encoders.values())
 
 
 class Engine:

@@ -14,7 +14,7 @@ from pipeline import providers
 from pipeline.git import graph
 from pipeline.git.refusals import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
-from pipeline.modes import EmbedCache
+from pipeline.modes import EmbedCache, Encoding
 from pipeline.workers import Workers, usable_cpus
 from serve import logs, settings
 from serve.entry import LEAVES
@@ -26,6 +26,7 @@ from stores.places import Place
 from stores.runs import RunAtWork
 
 if TYPE_CHECKING:
+    from pipeline.encoder import Encoder
     from pipeline.run import Options, Progress, Summary
     from stores.history import Unreadable
 
@@ -59,6 +60,7 @@ class Flags:
     resources: Resources = Resources.AUTO
     provider: EmbedProvider = EmbedProvider.AUTO
     embed_cache: EmbedCache | None = None
+    encoder: Encoding | None = None
     progress: bool = True
     profile: bool = False
 
@@ -134,21 +136,53 @@ def _indexed_head(repository: Repository, place: Place) -> str | None:
 
 
 def _run(repository: Repository, place: Place, flags: Flags) -> None:
-    provider = providers.choose(flags.provider.value, cuda_devices=settings.read().cuda_devices)
-    if provider != providers.CPU:
-        providers.check(provider)  # before anything is started, or deleted by --rebuild
+    encoding = flags.encoder or _encoding_at(place)
+    provider = _provider(encoding, flags)  # before anything is started, or deleted by --rebuild
     with workers_for(repository, place, flags.workers or usable_cpus()) as workers:
         # After the workers have begun, so that both import at the same time.
-        from pipeline.accelerated import encoder_for
         from pipeline.portions import InPortions
         from pipeline.run import Pass
 
-        encoder = encoder_for(provider, _threads(flags), place.home)
+        encoder = _encoder(encoding, provider, _threads(flags), place.home)
         portioned = InPortions(encoder, flags.embed_batch) if flags.embed_batch else encoder
         with _reporting(flags.progress) as report:
             summary = Pass(repository, place, _options(flags), portioned, workers, report).run()
     graph.refresh(repository, place.graph)
     _print(summary, profile=flags.profile)
+
+
+def _encoding_at(place: Place) -> Encoding:
+    """The encoder an index has; without one, the usual."""
+    if not place.database.exists():
+        return Encoding.MINILM
+    from pipeline.write import encoding_at
+
+    return encoding_at(place) or Encoding.MINILM
+
+
+def _provider(encoding: Encoding, flags: Flags) -> str:
+    """What runs the encoder: a table needs, and has, nothing but the CPU."""
+    if encoding is Encoding.STATIC:
+        if flags.provider not in {EmbedProvider.AUTO, EmbedProvider.CPU}:
+            raise BadRequest(
+                f"--embed-provider {flags.provider} does not run the encoder {encoding}, which needs only the CPU.",
+                hint="Leave out --embed-provider.",
+            )
+        return providers.CPU
+    provider = providers.choose(flags.provider.value, cuda_devices=settings.read().cuda_devices)
+    if provider != providers.CPU:
+        providers.check(provider)
+    return provider
+
+
+def _encoder(encoding: Encoding, provider: str, threads: int, home: Path) -> Encoder:
+    if encoding is Encoding.MINILM:
+        from pipeline.accelerated import encoder_for
+
+        return encoder_for(provider, threads, home)
+    from pipeline.encoders import bundled_encoder
+
+    return bundled_encoder(encoding, threads)
 
 
 def workers_for(repository: Repository, place: Place, jobs: int) -> Workers:

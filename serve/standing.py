@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.git.repository import Repository, open_repository
-from pipeline.modes import EmbedCache
+from pipeline.modes import EmbedCache, Encoding
 from pipeline.reach import reach
-from pipeline.versions import components
+from pipeline.versions import components, encoding_of
 from pipeline.walk import pending
 from serve.placing import place_of
 from stores import database, history, metadata
@@ -36,7 +36,7 @@ class Standing:
     """An index against HEAD.
 
     `behind` counts commits of HEAD that an index run would take up; `verdict` is None without an index. `cache`: of the
-    embedding cache, where one is in use and somebody asks for it.
+    embedding cache, where one is in use and somebody asks for it. `encoding`: which encoder made its vectors.
     """
 
     last_indexed_commit: str | None = None
@@ -46,6 +46,7 @@ class Standing:
     reach: Reach = field(default_factory=Reach)
     verdict: Verdict | None = None
     cache: CacheState | None = None
+    encoding: Encoding = Encoding.MINILM
 
 
 def of_path(path: Path, home: Path) -> tuple[Place, Standing]:
@@ -79,13 +80,15 @@ def standing(repository: Repository, connection: Connection, said: Noted | None 
     status = said.status
     if status is None:
         return without_index(repository)
+    encoding = encoding_of(said.recorded.embedding_model) or Encoding.MINILM
     return Standing(
         last_indexed_commit=status.last_indexed_commit,
         indexed_at=status.indexed_at,
         behind=_behind(repository, connection, status),
         commits=status.commits,
         reach=reach(repository, status.head_commit),
-        verdict=metadata.verdict(said.recorded, components()),
+        verdict=metadata.verdict(said.recorded, components(encoding=encoding)),
+        encoding=encoding,
     )
 
 

@@ -85,6 +85,12 @@ class Recorded:
         noted = (made.version for made in self.of("embed_cache"))
         return self.vouched.embed_cache or next(noted, None)
 
+    @property
+    def embedding_model(self) -> str | None:
+        """What names the vectors there are; of a pass cut short, or one that ended."""
+        noted = (made.version for made in self.of("embedding_model"))
+        return next(noted, None) or self.vouched.embedding_model
+
 
 class Status(Enum):
     """What the recorded components mean for this program."""

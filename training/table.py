@@ -35,7 +35,7 @@ BUCKETS: Final = 16_384
 BLOCKS: Final = 4
 # Cosines are multiplied by this before they are compared.
 SCALE: Final = 20.0
-RATE: Final = 0.01
+RATE: Final = 0.12
 WEIGHT_RATE: Final = 0.05
 # Steps between two checkpoints.
 KEPT_EVERY: Final = 50
@@ -92,12 +92,13 @@ class Rows:
         here = torch.from_numpy(which)
         total = nn.functional.embedding_bag(lines, slopes, torch.from_numpy(first), mode="sum")
         said = self.weights[here].exp()
-        vectors = self.vectors[here]
-        of_weights = (total * vectors).sum(dim=1) * said
-        of_vectors = total * said[:, None]
-        self.moved[here] += of_vectors.square().mean(dim=1)
+        of_weights = torch.linalg.vecdot(total, self.vectors[here]) * said
+        # In place: what is as large as the rows of a batch costs more to come by than to work with.
+        of_vectors = total.mul_(said[:, None])
+        self.moved[here] += torch.linalg.vector_norm(of_vectors, dim=1).square() / of_vectors.shape[1]
         self.weighed[here] += of_weights.square()
-        self.vectors[here] = vectors - rates[0] * of_vectors / (self.moved[here].sqrt()[:, None] + 1e-12)
+        of_vectors.mul_((rates[0] / (self.moved[here].sqrt() + 1e-12))[:, None])
+        self.vectors.index_add_(0, here, of_vectors, alpha=-1)
         self.weights[here] -= rates[1] * of_weights / (self.weighed[here].sqrt() + 1e-12)
 
     def table(self) -> npt.NDArray[np.float32]:
@@ -116,7 +117,7 @@ def started(rows: int, dimension: int, seed: int) -> npt.NDArray[np.float32]:
 def weights(material: Material, rows: int) -> npt.NDArray[np.float32]:
     """By how rare a row is among all bags."""
     share = np.bincount(material.bags.flat, minlength=rows) / len(material.bags.ends)
-    return np.log(COMMON / (COMMON + share)).astype(np.float32) / 2
+    return (np.log(COMMON / (COMMON + share)) / 2).astype(np.float32)
 
 
 def trained(material: Material, model: Rows, plan: Plan, told: Callable[[Rows], None] | None = None) -> Rows:
@@ -184,11 +185,12 @@ def main() -> None:
     logger.info("%d histories, %d changes, %d rows", len(taught), len(material.change), rows)
     begun = started(rows, given.dimension, given.seed)
     if given.started:
-        with np.load(given.started) as kept:
-            place = {word: row for row, word in enumerate(kept["words"].tobytes().decode().split("\n"))}
-            for row, word in enumerate(known):
-                if word in place:
-                    begun[row, : kept["vectors"].shape[1]] = kept["vectors"][place[word]]
+        with np.load(given.started) as start:
+            told, vectors = start["words"].tobytes().decode().split("\n"), start["vectors"]
+        place = {word: row for row, word in enumerate(told)}
+        for row, word in enumerate(known):
+            if word in place:
+                begun[row, : vectors.shape[1]] = vectors[place[word]]
     model = Rows.of(begun, weights(material, rows))
     given.out.mkdir(parents=True, exist_ok=True)
 

@@ -7,9 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pipeline.encoder import EMBEDDING_MODEL
 from pipeline.git.repository import Repository, open_repository
+from pipeline.modes import Encoding
 from pipeline.reach import kept_by_anything
+from pipeline.versions import models
+from pipeline.write import encoding_at
 from serve.collecting.fate import Fate, fate
 from serve.collecting.garbage import Garbage, Kind
 from serve.daemon import starting
@@ -70,7 +72,7 @@ def _in_index(place: Place, repository: Repository | None) -> Iterator[Garbage]:
 
 def _cache(place: Place) -> Iterator[Garbage]:
     """Cached vectors of other models; those of a repository that is gone go with its index."""
-    stale, total = pruning.others(place, EMBEDDING_MODEL)
+    stale, total = pruning.others(place, _model(place))
     if stale:
         what = f"{stale:,} cached vectors of {place.path}"
         about = litter.size(place.embeddings) * stale // total
@@ -80,7 +82,12 @@ def _cache(place: Place) -> Iterator[Garbage]:
 
 def _prune(place: Place) -> None:
     with runs.sole_run(place):
-        pruning.drop_others(place, EMBEDDING_MODEL)
+        pruning.drop_others(place, _model(place))
+
+
+def _model(place: Place) -> str:
+    """What names the vectors that the index's next pass will look for."""
+    return models()[encoding_at(place) or Encoding.MINILM]
 
 
 def _is_cut(repository: Repository) -> bool:

@@ -29,6 +29,7 @@ CHECKS: Final[dict[str, Check]] = {
     "write-ahead log": index.check_log,
     "model files": models.check_files,
     "encoder": models.check_encoder,
+    "encoder static": models.check_table,
     "extensions": extensions.check,
     "daemon": daemon.check,
     "hooks": hooks.check,

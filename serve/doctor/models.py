@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pipeline import bundled
-from pipeline.encoder import OnnxEncoder
+from pipeline.encoders import bundled_encoder
+from pipeline.modes import Encoding
 from serve.doctor.finding import Finding, Subject, ok, problem
 
 REINSTALL: Final = "Install lineage again: a file of the package was damaged or left out."
@@ -28,10 +29,18 @@ def check_files(_: Subject) -> Iterator[Finding]:
 
 
 def check_encoder(_: Subject) -> Iterator[Finding]:
-    """Whether the encoder loads, and puts kin nearer than strangers."""
-    encoder = OnnxEncoder(threads=1)
+    """Whether the sentence encoder loads, and puts kin nearer than strangers."""
+    yield _checked("encoder", Encoding.MINILM)
+
+
+def check_table(_: Subject) -> Iterator[Finding]:
+    """The same of the static encoder."""
+    yield _checked("encoder static", Encoding.STATIC)
+
+
+def _checked(name: str, encoding: Encoding) -> Finding:
+    encoder = bundled_encoder(encoding, threads=1)
     first, second, other = encoder.encode([*_SAID, _ELSE])
     if abs(float(first @ first) - 1) > LENGTH_TOLERANCE or not first @ second > first @ other:
-        yield problem("encoder", "its vectors make no sense on this machine", REINSTALL)
-        return
-    yield ok("encoder", f"{encoder.name}, {encoder.dimension} dimensions; a text embeds")
+        return problem(name, "its vectors make no sense on this machine", REINSTALL)
+    return ok(name, f"{encoder.name}, {encoder.dimension} dimensions; a text embeds")

@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from pipeline.encoder import Encoder, OnnxEncoder
+from pipeline.encoder import Encoder
+from pipeline.encoders import bundled_encoder
 from pipeline.git.repository import Repository, open_repository
+from pipeline.modes import Encoding
 from serve.answers import FindAnswer, PatternHit
 from serve.errors import NeedsRebuild
 from serve.find import answer, evidence, lanes, query
@@ -36,7 +38,7 @@ def find_pattern(
     path: Path,
     home: Path,
     *,
-    encoder: Callable[[], Encoder] = OnnxEncoder,
+    encoder: Callable[[Encoding], Encoder] = bundled_encoder,
     reranker: Reranker | None = None,
     now: datetime | None = None,
 ) -> FindAnswer:
@@ -48,14 +50,15 @@ def find_pattern(
 class Finder:
     """Answers, and keeps at hand what the next question about the same index needs; for use by several threads.
 
-    Indexes are under `home`; `encoder` is asked for the encoder at each question, so that its owner may unload it.
+    Indexes are under `home`; `encoder` is asked at each question for the one that made the index, so that its
+    owner may unload it.
     """
 
     def __init__(
         self,
         home: Path,
         *,
-        encoder: Callable[[], Encoder] = OnnxEncoder,
+        encoder: Callable[[Encoding], Encoder] = bundled_encoder,
         reranker: Reranker | None = None,
         most_bytes: int = MOST_BYTES,
     ) -> None:
@@ -105,7 +108,7 @@ class Finder:
         _refuse_other_vectors(here)
         if not here.commits:
             return FindAnswer((), answer.meta(here, asked, ()))
-        rankings = lanes.rank(connection, seeing, asked, self._encoder())
+        rankings = lanes.rank(connection, seeing, asked, self._encoder(here.encoding))
         fused = fuse(rankings.lanes, asked.profile.candidates)
         reranker = self._reranker if request.rerank else None
         best = best_of_each_commit(ordered(connection, asked, rankings, fused, reranker), asked.k)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from pipeline.encoder import OnnxEncoder
+from pipeline.encoders import bundled_encoder
 from pipeline.git.repository import open_repository
 from serve import standing
 from serve.find import lanes, query
@@ -30,7 +30,8 @@ def side_by_side(question: str, path: Path | str | None = None) -> pl.DataFrame:
         here = standing.standing(open_repository(where.path), connection)
         said = showing.languages(connection)
         asked = query.read(FindRequest(question), datetime.now(UTC), said.__contains__)
-        rankings = lanes.rank(connection, lambda: see(connection, here.reach), asked, OnnxEncoder())
+        encoder = bundled_encoder(here.encoding)
+        rankings = lanes.rank(connection, lambda: see(connection, here.reach), asked, encoder)
         fused = fuse(rankings.lanes, asked.profile.candidates)
         shown = {row.hunk_id: row for row in showing.shown(connection, [one.hunk_id for one in fused])}
     ranks = [{hunk.hunk_id: rank for rank, hunk in enumerate(lane, 1)} for lane in rankings.lanes]

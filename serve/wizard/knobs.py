@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from pipeline.modes import EmbedCache
+from pipeline.modes import EmbedCache, Encoding
 from serve.resources import EmbedProvider, Resources
 
 # The answer that leaves something alone.
@@ -120,12 +120,22 @@ CACHES: Final = Choice(
     alone="as the index has it, off at first",
 )
 
+ENCODERS: Final = Choice(
+    (
+        Answer(Encoding.MINILM, "reads sentences: finds most"),
+        Answer(Encoding.STATIC, "adds up words: indexes in a fraction of the time, and finds somewhat less"),
+    ),
+    Encoding,
+    alone="as the index has it, minilm at first; to another takes a rebuild",
+)
+
 # Asked one after the other when somebody wants to see them.
 ADVANCED: Final = (
     Knob("threads", "--threads", "Encoder threads (0: the runtime decides)", Number(0, "from resources")),
     Knob("workers", "--workers", "Processes that read commits (1: none but this)", Number(1, "all CPUs")),
     Knob("commit_batch", "--commit-batch", "Commits per transaction", Number(1, "from resources")),
     Knob("embed_batch", "--embed-batch", "Texts embedded at a time", Number(1, "all of a transaction's")),
+    Knob("encoder", "--encoder", "What makes vectors?", ENCODERS),
     Knob("embed_cache", "--embed-cache", "Keep vectors for a rebuild?", CACHES),
     Knob("progress", "--no-progress", "Draw a progress bar?", Switch(True)),
     Knob("profile", "--profile", "Print the timings as a line of JSON at the end?", Switch(False)),

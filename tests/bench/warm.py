@@ -54,7 +54,7 @@ def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
 def _ways(history: History, home: Path, open_ways: ExitStack) -> dict[str, Ask]:
     """What is asked, by what it is called. The daemon answers over its socket, from a process of its own."""
     encoder = OnnxEncoder()
-    finder = open_ways.enter_context(closing(Finder(home, encoder=lambda: encoder)))
+    finder = open_ways.enter_context(closing(Finder(home, encoder=lambda _: encoder)))
     daemon = Remote(Address(home))
     open_ways.callback(daemon.stop)
     connection = open_ways.enter_context(indexes.opened(history.path, home))

@@ -1,6 +1,6 @@
 """Ranking, measured on clones you name.
 
-python -m tests.eval CLONE... [--protocol NAME] [--samples N] [--seed N] [--folder FOLDER] [--keep]
+python -m tests.eval CLONE... [--protocol NAME] [--encoder NAME] [--samples N] [--seed N] [--folder FOLDER] [--keep]
 
 Without `--protocol` every protocol is asked that has questions for a history. With `--folder`, working copies and
 indexes stay there, and the next run asks the same indexes. With `--keep`, the numbers go into `tests/eval/results`.
@@ -17,6 +17,7 @@ from typing import Final
 
 import polars as pl
 
+from pipeline.modes import Encoding
 from tests.bench.report import say, show, workspace
 from tests.eval import results
 from tests.eval.evaluating import Evaluated, Run, evaluated, together
@@ -35,7 +36,7 @@ def main() -> None:
     with ExitStack() as stack:
         folder = given.folder or stack.enter_context(workspace())
         for protocol in given.protocol or PROTOCOLS:
-            run = Run(protocol, folder, Draw(given.samples, given.seed))
+            run = Run(protocol, folder, Draw(given.samples, given.seed), given.encoder)
             for came in _all(given.clones, run):
                 tell(came, run)
                 if given.keep and len(came.ranks):
@@ -84,6 +85,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("clones", nargs="+", type=Path, metavar="CLONE", help="a local clone, bare or not")
     parser.add_argument(
         "--protocol", action="append", choices=list(PROTOCOLS), help="ask this one; may be given again"
+    )
+    parser.add_argument(
+        "--encoder",
+        type=Encoding,
+        choices=list(Encoding),
+        default=Encoding.MINILM,
+        help="index and ask with this one",
     )
     parser.add_argument("--samples", type=int, default=SAMPLES, help="most questions that are drawn")
     parser.add_argument("--seed", type=int, default=SEED, help="which questions are drawn")

@@ -12,8 +12,10 @@ from typing import Final
 import duckdb
 import polars as pl
 
-from pipeline.encoder import Encoder, OnnxEncoder
+from pipeline.encoder import Encoder
+from pipeline.encoders import bundled_encoder
 from pipeline.git.repository import open_repository
+from pipeline.modes import Encoding
 from serve.find.rerank import EvidenceRanker, Reranker
 from serve.standing import standing
 from tests.bench import indexes
@@ -39,13 +41,19 @@ RANKS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What to ask of whom: `folder` keeps working copies and indexes."""
+    """What to ask of whom: `folder` keeps working copies and indexes, made with the encoder of that name."""
 
     protocol: str
     folder: Path
     draw: Draw
-    encoder: Callable[[], Encoder] = OnnxEncoder
+    encoding: Encoding = Encoding.MINILM
+    encoder: Callable[[Encoding], Encoder] = bundled_encoder
     reranker: Reranker = field(default_factory=EvidenceRanker)
+
+    @property
+    def home(self) -> Path:
+        """Where the indexes are: each encoder's apart, so that both can be asked about one working copy."""
+        return self.folder / ("home" if self.encoding is Encoding.MINILM else f"home-{self.encoding}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +90,7 @@ def evaluated(clone: Path, run: Run) -> Evaluated:
     questions = protocol.questions(material, run.draw)
     rows: list[tuple[object, ...]] = []
     if questions:
-        histories.index(prepared, run.folder / "home")
+        histories.index(prepared, run.home, run.encoding)
         asked = zip(questions, answered(material, run, questions), strict=True)
         for number, (question, rankings) in enumerate(asked):
             rows += _rows(number, question, material, rankings)
@@ -111,14 +119,16 @@ def answered(material: Material, run: Run, questions: Sequence[Question]) -> Ite
 @contextmanager
 def asking(prepared: Prepared, run: Run) -> Iterator[Asker]:
     """A history's index, open to be asked."""
-    with indexes.opened(prepared.path, run.folder / "home") as connection:
+    with indexes.opened(prepared.path, run.home) as connection:
         yield _asker(connection, prepared, run)
 
 
 def _asker(connection: duckdb.DuckDBPyConnection, prepared: Prepared, run: Run) -> Asker:
     reach = standing(open_repository(prepared.path), connection).reach
     grep = Grep(prepared.told) if PROTOCOLS[run.protocol].messages else None
-    return Asker.of(connection, run.encoder(), reach, Compared(_moment(prepared), grep, run.reranker))
+    return Asker.of(
+        connection, run.encoder(run.encoding), reach, Compared(_moment(prepared), grep, run.reranker)
+    )
 
 
 def _moment(prepared: Prepared) -> datetime:

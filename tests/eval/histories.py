@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from pipeline.modes import Encoding
 from tests.bench.histories import History, cut
 from tests.bench.programs import git, lineage
 from tests.eval import scrubbed
@@ -51,9 +52,10 @@ def prepared(clone: Path, folder: Path, variant: Variant, head: str = "HEAD") ->
     return Prepared(history, told, path, shas)
 
 
-def index(prepared: Prepared, home: Path) -> None:
+def index(prepared: Prepared, home: Path, encoding: Encoding) -> None:
     """Bring its index to its HEAD."""
-    lineage(home, "index", prepared.path, "--incremental", "--no-progress", memory=False)
+    options = ("--incremental", "--no-progress", "--encoder", encoding)
+    lineage(home, "index", prepared.path, *options, memory=False)
 
 
 def _place(folder: Path, variant: Variant, clone: Path, tip: str) -> Path:

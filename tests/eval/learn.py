@@ -118,9 +118,9 @@ def written() -> Mapping[str, str]:
 
 def asked(history: History, foreign: Sequence[Question], folder: Path) -> Iterator[Candidates]:
     """The candidates of each of a history's questions, and of questions that it does not answer."""
-    prepared = history.material.prepared
-    histories.index(prepared, folder / "home")
-    with asking(prepared, Run("changelog", folder, Draw(0, 0))) as asker:
+    prepared, run = history.material.prepared, Run("changelog", folder, Draw(0, 0))
+    histories.index(prepared, run.home, run.encoding)
+    with asking(prepared, run) as asker:
         for question in (*history.questions, *foreign):
             yield from candidates_of(asker, question, history.material)
 

@@ -44,7 +44,7 @@ def main() -> None:
 def tell(clone: Path, sheet: Sheet, run: Run) -> None:
     """Each question of a sheet, and under it the commits to look at, with the rankings that bring them."""
     prepared = histories.prepared(clone, run.folder, PROTOCOLS[run.protocol].variant, sheet.head)
-    histories.index(prepared, run.folder / "home")
+    histories.index(prepared, run.home, run.encoding)
     material = Material.of(prepared)
     pools = answered(material, run, [written.question for written in sheet.questions])
     for written, rankings in zip(sheet.questions, pools, strict=True):

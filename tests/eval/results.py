@@ -8,6 +8,7 @@ from typing import Final
 
 import polars as pl
 
+from pipeline.modes import Encoding
 from tests.bench.programs import PROJECT, git
 from tests.eval.evaluating import Evaluated, Run
 from tests.eval.metrics import estimates
@@ -51,6 +52,8 @@ def _lines(evaluated: Evaluated, run: Run, project: str) -> Iterable[tuple[objec
     ranks = evaluated.answerable
     count = ranks["question"].n_unique()
     about = (project, evaluated.history, evaluated.head, run.protocol, run.draw.samples, run.draw.seed)
+    # Only what is usual goes without saying.
+    made = "" if run.encoding is Encoding.MINILM else f" ({run.encoding})"
     for system, metric, value in estimates(ranks):
         numbers = (round(number, DIGITS) for number in (value.mean, value.low, value.high))
-        yield *about, system, metric, *numbers, count
+        yield *about, system + made, metric, *numbers, count

@@ -17,6 +17,7 @@ import duckdb
 import pytest
 
 from pipeline import bundled
+from pipeline.encoder import OnnxEncoder
 from pipeline.git import program
 from pipeline.git.repository import open_repository
 from serve import settings
@@ -34,7 +35,7 @@ from tests.serve.test_cli import lineage
 
 OK, WARNING, PROBLEM = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM
 # Everything but what takes its time and is the same for every repository.
-SLOW = ("encoder", "model files", "extensions")
+SLOW = ("encoder", "encoder static", "model files", "extensions")
 QUICK = {name: check for name, check in examine.CHECKS.items() if name not in SLOW}
 
 
@@ -243,20 +244,25 @@ def test_a_long_log(repo: Repo, place: Place, monkeypatch: pytest.MonkeyPatch) -
     assert "no index beside it" in found(repo.path)["write-ahead log"].found
 
 
-@pytest.mark.parametrize("name", ["minilm.onnx", "tokenizer.json"])
-def test_models_that_are_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "encoder"),
+    [("minilm.onnx", "encoder"), ("tokenizer.json", "encoder"), ("static.npz", "encoder static")],
+)
+def test_models_that_are_not_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, encoder: str
+) -> None:
     """A model file that is cut or gone is found by its digest, and its text does not embed."""
     folder = shutil.copytree(
         bundled.FOLDER, tmp_path / "models", ignore=shutil.ignore_patterns("*.py", "__*")
     )
     monkeypatch.setattr(bundled, "FOLDER", folder)
     monkeypatch.setattr("pipeline.encoder.MODELS", folder)
-    checks = {name: examine.CHECKS[name] for name in ("model files", "encoder")}
+    checks = {name: examine.CHECKS[name] for name in ("model files", encoder)}
     assert {one.verdict for one in found(tmp_path, checks).values()} == {OK, WARNING}
     file = folder / name
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     said = found(tmp_path, checks)
-    assert (said["model files"].verdict, said["encoder"].verdict) == (PROBLEM, PROBLEM)
+    assert (said["model files"].verdict, said[encoder].verdict) == (PROBLEM, PROBLEM)
     assert str(file) in said["model files"].found
     file.unlink()
     assert "no such file" in found(tmp_path, checks)["model files"].found
@@ -264,16 +270,15 @@ def test_models_that_are_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_an_encoder_that_talks_nonsense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Vectors in which strangers are nearer than kin do not pass."""
-    real = models.OnnxEncoder(threads=1)
+    real = OnnxEncoder(threads=1)
 
     class Mixed:
-        def __init__(self, threads: int) -> None:
-            assert threads == 1
+        name, dimension = real.name, real.dimension
 
         def encode(self, texts: list[str]) -> object:
             return real.encode(texts)[[0, 2, 1]]
 
-    monkeypatch.setattr(models, "OnnxEncoder", Mixed)
+    monkeypatch.setattr(models, "bundled_encoder", lambda _, threads: Mixed() if threads else None)
     said = found(tmp_path, {"encoder": models.check_encoder})
     assert "make no sense" in said["encoder"].found
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.encoder import Encoder
 from pipeline.git.repository import open_repository
+from pipeline.modes import Encoding
 from serve.answers import FindAnswer
 from serve.find import kept
 from serve.find.search import Finder, find_pattern
@@ -234,15 +234,15 @@ def test_an_index_that_is_gone_is_forgotten(repo: Repo, home: Path, finder: Find
 
 def test_the_encoder_is_its_owners(repo: Repo, home: Path) -> None:
     """Each question asks for the encoder, so that whoever owns it may unload it in between."""
-    asked: list[Encoder] = []
+    asked: list[Encoding] = []
 
-    def encoder() -> Encoder:
-        asked.append(WordEncoder())
-        return asked[-1]
+    def encoder(encoding: Encoding) -> WordEncoder:
+        asked.append(encoding)
+        return WordEncoder()
 
     with closing(Finder(home, encoder=encoder)) as finder:
         warm(finder, repo)
-    assert len(asked) == len(QUESTIONS)
+    assert asked == [Encoding.MINILM] * len(QUESTIONS)
 
 
 def test_long_diffs_are_shown_too(tmp_path: Path, home: Path, finder: Finder) -> None:

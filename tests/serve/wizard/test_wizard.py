@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import providers
-from pipeline.modes import EmbedCache
+from pipeline.modes import EmbedCache, Encoding
 from serve import cli, indexing
 from serve.indexing import Flags
 from serve.resources import EmbedProvider, Resources
@@ -114,6 +114,7 @@ def test_advanced(repo: Repo, home: Path) -> None:
         ("Processes that read", "1" + ENTER),
         ("Commits per", "5" + ENTER),
         ("Texts embedded", "3" + ENTER),
+        ("What makes vectors?", DOWN + ENTER),
         ("Keep vectors", DOWN * 2 + ENTER),
         ("progress bar?", "n"),
         ("timings", "y"),
@@ -123,7 +124,7 @@ def test_advanced(repo: Repo, home: Path) -> None:
     screen = terminal.see(RUN)
     assert (
         "\n    lineage index 'src dir' --embed-provider cpu --resources conservative --threads 2 --workers 1 "
-        "--commit-batch 5 --embed-batch 3 --embed-cache semantic --no-progress --profile\n"
+        "--commit-batch 5 --embed-batch 3 --encoder minilm --embed-cache semantic --no-progress --profile\n"
     ) in screen
     assert not home.exists()
     terminal.press(ENTER)
@@ -236,6 +237,7 @@ ODD = (
         embed_batch=9,
         profile=True,
         embed_cache=EmbedCache.DIFF,
+        encoder=Encoding.STATIC,
     ),
 )
 
