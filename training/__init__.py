@@ -15,7 +15,7 @@ them belong together.
 - `vocabulary`: which words have a row of their own
 - `material`: lessons of many histories -> numbered examples, in batches
 - `teacher`: what the bundled transformer makes of each word alone
-- `table`: the training; needs torch
+- `table`: the training
 - `held_out`: how well a table ranks histories it was not trained on
 - `bundle`: the trained table -> the file that ships
 """

@@ -2,8 +2,8 @@
 
 python -m training.table LESSONS OUT [--held-out NAME]... [--passes N] [--seed N] [--started FILE]
 
-LESSONS is the folder `training.extract` wrote; OUT gets `table.npz` in full precision. Needs torch, which nothing
-that runs does.
+LESSONS is the folder `training.extract` wrote; OUT gets `table.npz` in full precision. Slopes are written out: there
+are few, and a batch touches few rows.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import nn
 
 from pipeline.static import Lexicon
 from stores.versions import EMBEDDING_DIMENSION
@@ -27,6 +25,8 @@ from training import vocabulary
 from training.held_out import ranked
 from training.lessons import Kind
 from training.material import BLOCK, Ints, Material
+
+Floats: TypeAlias = npt.NDArray[np.float32]
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ WEIGHT_RATE: Final = 0.05
 KEPT_EVERY: Final = 50
 # A word of which this share of bags is made weighs half of a rare one, as in smooth inverse frequency.
 COMMON: Final = 1e-3
+# Keeps a division by what is nothing from being one.
+TINY: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,6 @@ class Plan:
     passes: float
     seed: int
     dimension: int = EMBEDDING_DIMENSION
-    threads: int = 2
     blocks: int = BLOCKS
     rate: float = RATE
 
@@ -59,62 +60,55 @@ class Plan:
 class Rows:
     """One vector and one weight a row; a text is the weighted sum of its rows, with length 1.
 
-    Gradients are written out: only rows of the batch are touched, each step in one pass over its words, and the
-    rate of each row falls with what it has been moved (Adagrad, one number a row).
+    The rate of each row falls with what it has been moved (Adagrad, one number a row).
     """
 
-    vectors: torch.Tensor
-    weights: torch.Tensor
-    moved: torch.Tensor
-    weighed: torch.Tensor
+    vectors: Floats
+    weights: Floats
+    moved: Floats
+    weighed: Floats
 
     @classmethod
-    def of(cls, vectors: npt.NDArray[np.float32], weights: npt.NDArray[np.float32]) -> Rows:
+    def of(cls, vectors: Floats, weights: Floats) -> Rows:
         """Rows that begin here."""
-        begun = torch.from_numpy(vectors), torch.from_numpy(weights)
-        return cls(*begun, torch.zeros(len(vectors)), torch.zeros(len(vectors)))
+        return cls(vectors, weights, np.zeros(len(vectors), np.float32), np.zeros(len(vectors), np.float32))
 
-    def sums(self, rows: Ints, begins: Ints) -> torch.Tensor:
-        """What the lines' rows add up to."""
-        places = torch.from_numpy(rows)
-        said = self.weights[places].exp()
-        found = nn.functional.embedding_bag(
-            places, self.vectors, torch.from_numpy(begins), mode="sum", per_sample_weights=said
-        )
-        return found.requires_grad_()
+    def sums(self, rows: Ints, begins: Ints) -> Floats:
+        """What the lines' rows add up to; zeros for a line without any."""
+        weighted = self.vectors[rows] * np.exp(self.weights[rows])[:, None]
+        found = np.zeros((len(begins), self.vectors.shape[1]), np.float32)
+        there = np.diff(np.append(begins, len(rows))) > 0
+        found[there] = np.add.reduceat(weighted, begins[there], axis=0)
+        return found
 
-    def step(self, rows: Ints, begins: Ints, slopes: torch.Tensor, rates: tuple[float, float]) -> None:
+    def step(self, rows: Ints, begins: Ints, slopes: Floats, rates: tuple[float, float]) -> None:
         """Move the lines' rows against the slopes of their sums, at the rates of vectors and of weights."""
         lengths = np.diff(np.append(begins, len(rows)))
         order = np.argsort(rows, kind="stable")
-        lines = torch.from_numpy(np.repeat(np.arange(len(begins)), lengths)[order])
-        which, first = np.unique(rows[order], return_index=True)
-        here = torch.from_numpy(which)
-        total = nn.functional.embedding_bag(lines, slopes, torch.from_numpy(first), mode="sum")
-        said = self.weights[here].exp()
-        of_weights = torch.linalg.vecdot(total, self.vectors[here]) * said
-        # In place: what is as large as the rows of a batch costs more to come by than to work with.
-        of_vectors = total.mul_(said[:, None])
-        self.moved[here] += torch.linalg.vector_norm(of_vectors, dim=1).square() / of_vectors.shape[1]
-        self.weighed[here] += of_weights.square()
-        of_vectors.mul_((rates[0] / (self.moved[here].sqrt() + 1e-12))[:, None])
-        self.vectors.index_add_(0, here, of_vectors, alpha=-1)
-        self.weights[here] -= rates[1] * of_weights / (self.weighed[here].sqrt() + 1e-12)
+        lines = np.repeat(np.arange(len(begins)), lengths)[order]
+        here, first = np.unique(rows[order], return_index=True)
+        total = np.add.reduceat(slopes[lines], first, axis=0)
+        said = np.exp(self.weights[here])
+        of_weights = np.einsum("rd,rd->r", total, self.vectors[here]) * said
+        of_vectors = total * said[:, None]
+        self.moved[here] += np.square(of_vectors).mean(axis=1)
+        self.weighed[here] += np.square(of_weights)
+        self.vectors[here] -= rates[0] * of_vectors / (np.sqrt(self.moved[here]) + TINY)[:, None]
+        self.weights[here] -= rates[1] * of_weights / (np.sqrt(self.weighed[here]) + TINY)
 
-    def table(self) -> npt.NDArray[np.float32]:
+    def table(self) -> Floats:
         """What a text's rows are summed from."""
-        found: npt.NDArray[np.float32] = (self.vectors * self.weights.exp()[:, None]).numpy()
-        return found
+        return self.vectors * np.exp(self.weights)[:, None]
 
 
-def started(rows: int, dimension: int, seed: int) -> npt.NDArray[np.float32]:
+def started(rows: int, dimension: int, seed: int) -> Floats:
     """Unit vectors in random directions: different words begin as unlike as they can."""
     drawn = np.random.default_rng(seed).standard_normal((rows, dimension)).astype(np.float32)
     drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
     return drawn
 
 
-def weights(material: Material, rows: int) -> npt.NDArray[np.float32]:
+def weights(material: Material, rows: int) -> Floats:
     """By how rare a row is among all bags."""
     share = np.bincount(material.bags.flat, minlength=rows) / len(material.bags.ends)
     return (np.log(COMMON / (COMMON + share)) / 2).astype(np.float32)
@@ -122,7 +116,6 @@ def weights(material: Material, rows: int) -> npt.NDArray[np.float32]:
 
 def trained(material: Material, model: Rows, plan: Plan, told: Callable[[Rows], None] | None = None) -> Rows:
     """The model after its passes; the rate falls to nothing along a cosine."""
-    torch.set_num_threads(plan.threads)
     chance = np.random.default_rng(plan.seed)
     steps = math.ceil(plan.passes * len(material.change) / BLOCK / plan.blocks)
     done, total = 0, 0.0
@@ -147,21 +140,50 @@ def _step(
     """How far each question is from choosing its text among the batch's, and each text its question; and a step."""
     asked, texts = material.examples(changes, chance)
     of_asked, of_texts = material.bags.union(asked, chance), material.bags.union(texts, chance)
-    questions, found = model.sums(*of_asked), model.sums(*of_texts)
-    commits = torch.from_numpy(material.commit[changes])
-    own = (commits[:, None] == commits[None]) & ~torch.eye(len(changes), dtype=torch.bool)
-    normal = nn.functional.normalize
-    scores = (SCALE * normal(questions) @ normal(found).T).masked_fill(own, -math.inf)
-    right = torch.arange(len(changes))
-    loss = (nn.functional.cross_entropy(scores, right) + nn.functional.cross_entropy(scores.T, right)) / 2
-    loss.backward()
+    commits = material.commit[changes]
+    own = (commits[:, None] == commits[None]) & ~np.eye(len(changes), dtype=np.bool_)
+    loss, slopes = contrasted(model.sums(*of_asked), model.sums(*of_texts), own)
     rows = np.concatenate([of_asked[0], of_texts[0]])
     begins = np.concatenate([of_asked[1], of_texts[1] + len(of_asked[0])])
-    model.step(rows, begins, torch.cat([questions.grad, found.grad]), rates)
-    return float(loss.item())
+    model.step(rows, begins, slopes, rates)
+    return loss
 
 
-def measured(material: Material, table: npt.NDArray[np.float32]) -> str:
+def contrasted(questions: Floats, texts: Floats, apart: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
+    """The cross-entropy of choosing each one's own in both directions, and its slopes, of questions before texts.
+
+    A question and the text in its row belong together; pairs that are `apart` are not compared.
+    """
+    (asked, of_asked), (found, of_found) = _normal(questions), _normal(texts)
+    scores: Floats = np.where(apart, -np.inf, SCALE * (asked @ found.T))
+    chosen, named = _softmax(scores, 1), _softmax(scores, 0)
+    own = np.arange(len(scores))
+    loss = -(np.log(chosen[own, own]) + np.log(named[own, own])).mean() / 2
+    wrong = np.asarray((chosen + named) / 2, scores.dtype)
+    wrong[own, own] -= 1
+    wrong *= SCALE / len(scores)
+    slopes = [_through(wrong @ found, asked, of_asked), _through(wrong.T @ asked, found, of_found)]
+    return float(loss), np.concatenate(slopes)
+
+
+def _normal(sums: Floats) -> tuple[Floats, Floats]:
+    """The rows with length 1, and their lengths."""
+    lengths = np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), TINY)
+    return sums / lengths, lengths
+
+
+def _through(slopes: Floats, normal: Floats, lengths: Floats) -> Floats:
+    """The slopes of sums, from those of the sums with length 1: what lies along a row changes no direction."""
+    along = np.einsum("nd,nd->n", slopes, normal)[:, None]
+    return np.asarray((slopes - along * normal) / lengths)
+
+
+def _softmax(scores: Floats, axis: int) -> Floats:
+    raised = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    return np.asarray(raised / raised.sum(axis=axis, keepdims=True))
+
+
+def measured(material: Material, table: Floats) -> str:
     """MRR@10 of each held-out history: subjects, then sentences with the message shown."""
     histories = range(int(material.history.max()) + 1)
     lines = [
@@ -198,9 +220,7 @@ def main() -> None:
         words = np.frombuffer("\n".join(known).encode(), np.uint8)
         np.savez(given.out / "table.npz", words=words, rows=now.table())
 
-    trained(
-        material, model, Plan(given.passes, given.seed, given.dimension, given.threads, rate=given.rate), kept
-    )
+    trained(material, model, Plan(given.passes, given.seed, given.dimension, rate=given.rate), kept)
     kept(model)
     logger.info("trained: %s", measured(aside, model.table()))
 
@@ -217,7 +237,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dimension", type=int, default=EMBEDDING_DIMENSION)
     parser.add_argument("--started", type=Path, help="vectors to begin with")
     parser.add_argument("--rate", type=float, default=RATE)
-    parser.add_argument("--threads", type=int, default=2)
     return parser
 
 

@@ -11,7 +11,7 @@ from pipeline.git.objects import Commit
 from pipeline.git.repository import open_repository
 from pipeline.static import Lexicon, StaticEncoder
 from tests.repos import Repo
-from training import bundle, vocabulary
+from training import bundle, table, vocabulary
 from training.held_out import ranked
 from training.lessons import Bag, Course, Kind, Lessons, bags, taught, write
 from training.material import NONE, Material
@@ -152,21 +152,32 @@ def test_material(tmp_path: Path) -> None:
 
 def test_training_teaches(tmp_path: Path) -> None:
     """Words that never stand in one text come to answer each other; the same seed gives the same table."""
-    pytest.importorskip("torch", reason="comes with history-lineage[training]")
-    from training import table
-
     material, lexicon = material_of(synthetic(tmp_path))
     rows = len(lexicon.numbers) + lexicon.buckets
 
     def made() -> np.ndarray:
         model = table.Rows.of(table.started(rows, 384, 1), table.weights(material, rows))
         before = ranked(material, 0, model.table())
-        table.trained(material, model, table.Plan(passes=20, seed=1, threads=1, blocks=1))
+        table.trained(material, model, table.Plan(passes=20, seed=1, blocks=1))
         assert ranked(material, 0, model.table()) > 2 * before
         return model.table()
 
     first = made()
     assert (first == made()).all()
+
+
+def test_slopes() -> None:
+    """Slopes say how the loss changes, as taking each number a little further shows; those apart have no part in it."""
+    drawn = np.random.default_rng(3).standard_normal((2, 5, 4))
+    apart = np.zeros((5, 5), np.bool_)
+    apart[0, 3] = apart[3, 0] = True
+    loss, slopes = table.contrasted(*drawn, apart)
+    assert loss > 0 and slopes.shape == (10, 4)
+    for side, row, place in ((0, 0, 1), (0, 3, 2), (1, 0, 0), (1, 4, 3)):
+        little = np.zeros_like(drawn)
+        little[side, row, place] = 1e-6
+        further, _ = table.contrasted(*(drawn + little), apart)
+        assert (further - loss) / 1e-6 == pytest.approx(slopes[5 * side + row, place], abs=1e-4)
 
 
 def test_the_bundled_form(tmp_path: Path) -> None:
