@@ -124,7 +124,7 @@ def index_command(  # noqa: PLR0913 - one parameter for each option a person may
         Encoding | None,
         typer.Option(
             help="What makes vectors: a sentence encoder, or a table of words, which takes a fraction of the time and "
-            "finds somewhat less; another than the index has takes a rebuild. [as the index has it, minilm at first]"
+            "finds less; another than the index has takes a rebuild. [as the index has it, minilm at first]"
         ),
     ] = None,
     resources: Annotated[Resources, typer.Option(help="How much of the machine to take.")] = Resources.AUTO,

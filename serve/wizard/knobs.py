@@ -123,7 +123,7 @@ CACHES: Final = Choice(
 ENCODERS: Final = Choice(
     (
         Answer(Encoding.MINILM, "reads sentences: finds most"),
-        Answer(Encoding.STATIC, "adds up words: indexes in a fraction of the time, and finds somewhat less"),
+        Answer(Encoding.STATIC, "adds up words: indexes in a fraction of the time, and finds less"),
     ),
     Encoding,
     alone="as the index has it, minilm at first; to another takes a rebuild",

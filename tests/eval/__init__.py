@@ -2,6 +2,7 @@
 
     python -m tests.eval CLONE...           every protocol a history has questions for
     python -m tests.eval.pool CLONE...      what somebody has yet to grade for the questions written by hand
+    python -m tests.eval.learn CLONE...     the reranker's numbers, learnt from these
     python -m tests.eval.filters CLONE...   filtered lanes against exhaustive rankings that are filtered
 
 Each CLONE is the path of a local clone, bare or not; it is only read. Four protocols, each harder than the one
@@ -18,8 +19,8 @@ How to read a table: a line is a ranking, a number a mean over questions with it
 not hunks. MRR@10 is 1 where the answer always comes first, 0.5 where always second; R@n is the share of questions
 with an answer in the first n; nDCG@10 weighs graded answers by their place. The second table takes differences
 question by question: only where its interval leaves out 0 is one ranking better than the other. Rankings are the
-lanes alone, their fusion as the product does it, fusion without one thing or another, plain BM25 and
-`git log --grep`. Near-identical commits (backports, cherry-picks) count as one. Tune on some histories and seeds,
+lanes alone, their fusion as the product does it, the product's whole answer (`reranked`), fusion without one thing or
+another, plain BM25 and `git log --grep`. Near-identical commits (backports, cherry-picks) count as one. Tune on some histories and seeds,
 report on others.
 
 - `__main__`: the command
@@ -39,6 +40,7 @@ report on others.
 - `grep`: `git log --grep`
 - `metrics`: ranks -> measures with intervals
 - `results`: numbers kept for each commit of the project
+- `learn`: evidence and answers -> the reranker's numbers, and how honest its probabilities are
 - `pool`: what is still to be graded
 - `filters`: the filters' own check
 """
