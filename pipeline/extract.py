@@ -73,7 +73,7 @@ class Readings:
 
 def extract(task: Task) -> Extracted:
     """Everything the index keeps of a task's commits; what cannot be read is named, not raised."""
-    repository, parses = _repository(task.repository), _parses()
+    repository, parses = _repository(task.repository), _parses(task.repository)
     readings = Readings()
     for sha in task.shas:
         try:
@@ -89,8 +89,8 @@ def _repository(path: Path) -> Repository:
 
 
 @lru_cache(maxsize=1)
-def _parses() -> Parses:
-    """One for the process: files live longer than batches, and what is remembered is bounded."""
+def _parses(path: Path) -> Parses:  # noqa: ARG001
+    """One for the repository: files live longer than batches, and a version is followed by asking for its blob."""
     return Parses()
 
 

@@ -36,10 +36,10 @@ LEFT_OUT: Final = (
 FEWEST_WORDS: Final = 3
 
 _FRAGMENT: Final = re.compile(
-    r"(?:docs/|src/\w+/)?(?:changelog\.d|newsfragments|changelog|news|CHANGES)/[^/_.][^/]*\.[a-z]+(?:\.\d+)?"
-    r"(?:\.(?:md|rst|txt))?"
-    # Changesets are named at random.
-    r"|\.changeset/(?!README)[^/_.]+\.md"
+    r"(?:changelog\.d|newsfragments|changelog|docs/changelog|news|CHANGES)/"
+    r"[^/_.][^/]*\.[a-z]+(?:\.\d+)?\.(?:md|rst|txt)"
+    r"|src/\w+/newsfragments/\d+\.[a-z]+"
+    r"|\.changeset/(?!README)[^/_.]+\.md"  # named at random
 )
 _ISSUE_ROLE: Final = re.compile(r":(?:issue|gh|pr|pull|user|bug):`[^`]*`", re.IGNORECASE)
 _ROLE: Final = re.compile(r":[a-z][\w:+.-]*:(?=`)")
@@ -88,7 +88,7 @@ def questions(repository: Path) -> list[Question]:
 
 
 def is_fragment(path: str) -> bool:
-    """Whether a path is a news fragment: `<folder>/<issue>.<kind>[.<extension>]`, or a changeset."""
+    """Whether a path is a news fragment: `<folder>/<issue>.<kind>.<extension>`, or a changeset."""
     return _FRAGMENT.fullmatch(path) is not None
 
 

@@ -30,7 +30,7 @@ def test_markup_and_numbers_go(fragment: str) -> None:
 
 
 def test_what_is_a_fragment() -> None:
-    """Fragments lie in one of three folders and are named for an issue and a kind."""
+    """Fragments lie in a folder of that name and are named for an issue and a kind; changesets have any name."""
     paths = [
         "changelog.d/1606.change.md",
         "newsfragments/3041.bugfix.rst",
@@ -39,8 +39,23 @@ def test_what_is_a_fragment() -> None:
         "changelog/120.removal.1.rst",
         "docs/newsfragments/1.bugfix.rst",
         "changelog.d/towncrier_template.md.jinja",
+        "docs/changelog/3999.bugfix.rst",
+        "docs/changelog/template.jinja2",
+        "src/twisted/newsfragments/12325.bugfix",
+        ".changeset/quiet-pens-shout.md",
+        ".changeset/README.md",
+        ".changeset/config.json",
     ]
-    assert [path for path in paths if is_fragment(path)] == [paths[0], paths[1], paths[4]]
+    fragments = [paths[0], paths[1], paths[4], paths[7], paths[9], paths[10]]
+    assert [path for path in paths if is_fragment(path)] == fragments
+
+
+def test_a_changeset_says_packages_first() -> None:
+    """What a changeset says to the tool is no part of the question, nor is who wrote a fragment."""
+    assert (
+        question_of('---\n"@urql/core": patch\n---\n\nFix `retry` of queries.\n') == "Fix retry of queries."
+    )
+    assert question_of("Paths with spaces work again - by :user:`ada`.\n") == "Paths with spaces work again"
 
 
 def test_answers_touch_source(tmp_path: Path) -> None:

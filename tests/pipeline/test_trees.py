@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.extract import Task, extract
 from pipeline.git.patches import Part
 from pipeline.git.repository import open_repository
 from pipeline.hunks import Hunk, hunks
+from pipeline.ignore import IgnoreRules
 from pipeline.parse import Parses
 from pipeline.source.content import Content
 from pipeline.source.edits import edits, reaching_back
@@ -235,3 +237,17 @@ def test_touched_symbols_do_not_depend_on_the_batch(tmp_path: Path) -> None:
     assert followed == [Parses().touched(hunk, opened) for hunk in found]
     assert followed == [together.touched(hunk, opened) for hunk in found]
     assert any(followed)
+
+
+def test_one_repository_after_another(tmp_path: Path) -> None:
+    """A process that read one repository reads the next: a version there is not followed from another's file."""
+    for name, lines in (("one", 3), ("other", 5)):
+        repo = Repo.create(tmp_path / name)
+        shas = []
+        for step in range(3):
+            repo.write("a.py", "".join(f"def of_{name}_{line}(): pass\n" for line in range(lines + step)))
+            shas.append(repo.commit(f"Step {step}"))
+        found = extract(Task(repo.path, IgnoreRules.of(open_repository(repo.path)), tuple(shas)))
+        assert found.unreadable.num_rows == 0
+        assert found.commits.num_rows == 3
+        assert found.hunk_symbols.num_rows == lines + 2
