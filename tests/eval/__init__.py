@@ -15,13 +15,13 @@ before to answer by words alone:
 - `questions`: "how was this done before?", written and graded by hand for four histories: tornadoweb/tornado,
   BurntSushi/ripgrep, square/okhttp, expressjs/express; the files in `questions` say which and why
 
-How to read a table: a line is a ranking, a number a mean over questions with its 95 % bootstrap interval, of commits,
-not hunks. MRR@10 is 1 where the answer always comes first, 0.5 where always second; R@n is the share of questions
-with an answer in the first n; nDCG@10 weighs graded answers by their place. The second table takes differences
-question by question: only where its interval leaves out 0 is one ranking better than the other. Rankings are the
-lanes alone, their fusion as the product does it, the product's whole answer (`reranked`), fusion without one thing or
-another, plain BM25 and `git log --grep`. Near-identical commits (backports, cherry-picks) count as one. Tune on some histories and seeds,
-report on others.
+How to read a table: a line is a ranking, a number a mean over questions with its 95 % bootstrap interval, of
+commits, not hunks. MRR@10 is 1 where the answer always comes first, 0.5 where always second; R@n is the share of
+questions with an answer in the first n; nDCG@10 weighs graded answers by their place. The second table takes
+differences question by question: only where its interval leaves out 0 is one ranking better than the other.
+Rankings are the lanes alone, their fusion as the product does it, the product's whole answer (`reranked`), fusion
+without one thing or another, plain BM25 and `git log --grep`. Near-identical commits (backports, cherry-picks)
+count as one. Tune on some histories and seeds, report on others.
 
 - `__main__`: the command
 - `protocols`: what each protocol asks
