@@ -12,10 +12,10 @@ from serve.find.evidence import FEATURES, Evidence, Found
 from serve.find.fuse import Candidate
 from stores.ranking import Floats
 
-# Learnt as `python -m tests.eval.learn` does, from 1,071 questions of the newest years of tox, virtualenv, urql, okio and
-# moshi. Symbols, the diff alone, the rarest word found, recency, the size of a commit and its message, ranks in lanes
-# and fusion's own score were tried: none raised the order of histories that were not learnt from, and some lowered it
-# by 0.02 to 0.06.
+# Learnt as `python -m tests.eval.learn` does, from 1,071 questions of the newest years of tox, virtualenv, urql, okio
+# and moshi. Symbols, the diff alone, the rarest word found, recency, the size of a commit and its message, ranks in
+# lanes and fusion's own score were tried: none raised the order of histories that were not learnt from, and some
+# lowered it by 0.02 to 0.06.
 WEIGHTS: Final = {
     "hunk near": 1.685,
     "hunk near, whitened": 3.221,
