@@ -255,6 +255,19 @@ def test_everything_goes_by_keyboard(site: Site, looking: Looking) -> None:
     expect(page.locator(".session")).to_have_count(1)
 
 
+def test_a_key_right_behind_a_closing_sheet_is_not_lost(site: Site, looking: Looking) -> None:
+    """The browser says that a sheet is closed after it is; a key in between counts."""
+    site.write(maps.small())
+    page = looking.open("#/map/mm_test?view=map")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.evaluate(
+        "document.querySelector('dialog').close();"
+        "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'h', bubbles: true}))"
+    )
+    expect(page.locator(".session")).to_have_count(1)
+
+
 def test_following_goes_where_the_agent_is(site: Site, looking: Looking) -> None:
     """With Follow on, what is written last is selected and in view."""
     site.write(maps.small())

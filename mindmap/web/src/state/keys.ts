@@ -44,7 +44,7 @@ const WITHOUT_MAP = new Set(["?", "t", "h"]);
 export function watchKeys(): void {
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (isTyped(event) || app.get().dialog) return;
+    if (isTyped(event) || isSheetOpen()) return;
     const key = KEYS.find(({ keys }) => keys.includes(event.key));
     if (!key || (!app.get().map && !WITHOUT_MAP.has(event.key))) return;
     if (isPressed(event)) return;
@@ -52,6 +52,9 @@ export function watchKeys(): void {
     key.act(event.key);
   });
 }
+
+/** A closed sheet tells the state a frame later, and the next key may come before. */
+const isSheetOpen = (): boolean => !!app.get().dialog && document.querySelector("dialog")?.open !== false;
 
 /** Whether the key belongs to what has the focus: letters to a field, arrows to a slider, Enter to a button. */
 function isTyped({ target, key }: KeyboardEvent): boolean {
