@@ -40,7 +40,8 @@ count as one. Tune on some histories and seeds, report on others.
 - `grep`: `git log --grep`
 - `metrics`: ranks -> measures with intervals
 - `results`: numbers kept for each commit of the project
-- `learn`: evidence and answers -> the reranker's numbers, and how honest its probabilities are
+- `learn`: evidence and answers -> the reranker's numbers
+- `reliability`: how honest its probabilities are
 - `pool`: what is still to be graded
 - `filters`: the filters' own check
 """

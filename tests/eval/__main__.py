@@ -1,10 +1,12 @@
 """Ranking, measured on clones you name.
 
 python -m tests.eval CLONE... [--protocol NAME] [--encoder NAME] [--samples N] [--seed N] [--folder FOLDER] [--keep]
+                     [--plot FILE]
 
 Without `--protocol` every protocol is asked that has questions for a history. With `--folder`, working copies and
 indexes stay there, and the next run asks the same indexes. With `--keep`, the numbers go into `tests/eval/results`.
-Of several clones a protocol's last tables take all questions together.
+Of several clones a protocol's last tables take all questions together. With `--plot`, how honest the reranker's
+probabilities are is drawn into a file, PNG or SVG by its name.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import polars as pl
 
 from pipeline.modes import Encoding
 from tests.bench.report import say, show, workspace
-from tests.eval import results
+from tests.eval import reliability, results
 from tests.eval.evaluating import Evaluated, Run, evaluated, together
 from tests.eval.metrics import differences, parted, summary
 from tests.eval.protocols import PROTOCOLS, Draw
@@ -35,12 +37,17 @@ def main() -> None:
     project = results.measured()
     with ExitStack() as stack:
         folder = given.folder or stack.enter_context(workspace())
+        honest: dict[str, pl.DataFrame] = {}
         for protocol in given.protocol or PROTOCOLS:
             run = Run(protocol, folder, Draw(given.samples, given.seed), given.encoder)
             for came in _all(given.clones, run):
                 tell(came, run)
+                if len(came.ranks):
+                    honest[f"{came.history}, {protocol}"] = reliability.of(came.said)
                 if given.keep and len(came.ranks):
                     results.keep(came, run, project)
+    if given.plot and honest:
+        reliability.draw(honest, given.plot)
 
 
 def _all(clones: Sequence[Path], run: Run) -> Iterator[Evaluated]:
@@ -66,6 +73,7 @@ def tell(came: Evaluated, run: Run) -> None:
     show(differences(ranks, of=RERANKED))
     if not came.ranks["answerable"].all():
         show(knowing(came.ranks))
+    show(reliability.of(came.said))
 
 
 def knowing(ranks: pl.DataFrame) -> pl.DataFrame:
@@ -96,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--samples", type=int, default=SAMPLES, help="most questions that are drawn")
     parser.add_argument("--seed", type=int, default=SEED, help="which questions are drawn")
     parser.add_argument("--folder", type=Path, help="keep working copies and indexes here")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw how honest probabilities are")
     parser.add_argument("--keep", action="store_true", help="write the numbers into tests/eval/results")
     return parser
 

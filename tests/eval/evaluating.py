@@ -20,13 +20,13 @@ from serve.find.rerank import EvidenceRanker, Reranker
 from serve.standing import standing
 from tests.bench import indexes
 from tests.bench.programs import git
-from tests.eval import histories
+from tests.eval import histories, reliability
 from tests.eval.grep import Grep
 from tests.eval.histories import Prepared
 from tests.eval.metrics import NDCG, first_answer, gain
 from tests.eval.protocols import PROTOCOLS, Draw, Material
 from tests.eval.question import Question
-from tests.eval.rankings import Asker, Compared, Ranking
+from tests.eval.rankings import RERANKED, Asker, Compared, Ranking
 
 # `rank` is null where no answer came; `best` where the ranking has no scores.
 RANKS: Final = {
@@ -58,12 +58,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluated:
-    """A history (its name, its HEAD, how many commits) and what came of asking it."""
+    """A history (its name, its HEAD, how many commits) and what came of asking it.
+
+    `said` has what the reranker said of each commit it ranked, as `reliability.SAID`.
+    """
 
     history: str
     head: str
     commits: int
     ranks: pl.DataFrame
+    said: pl.DataFrame
 
     @property
     def answerable(self) -> pl.DataFrame:
@@ -73,13 +77,14 @@ class Evaluated:
 
 def together(parts: Sequence[Evaluated]) -> Evaluated:
     """Several histories as one: each question weighs the same, wherever it was asked."""
-    shifted = []
+    ranks, said, first = [], [], 0
     for part in parts:
-        first = sum(ranks["question"].n_unique() for ranks in shifted)
-        shifted.append(part.ranks.with_columns(pl.col("question") + first))
+        ranks.append(part.ranks.with_columns(pl.col("question") + first))
+        said.append(part.said.with_columns(pl.col("question") + first))
+        first += part.ranks["question"].n_unique()
     names = " + ".join(sorted(part.history for part in parts))
     heads = " + ".join(part.head for part in sorted(parts, key=lambda part: part.history))
-    return Evaluated(names, heads, sum(part.commits for part in parts), pl.concat(shifted))
+    return Evaluated(names, heads, sum(part.commits for part in parts), pl.concat(ranks), pl.concat(said))
 
 
 def evaluated(clone: Path, run: Run) -> Evaluated:
@@ -89,15 +94,18 @@ def evaluated(clone: Path, run: Run) -> Evaluated:
     material = Material.of(prepared)
     questions = protocol.questions(material, run.draw)
     rows: list[tuple[object, ...]] = []
+    said: list[tuple[object, ...]] = []
     if questions:
         histories.index(prepared, run.home, run.encoding)
         asked = zip(questions, answered(material, run, questions), strict=True)
         for number, (question, rankings) in enumerate(asked):
             rows += _rows(number, question, material, rankings)
+            said += _said(number, question, material, rankings)
     ranks = pl.DataFrame(rows, schema=RANKS, orient="row")
     head = git(prepared.told, "rev-parse", "HEAD")
     about = (prepared.history.name, head, prepared.history.commits)
-    return Evaluated(*about, ranks if protocol.graded else ranks.drop(NDCG))
+    hits = pl.DataFrame(said, schema=reliability.SAID, orient="row")
+    return Evaluated(*about, ranks if protocol.graded else ranks.drop(NDCG), hits)
 
 
 def answered(material: Material, run: Run, questions: Sequence[Question]) -> Iterator[list[Ranking]]:
@@ -107,11 +115,7 @@ def answered(material: Material, run: Run, questions: Sequence[Question]) -> Ite
         original = {new: old for old, new in prepared.shas.items()}
         for question in questions:
             yield [
-                Ranking(
-                    ranking.name,
-                    material.twins.folded(original.get(sha, sha) for sha in ranking.commits),
-                    ranking.best,
-                )
+                ranking.renamed(lambda sha: material.twins.one(original.get(sha, sha)))
                 for ranking in asker.rankings(question.text)
             ]
 
@@ -145,3 +149,13 @@ def _rows(
         rank = first_answer(ranking.commits, asked.answers)
         score = gain(ranking.commits, asked.grades)
         yield number, bool(asked.grades), ranking.name, rank, score, ranking.best
+
+
+def _said(
+    number: int, question: Question, material: Material, rankings: Sequence[Ranking]
+) -> Iterator[tuple[object, ...]]:
+    answers = material.twins.asked(question).answers
+    for ranking in rankings:
+        if ranking.name == RERANKED:
+            for sha, probability in zip(ranking.commits, ranking.scores or (), strict=True):
+                yield number, probability, sha in answers

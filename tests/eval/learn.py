@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import random
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -31,7 +31,7 @@ from serve.find.evidence import FEATURES
 from serve.find.fuse import fuse
 from stores.ranking import Floats
 from tests.bench.report import say, show, workspace
-from tests.eval import histories
+from tests.eval import histories, reliability
 from tests.eval.evaluating import Run, asking
 from tests.eval.histories import Variant
 from tests.eval.protocols import Draw, Material, by_body, by_changelog
@@ -46,7 +46,6 @@ SEED: Final = 1
 DECAY: Final = 0.2
 STEPS: Final = 1_000
 RATE: Final = 0.02
-BINS: Final = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +95,7 @@ def main() -> None:
     for feature, weight in zip(FEATURES, learnt.weights, strict=True):
         say(f'    "{feature}": {weight:.3f},')
     say(f"BIAS: Final = {learnt.bias:.3f}")
-    show(reliability(learnt.probabilities, candidates))
+    show(honesty(learnt, candidates))
 
 
 def by_somebody(material: Material) -> list[Question]:
@@ -175,23 +174,10 @@ def calibrated(weights: Floats, candidates: Sequence[Candidates]) -> Learnt:
     return Learnt(weights * scale, float(offset))
 
 
-def reliability(probabilities: Callable[[Floats], Floats], candidates: Sequence[Candidates]) -> pl.DataFrame:
-    """How often what was given a probability answers: honest where the last two columns agree."""
-    said = np.concatenate([probabilities(one.rows) for one in candidates])
-    answers = np.concatenate([one.grades > 0 for one in candidates])
-    bins = np.digitize(said, BINS[1:-1])
-    rows = [
-        (
-            f"{BINS[place]:.2f} to {BINS[place + 1]:.2f}",
-            int(here.sum()),
-            said[here].mean(),
-            answers[here].mean(),
-        )
-        for place in range(len(BINS) - 1)
-        if (here := bins == place).any()
-    ]
-    columns = ["probability", "candidates", "said, mean", "answer, share"]
-    return pl.DataFrame(rows, schema=columns, orient="row").with_columns(pl.col(columns[2:]).round(3))
+def honesty(learnt: Learnt, candidates: Sequence[Candidates]) -> pl.DataFrame:
+    """What was said of candidates beside what is so, as `reliability.table` has it."""
+    said = np.concatenate([learnt.probabilities(one.rows) for one in candidates])
+    return reliability.table(said, np.concatenate([one.grades > 0 for one in candidates]))
 
 
 def _foreign(history: History, told: Sequence[History], draw: Draw) -> list[Question]:

@@ -8,7 +8,7 @@ and fusion with nothing read out of the question (no filters, no intent).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -41,11 +41,31 @@ BASELINE: Final = "plain BM25 (baseline)"
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """A name and the commits, best first; `best` is the first one's score, where the ranking has scores."""
+    """A name and the commits, best first; `scores` are those of their best hunks, where the ranking has scores."""
 
     name: str
     commits: list[str]
-    best: float | None = None
+    scores: list[float] | None = None
+
+    @classmethod
+    def of(cls, name: str, hits: Iterable[tuple[str, float]]) -> Ranking:
+        """Commits and scores, best first; a commit stands where it comes first."""
+        scores: dict[str, float] = {}
+        for sha, score in hits:
+            scores.setdefault(sha, score)
+        return cls(name, list(scores), list(scores.values()))
+
+    @property
+    def best(self) -> float | None:
+        """The first one's score: 0 where nothing came, None where the ranking has no scores."""
+        return None if self.scores is None else next(iter(self.scores), 0.0)
+
+    def renamed(self, name_of: Callable[[str], str]) -> Ranking:
+        """The same with other names for commits; those that share one stand once, where the best of them does."""
+        names = map(name_of, self.commits)
+        if self.scores is None:
+            return Ranking(self.name, distinct(names))
+        return Ranking.of(self.name, zip(names, self.scores, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +128,8 @@ class Asker:
         candidates = fuse(ranked.lanes, asked.profile.candidates)
         yield _ranking(FUSION, candidates)
         placed = search.ordered(self.index, asked, ranked, candidates, self.beside.reranker)
-        yield Ranking(
-            RERANKED,
-            distinct(one.candidate.commit_sha for one in placed),
-            placed[0].probability if placed else 0.0,
-        )
+        probable = ((one.candidate.commit_sha, one.probability or 0.0) for one in placed)
+        yield Ranking.of(RERANKED, probable)
         as_text = self._as_text(question, asked)
         in_text = fuse(self.ranked(as_text).lanes, as_text.profile.candidates)
         yield _ranking("fusion, question as text only", in_text)
@@ -134,4 +151,4 @@ class Asker:
 
 
 def _ranking(name: str, hits: Sequence[Ranked | Candidate]) -> Ranking:
-    return Ranking(name, distinct(hit.commit_sha for hit in hits), hits[0].score if hits else 0.0)
+    return Ranking.of(name, ((hit.commit_sha, hit.score) for hit in hits))

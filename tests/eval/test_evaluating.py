@@ -10,7 +10,7 @@ import pytest
 
 from serve.find.evidence import Evidence
 from stores.ranking import Floats
-from tests.eval import grep, handwritten, pool, results
+from tests.eval import grep, handwritten, pool, reliability, results
 from tests.eval.__main__ import knowing, tell
 from tests.eval.evaluating import RANKS, Evaluated, Run, evaluated, together
 from tests.eval.handwritten import Answer, Written
@@ -108,11 +108,17 @@ def test_together() -> None:
 
     def of(history: str, *ranks: int) -> Evaluated:
         rows = [(number, True, FUSION, rank, 0.0, 1.0) for number, rank in enumerate(ranks)]
-        return Evaluated(history, f"head of {history}", 10, pl.DataFrame(rows, schema=RANKS, orient="row"))
+        said = [(number, 0.5, rank == 1) for number, rank in enumerate(ranks)]
+        frames = (
+            pl.DataFrame(rows, schema=RANKS, orient="row"),
+            pl.DataFrame(said, schema=reliability.SAID, orient="row"),
+        )
+        return Evaluated(history, f"head of {history}", 10, *frames)
 
     both = together([of("b", 1, 2), of("a", 4)])
     assert (both.history, both.head, both.commits) == ("a + b", "head of a + head of b", 20)
     assert both.ranks.select("question", "rank").rows() == [(0, 1), (1, 2), (2, 4)]
+    assert both.said.rows() == [(0, 0.5, True), (1, 0.5, False), (2, 0.5, False)]
 
 
 def test_no_questions(little: Repo, tmp_path: Path) -> None:

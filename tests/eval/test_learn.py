@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from serve.find.evidence import FEATURES
-from stores.ranking import Floats
 from tests.eval import handwritten, learn
 from tests.eval.learn import Candidates
 from tests.eval.question import PRECEDENT
@@ -44,22 +43,10 @@ def test_probabilities_are_honest() -> None:
     """On questions that were not learnt from, what is said to be likely is as often true."""
     lists = drawn(2, 500, strength=6)
     learnt = learn.calibrated(learn.weighed(lists), lists)
-    table = learn.reliability(learnt.probabilities, drawn(3, 500, strength=6))
-    large = table.filter(table["candidates"] > 200)
+    table = learn.honesty(learnt, drawn(3, 500, strength=6))
+    large = table.filter(table["hits"] > 200)
     assert len(large) >= 4
     assert (large["said, mean"] - large["answer, share"]).abs().max() < 0.06  # type: ignore[operator]
-
-
-def test_reliability_tells_boasting() -> None:
-    """A ranker that is always sure is shown to be wrong."""
-
-    def sure(rows: Floats) -> Floats:
-        return np.full(len(rows), 0.99)
-
-    (row,) = learn.reliability(sure, drawn(4, 50, strength=6)).iter_rows(named=True)
-    assert row["candidates"] == 500
-    assert row["said, mean"] == pytest.approx(0.99)
-    assert row["answer, share"] < 0.5
 
 
 def test_written_questions() -> None:

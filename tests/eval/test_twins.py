@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.eval.commits import told
 from tests.eval.question import Question
+from tests.eval.rankings import Ranking
 from tests.eval.twins import Twins, patch_ids
 from tests.repos import Repo
 
@@ -28,7 +29,9 @@ def test_families(tmp_path: Path) -> None:
 
     assert {twins.one(sha) for sha in (fixed, picked, again)} == {fixed}
     assert twins.one(elsewhere) == elsewhere
-    assert twins.folded([elsewhere, again, picked]) == [elsewhere, fixed]
+    ranking = Ranking.of("any", [(elsewhere, 0.9), (again, 0.8), (picked, 0.7)])
+    assert ranking.renamed(twins.one) == Ranking("any", [elsewhere, fixed], [0.9, 0.8])
+    assert Ranking("grep", [again, elsewhere, picked]).renamed(twins.one).commits == [fixed, elsewhere]
     assert twins.asked(Question("?", {again: 1, picked: 3, elsewhere: 2})).grades == {fixed: 3, elsewhere: 2}
 
 

@@ -7,14 +7,13 @@ same subject and change the same paths. Kinship is passed on; a family stands un
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from tests.bench.programs import Failed
 from tests.eval.commits import Told
-from tests.eval.metrics import distinct
 from tests.eval.question import Question
 from tests.repos import environment
 
@@ -39,10 +38,6 @@ class Twins:
     def one(self, sha: str) -> str:
         """The commit this one counts as."""
         return self.counted.get(sha, sha)
-
-    def folded(self, ranking: Iterable[str]) -> list[str]:
-        """A ranking in which a family stands once, where its best commit does."""
-        return distinct(map(self.one, ranking))
 
     def asked(self, question: Question) -> Question:
         """The question with each family as one answer, at its best grade."""
