@@ -110,14 +110,10 @@ def evaluated(clone: Path, run: Run) -> Evaluated:
 
 def answered(material: Material, run: Run, questions: Sequence[Question]) -> Iterator[list[Ranking]]:
     """Every ranking of each question, in original shas, near-identical commits counted as one."""
-    prepared = material.prepared
-    with asking(prepared, run) as asker:
-        original = {new: old for old, new in prepared.shas.items()}
+    counting = material.counting()
+    with asking(material.prepared, run) as asker:
         for question in questions:
-            yield [
-                ranking.renamed(lambda sha: material.twins.one(original.get(sha, sha)))
-                for ranking in asker.rankings(question.text)
-            ]
+            yield [ranking.renamed(counting) for ranking in asker.rankings(question.text)]
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 python -m tests.eval.learn CLONE... [--samples N] [--seed N] [--folder FOLDER]
 
-Of each history three kinds of questions are asked, over an index without its changelogs: what its news fragments say,
-what a sentence of a commit's body says, and what somebody wrote for it (`learning/`). What is known of their
+Of each history four kinds of questions are asked. Over an index without its changelogs: what its news fragments say,
+what a sentence of a commit's body says, and what somebody wrote for it (`learning/`). Over one without messages either:
+subjects, so that what a change itself says has a weight that holds where messages say little. What is known of their
 candidates (`serve.find.evidence`) is weighed so that commits that answer come first: a softmax over the candidates of
 a question, as listwise learning to rank has it (Cao et al., 2007). The sum is then made a probability (Platt, 1999),
 for which each history is also asked questions of another one, which nothing there answers. Prints the numbers for
@@ -15,7 +16,7 @@ from __future__ import annotations
 import argparse
 import random
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -34,7 +35,7 @@ from tests.bench.report import say, show, workspace
 from tests.eval import histories, reliability
 from tests.eval.evaluating import Run, asking
 from tests.eval.histories import Variant
-from tests.eval.protocols import Draw, Material, by_body, by_changelog
+from tests.eval.protocols import Draw, Material, by_body, by_changelog, by_subject
 from tests.eval.question import Question
 from tests.eval.rankings import Asker
 
@@ -70,16 +71,28 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What is learnt from: a history's material and its questions."""
+    """What is learnt from: a history, as far as an index may know it, and its questions."""
 
     material: Material
     questions: tuple[Question, ...]
 
     @classmethod
-    def of(cls, clone: Path, draw: Draw, folder: Path) -> History:
+    def told(cls, clone: Path, draw: Draw, folder: Path) -> History:
+        """Without announcements of changes."""
         material = Material.of(histories.prepared(clone, folder, Variant.UNANNOUNCED))
-        told = (by_changelog(material, draw)[: draw.samples], by_body(material, draw), by_somebody(material))
-        return cls(material, tuple(question for kind in told for question in kind))
+        kinds = (by_changelog(material, draw)[: draw.samples], by_body(material, draw), by_somebody(material))
+        return cls(material, tuple(question for kind in kinds for question in kind))
+
+    @classmethod
+    def untold(cls, clone: Path, draw: Draw, folder: Path) -> History:
+        """Without messages."""
+        material = Material.of(histories.prepared(clone, folder, Variant.SCRUBBED))
+        return cls(material, tuple(by_subject(material, draw)))
+
+    @property
+    def name(self) -> str:
+        """The same for all that is made of one clone."""
+        return self.material.prepared.history.name
 
 
 def main() -> None:
@@ -87,7 +100,8 @@ def main() -> None:
     with ExitStack() as stack:
         folder = given.folder or stack.enter_context(workspace())
         draw = Draw(given.samples, given.seed)
-        told = [History.of(clone, draw, folder) for clone in given.clones]
+        ways = (History.told, History.untold)
+        told = [way(clone, draw, folder) for clone in given.clones for way in ways]
         candidates = [
             one for history in told for one in asked(history, _foreign(history, told, draw), folder)
         ]
@@ -120,20 +134,21 @@ def asked(history: History, foreign: Sequence[Question], folder: Path) -> Iterat
     prepared, run = history.material.prepared, Run("changelog", folder, Draw(0, 0))
     histories.index(prepared, run.home, run.encoding)
     with asking(prepared, run) as asker:
+        counting = history.material.counting()
         for question in (*history.questions, *foreign):
-            yield from candidates_of(asker, question, history.material)
+            counted = history.material.twins.asked(question)
+            yield from candidates_of(asker, counted, counting)
 
 
-def candidates_of(asker: Asker, question: Question, material: Material) -> Iterator[Candidates]:
+def candidates_of(asker: Asker, question: Question, counting: Callable[[str], str]) -> Iterator[Candidates]:
     """What is known of a question's candidates; none where no lane finds any."""
     query = asker.query(question.text)
     rankings = asker.ranked(query)
     fused = fuse(rankings.lanes, query.profile.candidates)
     if fused:
-        grades = material.twins.asked(question).grades
-        ones = (material.twins.one(candidate.commit_sha) for candidate in fused)
+        ones = (counting(candidate.commit_sha) for candidate in fused)
         known = evidence.gather(asker.index, query, rankings, fused)
-        yield Candidates(known.rows, np.array([grades.get(sha, 0) for sha in ones], np.float64))
+        yield Candidates(known.rows, np.array([question.grades.get(sha, 0) for sha in ones], np.float64))
 
 
 def weighed(candidates: Sequence[Candidates]) -> Floats:
@@ -182,7 +197,7 @@ def honesty(learnt: Learnt, candidates: Sequence[Candidates]) -> pl.DataFrame:
 
 def _foreign(history: History, told: Sequence[History], draw: Draw) -> list[Question]:
     """Questions of the other histories, as many as half of its own, without their answers."""
-    texts = [question.text for other in told if other is not history for question in other.questions]
+    texts = [question.text for other in told if other.name != history.name for question in other.questions]
     chosen = random.Random(draw.seed).sample(texts, min(len(texts), len(history.questions) // 2))  # noqa: S311
     return [Question(text, {}) for text in chosen]
 

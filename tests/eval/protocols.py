@@ -38,6 +38,11 @@ class Material:
         commits = tuple(told(prepared.told))
         return cls(prepared, commits, Twins.of(commits, patch_ids(prepared.told)))
 
+    def counting(self) -> Callable[[str], str]:
+        """An indexed commit's sha -> the sha, in the authors' history, of the commit that it counts as."""
+        originals = {new: old for old, new in self.prepared.shas.items()}
+        return lambda sha: self.twins.one(originals.get(sha, sha))
+
     def tellable(self) -> list[Told]:
         """The commits worth asking for."""
         ignored = IgnoreRules.of(open_repository(self.prepared.path)).ignored

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,8 +13,19 @@ from serve.find.evidence import FEATURES
 from tests.eval import handwritten, learn
 from tests.eval.learn import Candidates
 from tests.eval.question import PRECEDENT
+from tests.repos import Repo
 
 TELLING = 3
+HISTORIES = {
+    "sockets": {
+        "Close the socket when the peer goes away": "def on_eof(socket):\n    socket.close()\n",
+        "Tell how long a request took": "def elapsed(request):\n    return clock() - request.started\n",
+    },
+    "pages": {
+        "Number the pages of a printed report": "def footer(page):\n    return str(page.number)\n",
+        "Break lines between words of a paragraph": "def broken(words, width):\n    yield words\n",
+    },
+}
 
 
 def drawn(seed: int, lists: int, *, strength: float) -> list[Candidates]:
@@ -64,3 +79,25 @@ def test_written_questions() -> None:
         "trio",
     }
     assert not measured & {file.stem for file in files}
+
+
+def test_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two histories are asked, with their messages and without; each feature has a weight, and each history's
+    questions are foreign to the other."""
+    clones = [str(made(tmp_path / name, changes).path) for name, changes in HISTORIES.items()]
+    monkeypatch.setattr(sys, "argv", ["learn", *clones, "--folder", str(tmp_path / "folder")])
+    learn.main()
+    said = capsys.readouterr().out
+    assert re.findall(r'^ {4}"(.+)": -?[\d.]+,$', said, re.MULTILINE) == list(FEATURES)
+    assert re.search(r"^BIAS: Final = -?[\d.]+$", said, re.MULTILINE)
+    assert len(list((tmp_path / "folder" / "home").iterdir())) == 4
+    assert "answer, share" in said
+
+
+def made(path: Path, changes: dict[str, str]) -> Repo:
+    repo = Repo.create(path)
+    for number, (subject, source) in enumerate(changes.items()):
+        repo.commit_file(f"part{number}.py", source, subject)
+    return repo
