@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 import Stemmer
 
@@ -28,6 +28,8 @@ LONGEST_WORD: Final = 64
 # Neighbouring commits repeat their identifiers: on a history of 5,500 commits 94 of 100 are found, 95 if all were
 # kept. Each costs about 350 bytes.
 WORD_CACHE: Final = 1 << 14
+
+Spelled: TypeAlias = list[tuple[str, ...]]
 
 _TOKEN: Final = re.compile(r"\w+")
 # ASCII without what `_TOKEN` leaves out.
@@ -80,13 +82,14 @@ def words(text: str) -> Counter[str]:
     return Counter(counts)
 
 
-def sequence(text: str) -> list[str]:
+def spelled(text: str) -> Spelled:
+    """The words of a text in its order, token by token: parts, and behind several parts what they are parts of."""
+    return list(map(_words_of, _tokens(text)))
+
+
+def sequence(text: Spelled) -> list[str]:
     """The words of a text in its order, identifiers as their parts."""
-    parts: list[str] = []
-    for token in _tokens(text):
-        found = _words_of(token)
-        parts += found[:-1] if len(found) > 1 else found
-    return parts
+    return [word for token in text for word in (token[:-1] if len(token) > 1 else token)]
 
 
 def identifiers(text: str) -> set[str]:

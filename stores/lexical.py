@@ -52,21 +52,27 @@ _NAMED: Final = "SELECT DISTINCT hunk_id FROM hunk_symbols WHERE name IN ({names
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Postings:
-    """Where words stand: each word's place among those asked for, the position of a document, how often there."""
+    """Where words stand: each word's place among `asked` ones, the position of a document, how often there."""
 
+    asked: int
     words: Ints
     documents: Ints
     frequencies: Ints
 
-    def table(self, documents: Ints, words: int) -> Ints:
+    def table(self, documents: Ints) -> Ints:
         """How often each of the words (columns) stands in each of these documents (rows)."""
         order = np.argsort(documents, kind="stable")
         places = np.minimum(np.searchsorted(documents, self.documents, sorter=order), len(documents) - 1)
         rows = order[places]
         here = documents[rows] == self.documents
-        counts = np.zeros((len(documents), words), np.int64)
+        counts = np.zeros((len(documents), self.asked), np.int64)
         counts[rows[here], self.words[here]] = self.frequencies[here]
         return counts
+
+    def only(self, which: Bools) -> Postings:
+        """Those of some of the words."""
+        kept = which[self.words]
+        return Postings(self.asked, self.words[kept], self.documents[kept], self.frequencies[kept])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,11 +93,15 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """Words looked up: those the store knows, its numbers of them, in order, and what the hunks' texts say of them."""
+    """Words looked up: those the store knows, its numbers of them, in order, and what the hunks' texts say of them.
+
+    `names` is where they stand in the names of the symbols that hunks touched.
+    """
 
     words: tuple[str, ...]
     terms: Ints
     text: Scores
+    names: Postings
 
 
 def look_up(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, words: Iterable[str]) -> Asked:
@@ -100,8 +110,9 @@ def look_up(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, words: It
     known = connection.execute(sql).fetchall()
     terms = np.array([number for number, _ in known], dtype=np.int64)
     hunks = snapshot.hunks
-    text = _scores(connection, "hunk_postings", terms, hunks.positions, hunks.words)
-    return Asked(tuple(word for _, word in known), terms, text)
+    said = _postings(connection, "hunk_postings", terms, hunks.positions)
+    names = _postings(connection, "symbol_postings", terms, hunks.positions)
+    return Asked(tuple(word for _, word in known), terms, _scored(said, hunks.words), names)
 
 
 def hunk_text(
@@ -122,17 +133,12 @@ def symbol_names(
     limit: int = LANE_DEPTH,
 ) -> tuple[Ranked, ...]:
     """The best hunks by the names of symbols, best first; `quoted` are names meant literally."""
-    terms = asked.terms if quoted else asked.terms[~_common(snapshot, asked.text)]
-    touched = _touched(connection, snapshot, terms, quoted)
-    living = _living(connection, snapshot, terms, quoted)
+    telling = np.ones(len(asked.terms), np.bool_) if quoted else ~_common(snapshot, asked.text)
+    touched = _touched(connection, snapshot, asked.names.only(telling), quoted)
+    living = _living(connection, snapshot, asked.terms[telling], quoted)
     scores = touched.scores + HEAD_SHARE * living.scores + TEXT_SHARE * asked.text.scores
     eligible = (touched.found | living.found) & chosen.kept
     return best(snapshot, scores * _preferring(chosen), eligible, limit)
-
-
-def touched(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, asked: Asked) -> Scores:
-    """What the names of the symbols that each hunk touched say of the words."""
-    return _touched(connection, snapshot, asked.terms, ())
 
 
 def _common(snapshot: Snapshot, text: Scores) -> Bools:
@@ -142,11 +148,11 @@ def _common(snapshot: Snapshot, text: Scores) -> Bools:
 
 
 def _touched(
-    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, terms: Ints, quoted: tuple[str, ...]
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, names: Postings, quoted: tuple[str, ...]
 ) -> Scores:
     """How well the names of the symbols that each hunk touched match."""
     hunks = snapshot.hunks
-    scores = _scores(connection, "symbol_postings", terms, hunks.positions, hunks.symbol_words)
+    scores = _scored(names, hunks.symbol_words)
     if not quoted:
         return scores
     rows = connection.execute(_NAMED.format(names=_literals(quoted))).to_arrow_table()
@@ -161,7 +167,8 @@ def _living(
 ) -> Scores:
     """How well the best symbol matches that lives at HEAD in each hunk's file."""
     symbols = snapshot.symbols
-    scores = _scores(connection, "head_postings", terms, symbols.positions, symbols.words)
+    postings = _postings(connection, "head_postings", terms, symbols.positions)
+    scores = _scored(postings, symbols.words)
     if quoted:
         scores *= np.where(symbols.named(quoted), QUOTED_NAME, 1.0)
     here = np.flatnonzero(scores.found & (symbols.files >= 0))
@@ -173,12 +180,9 @@ def _living(
     return Scores(of_file[files], has_one[files], scores.holders, scores.postings)
 
 
-def _scores(
-    connection: duckdb.DuckDBPyConnection, table: str, terms: Ints, positions: Numbers, lengths: Ints
-) -> Scores:
+def _scored(postings: Postings, lengths: Ints) -> Scores:
     """BM25 over the postings of one table: the weight of each word in each document that has it, summed."""
-    postings = _postings(connection, table, terms, positions)
-    holders = np.bincount(postings.words, minlength=len(terms))
+    holders = np.bincount(postings.words, minlength=postings.asked)
     sums, found = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.bool_)
     if len(postings.documents):
         np.add.at(sums, postings.documents, _weights(holders[postings.words], postings, lengths))
@@ -188,12 +192,12 @@ def _scores(
 
 def _postings(connection: duckdb.DuckDBPyConnection, table: str, terms: Ints, positions: Numbers) -> Postings:
     if not len(terms):
-        return Postings(terms, terms, terms)
+        return Postings(0, terms, terms, terms)
     sql = _POSTINGS.format(key=_KEYS[table], table=table, terms=", ".join(map(str, terms.tolist())))
     numbers, rows, frequencies = map(integers, connection.execute(sql).to_arrow_table().columns)
     documents = positions.at(rows)
     there = documents >= 0
-    return Postings(np.searchsorted(terms, numbers[there]), documents[there], frequencies[there])
+    return Postings(len(terms), np.searchsorted(terms, numbers[there]), documents[there], frequencies[there])
 
 
 def rarity(holders: Ints, documents: int) -> Floats:

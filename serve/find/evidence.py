@@ -6,14 +6,14 @@ history holds on the next. Weights of words are BM25's, over the hunks' texts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 import numpy as np
 
-from pipeline.text import as_written, identifiers, sequence, words
+from pipeline.text import Spelled, as_written, identifiers, sequence, spelled, words
 from serve.find.fuse import Candidate
 from serve.find.lanes import Rankings
 from serve.find.query import Query
@@ -21,7 +21,7 @@ from stores import lexical, messages, vectors
 from stores.lexical import Asked
 from stores.ranking import Floats
 from stores.showing import Connection
-from stores.snapshot import Bools, Ints
+from stores.snapshot import Bools, Hunks, Ints
 
 # What a question is built with and no change is about. Their stems are rare in code, where BM25 takes them for telling.
 FUNCTION_WORDS: Final = frozenset(
@@ -36,6 +36,9 @@ FUNCTION_WORDS: Final = frozenset(
 # The rarest words tell why a hit is there; a long question would list itself.
 SHOWN_WORDS: Final = 5
 
+# Where a word may stand, in the order they are told.
+PARTS: Final = ("message", "path", "symbols", "change")
+
 # The features, in the order of a row's numbers.
 FEATURES: Final = (
     "hunk near",  # cosine of the question and the hunk's text
@@ -48,29 +51,6 @@ FEATURES: Final = (
     "names found",  # the weight of the question's identifiers that the hunk's text has whole
     "words in the path",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Which of the question's words a candidate has, as they were typed, rarest first, by the part that has them."""
-
-    message: tuple[str, ...]
-    path: tuple[str, ...]
-    symbols: tuple[str, ...]
-    change: tuple[str, ...]
-
-    def __str__(self) -> str:
-        parts = {"message": self.message, "path": self.path, "symbols": self.symbols, "change": self.change}
-        said = [f"{part}: {', '.join(found[:SHOWN_WORDS])}" for part, found in parts.items() if found]
-        return "; ".join(said) or "near in meaning; none of its words"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
-    """A row of numbers for each candidate, in their order, and the words that each was found by."""
-
-    rows: Floats
-    found: tuple[Found, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,13 +87,22 @@ class Wanted:
             np.array([word in typed for word in asked.words], np.bool_),
             float(worth[content].sum()) + missing or 1.0,
             most * (lexical.K1 + 1) or 1.0,
-            frozenset(_pairs(sequence(query.text))),
+            frozenset(_pairs(sequence(spelled(query.text)))),
         )
 
-    def counted(self, texts: Iterable[str]) -> Ints:
+    def counted(self, texts: Sequence[Spelled]) -> Ints:
         """How often each word (columns) stands in each text (rows)."""
-        counts = [[said.get(word, 0) for word in self.words] for said in map(words, texts)]
-        return np.array(counts, np.int64).reshape(len(counts), len(self.words))
+        places = {word: place for place, word in enumerate(self.words)}
+        counts = np.zeros((len(texts), len(self.words)), np.int64)
+        for count, text in zip(counts, texts, strict=True):
+            for word in chain.from_iterable(text):
+                if word in places:
+                    count[places[word]] += 1
+        return counts
+
+    def in_order(self, text: Spelled) -> float:
+        """The share of the question's pairs of words that the text has."""
+        return len(self.pairs.intersection(pairwise(sequence(text)))) / (len(self.pairs) or 1)
 
     def share(self, counts: Ints, which: Bools) -> Floats:
         """What the words of a kind that stand there are worth, as a share of all that is asked for."""
@@ -126,34 +115,57 @@ class Wanted:
         return tuple(dict.fromkeys(self.written[place] for place in best))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """How often each of the question's words stands in each part of a candidate.
+
+    Of a message that is read in part only, the rest counts as the change.
+    """
+
+    wanted: Wanted
+    counts: Ints
+
+    def __str__(self) -> str:
+        """The words as they were typed, by part, rarest first."""
+        by_part = zip(PARTS, map(self.wanted.rarest, self.counts), strict=True)
+        said = [f"{part}: {', '.join(found[:SHOWN_WORDS])}" for part, found in by_part if found]
+        return "; ".join(said) or "near in meaning; none of its words"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """A row of numbers for each candidate, in their order, and what of the question each was found by."""
+
+    rows: Floats
+    found: tuple[Found, ...]
+
+
 def gather(
     connection: Connection, query: Query, rankings: Rankings, candidates: Sequence[Candidate]
 ) -> Evidence:
     """What is known of each candidate."""
-    hunks = rankings.seen.snapshot.hunks
-    wanted = Wanted.of(query, rankings.asked, int(np.count_nonzero(hunks.words)))
+    hunks, asked = rankings.seen.snapshot.hunks, rankings.asked
+    wanted = Wanted.of(query, asked, int(np.count_nonzero(hunks.words)))
     positions = hunks.positions.at(np.array([candidate.hunk_id for candidate in candidates], np.int64))
     texts, near = _messages(connection, rankings, candidates)
-    anywhere = rankings.asked.text.postings.table(positions, len(wanted.words))
-    message = wanted.counted(texts)
-    path = wanted.counted(hunks.shown.column("file_path").take(positions).to_pylist())
-    touched = lexical.touched(connection, rankings.seen.snapshot, rankings.asked)
-    symbols = touched.postings.table(positions, len(wanted.words))
+    subjects, rests = zip(*map(_parted, texts), strict=True)
+    anywhere, symbols = asked.text.postings.table(positions), asked.names.table(positions)
+    subject, path = wanted.counted(subjects), wanted.counted(_paths(hunks, positions))
+    message = subject + wanted.counted(rests)
     rows = np.column_stack(
         (
             *_nearness(connection, rankings, candidates),
             near,
-            rankings.asked.text.scores[positions] / wanted.attainable,
+            asked.text.scores[positions] / wanted.attainable,
             wanted.share(anywhere, wanted.content),
-            wanted.share(wanted.counted(map(_subject, texts)), wanted.content),
-            [_in_order(wanted, text) for text in texts],
+            wanted.share(subject, wanted.content),
+            [wanted.in_order(one + other) for one, other in zip(subjects, rests, strict=True)],
             wanted.share(anywhere, wanted.names),
             wanted.share(path, wanted.content),
         )
     )
-    change = anywhere - message - path - symbols
-    parts = zip(message, path, symbols, change, strict=True)
-    return Evidence(rows, tuple(Found(*map(wanted.rarest, part)) for part in parts))
+    parts = np.stack((message, path, symbols, anywhere - message - path - symbols), axis=1)
+    return Evidence(rows, tuple(Found(wanted, counts) for counts in parts))
 
 
 def _messages(
@@ -177,15 +189,17 @@ def _nearness(
     return vectors.cosines(rows, rankings.vector), vectors.cosines(*placed)
 
 
-def _in_order(wanted: Wanted, text: str) -> float:
-    return len(wanted.pairs & set(_pairs(sequence(text)))) / len(wanted.pairs) if wanted.pairs else 0.0
-
-
 def _pairs(said: Sequence[str]) -> Iterator[tuple[str, str]]:
     for one, after in pairwise(said):
         if one not in FUNCTION_WORDS and after not in FUNCTION_WORDS:
             yield one, after
 
 
-def _subject(message: str) -> str:
-    return message.split("\n", 1)[0]
+def _parted(message: str) -> tuple[Spelled, Spelled]:
+    """The words of a message's first line, and of the others."""
+    subject, _, rest = message.partition("\n")
+    return spelled(subject), spelled(rest)
+
+
+def _paths(hunks: Hunks, positions: Ints) -> list[Spelled]:
+    return [spelled(path) for path in hunks.shown.column("file_path").take(positions).to_pylist()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +31,27 @@ def test_words_outside_ascii_stay_whole() -> None:
 def test_a_hash_is_not_a_word() -> None:
     """A run too long to be typed leaves no word."""
     assert text.words("a" * (text.LONGEST_WORD + 1)) == {}
+
+
+def test_words_in_their_order() -> None:
+    """Token by token, what is made of parts behind its parts; in a sequence the parts stand for it."""
+    said = text.spelled("parseHTTP the retries")
+    assert said == [("pars", "http", "parsehttp"), ("the",), ("retri",)]
+    assert text.sequence(said) == ["pars", "http", "the", "retri"]
+
+
+def test_identifiers_and_how_they_were_written() -> None:
+    """What is made of parts is an identifier; each word is known as it was typed first."""
+    asked = "Retrying parseHTTP, retry max_retries"
+    assert text.identifiers(asked) == {"parsehttp", "max_retries"}
+    written = {"retri": "Retrying", "pars": "parse", "http": "HTTP", "parsehttp": "parseHTTP"}
+    assert text.as_written(asked) == written | {"max": "max", "max_retries": "max_retries"}
+
+
+@given(st.text())
+def test_spelled_words_are_the_words(said: str) -> None:
+    """Counted or in their order, they are the same words."""
+    assert Counter(word for token in text.spelled(said) for word in token) == text.words(said)
 
 
 @given(st.binary())

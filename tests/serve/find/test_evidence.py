@@ -101,11 +101,11 @@ def test_same_beside_any_neighbour(repo: Repo, home: Path) -> None:
         together = evidence.gather(connection, wanted, rankings, candidates)
         alone = [evidence.gather(connection, wanted, rankings, [one]) for one in candidates]
     assert np.array_equal(together.rows, np.concatenate([one.rows for one in alone]))
-    assert together.found == tuple(one.found[0] for one in alone)
+    assert told(together) == [told_alone for one in alone for told_alone in told(one)]
 
 
 def test_messages_at_hand(repo: Repo, home: Path) -> None:
-    """Messages kept from question to question say what those read from the index say."""
+    """Messages kept from question to question say what those read from the index say; with them it is not asked."""
     index(repo, home)
     with asked(repo, home, "retry failed calls") as (connection, wanted, rankings, candidates):
         read = evidence.gather(connection, wanted, rankings, candidates)
@@ -117,7 +117,7 @@ def test_messages_at_hand(repo: Repo, home: Path) -> None:
             rankings.asked,
             rankings.seen.ready(connection),
         )
-        kept = evidence.gather(connection, wanted, ready, candidates)
+    kept = evidence.gather(connection, wanted, ready, candidates)  # the connection is closed
     assert rankings.seen.messages is None and ready.seen.messages is not None
     assert_same(read, kept)
 
@@ -146,4 +146,8 @@ def test_found_as_it_was_typed(repo: Repo, home: Path) -> None:
 
 def assert_same(one: Evidence, other: Evidence) -> None:
     assert np.array_equal(one.rows, other.rows)
-    assert one.found == other.found
+    assert told(one) == told(other)
+
+
+def told(gathered: Evidence) -> list[str]:
+    return list(map(str, gathered.found))

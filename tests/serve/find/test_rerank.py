@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 
 from serve.find import rerank
-from serve.find.evidence import FEATURES, Evidence, Found
+from serve.find.evidence import FEATURES, PARTS, Evidence, Found, Wanted
 from serve.find.fuse import Candidate
 from serve.find.rerank import EvidenceRanker, by_evidence, by_fusion
 from stores.ranking import Floats
 from tests.repos import FIRST_DATE
 
-NOTHING = Found((), (), (), ())
+NONE = np.zeros(0)
+NOTHING = Found(
+    Wanted((), (), NONE, NONE.astype(np.bool_), NONE.astype(np.bool_), 1.0, 1.0, frozenset()),
+    np.zeros((len(PARTS), 0), np.int64),
+)
 
 
 @dataclass(frozen=True)
