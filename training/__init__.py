@@ -2,12 +2,12 @@
 
     python -m training.extract LESSONS REPOSITORY...    histories -> bags of words
     python -m training.teacher LESSONS START REPOSITORY...    what the transformer makes of each word: where rows begin
-    python -m training.table LESSONS OUT --started START    contrastive training
+    python -m training.table LESSONS OUT --started START --held-out NAME    contrastive training
     python -m training.bundle OUT/table.npz    the file that ships
 
-The same repositories, commits and seeds give the same lessons. `histories.txt` names the repositories; those that
-rankings are measured on are not among them. Lessons keep no text: which words a message or a change has, and which of
-them belong together.
+The same repositories, commits and seeds give the same lessons, and these the same table. `histories.txt` names the
+repositories; those that `tests.eval` measures rankings on are not among them. Lessons keep no text: which words a
+message or a change has, and which of them belong together.
 
 - `telling`: a commit's message -> what somebody might ask for the change by
 - `lessons`: one history -> its lessons, on disk as arrays

@@ -16,19 +16,9 @@ import numpy.typing as npt
 
 from pipeline.bundled import SUMS
 from pipeline.static import NAME
-from stores.versions import EMBEDDING_DIMENSION
+from training.table import cut
 
 MOST_STEPS = 127
-
-
-def cut(rows: npt.NDArray[np.float32], dimension: int = EMBEDDING_DIMENSION) -> npt.NDArray[np.float32]:
-    """The rows along their own first axes: fewer numbers, and of their products what can be kept."""
-    if rows.shape[1] <= dimension:
-        return rows
-    wide = rows.astype(np.float64)
-    _, directions = np.linalg.eigh(wide.T @ wide)
-    kept: npt.NDArray[np.float32] = (wide @ directions[:, ::-1][:, :dimension]).astype(np.float32)
-    return kept
 
 
 def quantized(rows: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:

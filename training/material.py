@@ -103,6 +103,11 @@ class Material:
         bags = Bags(np.concatenate(flat), np.concatenate([[0], ends[:-1]]), ends)
         return _numbered(bags, np.concatenate(commits), np.concatenate(kinds), np.concatenate(histories))
 
+    @property
+    def blocks(self) -> int:
+        """How many blocks a pass has."""
+        return int((np.bincount(self.history) // BLOCK).sum())
+
     def batches(self, blocks: int, chance: np.random.Generator) -> Iterator[Ints]:
         """Every change once, in batches of so many blocks, each block of one history."""
         order = np.lexsort((chance.random(len(self.change)), self.history))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.static import Lexicon
+from stores.errors import LineageError
 from stores.versions import EMBEDDING_DIMENSION
 from training import vocabulary
 from training.held_out import ranked
@@ -45,13 +46,16 @@ COMMON: Final = 1e-3
 TINY: Final = 1e-12
 
 
+class TooLittle(LineageError):
+    """There is not enough to learn from."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to train: passes over all changes, the seed of every draw, dimensions before they are cut."""
+    """How to train: passes over all changes, the seed of every draw, blocks of a step, the rate it begins with."""
 
     passes: float
     seed: int
-    dimension: int = EMBEDDING_DIMENSION
     blocks: int = BLOCKS
     rate: float = RATE
 
@@ -116,6 +120,11 @@ def weights(material: Material, rows: int) -> Floats:
 
 def trained(material: Material, model: Rows, plan: Plan, told: Callable[[Rows], None] | None = None) -> Rows:
     """The model after its passes; the rate falls to nothing along a cosine."""
+    if material.blocks < plan.blocks:
+        raise TooLittle(
+            f"The lessons fill {material.blocks} blocks of {BLOCK} changes of one history; a step takes {plan.blocks}.",
+            hint="Extract lessons of more, or of longer, histories.",
+        )
     chance = np.random.default_rng(plan.seed)
     steps = math.ceil(plan.passes * len(material.change) / BLOCK / plan.blocks)
     done, total = 0, 0.0
@@ -183,6 +192,16 @@ def _softmax(scores: Floats, axis: int) -> Floats:
     return np.asarray(raised / raised.sum(axis=axis, keepdims=True))
 
 
+def cut(rows: Floats, dimension: int = EMBEDDING_DIMENSION) -> Floats:
+    """The rows along their own first axes: fewer numbers, and of their products what can be kept."""
+    if rows.shape[1] <= dimension:
+        return rows
+    wide = rows.astype(np.float64)
+    _, directions = np.linalg.eigh(wide.T @ wide)
+    kept: Floats = (wide @ directions[:, ::-1][:, :dimension]).astype(np.float32)
+    return kept
+
+
 def measured(material: Material, table: Floats) -> str:
     """MRR@10 of each held-out history: subjects, then sentences with the message shown."""
     histories = range(int(material.history.max()) + 1)
@@ -194,35 +213,48 @@ def measured(material: Material, table: Floats) -> str:
 
 
 def main() -> None:
-    """Train, tell of the held-out histories, keep the table."""
-    given = _parser().parse_args()
+    """Train, keep the table, tell of the held-out histories."""
+    parser = _parser()
+    given = parser.parse_args()
+    if given.dimension < EMBEDDING_DIMENSION:
+        parser.error(f"--dimension has to be at least {EMBEDDING_DIMENSION}, which are kept.")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     files = sorted(given.lessons.glob("*.npz"))
     held = [file for file in files if file.stem in given.held_out]
     taught = [file for file in files if file not in held]
+    if not taught:
+        parser.error(f"{given.lessons} has no lessons; `python -m training.extract` makes them.")
     known = vocabulary.chosen(taught, WORDS)
     lexicon = Lexicon({word: row for row, word in enumerate(known)}, BUCKETS)
-    material, aside = Material.read(taught, lexicon), Material.read(held, lexicon)
-    rows = len(known) + BUCKETS
+    material, rows = Material.read(taught, lexicon), len(known) + BUCKETS
     logger.info("%d histories, %d changes, %d rows", len(taught), len(material.change), rows)
     begun = started(rows, given.dimension, given.seed)
     if given.started:
-        with np.load(given.started) as start:
-            told, vectors = start["words"].tobytes().decode().split("\n"), start["vectors"]
-        place = {word: row for row, word in enumerate(told)}
-        for row, word in enumerate(known):
-            if word in place:
-                begun[row, : vectors.shape[1]] = vectors[place[word]]
-    model = Rows.of(begun, weights(material, rows))
+        _begin(begun, known, given.started)
     given.out.mkdir(parents=True, exist_ok=True)
 
     def kept(now: Rows) -> None:
         words = np.frombuffer("\n".join(known).encode(), np.uint8)
         np.savez(given.out / "table.npz", words=words, rows=now.table())
 
-    trained(material, model, Plan(given.passes, given.seed, given.dimension, rate=given.rate), kept)
+    plan = Plan(given.passes, given.seed, rate=given.rate)
+    try:
+        model = trained(material, Rows.of(begun, weights(material, rows)), plan, kept)
+    except TooLittle as error:
+        raise SystemExit(str(error)) from error
     kept(model)
-    logger.info("trained: %s", measured(aside, model.table()))
+    if held:
+        logger.info("held out: %s", measured(Material.read(held, lexicon), cut(model.table())))
+
+
+def _begin(begun: Floats, known: Sequence[str], file: Path) -> None:
+    """Put what the file has of the words in the place of what was drawn."""
+    with np.load(file) as start:
+        told, vectors = start["words"].tobytes().decode().split("\n"), start["vectors"]
+    place = {word: row for row, word in enumerate(told)}
+    for row, word in enumerate(known):
+        if word in place:
+            begun[row, : vectors.shape[1]] = vectors[place[word]]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -234,7 +266,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--passes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--dimension", type=int, default=EMBEDDING_DIMENSION)
+    parser.add_argument("--dimension", type=int, default=EMBEDDING_DIMENSION, help="before it is cut")
     parser.add_argument("--started", type=Path, help="vectors to begin with")
     parser.add_argument("--rate", type=float, default=RATE)
     return parser

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import numpy as np
 
 from training.lessons import Lessons
-
-if TYPE_CHECKING:
-    pass
 
 # A word of fewer histories is theirs alone: a name, a key, a slip.
 FEWEST_HISTORIES: Final = 3
@@ -18,8 +17,6 @@ FEWEST_HISTORIES: Final = 3
 
 def chosen(files: Iterable[Path], size: int) -> list[str]:
     """The words that most histories use, and of equally spread ones those in most bags."""
-    import numpy as np
-
     spread: Counter[str] = Counter()
     often: Counter[str] = Counter()
     for file in files:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from pipeline.git.objects import Commit
 from pipeline.git.repository import open_repository
 from pipeline.static import Lexicon, StaticEncoder
+from tests.eval import handwritten, results
 from tests.repos import Repo
 from training import bundle, table, vocabulary
 from training.held_out import ranked
@@ -166,6 +170,48 @@ def test_training_teaches(tmp_path: Path) -> None:
     assert (first == made()).all()
 
 
+def trained(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "training.table", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=Path(__file__).parents[2],
+    )
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """Twice over the same lessons it keeps the same table, with histories held out or none."""
+    for name in ("one", "two", "three", "four"):
+        synthetic(tmp_path, name=name)
+    for out, held in (("a", ()), ("b", ()), ("c", ("--held-out", "four", "--dimension", "400"))):
+        done = trained(tmp_path, tmp_path / out, *held)
+        assert done.returncode == 0, done.stderr
+        assert ("held out: 0." in done.stderr) == bool(held)
+    assert (tmp_path / "a" / "table.npz").read_bytes() == (tmp_path / "b" / "table.npz").read_bytes()
+    assert (tmp_path / "a" / "table.npz").read_bytes() != (tmp_path / "c" / "table.npz").read_bytes()
+
+
+def test_too_little_to_learn_from(tmp_path: Path) -> None:
+    """Histories that do not fill a step end the run at once, with what would help."""
+    for name in ("one", "two", "three"):
+        synthetic(tmp_path, each=8, name=name)
+    done = trained(tmp_path, tmp_path / "out")
+    assert done.returncode == 1
+    assert done.stderr.endswith("Extract lessons of more, or of longer, histories.\n")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_named_histories_are_not_measured_on() -> None:
+    """No history that rankings are measured on had a part in the table, or was chosen by."""
+    lines = (Path(table.__file__).parent / "histories.txt").read_text(encoding="ascii").splitlines()
+    named = {line.split()[0].partition("/")[2] for line in lines if not line.startswith("#")}
+    kept = {name for line in pl.read_csv(results.FILE)["history"] for name in line.split(" + ")}
+    assert len(named) == 62
+    assert not named & (kept | set(handwritten.sheets()))
+
+
 def test_slopes() -> None:
     """Slopes say how the loss changes, as taking each number a little further shows; those apart have no part in it."""
     drawn = np.random.default_rng(3).standard_normal((2, 5, 4))
@@ -194,6 +240,6 @@ def test_the_bundled_form(tmp_path: Path) -> None:
     assert vector @ exact / np.linalg.norm(exact) > 0.999
     wide = np.random.default_rng(1).standard_normal((900, 500)).astype(np.float32)
     wide[:, 384:] *= 1e-3
-    kept = bundle.cut(wide)
+    kept = table.cut(wide)
     assert kept.shape == (900, 384)
     assert kept @ kept.T == pytest.approx(wide @ wide.T, abs=0.05)
