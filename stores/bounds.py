@@ -43,6 +43,11 @@ class CodesDamaged(LineageError):
     """A vector of the side file is not the one its code was made of."""
 
 
+def damaged(codes: Codes) -> CodesDamaged:
+    """What is said of such a file."""
+    return CodesDamaged(f"{codes.file} is damaged.", hint="Run `lineage index`, which makes it anew.")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Coded:
     """A snapshot's hunks in the side file: `rows` has the row of each one's text, the tail's after those of the file.
@@ -71,11 +76,24 @@ class Coded:
         return self.rows.nbytes + self.tail.nbytes + self.places.bytes
 
     def vectors(self, rows: Rows) -> Vectors:
-        """The vectors of these rows as stored."""
+        """The vectors of these rows as stored; CodesDamaged where one has no numbers."""
         early = len(self.codes.rows)
         found = np.asarray(self.codes.rows[np.minimum(rows, early - 1)])
         late = rows >= early
         found[late] = self.tail[rows[late] - early]
+        if not np.isfinite(found).all():
+            raise damaged(self.codes)
+        return found
+
+    def sound(self, rows: Rows) -> Vectors:
+        """The vectors of these rows; CodesDamaged where one is not what its code was made of."""
+        found = self.vectors(rows)
+        early = rows < len(self.codes.rows)
+        placed = self.codes.space.placed(found[early].astype(np.float64))
+        placed /= np.maximum(np.linalg.norm(placed, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        off = np.linalg.norm(placed - self.codes.coded.decoded(rows[early]), axis=1)
+        if np.any(off > self.codes.coded.errors[rows[early]] + ROUNDING):
+            raise damaged(self.codes)
         return found
 
     def measured(self, rows: Rows, measure: Measure) -> Vectors:
@@ -144,9 +162,7 @@ def scores(coded: Coded, asking: Asking, query: Floats, exact: Score, *, limit: 
     near, middle, off = near[left], middle[left], off[left]
     found = _exact(coded, rows[near], exact)
     if np.any(np.abs(found - middle) > off):
-        raise CodesDamaged(
-            f"{coded.codes.file} is damaged.", hint="Run `lineage index`, which makes it anew."
-        )
+        raise damaged(coded.codes)
     return asking.hunks[near], found + asking.added(near)
 
 

@@ -80,6 +80,11 @@ class Places:
             made._fill(at, space.placed(rows[at].astype(np.float64)))
         return made
 
+    def decoded(self, rows: npt.NDArray[np.int32]) -> Floats:
+        """The places that the codes of these rows stand for."""
+        codes = np.hstack((self.first[rows], self.rest[rows]))
+        return np.asarray(codes * self.scales[rows, None].astype(np.float64))
+
     def _fill(self, at: slice, placed: Floats) -> None:
         lengths = np.linalg.norm(placed, axis=1, keepdims=True)
         placed /= np.where(lengths == 0, 1, lengths)

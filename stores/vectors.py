@@ -124,7 +124,10 @@ def of_hunks(
     """The stored vectors of these hunks' texts, a row for each; zeros for a text that has none."""
     positions = snapshot.hunks.positions.at(np.array(hunks, dtype=np.int64))
     if texts.coded is not None:
-        return texts.coded.vectors(texts.coded.rows[positions])
+        try:
+            return texts.coded.sound(texts.coded.rows[positions])
+        except CodesDamaged:
+            texts.coded.codes.discard()
     if texts.rows is not None:
         return texts.rows[snapshot.hunks.texts[positions]]
     found = _of_hunks(connection, hunks) if hunks else {}

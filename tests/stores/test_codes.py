@@ -109,7 +109,7 @@ def test_bounds_hold(large: duckdb.DuckDBPyConnection, side: Path) -> None:
     assert found is not None
     placed = found.space.placed(found.rows.astype(np.float64))
     placed /= np.linalg.norm(placed, axis=1, keepdims=True)
-    coded = np.hstack((found.coded.first, found.coded.rest)) * found.coded.scales[:, None].astype(np.float64)
+    coded = found.coded.decoded(np.arange(len(found.rows), dtype=np.int32))
     off = np.linalg.norm(placed - coded, axis=1)
     assert (off <= found.coded.errors + 1e-6).all() and off.max() < 0.05
     assert found.coded.rests == pytest.approx(np.linalg.norm(coded[:, coding.FIRST_AXES :], axis=1))
@@ -209,6 +209,30 @@ def test_damaged_vectors_are_found_out(large: duckdb.DuckDBPyConnection, side: P
     overwritten(side, rows.offset, os.urandom(16) * (rows.bytes // 16))
     assert vectors.ask(large, seen, texts, QUERY, chosen(large, seen, Where())) == expected
     assert not side.exists()
+
+
+def nearest_row(large: duckdb.DuckDBPyConnection, side: Path) -> tuple[int, int]:
+    """The hunk that is nearest to the question, and which row of the file its text has."""
+    seen, texts = loaded(large, side)
+    assert texts.coded is not None
+    hunk = asked(large, side, Where())[0].hunk_id
+    return hunk, int(texts.coded.rows[seen.hunks.positions.at(np.array([hunk]))][0])
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xff" * 1536, b"\0" * 1536, bytes([0, 0, 128, 127]) * 384, b"\x55" * 1536]
+)
+def test_one_damaged_vector(large: duckdb.DuckDBPyConnection, side: Path, data: bytes) -> None:
+    """No number, nothing, without bounds or just another: one such vector is noticed, whoever reads it."""
+    hunk, row = nearest_row(large, side)
+    _, without = loaded(large, None)
+    seen, texts = loaded(large, side)
+    overwritten(side, coding.layout(len(LARGE))["rows"].offset + 1536 * row, data)
+    shown = vectors.similarities(large, seen, texts, QUERY, [hunk, 3])
+    assert shown == vectors.similarities(large, seen, without, QUERY, [hunk, 3])
+    assert not side.exists()
+    expected = asked(large, None, Where())
+    assert vectors.ask(large, seen, texts, QUERY, chosen(large, seen, Where())) == expected
 
 
 @pytest.fixture
