@@ -49,7 +49,7 @@ class PatternHit:
     age would raise its score; `combined_score` the score that ordered the hits: the probability that the commit
     answers, raised by its recency, or without reranking what fusion gave it. `matched` says in a line which of the
     question's words were found where; `weak` that the hit is more likely none than a precedent. Both are known only
-    where hits are reranked, and left out elsewhere.
+    where hits are reranked, `weak` also not of an unlikely hit whose message says nothing, and left out elsewhere.
     """
 
     commit_sha: str

@@ -11,7 +11,7 @@ from typing import Final
 from serve.answers import FindMeta, PatternHit, rfc3339
 from serve.envelope import compatibility, cut, index_hints, index_state
 from serve.find.query import Query
-from serve.find.rerank import WEAK, Placed
+from serve.find.rerank import Placed
 from serve.standing import Standing
 from stores.filters import Where, naive_utc
 from stores.showing import Shown
@@ -52,7 +52,7 @@ def hit(placed: Placed, shown: Shown, similarity: float, query: Query) -> Patter
         recency_weight=round(recency(shown.commit_date, query), DIGITS),
         combined_score=round(placed.score, DIGITS),
         matched=str(placed.found) if placed.found else None,
-        weak=placed.probability < WEAK if placed.probability is not None else None,
+        weak=placed.weak,
     )
 
 
@@ -80,7 +80,7 @@ def _hints(standing: Standing, query: Query, best: Sequence[Placed]) -> Iterable
     yield from index_hints(standing)
     if not best:
         yield _nothing_found(query.where)
-    elif all(placed.probability is not None and placed.probability < WEAK for placed in best):
+    elif all(placed.weak for placed in best):
         yield NO_PRECEDENT
 
 

@@ -36,6 +36,9 @@ FUNCTION_WORDS: Final = frozenset(
 # The rarest words tell why a hit is there; a long question would list itself.
 SHOWN_WORDS: Final = 5
 
+# "wip", "Change", "." and nothing at all say that something was done, not what.
+FEWEST_TOLD: Final = 2
+
 # Where a word may stand, in the order they are told.
 PARTS: Final = ("message", "path", "symbols", "change")
 
@@ -134,10 +137,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """A row of numbers for each candidate, in their order, and what of the question each was found by."""
+    """A row of numbers for each candidate, in their order, and what of the question each was found by.
+
+    `told` are those whose commit says of itself what it did.
+    """
 
     rows: Floats
     found: tuple[Found, ...]
+    told: Bools
 
 
 def gather(
@@ -165,7 +172,8 @@ def gather(
         )
     )
     parts = np.stack((message, path, symbols, anywhere - message - path - symbols), axis=1)
-    return Evidence(rows, tuple(Found(wanted, counts) for counts in parts))
+    told = [len(one) + len(other) >= FEWEST_TOLD for one, other in zip(subjects, rests, strict=True)]
+    return Evidence(rows, tuple(Found(wanted, counts) for counts in parts), np.array(told, np.bool_))
 
 
 def _messages(

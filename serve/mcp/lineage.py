@@ -29,7 +29,8 @@ Use it before writing code, to follow this project's own precedent: a similar fe
 configuration change. Ask in plain words, as a commit message would put it; names in backquotes are meant literally.
 Do not use it to find where something is in the present code (search the files), nor to learn who wrote certain \
 lines (explain_change).
-Hits are commits, best first, each shown by its most fitting file; they resemble the question and are no proof."""
+Hits are commits, best first, each shown by its most fitting file; they resemble the question and are no proof. \
+`matched` says which of your words a hit has where; `weak` that it is more likely no precedent."""
 
 EXPLAIN: Final = """\
 Say which commits made lines of a file, newest first: why does this code look the way it does?
@@ -78,7 +79,8 @@ def lineage_server(asked: Answering, repository: Path) -> MCPServer[Any]:
             str | None, Field(description="Only commits by this author: part of the name or address.")
         ] = None,
         no_rerank: Annotated[
-            bool, Field(description="Faster, and a little less precise at the top.")
+            bool,
+            Field(description="Keep the order of rank fusion; less precise, without `matched` and `weak`."),
         ] = False,
     ) -> Annotated[CallToolResult, FindPatternResult]:
         request = FindRequest(query, k, language, since, path, author, rerank=not no_rerank)

@@ -36,7 +36,7 @@ def candidates(count: int) -> list[Candidate]:
 
 
 def known(rows: Floats) -> Evidence:
-    return Evidence(rows, (NOTHING,) * len(rows))
+    return Evidence(rows, (NOTHING,) * len(rows), np.arange(len(rows)) % 2 == 0)
 
 
 def test_a_weight_for_each_feature() -> None:
@@ -72,6 +72,16 @@ def test_recency_only_breaks_ties(older: float, leader: int) -> None:
     )
     assert placed[0].candidate.hunk_id == leader
     assert placed[0].probability in (older, 0.50)
+
+
+def test_weak_where_it_is_known() -> None:
+    """A likely hit is not weak; an unlikely one is, unless its commit says nothing to be judged by."""
+    probabilities = (0.9, 0.8, rerank.WEAK / 2, rerank.WEAK / 3)
+    placed = by_evidence(
+        candidates(4), known(np.zeros((4, len(FEATURES)))), Fixed(probabilities), lambda _: 0
+    )
+    assert [one.weak for one in placed] == [False, False, True, None]
+    assert by_fusion(candidates(1))[0].weak is None
 
 
 def test_fusion_stands_without_a_reranker() -> None:

@@ -123,6 +123,17 @@ def test_weak_hits_say_so(repo: Repo, home: Path) -> None:
     assert kept.meta.hint is None and kept.hits[0].weak is None
 
 
+def test_no_claim_where_messages_say_nothing(tmp_path: Path, home: Path) -> None:
+    """Of a commit that does not say what it did nobody knows that it is no precedent."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("pool.py", "def acquire():\n    pass\n", "wip")
+    repo.commit_file("app.rs", "fn main() {}\n", "Add an entry")
+    index(repo, home)
+    answer = ask(repo, home, "colour management of printers in the viewfinder")
+    assert {hit.commit_message: hit.weak for hit in answer.hits} == {"wip": None, "Add an entry": True}
+    assert answer.meta.hint is None
+
+
 def test_recency_decides_between_equals(tmp_path: Path, home: Path) -> None:
     """Of two commits that answer alike the newer one leads, by no more than its recency."""
     repo = Repo.create(tmp_path / "repo")
