@@ -16,7 +16,7 @@ and neither means anything while the machine has other work. Memory is summed ov
 - `killed`: `kill -9` at a quarter, half, three quarters; then the index compared with a clean one
 - `explain`: random ranges against `git blame` and `git show`, in a clean and a dirty work tree; time, first and
   repeated
-- `warm`: questions asked of a running engine and of the daemon; their text lane and the encoder alone
+- `warm`: questions asked of a running engine and of the daemon; text lane, encoder and reranking alone
 - `agents`: the MCP server's memory, ten clients at once, eight asking while the history grows
 - `hooks`: `git commit` with and without the hooks of `lineage init`, and a run that another's waiting sends away
 - `company`: two queries a second while an index runs
@@ -40,3 +40,8 @@ What they stand on:
 - `hnsw`: VSS's HNSW over the same places
 - `zeros`: `lineage index` with an encoder that answers zeros
 """
+
+from serve import settings
+
+# As at the product's door, and as there it acts only while numpy is not imported.
+settings.calm_algebra()

@@ -17,21 +17,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from serve import settings
+import numpy as np
 
-settings.calm_algebra()  # as at the program's door: it acts until numpy is imported
-
-import numpy as np  # noqa: E402
-
-from pipeline.git.repository import open_repository  # noqa: E402
-from serve.placing import place_of  # noqa: E402
-from stores import codes, database, filters, snapshot, vectors  # noqa: E402
-from stores.filters import Where  # noqa: E402
-from stores.places import Place  # noqa: E402
-from stores.reach import Reach  # noqa: E402
-from stores.snapshot import Snapshot  # noqa: E402
-from stores.space import Vectors, unit  # noqa: E402
-from tests.bench import grown, hnsw  # noqa: E402
+from pipeline.git.repository import open_repository
+from serve.placing import place_of
+from stores import codes, database, filters, snapshot, vectors
+from stores.filters import Where
+from stores.places import Place
+from stores.reach import Reach
+from stores.snapshot import Snapshot
+from stores.space import Vectors, unit
+from tests.bench import grown, hnsw
 
 DEPTH: Final = 100
 # The filter that leaves little: the newest of so many hunks.

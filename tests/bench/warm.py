@@ -2,8 +2,9 @@
 
 python -m tests.bench.warm --commits 20000 CLONE...
 
-Questions are subjects of the history's own commits. Beside the whole answer stand two of its parts, asked the same
-questions: the text lane alone, its SQL included, and the encoder alone. The index is made without an encoder: how long
+Questions are subjects of the history's own commits, and hits are reranked, as usual. Beside the whole answer stand
+three of its parts, asked the same questions: the text lane alone, with looking its words up, the encoder alone, and the
+reranking alone, of candidates that were found before. The index is made without an encoder: how long
 a question takes does not depend on what the vectors say.
 """
 
@@ -13,6 +14,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +22,16 @@ from pipeline.encoder import OnnxEncoder
 from pipeline.text import words
 from serve.daemon.address import Address
 from serve.daemon.client import Remote
-from serve.find.search import Finder
+from serve.find import lanes, query
+from serve.find.fuse import fuse
+from serve.find.rerank import EvidenceRanker
+from serve.find.search import Finder, ordered
+from serve.find.seen import Seen, see
 from serve.questions import FindRequest
-from stores import filters, lexical, snapshot
+from stores import filters, lexical
 from stores.filters import Where
 from stores.reach import Reach
+from stores.showing import Connection
 from tests.bench import indexes
 from tests.bench.histories import History, cut
 from tests.bench.indexing import zeros_command
@@ -47,29 +54,46 @@ def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
     run(zeros_command(history.path), home=home, memory=False)
     questions = _questions(history)
     with ExitStack() as open_ways:
-        ways = _ways(history, home, open_ways)
+        connection = open_ways.enter_context(indexes.opened(history.path, home))
+        seen, encoder = see(connection, Reach()).ready(connection), OnnxEncoder()
+        ways = {
+            f"warm query of {len(seen.snapshot.hunks):,} hunks": _finder(history, home, open_ways),
+            "the same through the daemon": _daemon(history, home, open_ways),
+            "its text lane alone": _text_lane(connection, seen),
+            "its encoder alone": lambda text: encoder.encode([text]),
+            "its reranking alone": _reranking(connection, seen, encoder, questions),
+        }
         return [row for way, ask in ways.items() for row in _rows(history.name, way, ask, questions)]
 
 
-def _ways(history: History, home: Path, open_ways: ExitStack) -> dict[str, Ask]:
-    """What is asked, by what it is called. The daemon answers over its socket, from a process of its own."""
+def _finder(history: History, home: Path, open_ways: ExitStack) -> Ask:
     encoder = OnnxEncoder()
     finder = open_ways.enter_context(closing(Finder(home, encoder=lambda _: encoder)))
+    return lambda text: finder.find(FindRequest(text), history.path)
+
+
+def _daemon(history: History, home: Path, open_ways: ExitStack) -> Ask:
+    """It answers over its socket, from a process of its own."""
     daemon = Remote(Address(home))
     open_ways.callback(daemon.stop)
-    connection = open_ways.enter_context(indexes.opened(history.path, home))
-    seen = snapshot.load(connection, Reach())
-    everything = filters.chosen(connection, seen, Where())
+    return lambda text: daemon.find(FindRequest(text), history.path)
 
-    def text_lane(question: str) -> object:
-        return lexical.hunk_text(seen, lexical.look_up(connection, seen, words(question)), everything)
 
-    return {
-        f"warm query of {len(seen.hunks):,} hunks": lambda text: finder.find(_request(text), history.path),
-        "the same through the daemon": lambda text: daemon.find(_request(text), history.path),
-        "its text lane alone": text_lane,
-        "its encoder alone": lambda text: encoder.encode([text]),
-    }
+def _text_lane(connection: Connection, seen: Seen) -> Ask:
+    everything = filters.chosen(connection, seen.snapshot, Where())
+
+    def ask(question: str) -> object:
+        found = lexical.look_up(connection, seen.snapshot, words(question))
+        return lexical.hunk_text(seen.snapshot, found, everything)
+
+    return ask
+
+
+def _reranking(connection: Connection, seen: Seen, encoder: OnnxEncoder, questions: Sequence[str]) -> Ask:
+    read = {text: query.read(FindRequest(text), datetime.now(UTC), lambda _: False) for text in questions}
+    ranked = {text: lanes.rank(connection, lambda: seen, asked, encoder) for text, asked in read.items()}
+    fused = {text: fuse(ranked[text].lanes, read[text].profile.candidates) for text in questions}
+    return lambda text: ordered(connection, read[text], ranked[text], fused[text], EvidenceRanker())
 
 
 def _rows(history: str, way: str, ask: Ask, questions: Sequence[str]) -> Iterator[Row]:
@@ -88,10 +112,6 @@ def _questions(history: History) -> list[str]:
     chance = random.Random(SEED)  # noqa: S311 - repeatable choice, nothing secret
     subjects = git(history.path, "log", "--no-merges", "--format=%s").splitlines()
     return chance.sample([subject for subject in subjects if len(subject) >= SHORTEST], QUESTIONS)
-
-
-def _request(text: str) -> FindRequest:
-    return FindRequest(text, rerank=False)
 
 
 def _seconds(ask: Ask, question: str) -> float:
