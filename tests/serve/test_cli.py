@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.git.repository import open_repository
-from serve import about, cli, placing, standing
+from serve import about, placing, standing
 from stores import database
 from tests.repos import Repo
+from tests.serve.commands import ROOT, loaded_by
 from tests.serve.indexed import index
 
-ROOT = Path(cli.__file__).parent.parent
 HEAVY = (
     "duckdb numpy pyarrow onnxruntime tokenizers pygit2 rich tree_sitter tornado joblib polars Stemmer pathspec "
     "questionary prompt_toolkit"
@@ -253,19 +253,6 @@ def test_register(tmp_path: Path) -> None:
     assert "was deleted" in said
     code, _, err = lineage("register", "--write", env=environment)
     assert (code, "Whose configuration?" in err) == (2, True)
-
-
-def loaded_by(statement: str) -> set[str]:
-    script = f"{statement}\nimport sys\nprint(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ.copy(),
-    )
-    return {name.partition(".")[0] for name in done.stdout.split()}
 
 
 def test_the_door_is_light() -> None:

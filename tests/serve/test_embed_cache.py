@@ -15,7 +15,6 @@ import pytest
 
 from pipeline.encoder import OnnxEncoder
 from pipeline.modes import EmbedCache
-from serve import cli
 from serve.standing import of_path
 from stores import database
 from stores.embeddings import opened
@@ -23,6 +22,7 @@ from tests.bench.indexes import fingerprint
 from tests.pipeline.histories import index as pass_over
 from tests.pipeline.histories import interleaved, place
 from tests.repos import Repo
+from tests.serve.commands import indexed, lineage
 from tests.serve.indexed import WordEncoder
 
 ROOT = Path(__file__).parents[2]
@@ -60,14 +60,6 @@ def embedded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield given
 
 
-def lineage(*arguments: str | Path) -> int:
-    return cli.main([str(argument) for argument in arguments])
-
-
-def index(repo: Repo, *flags: str) -> int:
-    return lineage("index", repo.path, "--workers", "1", *flags)
-
-
 def rows(repo: Repo, home: Path) -> dict[str, tuple[int, str]]:
     """The index without what it says of its making."""
     found = fingerprint(repo.path, home)
@@ -86,10 +78,10 @@ def status(repo: Repo, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
 
 def test_semantic_changes_no_row(repo: Repo, home: Path) -> None:
     """With the bundled encoder, `off`, a filling `semantic` and a full one leave the same rows, bit for bit."""
-    index(repo)
+    indexed(repo)
     off = rows(repo, home)
     for _ in range(2):
-        assert index(repo, "--rebuild", "--yes", "--embed-cache", "semantic") == 0
+        assert indexed(repo, "--rebuild", "--yes", "--embed-cache", "semantic") == 0
         assert rows(repo, home) == off
 
 
@@ -98,14 +90,14 @@ def test_a_rebuild_embeds_nothing(
     repo: Repo, home: Path, embedded: list[str], capsys: pytest.CaptureFixture[str], mode: str
 ) -> None:
     """The cache outlives the index it was filled by; without the flag a rebuild keeps its mode."""
-    index(repo, "--embed-cache", mode)
+    indexed(repo, "--embed-cache", mode)
     before, first = rows(repo, home), len(embedded)
     assert first == len(set(embedded)) > 20
     said = status(repo, capsys)["embed_cache"]
     assert said.startswith(f"{mode}, {first} entries, ") and said.endswith(
         f"0% of {first} texts found in the last run"
     )
-    assert index(repo, "--rebuild", "--yes") == 0
+    assert indexed(repo, "--rebuild", "--yes") == 0
     assert embedded[first:] == []
     assert rows(repo, home) == before
     said = status(repo, capsys)["embed_cache"]
@@ -118,10 +110,10 @@ def test_new_commits_are_embedded_and_kept(
     repo: Repo, home: Path, embedded: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A later run, without the flag, goes on filling the cache."""
-    index(repo, "--embed-cache", "semantic")
+    indexed(repo, "--embed-cache", "semantic")
     before = len(embedded)
     repo.commit_file("more.py", "def more():\n    return 1\n", "More of it")
-    assert index(repo, "--incremental") == 0
+    assert indexed(repo, "--incremental") == 0
     assert len(embedded) == before + 2
     assert status(repo, capsys)["embed_cache"].startswith(f"semantic, {before + 2} entries, ")
     assert home.exists()
@@ -130,7 +122,7 @@ def test_new_commits_are_embedded_and_kept(
 def test_no_cache_no_line(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Off is the default: no file, no line in the status, before and after an index is there."""
     assert "embed_cache" not in status(repo, capsys)
-    index(repo)
+    indexed(repo)
     assert "embed_cache" not in status(repo, capsys)
     assert not place(repo, home).embeddings.exists()
 
@@ -144,7 +136,7 @@ def test_diff_embeds_diffs_alone(repo: Repo, home: Path, embedded: list[str]) ->
     repo.merge("other", message="Bring both together")
     repo.write("greeter.py", (repo.path / "greeter.py").read_bytes(), executable=True)
     repo.commit("Let it run")
-    assert index(repo, "--embed-cache", "diff") == 0
+    assert indexed(repo, "--embed-cache", "diff") == 0
     twins = [text for text in embedded if "def twin" in text]
     assert twins == ["@@ -0,0 +1,2 @@\n+def twin():\n+    return 2\n"]
     assert "file: greeter.py\nchange: mode_changed" in embedded
@@ -168,18 +160,18 @@ def test_switching_into_or_out_of_diff(
     repo: Repo, home: Path, embedded: list[str], capsys: pytest.CaptureFixture[str], before: str, now: str
 ) -> None:
     """It would mix two kinds of vectors: refused, naming the rebuild that does it; the index stays and answers."""
-    index(repo, "--embed-cache", before)
+    indexed(repo, "--embed-cache", before)
     kept = rows(repo, home)
     capsys.readouterr()
-    assert index(repo, "--embed-cache", now) == 1
+    assert indexed(repo, "--embed-cache", now) == 1
     said = capsys.readouterr().err
     assert f"needs rebuild (embed_cache {before}, now {now})" in said
     assert f"lineage index --rebuild --yes --embed-cache {now}" in said
     assert rows(repo, home) == kept
-    assert index(repo) == 0  # as the hooks do it
+    assert indexed(repo) == 0  # as the hooks do it
     assert lineage("query", repo.path, "-q", "greet") == 0
     assert status(repo, capsys)["compatibility"] == "compatible"
-    assert index(repo, "--rebuild", "--yes", "--embed-cache", now) == 0
+    assert indexed(repo, "--rebuild", "--yes", "--embed-cache", now) == 0
     assert status(repo, capsys)["compatibility"] == "compatible"
     assert embedded
 
@@ -189,8 +181,8 @@ def test_switching_among_equals(
     repo: Repo, home: Path, embedded: list[str], capsys: pytest.CaptureFixture[str], before: str, now: str
 ) -> None:
     """`off` and `semantic` share their vectors: either goes on where the other was."""
-    index(repo, "--embed-cache", before)
-    assert index(repo, "--embed-cache", now) == 0
+    indexed(repo, "--embed-cache", before)
+    assert indexed(repo, "--embed-cache", now) == 0
     said = status(repo, capsys)
     assert said["compatibility"] == "compatible"
     assert ("embed_cache" in said) == (now == "semantic")
@@ -201,10 +193,10 @@ def test_a_damaged_cache_fails_no_run(
     repo: Repo, home: Path, embedded: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It is told and begun anew, and the index is what it would be without."""
-    index(repo, "--embed-cache", "semantic")
+    indexed(repo, "--embed-cache", "semantic")
     before, count = rows(repo, home), len(embedded)
     place(repo, home).embeddings.write_bytes(b"garbage" * 4_000)
-    assert index(repo, "--rebuild", "--yes") == 0
+    assert indexed(repo, "--rebuild", "--yes") == 0
     assert "begun anew" in capfd.readouterr().err
     assert rows(repo, home) == before
     assert len(embedded) == 2 * count
@@ -219,7 +211,7 @@ def test_a_full_disk_ends_the_keeping(
 ) -> None:
     """A cache that cannot be written to is told once and left; the run goes on."""
     monkeypatch.setattr("stores.embeddings._KEPT", "SELECT error('no room') FROM entries_in, (SELECT ?)")
-    assert index(repo, "--embed-cache", "semantic", "--commit-batch", "5") == 0
+    assert indexed(repo, "--embed-cache", "semantic", "--commit-batch", "5") == 0
     assert capfd.readouterr().err.count("not written to any further") == 1
     assert str(of_path(repo.path, home)[1].verdict) == "compatible"
     assert embedded

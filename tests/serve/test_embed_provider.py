@@ -10,10 +10,10 @@ import pytest
 
 from pipeline import accelerated, encoder, providers
 from pipeline.accelerated import AcceleratedEncoder
-from serve import cli
 from stores import database
 from tests.pipeline.histories import interleaved, place
 from tests.repos import Repo
+from tests.serve.commands import lineage
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 INSTALL = "pip install 'history-lineage[cuda]'"
@@ -24,10 +24,6 @@ def repo(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
     monkeypatch.delenv(CUDA, raising=False)
     assert not home.exists()
     return interleaved(tmp_path / "repo", rounds=1)
-
-
-def lineage(*arguments: str | Path) -> int:
-    return cli.main([str(argument) for argument in arguments])
 
 
 def stored(repo: Repo, home: Path) -> tuple[str, np.ndarray]:

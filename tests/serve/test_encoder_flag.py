@@ -10,13 +10,13 @@ import pytest
 from pipeline import versions
 from pipeline.encoder import EMBEDDING_MODEL, STATIC_MODEL
 from pipeline.modes import Encoding
-from serve import cli
 from serve.engine import Engine
 from serve.questions import FindRequest
 from serve.standing import of_path
 from stores import database
 from tests.pipeline.histories import interleaved, place
 from tests.repos import Repo
+from tests.serve.commands import indexed, lineage
 from tests.serve.indexed import WordEncoder
 
 
@@ -24,14 +24,6 @@ from tests.serve.indexed import WordEncoder
 def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
     monkeypatch.setattr("pipeline.encoder.OnnxEncoder.encode", lambda _, texts: WordEncoder().encode(texts))
     return interleaved(tmp_path / "repo", rounds=1)
-
-
-def lineage(*arguments: str | Path) -> int:
-    return cli.main([str(argument) for argument in arguments])
-
-
-def index(repo: Repo, *flags: str) -> int:
-    return lineage("index", repo.path, "--workers", "1", *flags)
 
 
 def recorded(repo: Repo, home: Path) -> str:
@@ -49,18 +41,18 @@ def stands(repo: Repo, home: Path) -> tuple[Encoding, str]:
 
 def test_the_usual_one(repo: Repo, home: Path) -> None:
     """Without the flag, the sentence encoder."""
-    assert index(repo) == 0
+    assert indexed(repo) == 0
     assert recorded(repo, home) == EMBEDDING_MODEL
     assert stands(repo, home) == (Encoding.MINILM, "compatible")
 
 
 def test_the_table(repo: Repo, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Recorded as embedding model, compatible, asked with the table, and gone on with by runs that do not name it."""
-    assert index(repo, "--encoder", "static") == 0
+    assert indexed(repo, "--encoder", "static") == 0
     assert recorded(repo, home) == STATIC_MODEL
     assert stands(repo, home) == (Encoding.STATIC, "compatible")
     repo.commit_file("pause.py", "def pause():\n    return None\n", "Add a pause between greetings")
-    assert index(repo, "--incremental") == 0  # as the hooks do it
+    assert indexed(repo, "--incremental") == 0  # as the hooks do it
     assert recorded(repo, home) == STATIC_MODEL
     capfd.readouterr()
     assert lineage("query", repo.path, "-q", "pause between greetings", "--json") == 0
@@ -73,17 +65,17 @@ def test_the_table(repo: Repo, home: Path, capfd: pytest.CaptureFixture[str]) ->
 def test_switching(repo: Repo, home: Path, capfd: pytest.CaptureFixture[str], before: str, now: str) -> None:
     """Refused, with the command that does it, and nothing changed; a rebuild keeps the encoder unless told."""
     names = {"minilm": EMBEDDING_MODEL, "static": STATIC_MODEL}
-    index(repo, "--encoder", before)
+    indexed(repo, "--encoder", before)
     capfd.readouterr()
-    assert index(repo, "--encoder", now) == 1
+    assert indexed(repo, "--encoder", now) == 1
     said = capfd.readouterr().err
     assert f"needs rebuild (embedding_model {names[before]}, now {names[now]})" in said
     assert f"lineage index --rebuild --yes --encoder {now}" in said
     assert stands(repo, home) == (Encoding(before), "compatible")
     assert lineage("query", repo.path, "-q", "greet") == 0
-    assert index(repo, "--rebuild", "--yes") == 0
+    assert indexed(repo, "--rebuild", "--yes") == 0
     assert recorded(repo, home) == names[before]
-    assert index(repo, "--rebuild", "--yes", "--encoder", now) == 0
+    assert indexed(repo, "--rebuild", "--yes", "--encoder", now) == 0
     assert recorded(repo, home) == names[now]
     assert stands(repo, home) == (Encoding(now), "compatible")
 
@@ -92,13 +84,13 @@ def test_another_version_of_the_table(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """An index of an older table asks for a rebuild, which makes it with the newer one."""
-    index(repo, "--encoder", "static")
+    indexed(repo, "--encoder", "static")
     monkeypatch.setattr(versions, "STATIC_MODEL", "static/next")
     assert stands(repo, home)[1].startswith(f"needs rebuild (embedding_model {STATIC_MODEL}, now static/next")
     capfd.readouterr()
-    assert index(repo) == 1
+    assert indexed(repo) == 1
     assert "Run `lineage index --rebuild --yes`." in capfd.readouterr().err
-    assert index(repo, "--rebuild", "--yes") == 0
+    assert indexed(repo, "--rebuild", "--yes") == 0
     assert stands(repo, home) == (Encoding.STATIC, "compatible")
 
 
@@ -107,7 +99,7 @@ def test_a_table_needs_no_accelerator(
     repo: Repo, home: Path, capfd: pytest.CaptureFixture[str], provider: str
 ) -> None:
     """Naming one is an error, before anything is made."""
-    assert index(repo, "--encoder", "static", "--embed-provider", provider) == 2
+    assert indexed(repo, "--encoder", "static", "--embed-provider", provider) == 2
     assert f"--embed-provider {provider} does not run the encoder static" in capfd.readouterr().err
     assert not home.exists() or not list(home.glob("*/index.duckdb"))
 
@@ -115,8 +107,8 @@ def test_a_table_needs_no_accelerator(
 def test_one_process_asks_both(repo: Repo, tmp_path: Path, home: Path) -> None:
     """What a daemon holds: for each index the encoder that made it, loaded when it is first asked, let go together."""
     other = interleaved(tmp_path / "other", rounds=1)
-    index(repo, "--encoder", "static")
-    index(other)
+    indexed(repo, "--encoder", "static")
+    indexed(other)
     engine = Engine(home)
     assert engine.models.loaded == ()
     for path in (repo.path, other.path):

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from serve import cli
 from serve.indexing import duration
 from stores import database, runs
 from tests.bench.indexes import files, fingerprint
 from tests.pipeline.histories import interleaved, place
 from tests.repos import Repo
+from tests.serve.commands import lineage
 
 ROOT = Path(__file__).parents[2]
 PROFILE = {
@@ -36,10 +36,6 @@ PROFILE = {
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
     return interleaved(tmp_path / "repo", rounds=2)
-
-
-def lineage(*arguments: str | Path) -> int:
-    return cli.main([str(argument) for argument in arguments])
 
 
 def test_summary(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:

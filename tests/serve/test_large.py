@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from serve import cli
 from stores import codes
 from tests.pipeline.histories import interleaved, place
 from tests.repos import Repo
+from tests.serve.commands import lineage
 
 
 @pytest.fixture
@@ -18,10 +18,6 @@ def repo(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
     assert not home.exists()
     monkeypatch.setattr(codes, "MOST_KEPT_ROWS", 5)
     return interleaved(tmp_path / "repo", rounds=2)
-
-
-def lineage(*arguments: str | Path) -> int:
-    return cli.main([str(argument) for argument in arguments])
 
 
 def answer(

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from pipeline import run, versions
-from serve import cli
 from serve.standing import of_path
 from stores import database
 from stores.metadata import Status
 from tests.pipeline.histories import interleaved, place
 from tests.repos import Repo
+from tests.serve.commands import indexed, lineage
 from tests.serve.indexed import WordEncoder
 
 
@@ -21,14 +21,6 @@ from tests.serve.indexed import WordEncoder
 def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
     monkeypatch.setattr("pipeline.encoder.OnnxEncoder.encode", lambda _, texts: WordEncoder().encode(texts))
     return interleaved(tmp_path / "repo", rounds=1)
-
-
-def lineage(*arguments: str | Path) -> int:
-    return cli.main([str(argument) for argument in arguments])
-
-
-def indexed(repo: Repo, *flags: str) -> int:
-    return lineage("index", repo.path, "--workers", "1", *flags)
 
 
 def stands(repo: Repo, home: Path) -> str:

@@ -1,0 +1,36 @@
+"""The `lineage` command as tests give it, and what a program loads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from serve import cli
+from tests.repos import Repo
+
+ROOT = Path(cli.__file__).parent.parent
+
+
+def lineage(*arguments: str | Path) -> int:
+    """The exit code of the command, run in this process."""
+    return cli.main([str(argument) for argument in arguments])
+
+
+def indexed(repo: Repo, *flags: str) -> int:
+    """The exit code of `lineage index` without workers, whose processes would not see what a test has patched."""
+    return lineage("index", repo.path, "--workers", "1", *flags)
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The packages that are loaded once a program has run this."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{statement}\nimport sys\nprint(*sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ.copy(),
+    )
+    return {name.partition(".")[0] for name in done.stdout.split()}
