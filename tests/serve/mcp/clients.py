@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -28,3 +29,19 @@ def text(result: CallToolResult) -> str:
     (content,) = result.content
     assert isinstance(content, TextContent)
     return content.text
+
+
+def call(asked: Any, tool: str, mode: str = "auto", **arguments: Any) -> CallToolResult:
+    async def steps(client: Client) -> Any:
+        return await client.call_tool(tool, arguments)
+
+    result: CallToolResult = ask(asked, steps, mode)
+    return result
+
+
+def said(result: CallToolResult) -> dict[str, Any]:
+    """The structured content of a good answer; the text says the same."""
+    assert not result.is_error, text(result)
+    assert json.loads(text(result)) == result.structured_content
+    assert result.structured_content is not None
+    return result.structured_content

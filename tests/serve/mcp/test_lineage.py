@@ -1,104 +1,27 @@
-"""`lineage-mcp` as clients meet it: in memory and over stdio, by the present and the previous protocol."""
+"""The tools of `lineage-mcp`, asked in memory: what they say of themselves, answer and refuse."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.server import MCPServer
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolResult, Tool
+from mcp_types import INVALID_PARAMS, Tool
 
 from serve.answering import Own
 from serve.answers import Explained, ExplainHit, ExplainMeta, FindMeta, PatternHit
 from serve.mcp.lineage import lineage_server
 from tests.repos import Repo
-from tests.serve.daemon.daemons import ROOT, environment, remote
 from tests.serve.indexed import index
-from tests.serve.mcp.clients import PROTOCOLS, ask, text
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Repo:
-    repo = Repo.create(tmp_path / "repo")
-    repo.commit_file("src/tcp.py", "def connect():\n    timeout()\n", "Add a timeout to connect")
-    repo.commit_file("docs/ü.md", "# timeout ü\n", "Describe the timeout ✓")
-    return repo
-
-
-@pytest.fixture
-def place(home: Path) -> Iterator[Path]:
-    """A home whose daemon, if the test has one, ends with the test."""
-    yield home
-    remote(home).stop()
-
-
-def call(asked: Any, tool: str, mode: str = "auto", **arguments: Any) -> CallToolResult:
-    async def steps(client: Client) -> Any:
-        return await client.call_tool(tool, arguments)
-
-    result: CallToolResult = ask(asked, steps, mode)
-    return result
-
-
-def said(result: CallToolResult) -> dict[str, Any]:
-    """The structured content of a good answer; the text says the same."""
-    assert not result.is_error, text(result)
-    assert json.loads(text(result)) == result.structured_content
-    assert result.structured_content is not None
-    return result.structured_content
+from tests.serve.mcp.clients import ask, call, said, text
 
 
 def served(repo: Repo, home: Path) -> MCPServer[Any]:
     return lineage_server(Own(home), repo.path)
-
-
-def program(repo: Repo, home: Path, **more: str) -> Any:
-    command = [sys.executable, "-m", "serve.mcp.lineage"]
-    return stdio_client(
-        StdioServerParameters(
-            command=command[0], args=command[1:], cwd=repo.path, env=environment(home, **more)
-        )
-    )
-
-
-@pytest.mark.parametrize("mode", PROTOCOLS)
-def test_over_stdio(repo: Repo, place: Path, mode: str) -> None:
-    """Started by a client in a repository, it answers about that repository, through the daemon, by either protocol."""
-    index(repo, place)
-
-    async def steps(client: Client) -> Any:
-        assert client.protocol_version == PROTOCOLS[mode]
-        found = await client.call_tool("find_pattern", {"query": "timeout", "no_rerank": True})
-        explained = await client.call_tool("explain_change", {"file": "src/tcp.py"})
-        return found, explained
-
-    found, explained = ask(program(repo, place), steps, mode)
-    assert {hit["file_path"] for hit in said(found)["hits"]} == {"src/tcp.py", "docs/ü.md"}
-    assert [hit["blame_lines"] for hit in said(explained)["hits"]] == [[1, 2]]
-    report = remote(place).report()
-    assert report is not None
-    assert report.answered == 2
-
-
-def test_without_the_daemon(repo: Repo, place: Path) -> None:
-    """LINEAGE_NO_DAEMON=1 answers in the server's own process, with the same content."""
-    index(repo, place)
-    shared = call(program(repo, place), "find_pattern", query="timeout")
-    remote(place).stop()
-    assert call(program(repo, place, LINEAGE_NO_DAEMON="1"), "find_pattern", query="timeout") == shared
-    assert remote(place).report() is None
 
 
 def tools(repo: Repo, home: Path) -> dict[str, Tool]:
@@ -322,120 +245,3 @@ def test_outside_a_repository(tmp_path: Path, home: Path, tool: tuple[str, dict[
     result = call(lineage_server(Own(home), tmp_path), tool[0], **tool[1])
     assert result.is_error
     assert "is not in a git repository" in text(result)
-
-
-def started(repo: Repo, home: Path, stderr: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "serve.mcp.lineage"],
-        env=environment(home),
-        cwd=repo.path,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-    )
-
-
-def send(server: subprocess.Popen[bytes], method: str, number: int | None = None, **parameters: Any) -> None:
-    message = {"jsonrpc": "2.0", "method": method, "params": parameters}
-    if number is not None:
-        message["id"] = number
-    assert server.stdin is not None
-    server.stdin.write(json.dumps(message).encode() + b"\n")
-    server.stdin.flush()
-
-
-def begin(server: subprocess.Popen[bytes]) -> None:
-    client = {"name": "test", "version": "1"}
-    send(server, "initialize", 1, protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
-    assert server.stdout is not None
-    assert json.loads(server.stdout.readline())["result"]["serverInfo"]["name"] == "lineage"
-    send(server, "notifications/initialized")
-
-
-def test_ends_with_its_client(repo: Repo, place: Path) -> None:
-    """Its input closed, it ends at once: also while it waits for an answer that does not come."""
-    index(repo, place)
-    call(program(repo, place), "find_pattern", query="timeout")
-    report = remote(place).report()
-    assert report is not None
-    with started(repo, place) as server:
-        begin(server)
-        os.kill(report.pid, signal.SIGSTOP)
-        send(server, "tools/call", 2, name="find_pattern", arguments={"query": "timeout"})
-        time.sleep(0.3)
-        assert server.poll() is None
-        assert server.stdin is not None
-        server.stdin.close()
-        closed = time.monotonic()
-        assert server.wait(timeout=10) == 0
-        assert time.monotonic() - closed < 2
-    os.kill(report.pid, signal.SIGKILL)
-
-
-def test_outlives_the_daemon(repo: Repo, place: Path) -> None:
-    """The daemon killed in the middle of a question, the server has another answer it."""
-    index(repo, place)
-    with started(repo, place) as server:
-        begin(server)
-        send(server, "tools/call", 2, name="find_pattern", arguments={"query": "timeout"})
-        assert server.stdout is not None
-        first = json.loads(server.stdout.readline())["result"]["structuredContent"]
-        report = remote(place).report()
-        assert report is not None
-        os.kill(report.pid, signal.SIGSTOP)
-        send(server, "tools/call", 3, name="find_pattern", arguments={"query": "timeout"})
-        time.sleep(0.3)
-        os.kill(report.pid, signal.SIGKILL)
-        assert json.loads(server.stdout.readline())["result"]["structuredContent"] == first
-        server.stdin.close()  # type: ignore[union-attr]
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_log_that_cannot_be_written(repo: Repo, place: Path) -> None:
-    """Errors are answered though stderr takes nothing."""
-    with Path("/dev/full").open("w") as full, started(repo, place, stderr=full) as server:
-        begin(server)
-        for number in (2, 3):
-            send(server, "tools/call", number, name="find_pattern", arguments={"wrong": 1})
-            assert server.stdout is not None
-            assert json.loads(server.stdout.readline())["result"]["isError"]
-        server.stdin.close()  # type: ignore[union-attr]
-
-
-def test_nonsense_on_its_input(repo: Repo, place: Path) -> None:
-    """Lines that are no messages are survived, and standard output carries the protocol only."""
-    with started(repo, place) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        begin(server)
-        server.stdin.write(b"nonsense\n{}\n[1]\n\xff\xfe\n")
-        send(server, "tools/list", 2)
-        server.stdin.close()
-        messages = [json.loads(line) for line in server.stdout.read().splitlines()]
-        assert all(message["jsonrpc"] == "2.0" for message in messages)
-
-
-def test_light_server() -> None:
-    """The server itself loads no database, model or parser: those are the daemon's."""
-    script = "import serve.mcp.lineage, sys; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ.copy(),
-    )
-    loaded = {name.partition(".")[0] for name in done.stdout.split()}
-    heavy = {
-        "duckdb",
-        "numpy",
-        "pyarrow",
-        "onnxruntime",
-        "tokenizers",
-        "pygit2",
-        "tree_sitter",
-        "tornado",
-        "polars",
-    }
-    assert not loaded & heavy
