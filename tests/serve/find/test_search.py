@@ -1,72 +1,29 @@
-"""`find_pattern` over real repositories: hits, filters, hints, and what HEAD reaches."""
+"""`find_pattern` over real repositories: hits, filters and hints."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict
+from datetime import UTC, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pipeline.git.repository import open_repository
-from pipeline.versions import components
 from serve.answers import FindAnswer, PatternHit
 from serve.envelope import EXCERPT_COLUMNS, EXCERPT_LINES
-from serve.errors import BadRequest, NeedsRebuild
+from serve.errors import BadRequest
 from serve.find import lanes, query
 from serve.find.answer import NO_PRECEDENT
 from serve.find.rerank import WEAK
-from serve.find.search import find_pattern
 from serve.find.seen import see
 from serve.placing import place_of
 from serve.questions import FindRequest
 from stores import database
 from stores.reach import Reach
 from tests.repos import FIRST_DATE, Repo
+from tests.serve.find.asking import NOW, ask
 from tests.serve.indexed import WordEncoder, index
-
-NOW = FIRST_DATE + timedelta(days=100)
-CONNECT = "def connect(host):\n    return retry(host, timeout=3)\n"
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Repo:
-    """Five commits, ten days apart, that all speak of timeouts."""
-    repo = Repo.create(tmp_path / "repo")
-    changes = [
-        ("src/net/tcp.py", CONNECT, "Add a timeout to connect", "Ada Lovelace <ada@example.org>"),
-        (
-            "src/app.rs",
-            "fn main() { timeout(); }\n",
-            "Add a timeout to main",
-            "Grace Hopper <grace@navy.example>",
-        ),
-        ("docs/guide.md", "# Guide\ntimeout\n", "Describe the timeout", "Ada Lovelace <ada@example.org>"),
-        (
-            "src/pool.py",
-            "def acquire():\n    timeout()\n",
-            "Add a timeout to acquire",
-            "Ada Lovelace <ada@example.org>",
-        ),
-        (
-            "tests/test_tcp.py",
-            "def test_connect():\n    timeout()\n",
-            "Test the timeout",
-            "Grace Hopper <g@h.example>",
-        ),
-    ]
-    for number, (path, content, message, author) in enumerate(changes):
-        repo.write(path, content)
-        repo.commit(message, date=FIRST_DATE + timedelta(days=10 * number), author=author)
-    return repo
-
-
-def ask(
-    repo: Repo, home: Path, text: str = "timeout", *, now: datetime = NOW, **options: object
-) -> FindAnswer:
-    request = FindRequest(text, **options)  # type: ignore[arg-type]
-    return find_pattern(request, repo.path, home, encoder=WordEncoder, now=now)
 
 
 def paths(answer: FindAnswer) -> list[str]:
@@ -290,114 +247,12 @@ def test_excerpt_is_cut(tmp_path: Path, home: Path) -> None:
     )
 
 
-def test_without_index(repo: Repo, home: Path) -> None:
-    """Without an index there are no hits, no error, and a hint that names the command."""
-    answer = ask(repo, home)
-    assert answer.hits == ()
-    assert answer.meta.hint == "This repository is not indexed yet: run `lineage index`."
-    assert (answer.meta.index_status.last_indexed_commit, answer.meta.index_status.commits_behind_head) == (
-        None,
-        5,
-    )
-    assert not home.exists()
-
-
-def test_without_commits(tmp_path: Path, home: Path) -> None:
-    """A repository without commits gives no hits and says why."""
-    answer = ask(Repo.create(tmp_path / "repo"), home)
-    assert answer.hits == ()
-    assert (
-        answer.meta.hint == "There is nothing to search: the repository has no commits that could be indexed."
-    )
-
-
 def test_nothing_passes_the_filters(repo: Repo, home: Path) -> None:
     """When the filters leave nothing, the hint repeats them."""
     index(repo, home)
     answer = ask(repo, home, path="nowhere/", author="nobody")
     assert answer.hits == ()
     assert answer.meta.hint == "No indexed change passes the filters: path 'nowhere/', author 'nobody'."
-
-
-def test_stale_index(repo: Repo, home: Path) -> None:
-    """An index behind HEAD answers from what it has and says by how much it lags."""
-    index(repo, home, upto="HEAD~2")
-    answer = ask(repo, home)
-    assert len(answer.hits) == 3
-    assert answer.meta.index_status.commits_behind_head == 2
-    assert answer.meta.hint == "The index is 2 commits behind HEAD: run `lineage index --incremental`."
-
-
-def test_amended_commit(repo: Repo, home: Path) -> None:
-    """After an amend the old commit is in no hit, before and after the index has seen the new one."""
-    index(repo, home)
-    old = repo.head
-    repo.write("tests/test_tcp.py", "def test_connect():\n    timeout(1)\n")
-    new = repo.commit("Test the timeout better", amend=True)
-    before = {hit.commit_sha for hit in ask(repo, home).hits}
-    index(repo, home)
-    after = {hit.commit_sha for hit in ask(repo, home).hits}
-    assert (old in before, len(before)) == (False, 4)
-    assert (old in after, new in after, len(after)) == (False, True, 5)
-
-
-def test_branch_switch_and_back(repo: Repo, home: Path) -> None:
-    """Each branch answers with its own history, without indexing again."""
-    index(repo, home)
-    trunk = {hit.commit_sha for hit in ask(repo, home).hits}
-    repo.branch("topic", "HEAD~3")
-    topic = repo.commit_file("topic.py", "timeout\n")
-    index(repo, home)
-    on_topic = {hit.commit_sha for hit in ask(repo, home).hits}
-    repo.switch("main")
-    back = ask(repo, home)
-    assert on_topic == {topic, repo.git("rev-parse", "main~3"), repo.git("rev-parse", "main~4")}
-    assert {hit.commit_sha for hit in back.hits} == trunk
-    assert back.meta.index_status.commits_behind_head == 0
-
-
-def test_rebase_with_pruned_history(repo: Repo, home: Path) -> None:
-    """When git has forgotten the commits the index knew, what HEAD reaches is walked anew."""
-    repo.branch("topic")
-    repo.commit_file("topic.py", "timeout\n")
-    index(repo, home)
-    repo.git("reset", "--quiet", "--hard", "HEAD~2")
-    repo.git("branch", "--quiet", "--delete", "--force", "main")
-    repo.git("reflog", "expire", "--expire=now", "--all")
-    repo.git("gc", "--quiet", "--prune=now")
-    answer = ask(repo, home)
-    assert {hit.commit_sha for hit in answer.hits} == set(repo.git("rev-list", "HEAD").split())
-    assert answer.meta.index_status.commits_behind_head == 0
-
-
-def test_needs_rebuild(repo: Repo, home: Path) -> None:
-    """An index of another model's vectors is refused, and the error names the command."""
-    index(repo, home, embedding_model="another")
-    with pytest.raises(NeedsRebuild, match=r"lineage index --rebuild --yes"):
-        ask(repo, home)
-
-
-def test_refresh_recommended(repo: Repo, home: Path) -> None:
-    """An index with stale derived rows answers, and the hint carries the verdict as a sentence."""
-    index(repo, home, parser_python="0")
-    answer = ask(repo, home)
-    assert len(answer.hits) == 5
-    assert answer.meta.hint is not None
-    assert answer.meta.hint.startswith(
-        "The index is query-compatible, refresh recommended (parser_python 0, now "
-    )
-    assert "`lineage index" in answer.meta.hint
-
-
-def test_unknown_metadata(repo: Repo, home: Path) -> None:
-    """An index without a record of its versions answers and says what is missing."""
-    index(repo, home, recorded=replace(components(), words_version=None))
-    answer = ask(repo, home)
-    assert len(answer.hits) == 5
-    assert (
-        answer.meta.hint
-        == "The index is unknown (no metadata for words_version): run `lineage index --force`."
-    )
 
 
 def test_answers_repeat(repo: Repo, home: Path) -> None:

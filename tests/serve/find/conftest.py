@@ -1,0 +1,44 @@
+"""A history to ask about."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.repos import FIRST_DATE, Repo
+
+CONNECT = "def connect(host):\n    return retry(host, timeout=3)\n"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """Five commits, ten days apart, that all speak of timeouts."""
+    repo = Repo.create(tmp_path / "repo")
+    changes = [
+        ("src/net/tcp.py", CONNECT, "Add a timeout to connect", "Ada Lovelace <ada@example.org>"),
+        (
+            "src/app.rs",
+            "fn main() { timeout(); }\n",
+            "Add a timeout to main",
+            "Grace Hopper <grace@navy.example>",
+        ),
+        ("docs/guide.md", "# Guide\ntimeout\n", "Describe the timeout", "Ada Lovelace <ada@example.org>"),
+        (
+            "src/pool.py",
+            "def acquire():\n    timeout()\n",
+            "Add a timeout to acquire",
+            "Ada Lovelace <ada@example.org>",
+        ),
+        (
+            "tests/test_tcp.py",
+            "def test_connect():\n    timeout()\n",
+            "Test the timeout",
+            "Grace Hopper <g@h.example>",
+        ),
+    ]
+    for number, (path, content, message, author) in enumerate(changes):
+        repo.write(path, content)
+        repo.commit(message, date=FIRST_DATE + timedelta(days=10 * number), author=author)
+    return repo
