@@ -73,3 +73,32 @@ def test_a_tab_that_nobody_sees_reads_when_it_is_seen(site: Site, context: Brows
     assert not fetched
     page.evaluate(hide, False)
     expect(page.locator(done)).to_be_visible()
+
+
+def test_a_leading_tab_that_stands_still_silences_nobody(site: Site, context: BrowserContext) -> None:
+    """Frozen, or busy without end, it loses the lead to a tab that somebody sees; awake again, it follows."""
+    site.write(maps.small())
+    listening: list[Page] = []
+    tabs = [opened(context, site, listening) for _ in range(3)]
+    debugger = context.new_cdp_session(tabs[0])
+    debugger.send("Debugger.enable")
+    debugger.send("Debugger.pause")
+    site.change(lambda document: with_note(document, "Seen meanwhile"))
+    for tab in tabs[1:]:
+        expect(tab.locator(".card[aria-label^='Seen meanwhile,']")).to_be_visible()
+    debugger.send("Debugger.resume")
+    expect(tabs[0].locator(".card[aria-label^='Seen meanwhile,']")).to_be_visible()
+    site.change(lambda document: with_note(document, "Seen by all"))
+    for tab in tabs:
+        expect(tab.locator(".card[aria-label^='Seen by all,']")).to_be_visible()
+    assert len(listening) == 2
+
+
+def test_where_locks_are_forbidden_each_tab_listens_for_itself(site: Site, context: BrowserContext) -> None:
+    """A browser that is told to keep nothing for a site refuses them; the page is live all the same."""
+    refuse = "() => Promise.reject(new DOMException('', 'SecurityError'))"
+    context.add_init_script(f"LockManager.prototype.query = LockManager.prototype.request = {refuse}")
+    site.write(maps.small())
+    listening: list[Page] = []
+    tabs = [opened(context, site, listening) for _ in range(2)]
+    assert listening == tabs
