@@ -61,11 +61,12 @@ class Edited:
         with Reading(self._sha):
             old = self._blob(change.old_blob) if change.old_blob else None
             new = self._blob(change.new_blob) if change.new_blob else None
-            path = os.fsdecode(change.path)  # attributes of the path choose how its sections are named
+            # Attributes of the path say whether it is text, and how its sections are named.
+            path, options = os.fsdecode(change.path), PATCH_OPTIONS
+            if old is None:  # pygit2 has libgit2 look for them in the repository of the first content alone
+                old, new, options = new, old, PATCH_OPTIONS | DiffOption.REVERSE
             return _raw(
-                pygit2.Patch.create_from(
-                    old, new, path, path, flag=PATCH_OPTIONS, context_lines=CONTEXT_LINES
-                )
+                pygit2.Patch.create_from(old, new, path, path, flag=options, context_lines=CONTEXT_LINES)
             )
 
 

@@ -150,6 +150,26 @@ def test_binaries_are_named_not_shown(repo: Repo) -> None:
     assert summary(changed(repo).hunks) == [("picture", "mode_changed", "binary", 0, 0)]
 
 
+def test_attributes_say_what_is_text(repo: Repo) -> None:
+    """Of a file that comes, changes or goes alike, as `git show` has it."""
+    repo.commit_file(".gitattributes", "*.lock -diff\n*.dump diff\n", "Say what is text")
+    for content, kind, lines in (
+        ("a\0\n", "added", (1, 0)),
+        ("b\0\n", "modified", (1, 1)),
+        (None, "deleted", (0, 1)),
+    ):
+        for name in ("a.dump", "b.lock"):
+            if content is None:
+                (repo.path / name).unlink()
+            else:
+                repo.write(name, content)
+        repo.commit("Next")
+        assert summary(changed(repo).hunks) == [
+            ("a.dump", kind, "text", *lines),
+            ("b.lock", kind, "binary", 0, 0),
+        ]
+
+
 def test_a_symlink_is_its_target(repo: Repo) -> None:
     """A symlink's hunk holds what it points to, as text without a diff."""
     repo.symlink("link", "a.py")
