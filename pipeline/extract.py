@@ -73,7 +73,7 @@ class Readings:
 
 def extract(task: Task) -> Extracted:
     """Everything the index keeps of a task's commits; what cannot be read is named, not raised."""
-    repository, parses = _repository(task.repository), _parses(task.repository)
+    repository, parses = opened(task.repository), _parses(task.repository)
     readings = Readings()
     for sha in task.shas:
         try:
@@ -84,7 +84,8 @@ def extract(task: Task) -> Extracted:
 
 
 @lru_cache(maxsize=1)
-def _repository(path: Path) -> Repository:
+def opened(path: Path) -> Repository:
+    """The repository at a path, open from one batch to the next."""
     return open_repository(path)
 
 
@@ -92,6 +93,12 @@ def _repository(path: Path) -> Repository:
 def _parses(path: Path) -> Parses:  # noqa: ARG001
     """One for the repository: files live longer than batches, and a version is followed by asking for its blob."""
     return Parses()
+
+
+def forget() -> None:
+    """Let go of the repository and what was read of it: after a fetch it may reach further back."""
+    opened.cache_clear()
+    _parses.cache_clear()
 
 
 def _read(repository: Repository, sha: str, rules: IgnoreRules, parses: Parses, readings: Readings) -> None:

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
-from pipeline.extract import Extracted, Task, batch_of, extract, word_rows
-from pipeline.git.repository import Repository, UnreadableObject, open_repository
+from pipeline.extract import Extracted, Task, batch_of, extract, opened, word_rows
+from pipeline.git.repository import Repository, UnreadableObject
 from pipeline.ignore import IgnoreRules
 from pipeline.parse import Outline, outline
 from pipeline.source.grammars import grammar_of, language_of
@@ -91,7 +90,7 @@ def outlined(portion: Slice) -> Outlined:
         grammar = grammar_of(file.path)
         with suppress(UnreadableObject):
             if grammar is not None:
-                source = _repository(portion.repository).blob(file.blob)
+                source = opened(portion.repository).blob(file.blob)
                 read.append(_Read(file, outline(source, grammar)))
     return _rows([file.path for file in portion.files], read)
 
@@ -99,11 +98,6 @@ def outlined(portion: Slice) -> Outlined:
 def gone(paths: Sequence[str]) -> Outlined:
     """No rows for files that are no more."""
     return _rows(paths, [])
-
-
-@lru_cache(maxsize=1)
-def _repository(path: Path) -> Repository:
-    return open_repository(path)
 
 
 def _rows(paths: Sequence[str], outlined: Sequence[_Read]) -> Outlined:

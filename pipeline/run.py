@@ -14,7 +14,7 @@ from pipeline import write
 from pipeline.caching import Cached
 from pipeline.embed import Embedding
 from pipeline.encoder import Encoder
-from pipeline.extract import Extracted, Task
+from pipeline.extract import Extracted, Task, forget
 from pipeline.git.refusals import NothingToIndex, UnreadableObject
 from pipeline.git.repository import Repository
 from pipeline.head import FILES_PER_SLICE, HeadFile, Outlined, Slice, gone, slices, work
@@ -166,6 +166,7 @@ class Pass:
     ) -> Progress:
         """Extract in the workers, embed and write here, in the order of the walk, HEAD's snapshot last."""
         with ExitStack() as stack:
+            stack.callback(forget)  # where this process did the work itself
             cache = self._cache(stack, beginning)
             return self._index_batches(index, beginning, snapshot, rules, cache)
 

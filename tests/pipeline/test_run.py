@@ -76,6 +76,17 @@ def test_an_incremental_index_equals_a_full_one(
     assert fingerprint(repo.path, home) == clean
 
 
+def test_a_pass_knows_nothing_of_the_one_before_it(tmp_path: Path) -> None:
+    """One process, a shallow clone, and what a fetch brings between two passes: every commit is read."""
+    origin = Repo.create(tmp_path / "origin")
+    for number in range(4):
+        origin.commit_file("a.py", f"a = {number}\n", f"Change {number}")
+    clone = origin.clone(tmp_path / "clone", "--depth=2")
+    assert len(index(clone, tmp_path).unreadable) == 1
+    clone.git("fetch", "--quiet", "--unshallow")
+    assert index(clone, tmp_path).unreadable == ()
+
+
 @pytest.mark.parametrize("after", [1, 6, 14])
 def test_a_killed_pass_goes_on_where_it_was(repo: Repo, clean: object, tmp_path: Path, after: int) -> None:
     """`kill -9` after some batches loses none of them; the next pass ends with the rows of a clean one."""
