@@ -255,17 +255,68 @@ def test_everything_goes_by_keyboard(site: Site, looking: Looking) -> None:
     expect(page.locator(".session")).to_have_count(1)
 
 
+# Presses keys one right behind the other, before the browser paints: what is drawn by then is drawn at once.
+TYPE = """async keys => {
+  for (const key of keys) {
+    (document.activeElement ?? document.body).dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    await null;
+  }
+}"""
+
+
 def test_a_key_right_behind_a_closing_sheet_is_not_lost(site: Site, looking: Looking) -> None:
     """The browser says that a sheet is closed after it is; a key in between counts."""
     site.write(maps.small())
     page = looking.open("#/map/mm_test?view=map")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
-    page.evaluate(
-        "document.querySelector('dialog').close();"
-        "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'h', bubbles: true}))"
-    )
+    page.evaluate(f"document.querySelector('dialog').close(); ({TYPE})(['h'])")
     expect(page.locator(".session")).to_have_count(1)
+
+
+def test_a_key_right_behind_an_opening_sheet_is_the_sheets(site: Site, looking: Looking) -> None:
+    """What lies behind the sheet hears nothing from the moment that it is asked for."""
+    site.write(maps.small())
+    page = looking.open("#/map/mm_test?view=map")
+    expect(card(page, HEAD)).to_be_visible()
+    page.evaluate(TYPE, ["?", "h"])
+    expect(page.get_by_role("dialog")).to_be_visible()
+    expect(page).to_have_url(re.compile("#/map/mm_test"))
+
+
+def test_a_key_right_behind_enter_is_the_panels(site: Site, looking: Looking) -> None:
+    """Opened by Enter, the panel has the focus at once: an arrow scrolls it and leaves the selection."""
+    document = site.write(maps.small())
+    page = looking.open(f"#/map/mm_test/node/{id_of(document, HEAD)}?view=map")
+    expect(page.locator(".node h2")).to_have_text(HEAD)
+    page.evaluate(TYPE, ["\\", "Enter", "ArrowDown"])
+    expect(page.locator("#side-body")).to_be_focused()
+    expect(page.locator(".node h2")).to_have_text(HEAD)
+
+
+def test_a_key_right_behind_going_to_the_sessions_does_not_go_back(site: Site, looking: Looking) -> None:
+    """The address tells of the way out a moment later; a key in between is of the sessions."""
+    site.write(maps.small())
+    page = looking.open("#/map/mm_test?view=map")
+    expect(card(page, HEAD)).to_be_visible()
+    page.evaluate(TYPE, ["h", "1"])
+    expect(page.locator(".session")).to_have_count(1)
+
+
+def test_a_key_while_the_view_glides_is_not_lost(site: Site, looking: Looking) -> None:
+    """Closer, said on the way to the whole map, is closer than the whole map."""
+    site.write(maps.large(300, 20))
+    page = looking.open("#/map/mm_test?view=map")
+    page.emulate_media(reduced_motion="no-preference")
+    page.keyboard.press("e")
+    page.keyboard.press("0")
+    scale = "document.querySelector('.scene > g').transform.baseVal.consolidate().matrix.a"
+    expect(page.locator(".scene")).to_have_class(re.compile("far|mid"))
+    page.wait_for_timeout(1_000)
+    whole = page.evaluate(scale)
+    page.evaluate(TYPE, ["0", "+"])
+    page.wait_for_timeout(1_000)
+    assert page.evaluate(scale) == pytest.approx(1.3 * whole)
 
 
 def test_following_goes_where_the_agent_is(site: Site, looking: Looking) -> None:

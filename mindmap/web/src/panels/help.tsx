@@ -1,6 +1,6 @@
 // Every key, and what the marks mean.
 
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { CHANGES, STATUSES, TYPES } from "../model/vocabulary";
 import { outline } from "../render/shapes";
 import { app } from "../state/app";
@@ -9,7 +9,7 @@ import { ChangeGlyph, Mark, Tool } from "./icon";
 
 export function Help() {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current!.showModal(), []);
+  useLayoutEffect(() => dialog.current!.showModal(), []); // before the next key
   const close = (): void => app.set({ dialog: null });
   return (
     <dialog

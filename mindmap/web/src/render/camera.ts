@@ -16,6 +16,13 @@ const PADDING = { left: 60, right: 28, top: 40, bottom: 28 } as const;
 const EDGE = 8;
 const GLIDE_MS = 260;
 
+/** On the way from here to there, since then. */
+interface Glide {
+  from: ZoomTransform;
+  to: ZoomTransform;
+  start: number;
+}
+
 export interface Watcher {
   moved: () => void;
   rested: () => void;
@@ -28,16 +35,17 @@ export class Camera {
   moving = false;
   private readonly zoom = zoom<HTMLElement, unknown>().scaleExtent(SCALES);
   private resting = 0;
-  private glides = 0;
+  private glide: Glide | null = null;
   private gliding = false;
 
   constructor(
     private readonly host: HTMLElement,
     private readonly watcher: Watcher,
   ) {
-    const moving = this.zoom.on("zoom", (event: { transform: ZoomTransform; sourceEvent: unknown }) =>
-      this.moved(event.transform, !!event.sourceEvent || this.gliding),
-    );
+    const moving = this.zoom.on("zoom", ({ transform, sourceEvent }: { transform: ZoomTransform; sourceEvent: unknown }) => {
+      if (sourceEvent) this.glide = null; // whoever takes hold of the map has it
+      this.moved(transform, !!sourceEvent || this.gliding);
+    });
     select(host).call(moving).on("dblclick.zoom", null);
   }
 
@@ -73,7 +81,7 @@ export class Camera {
 
   /** Brings a card into view if it is not, at a scale to be read. */
   reveal(place: Box, glide: boolean): void {
-    const { k, x, y } = this.transform;
+    const { k, x, y } = this.glide?.to ?? this.transform;
     const [left, top] = [place.x * k + x, place.y * k + y];
     const [right, bottom] = [left + place.width * k, top + place.height * k];
     const whole = left >= EDGE && top >= EDGE && right <= this.size.width - EDGE && bottom <= this.size.height - EDGE;
@@ -89,36 +97,49 @@ export class Camera {
   }
 
   scaleBy(factor: number): void {
+    this.arrive();
     this.zoom.scaleBy(select(this.host), factor);
   }
 
   /** By so many pixels. */
   panBy(x: number, y: number): void {
+    this.arrive();
     this.zoom.translateBy(select(this.host), x / this.transform.k, y / this.transform.k);
   }
 
-  /** By so much of the map, at once. */
+  /** By so much of the map, at once; what glides goes on. */
   shift(x: number, y: number): void {
+    const { glide } = this;
     this.place(this.transform.translate(x, y), false);
+    if (glide) this.begin({ ...glide, from: glide.from.translate(x, y), to: glide.to.translate(x, y) });
   }
 
   private place(transform: ZoomTransform, glide: boolean): void {
     const calm = !glide || document.hidden || matchMedia("(prefers-reduced-motion: reduce)").matches;
-    const mine = ++this.glides;
+    this.glide = null;
     if (calm) this.zoom.transform(select(this.host), transform);
-    else this.glide(this.transform, transform, performance.now(), mine);
+    else this.begin({ from: this.transform, to: transform, start: performance.now() });
   }
 
-  private glide(from: ZoomTransform, to: ZoomTransform, start: number, mine: number): void {
-    const step = (): void => {
-      if (mine !== this.glides) return;
-      const part = Math.min(1, (performance.now() - start) / GLIDE_MS);
-      this.gliding = true;
-      this.zoom.transform(select(this.host), part === 1 ? to : between(from, to, 1 - (1 - part) ** 3));
-      this.gliding = false;
-      if (part < 1) requestAnimationFrame(step);
-    };
-    step();
+  private begin(glide: Glide): void {
+    this.glide = glide;
+    this.step(glide);
+  }
+
+  private step(glide: Glide): void {
+    if (glide !== this.glide) return;
+    const { from, to, start } = glide;
+    const part = Math.min(1, (performance.now() - start) / GLIDE_MS);
+    if (part === 1) this.glide = null;
+    this.gliding = true;
+    this.zoom.transform(select(this.host), part === 1 ? to : between(from, to, 1 - (1 - part) ** 3));
+    this.gliding = false;
+    if (part < 1) requestAnimationFrame(() => this.step(glide));
+  }
+
+  /** Where it glides, at once. */
+  private arrive(): void {
+    if (this.glide) this.place(this.glide.to, false);
   }
 
   private moved(transform: ZoomTransform, moving: boolean): void {

@@ -34,7 +34,7 @@ export const KEYS: Key[] = [
   { keys: ["s"], shown: ["s"], meaning: "Sync with git", act: () => void actions.sync() },
   { keys: ["\\"], shown: ["\\"], meaning: "Open or close the panel", act: () => app.set({ panel: !app.get().panel }) },
   { keys: ["t"], shown: ["t"], meaning: "Light, dark, or the system's", act: nextTheme },
-  { keys: ["h"], shown: ["h"], meaning: "All sessions", act: () => void (location.hash = "#/") },
+  { keys: ["h"], shown: ["h"], meaning: "All sessions", act: () => leaving() },
   { keys: ["Escape"], shown: ["Esc"], meaning: "Clear what is lit, found and selected", act: () => clearing() },
   { keys: ["?"], shown: ["?"], meaning: "This sheet", act: () => app.set({ dialog: "help" }) },
 ];
@@ -75,7 +75,13 @@ function folding(): void {
 
 function intoPanel(): void {
   app.set({ panel: true, tab: "node" });
-  requestAnimationFrame(() => document.getElementById("side-body")?.focus());
+  // Drawn by then, and no key has come.
+  queueMicrotask(() => document.getElementById("side-body")?.focus());
+}
+
+function leaving(): void {
+  location.hash = "#/";
+  actions.readRoute(); // the browser tells of it later, and the next key may come before
 }
 
 function stepping(key: string): void {
