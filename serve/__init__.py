@@ -10,7 +10,7 @@
 - `viewer`: maps in a browser, live
 - `workspaces`: lends maps the git program
 - `telling`: the options of `register`, for both programs
-- `terminal`: what every command does at its ends
+- `terminal`: what every program does at its ends
 - `visible`: text of strangers made fit for a terminal
 - `indexing`: `lineage index`: flags, the run, what a person sees of it
 - `daemon`: one process that answers for all of a person's sessions

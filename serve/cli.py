@@ -18,7 +18,7 @@ from serve.daemon import commands as daemon
 from serve.errors import BadRequest
 from serve.exits import FAILED
 from serve.resources import EmbedProvider, Resources
-from serve.terminal import note, run, say
+from serve.terminal import application, note, run, say, version_option
 from serve.terminal import write as _write
 
 if TYPE_CHECKING:
@@ -32,14 +32,7 @@ DESCRIPTION: Final = (
     "Ask a git repository's history how something was done before, and why code looks as it does, offline."
 )
 
-# Plain help: drawing boxes would load a library at every start.
-app = typer.Typer(
-    help=DESCRIPTION,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    no_args_is_help=True,
-)
+app = application(DESCRIPTION)
 
 app.command("serve")(daemon.serve_command)
 app.add_typer(daemon.app, name="daemon", help="The shared daemon: is it running, what does it hold, end it.")
@@ -62,17 +55,9 @@ RepositoryPath = Annotated[
 ]
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"lineage {about.version()}")
-        raise typer.Exit
-
-
 @app.callback()
 def lineage(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
+    version: Annotated[bool, version_option("lineage")] = False,
 ) -> None:
     """Ask a git repository's history how something was done before, and why code looks as it does, offline."""
 

@@ -1,15 +1,38 @@
-"""What every command does at its ends: run, print, turn an error into text and an exit code."""
+"""What every program does at its ends: say what it is, run, print, turn an error into text and an exit code."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
-from serve import exits
+from serve import about, exits
 from serve.visible import visible
+
+
+def application(description: str) -> typer.Typer:
+    """A program without commands yet. Its help is plain: drawing boxes would load a library at every start."""
+    return typer.Typer(
+        help=description,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        no_args_is_help=True,
+    )
+
+
+def version_option(name: str) -> Any:
+    """The option by which a program of this name says its version."""
+
+    def say_it(asked: bool) -> None:
+        if asked:
+            typer.echo(f"{name} {about.version()}")
+            raise typer.Exit
+
+    return typer.Option("--version", callback=say_it, is_eager=True, help="Print the version and exit.")
 
 
 def run(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve import about, settings, telling
-from serve.terminal import run, warn, write
+from serve.terminal import application, run, version_option, warn, write
 from serve.viewer.commands import viewer_command
 from serve.visible import visible
 
@@ -29,13 +29,7 @@ class Format(StrEnum):
     JSON = "json"
 
 
-app = typer.Typer(
-    help="Live maps of what coding agents plan, think and touch.",
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    no_args_is_help=True,
-)
+app = application("Live maps of what coding agents plan, think and touch.")
 
 MindmapId = Annotated[
     str | None,
@@ -43,17 +37,9 @@ MindmapId = Annotated[
 ]
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"mindmap {about.version()}")
-        raise typer.Exit
-
-
 @app.callback()
 def mindmap(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
+    version: Annotated[bool, version_option("mindmap")] = False,
 ) -> None:
     """Live maps of what coding agents plan, think and touch."""
 
