@@ -28,6 +28,7 @@
 - `activity`: what an edit leaves in the log, and what is told of it
 - `progress`: what counts as a task, totals, the active task
 - `paths`: one file, one path
+- `span`: a range of lines
 - `limits`: how much a map takes
 - `moments`: moments as text
 """

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mindmap import limits
+from mindmap import limits, span
 from mindmap.activity import logged, stamp
 from mindmap.document import ACTIONS, CHANGE_KINDS, DEFAULT_ACTION, CodeChange, FileTouch, Mindmap, Node
 from mindmap.paths import Paths
@@ -162,7 +162,7 @@ def _checked(touch: Touch, paths: Paths, moment: str) -> FileTouch:
         path=paths.kept(touch.path),
         action=RENAME if previous else touch.action or "",
         previous_path=previous,
-        lines=limits.optional(touch.lines, "range of lines"),
+        lines=span.kept(touch.lines),
         symbols=tuple(limits.text(symbol, "symbol") for symbol in _few(touch.symbols, "symbols")),
         changes=tuple(_checked_change(change) for change in _few(touch.changes, "changes")),
         summary=limits.optional(touch.summary, "summary"),

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from mindmap.document import Mindmap
 from mindmap.paths import BadPath, NoWorkspace, Paths
+from mindmap.span import bounds
 from serve.answering import Answering
 from serve.answers import ExplainAnswer
-from serve.errors import BadRequest
 from serve.questions import ExplainRequest
 from serve.viewer.refusals import NotTouched
-
-# As an agent writes them, and as `lineage explain` takes them.
-LINES: Final = re.compile(r"([0-9]{1,9})(?:[-:]([0-9]{1,9}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +30,9 @@ class Why:
                 "The map has no workspace.", hint="Sync it with git once, and name its work tree."
             )
         file = _file(document, workspace, self.path)
-        start, end = bounds(self.lines)
+        start, end = bounds(self.lines) if self.lines.strip() else (1, 0)
         request = ExplainRequest(file, start, end, include_related=True)
         return answering.explain(request, Path(workspace))
-
-
-def bounds(lines: str) -> tuple[int, int]:
-    """First and last line; the end of the file is 0."""
-    if not lines.strip():
-        return 1, 0
-    said = LINES.fullmatch(lines.strip())
-    first, last = (int(said[1]), int(said[2] or said[1])) if said else (0, 0)
-    if not 1 <= first <= last:
-        raise BadRequest(f"{lines!r} is no range of lines.", hint="Give lines as `10-20`, or `10` for one.")
-    return first, last
 
 
 def _file(document: Mindmap, workspace: str, path: str) -> str:

@@ -90,6 +90,11 @@ from tests.serve.maps.agents import call, refusal
             {"mindmapId": "mm_here", "path": "a.py", "changes": [{"kind": "x", "symbol": "f"}]},
             "'add', 'modify'",
         ),
+        (
+            "log_file_touch",
+            {"mindmapId": "mm_here", "path": "a.py", "lines": "banana"},
+            "'banana' is no range of lines.*Give lines as `10-20`",
+        ),
         ("note_activity", {"mindmapId": "mm_here", "message": " "}, "A message is empty"),
         ("sync_git_status", {"mindmapId": "mm_here"}, "Give workspacePath"),
         ("sync_git_status", {"mindmapId": "mm_here", "workspacePath": "/nowhere"}, "is no folder"),

@@ -18,7 +18,6 @@ from serve.viewer import ports, refusals
 from serve.viewer.debounce import Debounce
 from serve.viewer.news import News
 from serve.viewer.refusals import Refusal
-from serve.viewer.why import bounds
 from stores.errors import LineageError
 from stores.mindmaps import MindmapBusy, NoSuchMindmap
 
@@ -124,21 +123,6 @@ def test_statuses() -> None:
     assert all(b"secret" not in one.content for one in said.values())
     names = [refusals.code_of(kind("x")) for kind in refusals.STATUSES]
     assert len(names) == len(set(names)) and all(issubclass(kind, LineageError) for kind in refusals.STATUSES)
-
-
-def test_lines() -> None:
-    """Lines are taken as agents write them."""
-    assert [bounds(said) for said in ("", " ", "10-20", "10:20", "7", " 7 ")] == [
-        (1, 0),
-        (1, 0),
-        (10, 20),
-        (10, 20),
-        (7, 7),
-        (7, 7),
-    ]
-    for said in ("0", "20-10", "-5", "1-2-3", "a", "1-", "9" * 20, "\u0661"):
-        with pytest.raises(BadRequest):
-            bounds(said)
 
 
 def test_no_port(monkeypatch: pytest.MonkeyPatch) -> None:

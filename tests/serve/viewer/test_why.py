@@ -130,7 +130,7 @@ def test_refusals(asking: Asking, maps: Maps, repo: Repo, tmp_path: Path) -> Non
     document = touching(maps, repo.path, Touch("src/ü.py"))
     assert asking.ask(f"/api/why?mindmap={document.id}").error == (400, "bad_request")
     assert asking.ask("/api/why?mindmap=mm_none&path=x").error == (404, "no_such_mindmap")
-    assert asking.ask(asked(document, "src/ü.py", "2-1")).error == (400, "bad_request")
+    assert asking.ask(asked(document, "src/ü.py", "2-1")).error == (400, "bad_lines")
     homeless = touching(maps, None, Touch("a.py"))
     assert asking.ask(asked(homeless, "a.py")).error == (409, "no_workspace")
     (tmp_path / "plain").mkdir()
