@@ -77,6 +77,10 @@ class QueryProfile:
     explanation: str
 
 
+# What a question is taken for that says nothing but what it is about.
+PLAIN: Final = QueryProfile("Unknown", "no cue words; default lanes and weights")
+
+
 @dataclass(frozen=True, slots=True)
 class FindMeta:
     """What is to be said about the hits."""

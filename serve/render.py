@@ -5,7 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from serve.answers import ExplainAnswer, ExplainHit, FindAnswer, FindMeta, PatternHit, document, rfc3339
+from serve.answers import (
+    PLAIN,
+    ExplainAnswer,
+    ExplainHit,
+    FindAnswer,
+    FindMeta,
+    PatternHit,
+    document,
+    rfc3339,
+)
 from serve.visible import visible
 
 if TYPE_CHECKING:
@@ -79,7 +88,9 @@ def show_hit(heading: Text, hit: PatternHit | ExplainHit, console: Console) -> N
 
 def message(text: str) -> list[str]:
     """A message's subject, and the first lines of what follows it."""
-    lines = [line.strip() for line in visible(text).strip().splitlines()] or ["(no message)"]
+    # Forges join what their web pages send, whose lines end as those of HTTP do.
+    unix = text.replace("\r\n", "\n")
+    lines = [line.strip() for line in visible(unix).strip().splitlines()] or ["(no message)"]
     body = [line for line in lines[1:] if line]
     rest = ["…"] if len(body) > MESSAGE_LINES else []
     return [lines[0] or "(no message)", *body[:MESSAGE_LINES], *rest]
@@ -105,7 +116,7 @@ def _heading(number: int, hit: PatternHit) -> Text:
     heading = Text()
     heading.append(f"{number:>2}. ", style="dim").append(subject, style="bold")
     heading.append(f"\n    {hit.commit_sha[:12]}", style="yellow")
-    heading.append(f"  {hit.commit_date[:10]}  {visible(hit.commit_author)}  similarity {hit.similarity:.2f}")
+    heading.append(f"  {hit.commit_date[:10]}  {visible(hit.commit_author)}  score {hit.combined_score:.2f}")
     heading.append("".join(f"\n    {line}" for line in more), style="dim")
     heading.append(f"\n    {visible(hit.file_path)}", style="cyan")
     heading.append(f"  {hit.change_kind}", style="dim")
@@ -126,5 +137,6 @@ def _closing(meta: FindMeta) -> list[Text]:
     from rich.text import Text
 
     profile = meta.query_profile
-    closing = [Text(f"asked as {profile.name}: {visible(profile.explanation)}", style="dim")]
+    taken_for = f"asked as {profile.name}: {visible(profile.explanation)}" if profile != PLAIN else ""
+    closing = [Text(taken_for, style="dim")] if taken_for else []
     return [Text(visible(meta.hint), style="bold yellow"), *closing] if meta.hint else closing

@@ -84,7 +84,7 @@ def about_missing(target: Target, repository: Repository, head: str, git: Git) -
     last = git.output("rev-list", "-1", head, "--", target.path).out.decode().strip()
     if not last:
         return f"{target.shown} does not exist in HEAD, nor did it before."
-    subject = repository.commit(last).message.partition("\n")[0]
+    subject = repository.commit(last).message.partition("\n")[0].strip()
     gone = f"{target.shown} does not exist in HEAD"
     if goal := _renamed_to(repository, last, target.path):
         return f"{gone}: commit {last[:12]} ({subject}) renamed it to {goal}. Ask about that file."

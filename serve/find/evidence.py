@@ -132,7 +132,7 @@ class Found:
         """The words as they were typed, by part, rarest first."""
         by_part = zip(PARTS, map(self.wanted.rarest, self.counts), strict=True)
         said = [f"{part}: {', '.join(found[:SHOWN_WORDS])}" for part, found in by_part if found]
-        return "; ".join(said) or "near in meaning; none of its words"
+        return "; ".join(said) or "near in meaning; none of the question's words"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

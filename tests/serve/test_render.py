@@ -11,7 +11,15 @@ import pytest
 from rich.console import Console
 
 from serve import render
-from serve.answers import Compatibility, FindAnswer, FindMeta, IndexState, PatternHit, QueryProfile
+from serve.answers import (
+    PLAIN,
+    Compatibility,
+    FindAnswer,
+    FindMeta,
+    IndexState,
+    PatternHit,
+    QueryProfile,
+)
 from serve.envelope import compatibility
 from stores.metadata import FORCE, Status, Verdict
 
@@ -37,7 +45,7 @@ META = FindMeta(
 )
 PAGE = """\
  1. Add retries
-    8eb4340f4c0e  2020-01-01  Ada Lovelace  similarity 0.28
+    8eb4340f4c0e  2020-01-01  Ada Lovelace  score 0.03
     The server drops
     idle connections.
     src/net/tcp.py  modified  in connect, retry, a, b, …
@@ -62,6 +70,18 @@ def page(answer: FindAnswer, *, colour: bool = False) -> str:
 def test_page() -> None:
     """A person sees each commit, where it acted, the beginning of its diff, and what is to be said."""
     assert page(FindAnswer((HIT,), META)) == PAGE
+
+
+def test_lines_of_web_pages() -> None:
+    """A message whose lines end as a forge's page sent them reads like any other."""
+    said = "Add retries\r\n\r\nThe server drops\r\nidle connections.\r\n"
+    assert page(FindAnswer((replace(HIT, commit_message=said),), META)) == PAGE
+
+
+def test_a_plain_question_is_taken_for_nothing() -> None:
+    """What a question was taken for is said where it changed anything, or might have."""
+    plain = replace(META, query_profile=PLAIN)
+    assert page(FindAnswer((HIT,), plain)) == PAGE[: PAGE.index("asked as")]
 
 
 def test_long_lines_are_cut_not_wrapped() -> None:
@@ -117,7 +137,7 @@ def test_sparse_hits_have_a_page() -> None:
     bare = replace(HIT, commit_message="", diff_excerpt="", diff_truncated=False, related_head_symbols=())
     assert page(FindAnswer((bare,), replace(META, hint=None))).splitlines()[:4] == [
         " 1. (no message)",
-        "    8eb4340f4c0e  2020-01-01  Ada Lovelace  similarity 0.28",
+        "    8eb4340f4c0e  2020-01-01  Ada Lovelace  score 0.03",
         "    src/net/tcp.py  modified",
         "",
     ]

@@ -131,7 +131,7 @@ def test_nothing_to_find(repo: Repo, home: Path, text: str) -> None:
     assert np.isfinite(gathered.rows).all()
     assert (gathered.rows[:, FEATURES.index("words found") :] == 0).all()
     assert (gathered.rows <= 1).all()
-    assert {str(found) for found in gathered.found} == {"near in meaning; none of its words"}
+    assert {str(found) for found in gathered.found} == {"near in meaning; none of the question's words"}
 
 
 def test_found_as_it_was_typed(repo: Repo, home: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serve.answers import PLAIN
 from serve.find import query
 from serve.questions import FindRequest
 from stores.filters import path_regex
@@ -64,4 +65,4 @@ def test_explanation_says_what_was_understood() -> None:
 def test_explanation_of_a_plain_query() -> None:
     """Without cues or hints the profile says that defaults are used."""
     explained = read("socket timeouts").explained
-    assert (explained.name, explained.explanation) == ("Unknown", "no cue words; default lanes and weights")
+    assert explained == PLAIN
