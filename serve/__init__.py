@@ -36,6 +36,7 @@
 - `updating`: `lineage update`, and what was installed from where
 - `wizard`: `lineage index -i`: questions instead of flags
 - `settings`: the only reader of the environment
+- `unread`: commits that an index lacks, and what brings them
 - `placing`: where the index of a repository lives
 - `standing`: how an index stands to its repository's HEAD
 """

@@ -16,7 +16,7 @@ from pipeline.git.refusals import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
 from pipeline.modes import EmbedCache, Encoding
 from pipeline.workers import Workers, usable_cpus
-from serve import logs, settings
+from serve import logs, settings, unread
 from serve.entry import LEAVES
 from serve.errors import BadRequest
 from serve.placing import place_of
@@ -261,9 +261,10 @@ def _print(summary: Summary, *, profile: bool) -> None:
     print("\n".join(lines))  # noqa: T201 - the specified output
     if summary.unreadable:
         logger.warning(
-            "%d commits could not be read and are not indexed; the next `lineage index` tries them again: %s",
+            "Commits that could not be read are not indexed (%d): %s. %s",
             len(summary.unreadable),
             _named(summary.unreadable),
+            unread.remedy(summary.unreadable),
         )
     from serve.envelope import compatibility_sentence  # loads the database, which the run has done by now
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Final
 
 from stores.errors import LineageError
 
@@ -29,6 +30,10 @@ class NothingToIndex(LineageError):
 
     def __init__(self, root: Path) -> None:
         super().__init__(f"{root} has no commits yet.", hint="Commit something, then index it.")
+
+
+# Why a commit at the boundary of a shallow clone cannot be read: its parents are named, and not there.
+BEYOND_BOUNDARY: Final = "its parents lie beyond the shallow boundary"
 
 
 class UnreadableObject(LineageError):

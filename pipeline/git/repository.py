@@ -28,7 +28,7 @@ from pipeline.git.merges import Entries, wrote_files
 from pipeline.git.objects import Commit, Links, TreeEntry, entries_of, links_of, parse_commit, parse_tree
 from pipeline.git.patches import Part
 from pipeline.git.recent import Recent
-from pipeline.git.refusals import NotARepository, UnreadableObject, refusal
+from pipeline.git.refusals import BEYOND_BOUNDARY, NotARepository, UnreadableObject, refusal
 
 __all__ = ["Commit", "Difference", "Repository", "TreeEntry", "UnreadableObject", "open_repository"]
 
@@ -45,7 +45,11 @@ def open_repository(path: Path) -> Repository:
     start = path if path.is_dir() else path.parent
     found = pygit2.discover_repository(str(start))
     if found is None:
-        raise NotARepository(f"{path} is not in a git repository", hint="name a folder inside one")
+        lacking = "is not in a git repository" if path.exists() else "does not exist"
+        raise NotARepository(
+            f"{path.absolute()} {lacking}.",
+            hint="Go into a repository, or name one: any path inside it will do.",
+        )
     try:
         return Repository(pygit2.Repository(found))
     except pygit2.GitError as error:
@@ -139,7 +143,7 @@ class Repository:
         None for a merge where no path differs from every parent. Renames are followed.
         """
         if sha in self.boundary:
-            raise UnreadableObject(sha, "its parents lie beyond the shallow boundary")
+            raise UnreadableObject(sha, BEYOND_BOUNDARY)
         links = self._links(sha)
         trees = [self._links(parent).tree for parent in links.parents]
         with Reading(sha):

@@ -8,6 +8,7 @@ from typing import Final
 from pipeline.git.repository import Repository
 from serve import standing
 from serve.doctor.finding import Finding, Subject, ok, problem, warning
+from serve.unread import remedy
 from stores import database, history, integrity
 from stores.errors import LineageError
 from stores.holders import holders
@@ -95,16 +96,16 @@ def _standing(repository: Repository, connection: Connection) -> Iterator[Findin
     if stands.behind:
         yield warning(
             "freshness",
-            f"{stands.behind:,} commits behind HEAD",
+            f"{stands.behind:,} commit{'' if stands.behind == 1 else 's'} behind HEAD",
             "`lineage index --incremental` takes them up.",
         )
     waiting = history.unreadable(connection)
     if waiting:
         named = ", ".join(entry.commit_sha[:12] for entry in waiting[:NAMED])
         yield warning(
-            "unreadable commits",
-            f"{len(waiting):,} are not indexed: {named}{', ...' if len(waiting) > NAMED else ''}",
-            "`git fsck` names what is missing; every `lineage index` tries them again.",
+            "unreadable",
+            f"{len(waiting):,} not indexed: {named}{', ...' if len(waiting) > NAMED else ''}",
+            remedy(waiting),
         )
 
 

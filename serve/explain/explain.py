@@ -122,7 +122,7 @@ def _explained(question: Question, asked: tuple[int, int], blamed: Blame, index:
     added = index.about(order, [hit.commit_sha for hit in hits])
     coverage = Coverage(
         lines=len(blamed.lines),
-        committed=sum(map(len, lines_of.values())),
+        knowable=sum(len(lines) for sha, lines in lines_of.items() if sha not in repository.boundary),
         known=sum(len(lines) for sha, lines in lines_of.items() if sha in added.known),
     )
     content = target.lines

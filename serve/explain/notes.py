@@ -23,10 +23,10 @@ NAMED_SPANS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many of the lines that were asked about are committed, and by commits that the index knows."""
+    """How many of the lines that were asked about have commits that an index may know, and that this one knows."""
 
     lines: int
-    committed: int
+    knowable: int
     known: int
 
     @property
@@ -117,7 +117,7 @@ def hint(index: Index, added: Added, coverage: Coverage) -> str | None:
             else "The repository has no commits yet."
         )
     hints = list(index_hints(index.standing))
-    if coverage.known < coverage.committed and not index.standing.behind:
+    if coverage.known < coverage.knowable and not index.standing.behind:
         hints.append("Some of the lines come from commits the index does not know: run `lineage index`.")
     return " ".join(hints) or None
 

@@ -44,12 +44,19 @@ def test_any_folder_or_file_inside_opens_the_repository(repo: Repo) -> None:
         assert (opened.root, opened.head()) == (repo.path.resolve(), repo.head)
 
 
-@pytest.mark.parametrize("name", ["empty", "nowhere", "file"])
-def test_a_folder_without_a_repository_is_refused(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "lacking"),
+    [
+        ("empty", "is not in a git repository"),
+        ("nowhere", "does not exist"),
+        ("file", "is not in a git repository"),
+    ],
+)
+def test_a_folder_without_a_repository_is_refused(tmp_path: Path, name: str, lacking: str) -> None:
     """Outside a repository the error names the path and what to do."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotARepository, match="not in a git repository"):
+    with pytest.raises(NotARepository, match=f"{tmp_path / name} {lacking}"):
         open_repository(tmp_path / name)
 
 

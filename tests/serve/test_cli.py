@@ -122,9 +122,10 @@ def test_misuse(repo: Repo, arguments: list[str], says: str) -> None:
 @pytest.mark.parametrize("command", [["status"], ["query", "-q", "x"], ["explain", "a.py"]])
 def test_outside_a_repository(tmp_path: Path, command: list[str]) -> None:
     """Outside a repository the error says so, exit code 1."""
-    code, out, err = lineage(*command, str(tmp_path / "missing"))
-    assert (code, out) == (1, "")
-    assert "is not in a git repository" in err
+    for name, lacking in ((".", "is not in a git repository"), ("missing", "does not exist")):
+        code, out, err = lineage(*command, str(tmp_path / name))
+        assert (code, out) == (1, "")
+        assert lacking in err
 
 
 @pytest.mark.usefixtures("home")

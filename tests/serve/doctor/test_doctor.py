@@ -92,6 +92,19 @@ def test_clones_with_less(repo: Repo, tmp_path: Path, option: str, said: str) ->
     assert finding.verdict is WARNING and said in finding.found and "git fetch" in finding.remedy
 
 
+def test_unread_commits(repo: Repo, tmp_path: Path) -> None:
+    """What a shallow clone lacks is fetched; git is asked what is missing where it should be there."""
+    repo.commit_file("b.py", "b = 1\n")
+    clone = repo.clone(tmp_path / "clone", "--depth=1")
+    lineage("index", clone.path)
+    finding = found(clone.path)["unreadable"]
+    assert finding.found == f"1 not indexed: {repo.head[:12]}" and "--unshallow" in finding.remedy
+    blob = repo.git("rev-parse", "HEAD:b.py")
+    (repo.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    lineage("index", repo.path)
+    assert "git fsck" in found(repo.path)["unreadable"].remedy
+
+
 def test_another_users_repository(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     """git's `safe.directory` protection is met as such."""
     if os.getuid():

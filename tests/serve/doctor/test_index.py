@@ -64,7 +64,7 @@ def test_another_model_and_commits_behind(repo: Repo, home: Path) -> None:
     said = found(repo.path)
     assert said["compatibility"].verdict is PROBLEM
     assert "--rebuild --yes" in said["compatibility"].remedy
-    assert said["freshness"].found == "1 commits behind HEAD"
+    assert said["freshness"].found == "1 commit behind HEAD"
 
 
 def test_missing_lock_files(repo: Repo, place: Place) -> None:

@@ -208,6 +208,15 @@ def test_shallow_clone(repo: Repo, home: Path, tmp_path: Path) -> None:
     assert [bool(hit.diff_excerpt) for hit in answer.hits] == [True, False]
 
 
+def test_shallow_clone_with_an_index(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """An index cannot know the boundary's commits: nobody is sent to make it anew for their lines."""
+    shallow = repo.clone(tmp_path / "shallow", "--depth=2")
+    index(shallow, home)
+    answer = explain(shallow, home, "src/a.py")
+    assert "git fetch --unshallow" in limitation(answer)
+    assert (answer.meta.hint, answer.meta.explain.blame_coverage < 1) == (None, True)
+
+
 def test_partial_clone_never_fetches(repo: Repo, home: Path, tmp_path: Path) -> None:
     """Where a partial clone lacks the history, a note says so and nothing is fetched."""
     repo.git("config", "uploadpack.allowFilter", "true")
