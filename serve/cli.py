@@ -34,9 +34,6 @@ DESCRIPTION: Final = (
 
 app = application(DESCRIPTION)
 
-app.command("serve")(daemon.serve_command)
-app.add_typer(daemon.app, name="daemon", help="The shared daemon: is it running, what does it hold, end it.")
-
 NoDaemon = Annotated[
     bool, typer.Option("--no-daemon", help="Answer in this process, not in the shared daemon.")
 ]
@@ -155,7 +152,12 @@ def index_command(  # noqa: PLR0913 - one parameter for each option a person may
 def query_command(  # noqa: PLR0913 - one parameter for each option a person may give
     path: RepositoryPath = Path(),
     *,
-    query: Annotated[str, typer.Option("--query", "-q", help="What you are looking for, in plain words.")],
+    query: Annotated[
+        str | None,
+        typer.Option(
+            "--query", "-q", help="What you are looking for, in plain words.  [required]", show_default=False
+        ),
+    ] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Number of commits, 1 to 20.")] = 5,
     language: Annotated[
         str | None, typer.Option(help="Only changes to files of this language, such as `python`.")
@@ -177,9 +179,9 @@ def query_command(  # noqa: PLR0913 - one parameter for each option a person may
     """Find commits whose changes resemble a description."""
     from serve import render
     from serve.answering import answering
-    from serve.questions import FindRequest
+    from serve.questions import FindRequest, worded
 
-    request = FindRequest(query, k, language, since, path_filter, author, rerank=not no_rerank)
+    request = FindRequest(worded(query, path), k, language, since, path_filter, author, rerank=not no_rerank)
     said = settings.read()
     answer = answering(said.home, daemon=said.daemon and not no_daemon).find(request, path)
     _answer(answer, render.show, as_json=as_json)
@@ -262,7 +264,10 @@ def plan_command(
         bool, typer.Option("--replace", help="With --write: overwrite the whole .lineageignore.")
     ] = False,
 ) -> None:
-    """Show each directory's share of the history, and suggest what to leave out of the index."""
+    """Suggest what to leave out of the index, after a survey.
+
+    Shows each directory's share of the history.
+    """
     from serve.planning.planning import Wishes, planned
 
     say("\n".join(planned(path, Wishes(write, replace))))
@@ -294,7 +299,10 @@ def init_command(
 
 @app.command("doctor")
 def doctor_command(path: RepositoryPath = Path(), *, as_json: daemon.AsJson = False) -> None:
-    """Check everything lineage stands on, and say what to do where something is wrong; nothing is changed."""
+    """Check everything lineage stands on.
+
+    Says what to do where something is wrong, and changes nothing.
+    """
     from serve.doctor import page
     from serve.doctor.examine import examine
 
@@ -319,7 +327,10 @@ def gc_command(
         ),
     ] = False,
 ) -> None:
-    """Show what the indexes hold that nobody needs any more, and delete it when told to."""
+    """Show, and delete when told to, what nobody needs any more.
+
+    Looks through all indexes.
+    """
     from serve.collecting.collect import collect, on_terminal
 
     if absent and not yes:
@@ -360,12 +371,17 @@ def update_command(
     ] = False,
     prerelease: Annotated[bool, typer.Option("--prerelease", help="Take pre-releases too.")] = False,
 ) -> None:
-    """Update what install.sh installed, from where it was installed from."""
+    """Update what install.sh installed, from the same source."""
     from serve.updating.update import Wishes, update
 
     outcome = update(Wishes(check, force, prerelease), note)
     say(outcome.text)
     raise typer.Exit(outcome.code)
+
+
+# Last in the help: the daemon starts and ends by itself.
+app.command("serve")(daemon.serve_command)
+app.add_typer(daemon.app, name="daemon", help="The shared daemon: is it running, what does it hold, end it.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -19,6 +19,12 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 # Typer's, for a command that needs a word and was given none: its text is the help. It has no public name.
 NO_ARGUMENTS: Final = "NoArgsIsHelpError"
+# How the validator behind typer speaks of itself, and what a person needs of that.
+VALIDATORS_WORDS: Final = {
+    "Value error, ": "",
+    "Input should be": "it should be",
+    ", unable to parse string as an integer": "",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +55,13 @@ def failure(error: BaseException) -> Failure | None:
 def _usage(error: TyperException) -> str:
     """What is wrong with a command line; of one without any word the help alone."""
     said = error.format_message()
-    return (
-        said if type(error).__name__ == NO_ARGUMENTS else f"error: {said}\n  `--help` lists what is accepted."
-    )
+    if type(error).__name__ == NO_ARGUMENTS:
+        return said
+    for words, plain in VALIDATORS_WORDS.items():
+        said = said.replace(words, plain)
+    context = getattr(error, "ctx", None)
+    command = f"{context.command_path} " if context else ""
+    return f"error: {said}\n  `{command}--help` lists what is accepted."
 
 
 def _ours(error: BaseException) -> BaseException:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from serve.errors import BadRequest
@@ -56,6 +59,18 @@ class ExplainRequest:
     def __post_init__(self) -> None:
         """Refuse what cannot travel; a byte that is no text may be a part of a file's name."""
         _check_length("file's name", len(self.file), LONGEST_FILTER)
+
+
+def worded(query: str | None, path: Path) -> str:
+    """The question; where a command line has none, an error that says how one is asked.
+
+    Who leaves the option out has given the question in the path's place.
+    """
+    if query is not None:
+        return query
+    is_path = os.path.exists(path)  # noqa: PTH110 - unlike `Path.exists`, it knows no errors
+    meant = '"how was it done before?"' if is_path else shlex.quote(str(path))
+    raise BadRequest("No question was asked.", hint=f"Ask with --query: `lineage query --query {meant}`.")
 
 
 def _check(name: str, text: str, most: int) -> None:

@@ -32,7 +32,10 @@ def serve_command(
         typer.Option(min=0, metavar="SECONDS", help="End when idle for so long; 0: never. [3600]"),
     ] = None,
 ) -> None:
-    """Run the shared daemon; `query`, `explain` and the MCP tools start it by themselves."""
+    """Run the shared daemon.
+
+    `query`, `explain` and the MCP tools start it by themselves.
+    """
     from serve import logs
     from serve.daemon.address import Address
     from serve.daemon.life import LEAVE_SECONDS, UNLOAD_SECONDS, Life

@@ -14,6 +14,8 @@ RANGE: Final = re.compile(r"([0-9]{1,18})?:([0-9]{1,18})?")
 HINT: Final = (
     "Give lines as `START:END`, from 1, both included: `10:42`, `:42`, `10:`, or `42:42` for one line."
 )
+# For agents too, who give the two bounds by name.
+COUNTED: Final = "The first line is 1, and both ends of a range are part of it."
 
 
 def bounds(lines: str | None) -> tuple[int, int]:
@@ -34,11 +36,11 @@ def check(request: ExplainRequest) -> None:
     if not request.file or "\0" in request.file or not _is_encodable(request.file):
         raise BadRequest("That is no file name.", hint="Name a file, relative to the repository.")
     if request.line_start < 1 or request.line_end < 0:
-        raise BadRequest("Lines count from 1.", hint=HINT)
+        raise BadRequest("Lines count from 1.", hint=COUNTED)
     if request.line_end and request.line_end < request.line_start:
         raise BadRequest(
             f"The range ends at line {request.line_end}, before it starts at line {request.line_start}.",
-            hint=HINT,
+            hint=COUNTED,
         )
 
 

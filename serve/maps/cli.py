@@ -46,7 +46,10 @@ def mindmap(
 
 @app.command("mcp")
 def mcp_command() -> None:
-    """Serve maps to a coding agent: an MCP server on standard input and output."""
+    """Serve maps to a coding agent over MCP.
+
+    Speaks on standard input and output.
+    """
     from serve.maps.server import serve
 
     serve(settings.read())
