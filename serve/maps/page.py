@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from mindmap.document import ACTIVE, BLOCKED, DONE, Mindmap
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 _STYLES: Final = {DONE: "green", ACTIVE: "bold yellow", BLOCKED: "red"}
 # A minute is enough to know which session a map is of.
-_MINUTES: Final = len("2026-01-01T12:00")
+_TO_THE_MINUTE: Final = "%Y-%m-%d %H:%M"
 
 
 def listed(summaries: list[Summary], query: str) -> str:
@@ -43,11 +44,19 @@ def show(document: Mindmap, console: Console, start: str, depth: int | None) -> 
 
 
 def _line(summary: Summary) -> str:
-    moment = summary.updated_at[:_MINUTES].replace("T", " ")
+    moment = _by_the_wall_clock(summary.updated_at)
     done = f"{summary.completed_tasks}/{summary.total_tasks}"
     active = f"  now: {_flat(summary.active_task)}" if summary.active_task else ""
     place = f"  {summary.workspace_path}" if summary.workspace_path else ""
     return f"{summary.id}  {moment}  {done:>7}  {_flat(summary.title)}{active}{place}"
+
+
+def _by_the_wall_clock(moment: str) -> str:
+    """A document's moment as clocks here show it; one that another program wrote otherwise, as it is."""
+    try:
+        return datetime.fromisoformat(moment).astimezone().strftime(_TO_THE_MINUTE)
+    except (ValueError, OverflowError):
+        return moment
 
 
 def _styled(line: Line) -> list[tuple[str, str] | Text]:

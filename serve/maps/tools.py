@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final
 
 from mcp.server.mcpserver.tools import Tool
@@ -99,15 +100,17 @@ class Tools:
     def list_mindmaps(
         self,
         query: Annotated[str, Field(description="Words that the map has: title, labels, files")] = "",
-        workspacePath: str | forms.Absent = None,
+        workspacePath: Annotated[
+            str | forms.Absent, Field(description="Absolute path of the workspace, or of a folder in it")
+        ] = None,
         limit: Annotated[int, Field(ge=1, le=MOST_LISTED)] = 10,
     ) -> forms.Maps:
         """List maps, newest first: look here for one to go on with before you create another."""
-        workspace = paths.named(workspacePath) if workspacePath is not None else None
+        folder = paths.named(workspacePath) if workspacePath is not None else None
         listed = self.maps.listed(
             lambda document: (
                 searching.has_words(document, query)
-                and (workspace is None or _same_folder(document.workspace_path, workspace))
+                and (folder is None or _holds(document.workspace_path, folder))
             )
         )
         return views.listed(listed, limit)
@@ -280,5 +283,6 @@ def _lacking(workspace: str) -> str:
         return str(error)
 
 
-def _same_folder(one: str | None, other: str) -> bool:
-    return one is not None and paths.Paths.of(one).root == paths.Paths.of(other).root
+def _holds(workspace: str | None, folder: str) -> bool:
+    """Whether the folder is the workspace or lies in it: an agent may have been started anywhere in there."""
+    return bool(workspace) and Path(paths.real(folder)).is_relative_to(paths.real(workspace or ""))

@@ -42,7 +42,7 @@ def document(maps: Maps) -> Mindmap:
 def mindmap(maps: Maps, *arguments: str) -> tuple[int, str, str]:
     done = subprocess.run(
         [sys.executable, "-m", "serve.maps.cli", *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MINDMAP_DATA_DIR": str(maps.path)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MINDMAP_DATA_DIR": str(maps.path), "TZ": "HERE-2"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -52,14 +52,14 @@ def mindmap(maps: Maps, *arguments: str) -> tuple[int, str, str]:
 
 
 def test_list(maps: Maps, document: Mindmap) -> None:
-    """A line for each map, the one changed last on top; words narrow it; JSON has the fields of a summary."""
+    """A line for each map with the local time, the one changed last on top; words narrow it; JSON is a summary's."""
     other = note(a_map(), "Later", moment(5)).document
     maps.create(other)
     code, out, err = mindmap(maps, "list")
     assert (code, err) == (0, "")
     assert out == (
-        f"{other.id}  2026-01-01 12:05      0/0  A map\n"
-        f"{document.id}  2026-01-01 12:00      1/2  A map  now: Parse\u241b[31m headers  /workspace\n"
+        f"{other.id}  2026-01-01 14:05      0/0  A map\n"
+        f"{document.id}  2026-01-01 14:00      1/2  A map  now: Parse\u241b[31m headers  /workspace\n"
     )
     assert mindmap(maps, "list", "lexer", "parse")[1].startswith(document.id)
     assert mindmap(maps, "list", "lexer", "\a") == (0, "No map has all of these words: lexer \u2407\n", "")

@@ -155,6 +155,19 @@ def test_maps_of_a_workspace_that_is_gone(serving: Serving, maps: Maps, repo: Re
     assert line["id"] == made["mindmapId"]
 
 
+def test_maps_are_found_from_inside_their_workspace(serving: Serving, repo: Repo, tmp_path: Path) -> None:
+    """Any folder of a workspace finds its maps, through links too; what is around it or named alike does not."""
+    made = call(serving, "create_mindmap", title="Work", workspacePath=str(repo.path))["mindmapId"]
+    (tmp_path / "link").symlink_to(repo.path)
+    inside = (repo.path / "src" / "deep", tmp_path / "link" / "src")
+    outside = (repo.path.parent, repo.path.with_name(f"{repo.path.name}s"))
+    found = {
+        folder: [line["id"] for line in call(serving, "list_mindmaps", workspacePath=str(folder))["maps"]]
+        for folder in (*inside, *outside)
+    }
+    assert found == {folder: [made] if folder in inside else [] for folder in found}
+
+
 def test_running_viewer_is_named(serving: Serving, maps: Maps) -> None:
     """The address of a viewer that runs comes with a new map."""
     with announcing.announced(maps.path, 4321):
