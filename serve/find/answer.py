@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from itertools import islice
 from math import exp
 from typing import Final
 
 from serve.answers import FindMeta, PatternHit, rfc3339
 from serve.envelope import compatibility, cut, index_hints, index_state
+from serve.find.hints import LANGUAGES
 from serve.find.query import Query
 from serve.find.rerank import Placed
 from serve.standing import Standing
@@ -100,4 +102,15 @@ def _nothing_found(where: Where) -> str:
     said = ", ".join(f"{name} {value!r}" for name, value in filters.items() if value is not None)
     if not said:
         return "HEAD reaches no indexed change."
-    return f"No indexed change passes the filters: {said}."
+    return f"No indexed change passes the filters: {said}.{_unknown_language(where.language)}"
+
+
+def _unknown_language(name: str | None) -> str:
+    """What may have been meant by a language that no file can have."""
+    if name is None or name in LANGUAGES.values():
+        return ""
+    near = get_close_matches(name, LANGUAGES, n=1)
+    meant = (
+        f"did you mean {LANGUAGES[near[0]]!r}?" if near else "languages are written like `python` or `py`."
+    )
+    return f" No language is called so: {meant}"

@@ -255,6 +255,21 @@ def test_nothing_passes_the_filters(repo: Repo, home: Path) -> None:
     assert answer.meta.hint == "No indexed change passes the filters: path 'nowhere/', author 'nobody'."
 
 
+@pytest.mark.parametrize(
+    ("language", "more"),
+    [
+        ("Kotlin", ""),
+        ("pyhton", " No language is called so: did you mean 'python'?"),
+        ("%", " No language is called so: languages are written like `python` or `py`."),
+    ],
+)
+def test_no_such_language(repo: Repo, home: Path, language: str, more: str) -> None:
+    """A language that no file can have is told from one that this history does not have."""
+    index(repo, home)
+    said = f"No indexed change passes the filters: language {language.lower()!r}.{more}"
+    assert ask(repo, home, language=language).meta.hint == said
+
+
 def test_answers_repeat(repo: Repo, home: Path) -> None:
     """The same question at the same moment has the same answer."""
     index(repo, home)
