@@ -5,6 +5,7 @@
 - `excerpts`: a commit's own change to the lines it is blamed for
 - `explain`: the straight line from request to answer
 - `ignoring`: commits that blame looks through
+- `meant`: files that may have been meant by a name that none has
 - `notes`: what limits an answer, in sentences
 - `order`: newest first
 - `page`: an answer as a person sees it

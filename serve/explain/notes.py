@@ -12,6 +12,7 @@ from pipeline.git.repository import Repository, UnreadableObject
 from serve.envelope import index_hints
 from serve.explain.blame import Line, Refused
 from serve.explain.ignoring import Ignoring
+from serve.explain.meant import meant
 from serve.explain.related import Added, Index
 from serve.explain.spans import named
 from serve.explain.target import Target
@@ -83,7 +84,9 @@ def about_missing(target: Target, repository: Repository, head: str, git: Git) -
     """When a file that is not there went, and where to."""
     last = git.output("rev-list", "-1", head, "--", target.path).out.decode().strip()
     if not last:
-        return f"{target.shown} does not exist in HEAD, nor did it before."
+        alike = meant(target.path, head, git)
+        asked = f" Did you mean {' or '.join(alike)}?" if alike else ""
+        return f"{target.shown} does not exist in HEAD, nor did it before.{asked}"
     subject = repository.commit(last).message.partition("\n")[0].strip()
     gone = f"{target.shown} does not exist in HEAD"
     if goal := _renamed_to(repository, last, target.path):

@@ -70,6 +70,22 @@ def test_deleted_in_the_work_tree(repo: Repo, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("file", "alike"),
+    [
+        ("src/b.py", "src/a.py"),
+        ("a.py", "lib/A.py or src/a.py"),
+        ("src/aa.py", "src/a.py"),
+        ("lib/aa.py", "lib/A.py"),
+    ],
+)
+def test_what_was_meant(repo: Repo, home: Path, file: str, alike: str) -> None:
+    """A name that no commit has is answered with files of that name elsewhere, or of a like name beside it."""
+    repo.commit_file("lib/A.py", "x\n")
+    said = f"{file} does not exist in HEAD, nor did it before. Did you mean {alike}?"
+    assert limitation(explain(repo, home, file)) == said
+
+
+@pytest.mark.parametrize(
     ("file", "says"),
     [
         ("nowhere.py", "nowhere.py does not exist in HEAD, nor did it before."),
