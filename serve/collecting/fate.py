@@ -55,7 +55,7 @@ def _absent(path: Path) -> Fate:
         return Fate(f"{path} is not there; its disk may not be mounted")
     if path.parent == Path(path.anchor) or not path.parent.is_dir() or not _has_something(path.parent):
         return Fate(f"{path.parent} is not there, or empty; its disk may not be mounted")
-    return Fate("the repository was deleted", sure=True)
+    return Fate("the repository was deleted or moved", sure=True)
 
 
 def _has_something(folder: Path) -> bool:

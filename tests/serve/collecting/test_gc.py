@@ -38,7 +38,7 @@ def test_shown_before_deleted(repo: Repo, home: Path) -> None:
     code, out, err = lineage("gc")
     assert (code, err) == (0, "")
     first, total, how = out.splitlines()
-    assert first.endswith(f"index of {repo.path}: the repository was deleted")
+    assert first.endswith(f"index of {repo.path}: the repository was deleted or moved")
     assert total.endswith(" in 1.") and how == "Nothing was deleted; `lineage gc --yes` does it."
     assert folder.exists()
     code, out, _ = lineage("gc", "--yes")
