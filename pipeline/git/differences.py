@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import cached_property
 from typing import Final, Protocol
@@ -51,9 +50,17 @@ class Difference(Protocol):
 class Edited:
     """A difference of plain files that kept their names."""
 
-    def __init__(self, sha: str, changes: list[Change], blob: Callable[[str], pygit2.Blob]) -> None:
+    def __init__(
+        self,
+        sha: str,
+        changes: list[Change],
+        *,
+        blob: Callable[[str], pygit2.Blob],
+        named: Callable[[bytes], str],
+    ) -> None:
         self._sha = sha
         self._blob = blob
+        self._named = named
         self.changes = changes
 
     def patch(self, change: Change) -> RawPatch:
@@ -62,7 +69,7 @@ class Edited:
             old = self._blob(change.old_blob) if change.old_blob else None
             new = self._blob(change.new_blob) if change.new_blob else None
             # Attributes of the path say whether it is text, and how its sections are named.
-            path, options = os.fsdecode(change.path), PATCH_OPTIONS
+            path, options = self._named(change.path), PATCH_OPTIONS
             if old is None:  # pygit2 has libgit2 look for them in the repository of the first content alone
                 old, new, options = new, old, PATCH_OPTIONS | DiffOption.REVERSE
             return _raw(

@@ -69,6 +69,24 @@ def test_a_modified_file_lists_its_lines(repo: Repo) -> None:
     assert hunk.diff == printed[printed.index("@@") :]
 
 
+def test_attributes_choose_how_a_file_is_compared(repo: Repo) -> None:
+    """`diff=` names the driver that finds headings, `-diff` says that there are no lines; others change nothing."""
+    lines = "".join(f"    line {n}\n" for n in range(20))
+    for name in ("plain.txt", "driven.txt", "opaque.txt"):
+        repo.write(name, f"def named():\n{lines}shift = 1\n{lines}")
+    repo.write(
+        ".gitattributes", "driven.txt diff=python\nopaque.txt -diff\nplain.txt linguist-documentation\n"
+    )
+    repo.commit("Attributes")
+    for name in ("plain.txt", "driven.txt", "opaque.txt"):
+        repo.write(name, (repo.path / name).read_text() + "more\n")
+    repo.commit("More")
+    found = {hunk.file_path: hunk for hunk in changed(repo).hunks}
+    headings = {name: [part.header for part in hunk.parts] for name, hunk in found.items()}
+    assert headings == {"plain.txt": ["shift = 1"], "driven.txt": ["def named():"], "opaque.txt": []}
+    assert found["opaque.txt"].content_kind == "binary"
+
+
 def test_files_come_in_the_order_of_their_paths(repo: Repo) -> None:
     """Added, deleted and modified files of one commit are one hunk each."""
     repo.write("b.py", "b\n")
