@@ -86,14 +86,8 @@ class Spent:
 # What this pass writes with, beside what the last one that ended vouched for.
 _NOTE_WRITER: Final = """
 INSERT INTO metadata SELECT ?, any_value(version), ? FROM metadata_before WHERE component = ?"""
-# Parsers only where there is something of their language.
-_NOTE_MADE: Final = """
-INSERT INTO made_by
-SELECT ?, component, writer FROM metadata
-WHERE writer IS NOT NULL AND list_contains(?, component)
-    AND (NOT starts_with(component, 'parser_')
-        OR component[8:] IN (SELECT language FROM {rows} WHERE language IS NOT NULL))
-EXCEPT SELECT part, component, version FROM made_by"""
+_WRITERS: Final = "SELECT component, writer FROM metadata WHERE writer IS NOT NULL"
+_NOTED: Final = "SELECT component, version FROM made_by WHERE part = ?"
 
 _FORGET_COMMITS: Final = (
     "CREATE OR REPLACE TEMP TABLE replaced AS"
@@ -189,7 +183,7 @@ def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> Spent:
             _run(connection, _FORGET_COMMITS)
         spent = _insert_history(connection) if batch.commits.num_rows or batch.vectors.num_rows else Spent()
         if batch.commits.num_rows:
-            _note_made(connection, metadata.HISTORY, "hunks_in")
+            _note_made(connection, metadata.HISTORY, batch.hunks)
         if batch.unreadable.num_rows:
             connection.execute("INSERT INTO unreadable SELECT commit_sha, reason FROM unreadable_in")
         if batch.cache is not None and batch.cache.asked:
@@ -218,7 +212,7 @@ def replace_head(connection: duckdb.DuckDBPyConnection, change: HeadChange) -> S
         _insert(connection, "head_symbols", "symbols_in", symbol_id=shift)
         _insert(connection, "head_chunks", "chunks_in")
         if change.files.num_rows:
-            _note_made(connection, metadata.HEAD, "files_in")
+            _note_made(connection, metadata.HEAD, change.files)
         started = time.perf_counter()
         _number_words(connection, "head_words")
         connection.execute(_INSERT_POSTINGS.format(table="head_postings", words="head_words", shift=shift))
@@ -289,10 +283,20 @@ def _vouch(connection: duckdb.DuckDBPyConnection, components: Components) -> Non
         connection.execute("UPDATE metadata SET version = ? WHERE component = ?", [vouched, name])
 
 
-def _note_made(connection: duckdb.DuckDBPyConnection, part: str, rows: str) -> None:
-    """Note which versions this part's new rows are of."""
-    components = [name for name in metadata.NAMES if part in metadata.parts(name)]
-    connection.execute(_NOTE_MADE.format(rows=rows), [part, components])
+def _note_made(connection: duckdb.DuckDBPyConnection, part: str, rows: Rows) -> None:
+    """Note which versions this part's new rows are of: parsers only where there is something of their language."""
+    # Put together here: in one statement over the rows it took a seventh of a batch, to find nothing new.
+    languages = rows.column("language").unique().to_pylist()
+    made = {name for name in metadata.NAMES if part in metadata.parts(name) and _is_used(name, languages)}
+    writers = {tuple(row) for row in connection.execute(_WRITERS).fetchall() if row[0] in made}
+    noted = set(connection.execute(_NOTED, [part]).fetchall())
+    for component, writer in sorted(writers - noted):
+        connection.execute("INSERT INTO made_by VALUES (?, ?, ?)", [part, component, writer])
+
+
+def _is_used(component: str, languages: Sequence[str | None]) -> bool:
+    language = component.removeprefix("parser_")
+    return language == component or language in languages
 
 
 def _forget_made_before(connection: duckdb.DuckDBPyConnection) -> None:
