@@ -31,8 +31,8 @@ INCREMENTAL: Final = frozenset({"python", "rust", "java"})
 STEPS_PER_BYTE: Final = 0.2
 STEPS_AT_LEAST: Final = 100
 
-# The binding (0.26) never lets go of the last bytes that a parse read. A whole parse ends with none; one that
-# starts from an older tree stops reading where that tree is good again, and kept the rest of the file.
+# The binding (0.26.1) never lets go of bytes that a parse reads piece by piece, and only such a parse can be stopped.
+# One that starts from an older tree reads where the trees differ: small pieces lose least.
 REREAD_BYTES: Final = 256
 
 # TSX is TypeScript with another syntax for casts, and defines the same symbols.
@@ -58,6 +58,10 @@ class Grammar:
     query: Query
     local_functions: bool  # whether functions inside functions are symbols
     incremental: bool  # whether a parse from the last version's tree equals a fresh one
+
+    def reparse(self, source: bytes, old: Tree) -> Tree | None:
+        """The tree of a content that is all but the edited older tree's, however many steps it takes."""
+        return Parser(self.language).parse(source, old)
 
     def parse(self, source: bytes, old: Tree | None = None) -> Tree | None:
         """The tree of a content, from an edited older tree if given; None when it takes too many steps."""

@@ -25,6 +25,11 @@ LINE_BYTES: Final = 20_000
 # Tokens side by side in what could not be parsed: queries take the square of their number.
 HEAP_CHILDREN: Final = 5_000
 
+# Bytes removed and added up to which a parse from the older tree is not watched: of 1,800 pieces of junk this small,
+# put into files of four histories, none came to the steps that are allowed. Watching costs a sixth of the parse, and
+# what it reads is never given back: about 20 MB a worker in 5,000 commits.
+SMALL_EDIT: Final = 4_000
+
 # Sources kept by one batch; their trees take 20 to 40 times as much.
 KEPT_BYTES: Final = 1_000_000
 
@@ -89,10 +94,17 @@ def following(old: Version, source: bytes, parts: Sequence[Part]) -> Version | N
 
 def _reparsed(old: Version, content: Content, changed: Sequence[Edit]) -> Version | None:
     reaching = reaching_back(changed, old.content, content)
-    tree = old.grammar.parse(content.source, _edited(old.tree, reaching))
+    parse = old.grammar.reparse if _extent(changed) <= SMALL_EDIT else old.grammar.parse
+    tree = parse(content.source, _edited(old.tree, reaching))
     if tree is None or tree.root_node.has_error:
         return _whole(content, old.grammar)
     return Version(content, tree, old.grammar)
+
+
+def _extent(changed: Iterable[Edit]) -> int:
+    """Bytes that were removed and added."""
+    sides = ((edit.old_start, edit.old_end, edit.new_start, edit.new_end) for edit in changed)
+    return sum(was.byte - old.byte + now.byte - new.byte for old, was, new, now in sides)
 
 
 def _whole(content: Content, grammar: Grammar) -> Version | None:

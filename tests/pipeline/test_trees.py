@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tracemalloc
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.extract import Task, extract
@@ -20,7 +21,7 @@ from pipeline.source.content import Content
 from pipeline.source.edits import edits, reaching_back
 from pipeline.source.grammars import Node, load
 from pipeline.source.languages import PARSED
-from pipeline.source.trees import Before, Version, Versions, following, parsed
+from pipeline.source.trees import SMALL_EDIT, Before, Version, Versions, following, parsed
 from tests.repos import Repo
 
 BLOCKS = {
@@ -102,8 +103,17 @@ class Reader:
         return [part(a, was[a:b], c, now[c:d]) for tag, a, b, c, d in codes if tag != "equal"]
 
 
+@pytest.fixture(params=[0, SMALL_EDIT], ids=["watched", "unwatched"])
+def watched(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Edits that are parsed within a bound on steps, and such that are not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.source.trees.SMALL_EDIT", request.param)
+        yield
+
+
+@pytest.mark.usefixtures("watched")
 @pytest.mark.parametrize("grammar", sorted(BLOCKS))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_versions_followed_equal_versions_parsed_whole(grammar: str, data: st.DataObject) -> None:
     """Any lines replaced by any others, ten times over: every tree is the one a fresh parse gives."""
@@ -176,11 +186,28 @@ def test_a_changed_definition_costs_its_own_parse_only(monkeypatch: pytest.Monke
     version = parsed(old.encode(), python)
     assert version is not None
     monkeypatch.setattr("pipeline.source.grammars.STEPS_PER_BYTE", 0)  # STEPS_AT_LEAST for the whole
+    monkeypatch.setattr("pipeline.source.trees.SMALL_EDIT", 0)  # so that its steps count
     assert parsed(new.encode(), python) is None
     parts = Reader({"old": old.encode(), "new": new.encode()}).parts("old", "new")
     followed = following(version, new.encode(), parts)
     assert followed is not None
     assert followed.tree.root_node.end_byte == len(new)
+
+
+def test_a_small_edit_leaves_nothing_of_a_content_behind() -> None:
+    """However often a file is edited, its versions' bytes are let go of with them."""
+    old = b"def f():\n    return 1\n\n" * 500
+    new = old.replace(b"1", b"2", 1)
+    version, parts = parsed(old, load("python")), Reader({"old": old, "new": new}).parts("old", "new")
+    assert version is not None
+    assert following(version, new, parts) is not None
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            following(version, new, parts)
+        assert tracemalloc.get_traced_memory()[0] < len(new)
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_following_version_reads_only_itself() -> None:
