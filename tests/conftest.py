@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from serve import settings
@@ -13,6 +14,9 @@ from serve import settings
 settings.calm_algebra()
 # Some tests run the runtime themselves; the encoder sees to it on its own.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+# How long an example takes is the machine's affair, and that is shared.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture

@@ -345,7 +345,7 @@ lines = st.lists(st.sampled_from(["", "a", "b", "\tc", "@@ -1 +1 @@", "\\ No new
 files = st.tuples(lines, st.booleans()).map(lambda pair: "\n".join(pair[0]) + "\n" * pair[1])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(files, files)
 def test_the_old_file_and_its_hunk_make_the_new_file(old: str, new: str) -> None:
     """The diff applied to the old text gives the new text, and its numbers and texts say the same."""
@@ -363,7 +363,7 @@ def test_the_old_file_and_its_hunk_make_the_new_file(old: str, new: str) -> None
             assert "\n".join(old.split("\n")[n - 1] for n in removed) == hunk.removed_text
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.binary(max_size=200), st.binary(max_size=200))
 def test_any_bytes_at_all_give_a_hunk(old: bytes, new: bytes) -> None:
     """Whatever a file holds, its counts are those of `git show --numstat`."""

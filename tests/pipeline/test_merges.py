@@ -177,7 +177,7 @@ texts = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=12).map(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(texts, min_size=2, max_size=3), texts)
 def test_a_merge_adds_what_git_marks_in_every_column(parents: list[str], result: str) -> None:
     """The added lines of a merge are those `git show --cc` prefixes with a plus for each parent."""

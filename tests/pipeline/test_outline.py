@@ -345,7 +345,7 @@ def test_a_tower_of_functions_is_cut() -> None:
 
 
 @pytest.mark.parametrize("grammar", sorted(PARSED | {"tsx"}))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_any_bytes_have_an_outline(grammar: str, data: st.DataObject) -> None:
     """Whatever a file holds: its symbols lie in it, its chunks are in order, every symbol in one."""

@@ -60,7 +60,7 @@ def test_rows_do_not_depend_on_batches_or_workers(
     assert fingerprint(repo.path, tmp_path) == clean
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stops=st.lists(st.integers(0, 45), min_size=1, max_size=4))
 def test_an_incremental_index_equals_a_full_one(
     repo: Repo, clean: object, tmp_path_factory: pytest.TempPathFactory, stops: list[int]

@@ -113,7 +113,7 @@ def watched(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.mark.usefixtures("watched")
 @pytest.mark.parametrize("grammar", sorted(BLOCKS))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_versions_followed_equal_versions_parsed_whole(grammar: str, data: st.DataObject) -> None:
     """Any lines replaced by any others, ten times over: every tree is the one a fresh parse gives."""

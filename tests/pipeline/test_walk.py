@@ -52,7 +52,7 @@ def in_order(opened: Repository, shas: Sequence[str]) -> bool:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(histories, st.booleans())
 def test_the_walk_agrees_with_git(history: list[list[int]], shuffled: bool) -> None:
     """The walk visits what `git rev-list` lists, once each, parents before children, whatever the dates."""
@@ -66,7 +66,7 @@ def test_the_walk_agrees_with_git(history: list[list[int]], shuffled: bool) -> N
         assert walked[-1] == repo.head
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(histories, st.data())
 def test_a_walk_behind_a_watermark_is_the_full_walks_rest(
     history: list[list[int]], data: st.DataObject
@@ -81,7 +81,7 @@ def test_a_walk_behind_a_watermark_is_the_full_walks_rest(
         assert rest == [sha for sha in opened.walk(repo.head) if sha in set(rest)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(histories, st.data())
 def test_a_pass_cut_short_is_taken_up_where_it_ended(history: list[list[int]], data: st.DataObject) -> None:
     """After any number of commits the watermark and the record together leave exactly the others."""

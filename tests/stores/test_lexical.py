@@ -49,7 +49,7 @@ def reference(connection: duckdb.DuckDBPyConnection, query: list[str]) -> dict[i
     return {hunk: score for hunk, score in rows if score is not None}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(docs, sentences)
 def test_scores_are_those_of_the_extension(documents: list[Doc], query: list[str]) -> None:
     """BM25 over the posting tables scores like DuckDB's full-text index, repeated query words included."""
@@ -58,7 +58,7 @@ def test_scores_are_those_of_the_extension(documents: list[Doc], query: list[str
     assert ours == pytest.approx(reference(connection, query), abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(docs, sentences, st.sampled_from(LANES), st.sampled_from(["python", "rust"]))
 def test_filtered_lane_is_the_filtered_ranking(
     documents: list[Doc], query: list[str], lane: Lane, language: str
@@ -70,7 +70,7 @@ def test_filtered_lane_is_the_filtered_ranking(
     assert list(lane(connection, query, Where(language=language), limit=3)) == kept[:3]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(docs, sentences, st.randoms(use_true_random=False), st.sampled_from(LANES))
 def test_order_is_of_content(documents: list[Doc], query: list[str], random: object, lane: Lane) -> None:
     """The ranking is the same whatever the order in which the rows came."""

@@ -40,7 +40,7 @@ def reached(doc: Doc, unreached: list[int], reach: Reach) -> bool:
     return doc.sha in reach.back or (kept and not reach.complete)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(docs, some, reaches)
 def test_hunks_are_those_head_reaches(documents: list[Doc], unreached: list[int], reach: Reach) -> None:
     """Every field of every position is that of the hunk there, newest commit first, then by sha and path."""

@@ -52,7 +52,7 @@ def terms(connection: duckdb.DuckDBPyConnection) -> list[str]:
 WORDS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 5), max_size=5)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=12), st.data())
 def test_any_cut_gives_the_same_index(documents: list[Any], data: st.DataObject) -> None:
     """However documents are cut into batches, words, their numbers and BM25's statistics are the same."""
@@ -69,7 +69,7 @@ def test_any_cut_gives_the_same_index(documents: list[Any], data: st.DataObject)
     assert results[0] == results[1]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @given(st.lists(WORDS, min_size=2, max_size=8), st.data())
 def test_replacing_equals_rebuilding(documents: list[Any], data: st.DataObject) -> None:
     """An index in which some commits were replaced equals one that never had their first rows."""

@@ -128,7 +128,7 @@ def delete(repo: Repo, home: Path) -> None:
 
 
 @given(st.lists(requests, min_size=1, max_size=4))
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_answers_are_the_same(repo: Repo, home: Path, asked: list[FindRequest]) -> None:
     """Whatever was asked before, an answer is the one that is given when nothing is kept."""
     with closing(Finder(home, encoder=WordEncoder)) as finder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.initializing import block, stanza
@@ -21,7 +21,6 @@ TEXTS = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(text=TEXTS, newer=st.booleans())
 def test_added_and_removed_leaves_every_byte(text: bytes, newer: bool) -> None:
     """Whatever a file ends with, what was put at its end is taken out again without a trace."""
@@ -32,7 +31,6 @@ def test_added_and_removed_leaves_every_byte(text: bytes, newer: bool) -> None:
     assert FENCES.removed(added) == text
 
 
-@settings(deadline=None)
 @given(text=TEXTS, first=st.booleans())
 def test_the_block_leaves_every_byte_of_a_hook(text: bytes, first: bool) -> None:
     """The same for a hook's block, which goes to its top, or under its first line."""

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.registering import json_text, toml_text
@@ -22,7 +22,6 @@ DOCUMENTS = st.dictionaries(NAMES, VALUES, max_size=4)
 STEPS = st.sampled_from([None, 2, 4, "\t", 0])
 
 
-@settings(deadline=None)
 @given(
     document=DOCUMENTS,
     others=st.none() | st.dictionaries(NAMES, VALUES, min_size=1),
