@@ -170,7 +170,7 @@ class Repository:
     def _diff_path(self, path: bytes) -> str:
         """The path a difference is made under; empty where no attribute of it says how.
 
-        libgit2 looks for one at every difference, through each directory on the way: a tenth of the difference.
+        libgit2 would look for one at every difference, by system calls for each directory on the way.
         """
         if path not in self._diff_paths:
             if len(self._diff_paths) >= REMEMBERED_PATHS:
