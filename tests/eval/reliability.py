@@ -25,7 +25,10 @@ SAID: Final = {"question": pl.Int64, "probability": pl.Float64, "answers": pl.Bo
 # The first bin is that of hits marked as weak.
 BINS: Final = (0.0, WEAK, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 COLUMNS: Final = ("probability", "hits", "said, mean", "answer, share")
-PANEL_INCHES: Final = 4.6
+IN_A_ROW: Final = 3
+PANEL_INCHES: Final = 3.4
+TITLE_INCHES: Final = 0.7
+LONGEST_NAME: Final = 36
 # Of a share among n: two standard errors, by Agresti and Coull's plus four, which holds near 0 and 1 too.
 _PLUS: Final = 2
 
@@ -48,16 +51,17 @@ def of(said: pl.DataFrame) -> pl.DataFrame:
 
 
 def draw(tables: Mapping[str, pl.DataFrame], file: Path) -> None:
-    """A plot of each table, side by side, into a PNG or SVG file: honest is what lies on the diagonal."""
+    """A plot of each table, three in a row, into a PNG or SVG file: honest is what lies on the diagonal."""
     title = "What a probability of the reranker is worth"
     note = (
         "A dot is a range of probabilities with twice its standard error; a grey bar, its share of all hits."
     )
-    figure = look.figure(PANEL_INCHES, title, note)
-    panels = figure.subplots(1, len(tables), sharey=True, squeeze=False)[0]
-    for axes, (name, shown) in zip(panels, tables.items(), strict=True):
+    rows = -(-len(tables) // IN_A_ROW)
+    figure = look.figure(TITLE_INCHES + rows * PANEL_INCHES, title, note)
+    for place, (name, shown) in enumerate(tables.items(), 1):
+        axes = figure.add_subplot(rows, min(len(tables), IN_A_ROW), place)
         _panel(axes, name, shown)
-    panels[0].set_ylabel("share that answers", color=look.FAINT)
+        axes.set_ylabel("share that answers" if place % IN_A_ROW == 1 else "", color=look.FAINT)
     figure.savefig(file)
 
 
@@ -72,4 +76,6 @@ def _panel(axes: Axes, name: str, shown: pl.DataFrame) -> None:
     axes.plot(said, share, "o", color=look.BLUE, markersize=5)
     look.quiet(axes, grid="both").set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="probability")
     axes.set_xticks((0, 0.2, 0.4, 0.6, 0.8))
-    axes.set_title(name, loc="left", fontsize=10, color=look.INK, fontweight="bold")
+    axes.set_title(
+        look.shortened(name, LONGEST_NAME), loc="left", fontsize=10, color=look.INK, fontweight="bold"
+    )

@@ -26,11 +26,12 @@ def test_weak_hits_are_a_range_of_their_own() -> None:
 
 @pytest.mark.parametrize(("name", "begins"), [("plot.png", b"\x89PNG"), ("plot.svg", b"<?xml")])
 def test_plot(tmp_path: Path, name: str, begins: bytes) -> None:
-    """One panel for each table, also for one without a hit, in the form that the file is named for."""
+    """A panel for each table, also for one without a hit, in the form that the file is named for."""
     random = np.random.default_rng(1)
     said = random.random(400)
     rows = {"question": np.arange(400), "probability": said, "answers": random.random(400) < said}
     frame = pl.DataFrame(rows, schema=reliability.SAID)
     file = tmp_path / name
-    reliability.draw({"honest": reliability.of(frame), "nothing": reliability.of(frame.clear())}, file)
+    tables = {f"history {number}": reliability.of(frame) for number in range(4)}
+    reliability.draw(tables | {"nothing": reliability.of(frame.clear())}, file)
     assert file.read_bytes().startswith(begins)
