@@ -42,10 +42,11 @@ def keep(evaluated: Evaluated, run: Run, project: str, file: Path = FILE) -> Non
     kept.write_csv(file)
 
 
-def measured() -> str:
+def measured(project: Path = PROJECT) -> str:
     """The project's commit, with a plus where the code that ran is not what was committed."""
-    changed = git(PROJECT, "status", "--porcelain", "--untracked-files=no", "--", ".", f":!{FILE}")
-    return git(PROJECT, "rev-parse", "HEAD") + ("+" if changed else "")
+    others = f":!{FILE.relative_to(PROJECT).as_posix()}"  # git excludes no absolute path
+    changed = git(project, "status", "--porcelain", "--untracked-files=no", "--", ".", others)
+    return git(project, "rev-parse", "HEAD") + ("+" if changed else "")
 
 
 def _lines(evaluated: Evaluated, run: Run, project: str) -> Iterable[tuple[object, ...]]:
