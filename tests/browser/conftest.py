@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from mindmap.activity import Edited
 from mindmap.document import Mindmap
@@ -19,6 +19,7 @@ from tests.serve.viewer.viewers import program
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # Two shared cores draw slowly.
 PATIENCE_MS = 12_000
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @dataclass

@@ -18,6 +18,8 @@ from mindmap.touching import Touch, attach, told
 from tests.mindmap.maps import id_of, moment
 
 TITLE: Final = "Resumable uploads for the media service"
+# The task in progress.
+HEAD: Final = "Answer HEAD with the offset to resume at"
 
 PLAN: Final[list[dict[str, Any]]] = [
     {
@@ -25,7 +27,7 @@ PLAN: Final[list[dict[str, Any]]] = [
         "type": "plan",
         "children": [
             {"label": "Store a manifest of received byte ranges for each upload", "status": DONE},
-            {"label": "Answer HEAD with the offset to resume at", "status": ACTIVE},
+            {"label": HEAD, "status": ACTIVE},
             {"label": "Reject a chunk whose checksum does not match", "status": "planned"},
             {"label": "Load test with 2,000 parallel uploads: no staging bucket yet", "status": BLOCKED},
         ],
@@ -46,7 +48,7 @@ PLAN: Final[list[dict[str, Any]]] = [
     },
 ]
 LINKS: Final = (
-    ("Answer HEAD with the offset to resume at", "UploadSession", "reads", None),
+    (HEAD, "UploadSession", "reads", None),
     ("UploadSession", "Chunk -> scratch file -> object store", "drives", "animated"),
     (
         "The proxy buffers whole bodies, so offsets look complete too early",

@@ -8,13 +8,11 @@ from mindmap.document import DONE, ROOT, Mindmap
 from mindmap.edits import NodeUpdate, add_nodes, update_nodes
 from mindmap.planting import NewNode
 from tests.browser import maps
-from tests.browser.conftest import PATIENCE_MS, Site
+from tests.browser.conftest import Site
+from tests.browser.maps import HEAD
 from tests.mindmap.maps import id_of, moment
 
-expect.set_options(timeout=PATIENCE_MS)
-
 TABS = 8
-HEAD = "Answer HEAD with the offset to resume at"
 
 
 def with_note(document: Mindmap, label: str) -> Mindmap:

@@ -1,4 +1,4 @@
-"""The `lineage` command as tests give it, and what a program loads."""
+"""The `lineage` command as tests give it, what it is asked about, and what a program loads."""
 
 from __future__ import annotations
 
@@ -11,6 +11,19 @@ from serve import cli
 from tests.repos import Repo
 
 ROOT = Path(cli.__file__).parent.parent
+# What takes long to load, and no program needs to say its help.
+HEAVY = (
+    "duckdb numpy pyarrow onnxruntime tokenizers pygit2 rich tree_sitter tornado joblib polars Stemmer pathspec "
+    "questionary prompt_toolkit"
+)
+
+
+def timeouts(path: Path) -> Repo:
+    """A new repository whose two commits, of a source and of a text, answer "timeout"."""
+    repo = Repo.create(path)
+    repo.commit_file("src/tcp.py", "def connect():\n    timeout()\n", "Add a timeout to connect")
+    repo.commit_file("docs/ü.md", "# timeout ü\n", "Describe the timeout ✓")
+    return repo
 
 
 def lineage(*arguments: str | Path) -> int:

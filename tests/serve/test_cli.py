@@ -18,35 +18,14 @@ from pipeline.git.repository import open_repository
 from serve import about, placing, standing
 from stores import database
 from tests.repos import Repo
-from tests.serve.commands import ROOT, loaded_by
+from tests.serve.commands import HEAVY, ROOT, loaded_by, timeouts
 from tests.serve.indexed import index
-
-HEAVY = (
-    "duckdb numpy pyarrow onnxruntime tokenizers pygit2 rich tree_sitter tornado joblib polars Stemmer pathspec "
-    "questionary prompt_toolkit"
-)
+from tests.serve.processes import lineage, on_terminal, start
 
 
 @pytest.fixture
 def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - no test may meet the person's own indexes
-    repo = Repo.create(tmp_path / "repo")
-    repo.commit_file("src/tcp.py", "def connect():\n    timeout()\n", "Add a timeout to connect")
-    repo.commit_file("docs/ü.md", "# timeout ü\n", "Describe the timeout ✓")
-    return repo
-
-
-def start(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
-        [sys.executable, "-m", "serve.cli", *arguments],
-        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment, **options},
-    )
-
-
-def lineage(*arguments: str, **options: object) -> tuple[int, str, str]:
-    process = start(*arguments, **options)
-    out, err = process.communicate(timeout=60)
-    return process.returncode, (out or b"").decode(), (err or b"").decode()
+    return timeouts(tmp_path / "repo")
 
 
 def test_needs_rebuild(repo: Repo, home: Path) -> None:
@@ -329,20 +308,6 @@ def test_closed_pipe(repo: Repo, home: Path) -> None:
     assert (code, err) == (141, "")
 
 
-def on_terminal(*arguments: str) -> str:
-    """What a person sees."""
-    screen, keyboard = os.openpty()
-    try:
-        process = start(
-            *arguments, stdout=keyboard, env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
-        )
-        process.communicate(timeout=60)
-        return os.read(screen, 1 << 16).decode()
-    finally:
-        os.close(keyboard)
-        os.close(screen)
-
-
 def test_terminal_gets_a_page(repo: Repo, home: Path) -> None:
     """On a terminal a query is a coloured page, and JSON when asked for."""
     index(repo, home)
@@ -351,77 +316,3 @@ def test_terminal_gets_a_page(repo: Repo, home: Path) -> None:
     assert "\x1b[" in page
     document = json.loads(on_terminal("query", str(repo.path), "-q", "timeout", "--json"))
     assert len(document["hits"]) == 2
-
-
-def test_explain_answers(repo: Repo, home: Path) -> None:
-    """Piped, an explanation is the specified document, related commits with it."""
-    repo.commit_file("src/tcp.py", "def connect():\n    timeout(3)\n", "Wait three seconds")
-    index(repo, home)
-    code, out, err = lineage("explain", "src/tcp.py", str(repo.path), "--lines", "2:")
-    document = json.loads(out)
-    assert (code, err, list(document)) == (0, "", ["hits", "meta"])
-    assert [hit["commit_message"] for hit in document["hits"]] == ["Wait three seconds"]
-    assert list(document["meta"]) == ["index_status", "hint", "explain"]
-    explained = document["meta"]["explain"]
-    assert [commit["commit_message"] for commit in explained.pop("related_commits")] == [
-        "Add a timeout to connect"
-    ]
-    assert explained == {
-        "lines_queried": [2, 2],
-        "commits_unique": 1,
-        "blame_coverage": 1.0,
-        "limitation": None,
-    }
-    assert document["hits"][0]["diff_excerpt"].startswith("@@ -1,2 +1,2 @@\n def connect():\n-    timeout()")
-
-
-def test_explain_less(repo: Repo, home: Path) -> None:
-    """What is not wanted is not there, and a missing file is no error."""
-    index(repo, home)
-    options = ("--no-diff", "--no-related", "--ignore-whitespace", "--follow-moves")
-    _, out, _ = lineage("explain", "tcp.py", *options, cwd=repo.path / "src")
-    document = json.loads(out)
-    assert "diff_excerpt" not in document["hits"][0]
-    assert "related_commits" not in document["meta"]["explain"]
-    code, out, _ = lineage("explain", "nowhere.py", str(repo.path))
-    assert code == 0
-    assert json.loads(out)["meta"]["explain"]["limitation"].startswith("nowhere.py does not exist in HEAD")
-
-
-def test_explain_takes_any_bytes(repo: Repo, home: Path) -> None:
-    """A name that is not UTF-8 comes in from the shell and goes out as text."""
-    repo.write(b"caf\xe9.py", "x\n")
-    repo.commit("Bytes")
-    index(repo, home)
-    code, out, _ = lineage("explain", os.fsdecode(b"caf\xe9.py"), str(repo.path))
-    assert code == 0
-    assert json.loads(out)["hits"][0]["file_path"] == "caf\\xe9.py"
-
-
-def test_explain_on_a_terminal(repo: Repo, home: Path) -> None:
-    """On a terminal the lines stand beside their commits, and JSON comes when asked for."""
-    index(repo, home)
-    page = on_terminal("explain", "src/tcp.py", str(repo.path))
-    assert "Add a timeout to connect" in page
-    assert "│ " in page and "def connect():" in page
-    assert len(json.loads(on_terminal("explain", "src/tcp.py", str(repo.path), "--json"))["hits"]) == 1
-
-
-def test_explain_loads_no_model(repo: Repo, home: Path) -> None:
-    """An explanation touches neither the encoder's runtime nor a parser nor Arrow."""
-    index(repo, home)
-    loaded = loaded_by(f"from serve.cli import main; main(['explain', 'src/tcp.py', {str(repo.path)!r}])")
-    assert not loaded & {"onnxruntime", "tokenizers", "tree_sitter", "rich", "pyarrow", "numpy"}
-
-
-def test_ignore_file_named_for_all_repositories(repo: Repo, tmp_path: Path) -> None:
-    """A person's own blame.ignoreRevsFile that this repository lacks, which stops git, does not stop an answer."""
-    repo.write("src/tcp.py", "def connect():\r\n    timeout()\r\n")
-    settings = "[blame]\n\tignoreRevsFile = .git-blame-ignore-revs\n[core]\n\tautocrlf\n\teol = crlf\n"
-    (tmp_path / ".gitconfig").write_text(settings)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
-    code, out, _ = lineage("explain", "src/tcp.py", str(repo.path), env=environment)
-    document = json.loads(out)
-    assert code == 0
-    assert document["meta"]["explain"]["limitation"] is None
-    assert [hit["blame_lines"] for hit in document["hits"]] == [[1, 2]]

@@ -17,7 +17,7 @@ from stores.places import Place
 from tests.repos import Repo
 from tests.serve import indexed
 from tests.serve.collecting.sweeping import found, place, sweep
-from tests.serve.test_cli import lineage, start
+from tests.serve.processes import lineage, start
 
 
 @pytest.mark.usefixtures("repo")

@@ -24,7 +24,7 @@ from stores.versions import EMBEDDING_DIMENSION
 from tests.repos import Repo
 from tests.serve import indexed
 from tests.serve.collecting.sweeping import found, place, recorded, sweep
-from tests.serve.test_cli import lineage, start
+from tests.serve.processes import lineage, start
 
 
 def test_leftovers_of_killed_runs(repo: Repo, home: Path) -> None:

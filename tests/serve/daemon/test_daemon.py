@@ -19,9 +19,9 @@ from serve.daemon import starting
 from serve.daemon.address import LONGEST_SOCKET, Address, NoDaemon, UnsafeFolder
 from serve.questions import FindRequest
 from tests.repos import Repo
+from tests.serve.commands import HEAVY, timeouts
 from tests.serve.daemon.daemons import ROOT, environment, lineage, pid, remote, running, until
 from tests.serve.indexed import index
-from tests.serve.test_cli import HEAVY
 
 QUESTION = FindRequest("timeout", rerank=False)
 
@@ -37,10 +37,7 @@ def place(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    repo = Repo.create(tmp_path / "repo")
-    repo.commit_file("src/tcp.py", "def connect():\n    timeout()\n", "Add a timeout to connect")
-    repo.commit_file("docs/ü.md", "# timeout ü\n", "Describe the timeout ✓")
-    return repo
+    return timeouts(tmp_path / "repo")
 
 
 QUESTIONS = [

@@ -17,7 +17,7 @@ from stores.places import Place
 from tests.repos import Repo
 from tests.serve.daemon import daemons
 from tests.serve.doctor.examining import PROBLEM, QUICK, WARNING, everything, found, ill
-from tests.serve.test_cli import lineage
+from tests.serve.processes import lineage
 
 
 def test_all_is_well(repo: Repo) -> None:

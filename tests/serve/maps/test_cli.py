@@ -15,7 +15,7 @@ from mindmap.document import Mindmap
 from mindmap.edits import note
 from mindmap.maps import Maps
 from tests.mindmap.maps import NOON, a_map, id_of, moment
-from tests.serve.test_cli import HEAVY, loaded_by
+from tests.serve.commands import HEAVY, loaded_by
 
 ROOT = Path(serve.__file__).parent.parent
 

@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.repos import Repo
+from tests.serve.commands import timeouts
 from tests.serve.daemon.daemons import remote
 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    repo = Repo.create(tmp_path / "repo")
-    repo.commit_file("src/tcp.py", "def connect():\n    timeout()\n", "Add a timeout to connect")
-    repo.commit_file("docs/ü.md", "# timeout ü\n", "Describe the timeout ✓")
-    return repo
+    return timeouts(tmp_path / "repo")
 
 
 @pytest.fixture
