@@ -20,8 +20,9 @@ class Progress:
     active: str | None
 
     def __str__(self) -> str:
-        percent = 100 * self.completed // self.total if self.total else 0
-        return f"{self.completed} of {self.total} done ({percent} %)"
+        if not self.total:
+            return "no tasks yet"
+        return f"{self.completed} of {self.total} done ({100 * self.completed // self.total} %)"
 
 
 class Summary(msgspec.Struct, frozen=True, rename="camel"):

@@ -21,6 +21,7 @@ def application(description: str) -> typer.Typer:
         pretty_exceptions_enable=False,
         add_completion=False,
         no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from serve.answers import FindMeta, PatternHit, rfc3339
 from serve.envelope import compatibility, cut, index_hints, index_state
+from serve.find.evidence import FUNCTION_WORDS
 from serve.find.hints import LANGUAGES
 from serve.find.query import Query
 from serve.find.rerank import Placed
@@ -26,6 +27,9 @@ DIGITS: Final = 6
 NO_PRECEDENT: Final = (
     "Every hit is weak: this may never have been done here before. "
     "Ask in other words, or with a name from the code."
+)
+NOTHING_ASKED: Final = (
+    "The question has no word that tells of a change: say what was done, or name something of the code."
 )
 
 
@@ -82,6 +86,8 @@ def _hints(standing: Standing, query: Query, best: Sequence[Placed]) -> Iterable
     yield from index_hints(standing)
     if not best:
         yield _nothing_found(query.where)
+    elif FUNCTION_WORDS.issuperset(query.terms):
+        yield NOTHING_ASKED
     elif all(placed.weak for placed in best):
         yield NO_PRECEDENT
 

@@ -39,7 +39,7 @@ def show(document: Mindmap, console: Console, start: str, depth: int | None) -> 
     console.print(
         Text(visible(_foot(document))),
         soft_wrap=True,
-        style="green" if stands.total == stands.completed else "",
+        style="green" if 0 < stands.total == stands.completed else "",
     )
 
 

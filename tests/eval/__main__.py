@@ -29,6 +29,7 @@ from tests.eval.rankings import RERANKED
 
 SAMPLES: Final = 500
 SEED: Final = 1
+PLOTS: Final = (".png", ".svg")
 
 
 def main() -> None:
@@ -104,9 +105,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--samples", type=int, default=SAMPLES, help="most questions that are drawn")
     parser.add_argument("--seed", type=int, default=SEED, help="which questions are drawn")
     parser.add_argument("--folder", type=Path, help="keep working copies and indexes here")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw how honest probabilities are")
+    parser.add_argument("--plot", type=_drawable, metavar="FILE", help="draw how honest probabilities are")
     parser.add_argument("--keep", action="store_true", help="write the numbers into tests/eval/results")
     return parser
+
+
+def _drawable(name: str) -> Path:
+    """A file that a plot can be saved into; said before the long run, not behind it."""
+    file = Path(name)
+    if file.suffix not in PLOTS:
+        raise argparse.ArgumentTypeError(f"{name} has to end in {' or '.join(PLOTS)}")
+    if not file.absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {file.absolute().parent}")
+    return file
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from tests.eval import reliability
+from tests.eval.__main__ import main
 
 
 def test_boasting_shows() -> None:
@@ -35,3 +36,14 @@ def test_plot(tmp_path: Path, name: str, begins: bytes) -> None:
     tables = {f"history {number}": reliability.of(frame) for number in range(4)}
     reliability.draw(tables | {"nothing": reliability.of(frame.clear())}, file)
     assert file.read_bytes().startswith(begins)
+
+
+@pytest.mark.parametrize(("name", "said"), [("plot.txt", "has to end in"), ("none/plot.png", "no folder")])
+def test_plot_that_cannot_be_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, said: str
+) -> None:
+    """It is refused before anything is asked."""
+    monkeypatch.setattr("sys.argv", ["tests.eval", "nowhere", "--plot", str(tmp_path / name)])
+    with pytest.raises(SystemExit):
+        main()
+    assert said in capsys.readouterr().err

@@ -248,7 +248,7 @@ def test_progress() -> None:
         "Plan",
         2,
     )
-    assert str(progress(a_map())) == "0 of 0 done (0 %)"
+    assert str(progress(a_map())) == "no tasks yet"
 
 
 def test_links() -> None:

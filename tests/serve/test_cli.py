@@ -277,6 +277,12 @@ def test_help_without_arguments() -> None:
     assert "status" in out + err
 
 
+def test_short_help() -> None:
+    """`-h` is what many type first, of commands in groups too."""
+    for command in ((), ("index",), ("daemon", "list")):
+        assert lineage(*command, "-h") == lineage(*command, "--help")
+
+
 @pytest.fixture
 def busy(repo: Repo, home: Path) -> Iterator[None]:
     """A writer that holds the index."""

@@ -14,7 +14,7 @@ from serve.answers import FindAnswer, PatternHit
 from serve.envelope import EXCERPT_COLUMNS, EXCERPT_LINES
 from serve.errors import BadRequest
 from serve.find import lanes, query
-from serve.find.answer import NO_PRECEDENT
+from serve.find.answer import NO_PRECEDENT, NOTHING_ASKED
 from serve.find.rerank import WEAK
 from serve.find.seen import see
 from serve.placing import place_of
@@ -78,6 +78,13 @@ def test_weak_hits_say_so(repo: Repo, home: Path) -> None:
     assert ask(repo, home, "Add a timeout to connect").meta.hint is None
     kept = ask(repo, home, "colour management of printers in the viewfinder", rerank=False)
     assert kept.meta.hint is None and kept.hits[0].weak is None
+
+
+def test_question_without_content(repo: Repo, home: Path) -> None:
+    """A question of nothing but function words is told so, not that its answer was never done."""
+    index(repo, home)
+    assert ask(repo, home, "how did we do this before").meta.hint == NOTHING_ASKED
+    assert ask(repo, home, "how did we connect").meta.hint is None
 
 
 def test_no_claim_where_messages_say_nothing(tmp_path: Path, home: Path) -> None:
