@@ -31,10 +31,6 @@ INCREMENTAL: Final = frozenset({"python", "rust", "java"})
 STEPS_PER_BYTE: Final = 0.2
 STEPS_AT_LEAST: Final = 100
 
-# The binding (0.26.1) never lets go of bytes that a parse reads piece by piece, and only such a parse can be stopped.
-# One that starts from an older tree reads where the trees differ: small pieces lose least.
-REREAD_BYTES: Final = 256
-
 # TSX is TypeScript with another syntax for casts, and defines the same symbols.
 QUERY_OF: Final = {"tsx": "typescript"}
 
@@ -66,10 +62,11 @@ class Grammar:
     def parse(self, source: bytes, old: Tree | None = None) -> Tree | None:
         """The tree of a content, from an edited older tree if given; None when it takes too many steps."""
         steps = iter(range(STEPS_AT_LEAST + int(len(source) * STEPS_PER_BYTE)))
-        window = len(source) if old is None else REREAD_BYTES
+        whole = memoryview(source)
+        lent = {0: whole}
 
-        def read(byte: int, _: Point) -> bytes:
-            return source[byte : byte + window]
+        def read(byte: int, _: Point) -> memoryview:
+            return lent.setdefault(byte, whole[byte:])
 
         def stop(_byte: int, _error: bool) -> bool:
             return next(steps, None) is None
@@ -82,6 +79,10 @@ class Grammar:
         except ValueError:
             # The binding's word for a parse that was told to stop.
             return None
+        finally:
+            # The binding (0.26.1) never lets go of what a function gives it, and only such a parse can be stopped.
+            for view in lent.values():
+                view.release()
 
     def matches(self, root: Node, rows: tuple[int, int] | None = None) -> Iterator[Match]:
         """Matches in the order of the patterns, of definitions that meet the rows (first, last)."""

@@ -26,8 +26,7 @@ LINE_BYTES: Final = 20_000
 HEAP_CHILDREN: Final = 5_000
 
 # Bytes removed and added up to which a parse from the older tree is not watched: of 1,800 pieces of junk this small,
-# put into files of four histories, none came to the steps that are allowed. Watching costs a sixth of the parse, and
-# what it reads is never given back: about 10 MB a worker in 5,000 commits.
+# put into files of four histories, none came to the steps that are allowed. Watching costs a sixth of the parse.
 SMALL_EDIT: Final = 4_000
 
 # Sources kept by one batch; their trees take 20 to 40 times as much.

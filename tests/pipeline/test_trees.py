@@ -194,16 +194,19 @@ def test_a_changed_definition_costs_its_own_parse_only(monkeypatch: pytest.Monke
     assert followed.tree.root_node.end_byte == len(new)
 
 
-def test_a_small_edit_leaves_nothing_of_a_content_behind() -> None:
-    """However often a file is edited, its versions' bytes are let go of with them."""
-    old = b"def f():\n    return 1\n\n" * 500
+@pytest.mark.usefixtures("watched")
+def test_a_parse_leaves_nothing_of_a_content_behind() -> None:
+    """However often a file is parsed, whole or from another version, its bytes are let go of with the tree."""
+    old = b"def f():\n    return 1\n\n" * 1_000
     new = old.replace(b"1", b"2", 1)
-    version, parts = parsed(old, load("python")), Reader({"old": old, "new": new}).parts("old", "new")
+    python, parts = load("python"), Reader({"old": old, "new": new}).parts("old", "new")
+    version = parsed(old, python)
     assert version is not None
     assert following(version, new, parts) is not None
     tracemalloc.start()
     try:
-        for _ in range(20):
+        for _ in range(10):
+            following(version, new + b"# no more", parts)  # not what the parts lead to: parsed whole
             following(version, new, parts)
         assert tracemalloc.get_traced_memory()[0] < len(new)
     finally:
