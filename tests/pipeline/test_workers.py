@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.workers import WorkerDied, Workers, in_flight, usable_cpus
+from pipeline.workers import START, WorkerDied, Workers, in_flight, usable_cpus
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,6 +72,15 @@ def test_one_set_of_processes() -> None:
         assert set(alone.mapped(process_of, range(3))) == {os.getpid()}
 
 
+@pytest.mark.skipif(START != "forkserver", reason="copies processes on Linux only")
+def test_workers_are_copies_of_one_process() -> None:
+    """What they import is imported once, and not by the process that asks."""
+    with Workers(2) as workers:
+        originals = set(workers.mapped(original_of, range(2)))
+    assert len(originals) == 1
+    assert os.getpid() not in originals
+
+
 def test_an_error_reaches_the_caller() -> None:
     """What a worker raises is raised here, and the workers go on."""
     with Workers(2) as workers:
@@ -116,6 +125,11 @@ def test_workers_leave_with_a_killed_parent() -> None:
 def process_of(item: int) -> int:
     del item
     return os.getpid()
+
+
+def original_of(item: int) -> int:
+    del item
+    return os.getppid()
 
 
 def killed_at_five(item: int) -> int:
