@@ -118,6 +118,21 @@ def _buffered(connection: duckdb.DuckDBPyConnection) -> int:
     )
 
 
+def test_a_file_keeps_its_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new index has small blocks; one that was made with DuckDB's own is read and written as it is."""
+    size = "SELECT block_size FROM pragma_database_size() WHERE database_name = 'ix'"
+    monkeypatch.setattr(database, "BLOCK_SIZE", 262_144)
+    old = make(tmp_path / "old")
+    monkeypatch.undo()
+    new = make(tmp_path / "new")
+    for place, blocks in ((old, 262_144), (new, database.BLOCK_SIZE)):
+        with database.writing(place) as connection:
+            writing.replace_batch(connection, batch([Document(1)]))
+        with database.reading(place) as connection:
+            assert history.recorded(connection, [sha(0), sha(1)]) == {sha(0), sha(1)}
+            assert connection.execute(size).fetchall() == [(blocks,)]
+
+
 def test_newer_schema_is_refused(tmp_path: Path) -> None:
     """An index of a newer schema is neither read nor written, and stays as it is."""
     place = make(tmp_path)
