@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from importlib import import_module
-from multiprocessing import get_context, parent_process
+from multiprocessing import forkserver, get_context, parent_process
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from stores.errors import LineageError
@@ -33,6 +33,8 @@ Result = TypeVar("Result")
 # took another 2.8 of 50 billion cycles of a history of 5,000 commits, a second until the first of them worked, and
 # 50 MB. Elsewhere libraries of the system do not survive being copied.
 START: Final = "forkserver" if sys.platform == "linux" else "spawn"
+# Where what runs in a worker comes from.
+EXECUTOR: Final = "joblib.externals.loky.process_executor"
 # A worker makes values without cycles by the hundred thousand; looking through them found nothing to free and
 # took 4 % of its time.
 YOUNG_OBJECTS: Final = 100_000
@@ -60,8 +62,8 @@ class Workers:
         self._leaving: list[threading.Thread] = []
 
     def begin(self, module: str) -> None:
-        """Start them all, and have them import a module while this process is busy with something else."""
-        if self.jobs > 1:
+        """Have a module imported for them while this process is busy with something else."""
+        if self.jobs > 1 and not _copied(module):
             for worker in self._first(self.jobs, module):
                 _submitted(worker, import_module, module)
 
@@ -150,13 +152,20 @@ def _deaths() -> Iterator[None]:
 
 def _worker(module: str) -> Executor:
     """A process that is to call functions of this module."""
+    _copied(module)
     from joblib.externals.loky import ProcessPoolExecutor
 
-    context = get_context(START)
-    # Once the process to copy is there, this is too late, and a worker imports for itself.
-    context.set_forkserver_preload([ProcessPoolExecutor.__module__, module])
-    worker: Executor = ProcessPoolExecutor(max_workers=1, context=context, initializer=_begin)
+    worker: Executor = ProcessPoolExecutor(max_workers=1, context=get_context(START), initializer=_begin)
     return worker
+
+
+def _copied(module: str) -> bool:
+    """Whether workers are copies, of a process that imports this module from now on, or has long begun to."""
+    if START != "forkserver":
+        return False
+    get_context(START).set_forkserver_preload([EXECUTOR, module])
+    forkserver.ensure_running()
+    return True
 
 
 def _begin() -> None:
