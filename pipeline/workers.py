@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from importlib import import_module
-from multiprocessing import forkserver, get_context, parent_process
+from multiprocessing import forkserver, get_context, parent_process, resource_tracker
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from stores.errors import LineageError
@@ -163,8 +163,15 @@ def _copied(module: str) -> bool:
     """Whether workers are copies, of a process that imports this module from now on, or has long begun to."""
     if START != "forkserver":
         return False
-    get_context(START).set_forkserver_preload([EXECUTOR, module])
-    forkserver.ensure_running()
+    get_context(START).set_forkserver_preload(["__main__", EXECUTOR, module])
+    # Starting it would let go of what is held back next.
+    resource_tracker.ensure_running()
+    # A process takes over what is held back: Ctrl-C is for this one alone, also while that one imports.
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
     return True
 
 

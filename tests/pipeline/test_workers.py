@@ -81,6 +81,36 @@ def test_workers_are_copies_of_one_process() -> None:
     assert os.getpid() not in originals
 
 
+def test_ctrl_c_is_for_the_parent_alone(tmp_path: Path) -> None:
+    """A terminal sends it to all processes; those that still import for the workers say nothing of it."""
+    begun = tmp_path / "begun"
+    (tmp_path / "slow.py").write_text(
+        f"import time\nfrom pathlib import Path\nPath({str(begun)!r}).touch()\ntime.sleep(1)\n"
+    )
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import signal\n"
+        "from pipeline.workers import Workers\n"
+        "if __name__ == '__main__':\n"
+        "    signal.signal(signal.SIGINT, lambda *_: None)\n"
+        "    with Workers(2) as workers:\n"
+        "        workers.begin('slow')\n"
+        "        print(list(workers.mapped(abs, range(-3, 0))))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    process = subprocess.Popen(
+        [sys.executable, str(program)],
+        env=environment,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert eventually(begun.exists, bool)
+    os.killpg(process.pid, signal.SIGINT)
+    assert (*process.communicate(timeout=60), process.returncode) == ("[3, 2, 1]\n", "", 0)
+
+
 def test_an_error_reaches_the_caller() -> None:
     """What a worker raises is raised here, and the workers go on."""
     with Workers(2) as workers:
