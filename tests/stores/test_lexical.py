@@ -161,6 +161,24 @@ def test_named_path_is_preferred(lane: Lane) -> None:
     ]
 
 
+def test_a_name_holds_half_of_what_is_asked() -> None:
+    """One word of a long question chooses no hunk, half of what its words are worth does; quotes are exempt."""
+    words = ["retry", "broken", "upload", "later"]
+    documents = [
+        Doc(1, "one.py", words, ["retry"]),
+        Doc(2, "two.py", words, ["retry", "upload"]),
+        Doc(3, "file.py", words),
+        Doc(4, "rest.py", words),
+    ]
+    connection = small_index(documents, symbols=[HeadSymbol("file.py", "retry", ["later", "broken"])])
+    assert [hit.file_path for hit in by_names(connection, words)] == ["two.py", "file.py"]
+    assert {hit.file_path for hit in by_names(connection, words, quoted=("retry",))} == {
+        "one.py",
+        "two.py",
+        "file.py",
+    }
+
+
 def test_common_words_are_no_symbol_names() -> None:
     """A word that most texts have finds no symbol, unless its name is in quotes; a rarer word does."""
     documents = [Doc(n, f"{n}.py", ["the"], ["other"]) for n in range(120)]
