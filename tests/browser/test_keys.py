@@ -55,6 +55,7 @@ def test_a_key_right_behind_a_closing_sheet_is_not_lost(site: Site, looking: Loo
     """The browser says that a sheet is closed after it is; a key in between counts."""
     site.write(maps.small())
     page = looking.open("#/map/mm_test?view=map")
+    expect(card(page, HEAD)).to_be_visible()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
     page.evaluate(f"document.querySelector('dialog').close(); ({TYPE})(['h'])")
@@ -95,6 +96,7 @@ def test_a_key_while_the_view_glides_is_not_lost(site: Site, looking: Looking) -
     site.write(maps.large(300, 20))
     page = looking.open("#/map/mm_test?view=map")
     page.emulate_media(reduced_motion="no-preference")
+    expect(page.locator(".card").first).to_be_visible()
     page.keyboard.press("e")
     page.keyboard.press("0")
     scale = "document.querySelector('.scene > g').transform.baseVal.consolidate().matrix.a"
