@@ -84,7 +84,7 @@ def begin(
             connection,
             index.place,
             head=head,
-            unreached=_unreached(connection, repository, status.head_commit if status else None),
+            unreached=_unreached(connection, repository, status.head_commit) if status else (),
             components=current,
         )
         return Beginning(
@@ -175,7 +175,7 @@ def _mode(recorded: Recorded) -> EmbedCache | None:
     return EmbedCache(known) if known in set(EmbedCache) else None
 
 
-def _unreached(connection: Connection, repository: Repository, noted: str | None) -> list[str]:
+def _unreached(connection: Connection, repository: Repository, noted: str | None) -> Sequence[str]:
     """Recorded commits that HEAD does not reach; after a short step only those the step concerns are asked for."""
     change, before = reach(repository, noted), history.unreached(connection)
     asked = {*before, *change.gone}

@@ -13,6 +13,7 @@
 - `migrations`: bring an index to the current schema, each step once, in one transaction with its record
 - `steps`: the numbered steps from schema to schema
 - `writing`: replace a batch by commit, replace HEAD's symbols, begin and end a pass, delete an index
+- `words`: words of documents -> numbered terms, and postings
 - `litter`: the indexes under a home, and what killed programs left beside them
 - `compaction`: copy an index into a fresh file when much of it is free or unclustered
 - `integrity`: whether an index is whole, block by block and table by table

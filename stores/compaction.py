@@ -8,8 +8,9 @@ it takes the old file's place in one rename, so that a kill leaves either file w
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -85,8 +86,8 @@ def _copy(connection: duckdb.DuckDBPyConnection, draft: Path) -> None:
     connection.execute(database.attachment(draft, "fresh", f"ROW_GROUP_SIZE {COMPACT_ROW_GROUP_SIZE}"))
     connection.execute("USE fresh")
     connection.execute(migrations.tables_sql())
-    # Side by side: one table's copy is mostly the work of one thread.
-    with ThreadPoolExecutor(database.READER_THREADS) as threads:
+    # Side by side: one table's copy is mostly the work of one thread, and threads of the engine's own get in its way.
+    with _one_thread_each(connection), ThreadPoolExecutor(database.READER_THREADS) as threads:
         list(threads.map(partial(_copy_table, connection), schema.TABLES))
     connection.execute(
         "UPDATE repository SET clustered_hunks = (SELECT coalesce(max(hunk_id) + 1, 0) FROM hunks)"
@@ -94,6 +95,17 @@ def _copy(connection: duckdb.DuckDBPyConnection, draft: Path) -> None:
     connection.execute("CHECKPOINT fresh")
     connection.execute("USE ix")
     connection.execute("DETACH fresh")
+
+
+@contextmanager
+def _one_thread_each(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """A statement runs on the thread that gave it; the engine is as it was afterwards, for the next reader."""
+    before = connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
+    connection.execute("SET threads = 1")
+    try:
+        yield
+    finally:
+        connection.execute(f"SET threads = {before}")
 
 
 def _copy_table(connection: duckdb.DuckDBPyConnection, table: str) -> None:

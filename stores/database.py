@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import duckdb
 
@@ -21,6 +21,9 @@ from stores.errors import LineageError
 from stores.locking import Deadline
 from stores.places import Place
 from stores.versions import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # A batch holds the index for about 60 ms, moving an index into a fresh file for seconds when it is large.
 READ_WAIT_SECONDS: Final = 10.0
@@ -143,6 +146,16 @@ def beside(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     # A cursor does not inherit which database is in use.
     cursor.execute("USE ix")
     return cursor
+
+
+@contextmanager
+def registered(connection: duckdb.DuckDBPyConnection, **rows: pa.Table | pa.RecordBatch) -> Iterator[None]:
+    """Rows that statements can name meanwhile."""
+    with ExitStack() as names:
+        for name, table in rows.items():
+            connection.register(name, table)
+            names.callback(connection.unregister, name)
+        yield
 
 
 @contextmanager

@@ -10,24 +10,23 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import duckdb
 import pyarrow as pa
 
-from stores import locking, metadata, schema
-from stores.database import SPILL, WRITE_WAIT_SECONDS
+from stores import locking, metadata, schema, words
+from stores.database import SPILL, WRITE_WAIT_SECONDS, registered
 from stores.errors import LineageError
 from stores.history import Use
 from stores.locking import Deadline
 from stores.metadata import Components
 from stores.places import DATABASE, PLACE, Place
-
-Rows: TypeAlias = pa.Table | pa.RecordBatch
+from stores.words import Rows
 
 
 class RefusedDeletion(LineageError):
@@ -87,7 +86,7 @@ class Spent:
 _NOTE_WRITER: Final = """
 INSERT INTO metadata SELECT ?, any_value(version), ? FROM metadata_before WHERE component = ?"""
 _WRITERS: Final = "SELECT component, writer FROM metadata WHERE writer IS NOT NULL"
-_NOTED: Final = "SELECT component, version FROM made_by WHERE part = ?"
+_NOTED: Final = "SELECT part, component, version FROM made_by"
 
 _FORGET_COMMITS: Final = (
     "CREATE OR REPLACE TEMP TABLE replaced AS"
@@ -99,9 +98,10 @@ _FORGET_COMMITS: Final = (
     "DELETE FROM commits WHERE commit_sha IN (SELECT commit_sha FROM covered)",
     "DELETE FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM covered)",
 )
-_ARE_KNOWN: Final = """
-SELECT EXISTS (FROM commits WHERE commit_sha IN (SELECT commit_sha FROM covered))
-    OR EXISTS (FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM covered))"""
+_HOW_MANY_ARE_KNOWN: Final = """
+SELECT count(*)
+FROM (SELECT commit_sha FROM commits UNION ALL SELECT commit_sha FROM unreadable)
+SEMI JOIN covered USING (commit_sha)"""
 
 # Each digest and number is looked for among those in use; a list of those to delete may be most of the table.
 _FORGET_UNUSED: Final = (
@@ -120,20 +120,6 @@ _FORGET_FILES: Final = (
     "DELETE FROM head_chunks WHERE file_path IN (SELECT file_path FROM covered)",
     "DELETE FROM head_files WHERE file_path IN (SELECT file_path FROM covered)",
 )
-
-# A word gets its number when it first appears: in the order of documents, then of the alphabet. So the
-# numbers do not depend on how the documents were cut into batches.
-_NUMBER_WORDS: Final = """
-INSERT INTO terms
-SELECT {first} + row_number() OVER (ORDER BY document, term) - 1, term
-FROM (SELECT term, min(document) AS document FROM {words} GROUP BY term)
-ANTI JOIN terms USING (term)"""
-# By word within the batch: each batch is then a short clustered run.
-_INSERT_POSTINGS: Final = """
-INSERT INTO {table}
-SELECT term_id, {shift} + document AS document, frequency
-FROM {words} JOIN terms USING (term)
-ORDER BY term_id, document"""
 
 # An earlier batch may have had the text.
 _INSERT_VECTORS: Final = """
@@ -175,17 +161,16 @@ def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> Spent:
         hunks_in=batch.hunks,
         hunk_symbols_in=batch.hunk_symbols,
         vectors_in=_distinct(batch.vectors),
-        hunk_words=batch.hunk_words,
-        symbol_words=batch.symbol_words,
-        unreadable_in=batch.unreadable,
     ):
-        if _one(connection, _ARE_KNOWN):
+        if _one(connection, _HOW_MANY_ARE_KNOWN):
             _run(connection, _FORGET_COMMITS)
-        spent = _insert_history(connection) if batch.commits.num_rows or batch.vectors.num_rows else Spent()
+        empty = not (batch.commits.num_rows or batch.vectors.num_rows)
+        spent = Spent() if empty else _insert_history(connection, batch)
         if batch.commits.num_rows:
             _note_made(connection, metadata.HISTORY, batch.hunks)
         if batch.unreadable.num_rows:
-            connection.execute("INSERT INTO unreadable SELECT commit_sha, reason FROM unreadable_in")
+            with registered(connection, unreadable_in=batch.unreadable):
+                connection.execute("INSERT INTO unreadable SELECT commit_sha, reason FROM unreadable_in")
         if batch.cache is not None and batch.cache.asked:
             connection.execute("DELETE FROM embed_cache")
             connection.execute("INSERT INTO embed_cache VALUES (?, ?, ?)", astuple(batch.cache))
@@ -204,7 +189,6 @@ def replace_head(connection: duckdb.DuckDBPyConnection, change: HeadChange) -> S
         files_in=change.files,
         symbols_in=change.symbols,
         chunks_in=change.chunks,
-        head_words=change.words,
     ):
         _run(connection, _FORGET_FILES)
         shift = _one(connection, "SELECT coalesce(max(symbol_id) + 1, 0) FROM head_symbols")
@@ -214,8 +198,7 @@ def replace_head(connection: duckdb.DuckDBPyConnection, change: HeadChange) -> S
         if change.files.num_rows:
             _note_made(connection, metadata.HEAD, change.files)
         started = time.perf_counter()
-        _number_words(connection, "head_words")
-        connection.execute(_INSERT_POSTINGS.format(table="head_postings", words="head_words", shift=shift))
+        words.write(connection, {"head_postings": change.words}, shift)
         return Spent(full_text=time.perf_counter() - started)
 
 
@@ -288,10 +271,9 @@ def _note_made(connection: duckdb.DuckDBPyConnection, part: str, rows: Rows) -> 
     # Put together here: in one statement over the rows it took an eighth of a batch, to find nothing new.
     languages = rows.column("language").unique().to_pylist()
     made = {name for name in metadata.NAMES if part in metadata.parts(name) and _is_used(name, languages)}
-    writers = {tuple(row) for row in connection.execute(_WRITERS).fetchall() if row[0] in made}
-    noted = set(connection.execute(_NOTED, [part]).fetchall())
-    for component, writer in sorted(writers - noted):
-        connection.execute("INSERT INTO made_by VALUES (?, ?, ?)", [part, component, writer])
+    writers = {(part, *row) for row in connection.execute(_WRITERS).fetchall() if row[0] in made}
+    for row in sorted(writers.difference(connection.execute(_NOTED).fetchall())):
+        connection.execute("INSERT INTO made_by VALUES (?, ?, ?)", row)
 
 
 def _is_used(component: str, languages: Sequence[str | None]) -> bool:
@@ -309,16 +291,15 @@ def _forget_made_before(connection: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-def _insert_history(connection: duckdb.DuckDBPyConnection) -> Spent:
+def _insert_history(connection: duckdb.DuckDBPyConnection, batch: Batch) -> Spent:
     shift = _one(connection, "SELECT coalesce(max(hunk_id) + 1, 0) FROM hunks")
     _insert(connection, "commits", "commits_in")
     _insert(connection, "hunks", "hunks_in", hunk_id=shift)
     _insert(connection, "hunk_symbols", "hunk_symbols_in", hunk_id=shift)
     connection.execute(_INSERT_VECTORS)
     started = time.perf_counter()
-    _number_words(connection, "(FROM hunk_words UNION ALL FROM symbol_words)")
-    for table, words in (("hunk_postings", "hunk_words"), ("symbol_postings", "symbol_words")):
-        connection.execute(_INSERT_POSTINGS.format(table=table, words=words, shift=shift))
+    said = {"hunk_postings": batch.hunk_words, "symbol_postings": batch.symbol_words}
+    words.write(connection, said, shift)
     return Spent(full_text=time.perf_counter() - started)
 
 
@@ -337,11 +318,6 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: str, **shif
     connection.execute(f"INSERT INTO {table} BY NAME SELECT {columns} FROM {rows}")
 
 
-def _number_words(connection: duckdb.DuckDBPyConnection, words: str) -> None:
-    first = _one(connection, "SELECT coalesce(max(term_id) + 1, 0) FROM terms")
-    connection.execute(_NUMBER_WORDS.format(first=first, words=words))
-
-
 def _run(connection: duckdb.DuckDBPyConnection, statements: Sequence[str]) -> None:
     for statement in statements:
         connection.execute(statement)
@@ -358,10 +334,7 @@ def _now() -> datetime:
 @contextmanager
 def _transaction(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Iterator[None]:
     """All or nothing, with these rows readable under their names meanwhile."""
-    with ExitStack() as registered:
-        for name, table in rows.items():
-            connection.register(name, table)
-            registered.callback(connection.unregister, name)
+    with registered(connection, **rows):
         connection.execute("BEGIN")
         try:
             yield
