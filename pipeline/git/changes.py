@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 Kind = Literal["added", "modified", "deleted", "renamed", "mode_changed", "type_changed"]
 
@@ -54,8 +54,7 @@ class Change:
         return self.old_blob == self.new_blob and self.kind != "type_changed"
 
 
-@dataclass(frozen=True, slots=True)
-class RawPatch:
+class RawPatch(NamedTuple):
     """A change's patch as libgit2 wrote it."""
 
     data: bytes  # header lines, then `@@` parts

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 # Kept of a diff, for display. People read excerpts of some hundred lines; this is about 1,500.
 DIFF_BYTES: Final = 64 << 10
@@ -24,8 +24,7 @@ RUN: Final = re.compile(rb" +|\++|-+|\\+")
 SAME, PLUS, MINUS = b" +-"
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One `@@` part of a file's diff."""
 
     old_start: int  # as git prints it: 1-based, or the line before where `old_count` is 0

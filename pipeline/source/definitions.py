@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pipeline.source.content import Content
 from pipeline.source.grammars import Match, Node
@@ -35,8 +34,7 @@ NESTING_LIMIT: Final = 16
 NEIGHBOURS: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(NamedTuple):
     """A symbol in its file; rows count from 0, the last is inclusive."""
 
     name: str
@@ -50,8 +48,7 @@ class Definition:
     exact: bool  # whether all of it parses
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
+class _Span(NamedTuple):
     """A match with the first of its decorators, the row of its comment, and its whole statement."""
 
     match: Match

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from pipeline.source.content import Content, Place
 
@@ -40,8 +39,7 @@ class Part(Protocol):
         """Lines of the old content that were removed, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(NamedTuple):
     """What lay between two places of the old content is now what lies between two of the new one."""
 
     old_start: Place

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
 from tree_sitter_language_pack import get_language
@@ -35,8 +35,7 @@ STEPS_AT_LEAST: Final = 100
 QUERY_OF: Final = {"tsx": "typescript"}
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """One match of a symbol query: a definition with its kind and what names it, or a prefix of one."""
 
     node: Node
