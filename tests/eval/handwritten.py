@@ -62,9 +62,9 @@ class Sheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     questions: tuple[Written, ...]
 
 
-def sheets() -> dict[str, Sheet]:
-    """Every sheet by its file's name."""
-    return {path.stem: sheet(path) for path in sorted(FOLDER.glob("*.toml"))}
+def sheets(folder: Path = FOLDER) -> dict[str, Sheet]:
+    """Every sheet of a folder by its file's name."""
+    return {path.stem: sheet(path) for path in sorted(folder.glob("*.toml"))}
 
 
 def sheet(path: Path) -> Sheet:
@@ -72,10 +72,11 @@ def sheet(path: Path) -> Sheet:
     return msgspec.toml.decode(path.read_bytes(), type=Sheet)
 
 
-def sheet_of(clone: Path) -> Sheet | None:
+def sheet_of(clone: Path, folder: Path = FOLDER) -> Sheet | None:
     """The sheet for a clone's history, whatever its folder is called; None where nobody wrote one."""
     roots = set(git(clone, "rev-list", "--max-parents=0", "HEAD").split())
-    return next((sheet for sheet in sheets().values() if sheet.root in roots and _has(clone, sheet)), None)
+    written = sheets(folder).values()
+    return next((sheet for sheet in written if sheet.root in roots and _has(clone, sheet)), None)
 
 
 def _has(clone: Path, sheet: Sheet) -> bool:

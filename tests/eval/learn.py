@@ -2,9 +2,10 @@
 
 python -m tests.eval.learn CLONE... [--samples N] [--seed N] [--folder FOLDER]
 
-Of each history four kinds of questions are asked. Over an index without its changelogs: what its news fragments say,
-what a sentence of a commit's body says, and what somebody wrote for it (`learning/`). Over one without messages either:
-subjects, so that what a change itself says has a weight that holds where messages say little. What is known of their
+Of each history five kinds of questions are asked. Over an index without its changelogs: what its news fragments say,
+what a sentence of a commit's body says, what somebody wrote for one commit (`learning/`), and what somebody would ask
+that several commits answer, with grades (`learning/sheets/`). Over one without messages either: subjects, so that what
+a change itself says has a weight that holds where messages say little. What is known of their
 candidates (`serve.find.evidence`) is weighed so that commits that answer come first: a softmax over the candidates of
 a question, as listwise learning to rank has it (Cao et al., 2007). The sum is then made a probability (Platt, 1999),
 for which each history is also asked questions of another one, which nothing there answers. Prints the numbers for
@@ -35,11 +36,12 @@ from tests.bench.report import say, show, workspace
 from tests.eval import histories, reliability
 from tests.eval.evaluating import Run, asking
 from tests.eval.histories import Variant
-from tests.eval.protocols import Draw, Material, by_body, by_changelog, by_subject
+from tests.eval.protocols import Draw, Material, by_body, by_changelog, by_hand, by_subject, written_at
 from tests.eval.question import Question
 from tests.eval.rankings import Asker
 
 WRITTEN: Final = Path(__file__).parent / "learning"
+SHEETS: Final = WRITTEN / "sheets"
 # A history with many bodies must not drown what was written for it.
 SAMPLES: Final = 150
 SEED: Final = 1
@@ -79,14 +81,21 @@ class History:
     @classmethod
     def told(cls, clone: Path, draw: Draw, folder: Path) -> History:
         """Without announcements of changes."""
-        material = Material.of(histories.prepared(clone, folder, Variant.UNANNOUNCED))
-        kinds = (by_changelog(material, draw)[: draw.samples], by_body(material, draw), by_somebody(material))
+        material = Material.of(
+            histories.prepared(clone, folder, Variant.UNANNOUNCED, written_at(clone, SHEETS))
+        )
+        kinds = (
+            by_changelog(material, draw)[: draw.samples],
+            by_body(material, draw),
+            by_somebody(material),
+            by_hand(material, draw, SHEETS),
+        )
         return cls(material, tuple(question for kind in kinds for question in kind))
 
     @classmethod
     def untold(cls, clone: Path, draw: Draw, folder: Path) -> History:
         """Without messages."""
-        material = Material.of(histories.prepared(clone, folder, Variant.SCRUBBED))
+        material = Material.of(histories.prepared(clone, folder, Variant.SCRUBBED, written_at(clone, SHEETS)))
         return cls(material, tuple(by_subject(material, draw)))
 
     @property

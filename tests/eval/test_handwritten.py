@@ -7,12 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.eval import handwritten
+from tests.eval import handwritten, learn
 from tests.eval.handwritten import BEGINNING, Written, sheets
 from tests.eval.question import PRECEDENT
 from tests.repos import Repo
 
 EVERY = [written for sheet in sheets().values() for written in sheet.questions]
+LEARNT = [written for sheet in sheets(learn.SHEETS).values() for written in sheet.questions]
 
 
 def test_enough() -> None:
@@ -27,11 +28,21 @@ def test_enough() -> None:
 
 def test_asked_once() -> None:
     """No question is there twice."""
-    texts = [written.text.casefold() for written in EVERY]
+    texts = [written.text.casefold() for written in (*EVERY, *LEARNT)]
     assert len(set(texts)) == len(texts)
 
 
-@pytest.mark.parametrize("written", EVERY, ids=lambda written: written.text)
+def test_nothing_is_learnt_from_what_measures() -> None:
+    """The histories whose questions the ranker learns from are others than those it is measured on."""
+    assert len(LEARNT) >= 100
+    assert not set(sheets()) & set(sheets(learn.SHEETS))
+    roots = [
+        {sheet.root for sheet in sheets(folder).values()} for folder in (handwritten.FOLDER, learn.SHEETS)
+    ]
+    assert not roots[0] & roots[1]
+
+
+@pytest.mark.parametrize("written", [*EVERY, *LEARNT], ids=lambda written: written.text)
 def test_answers(written: Written) -> None:
     """Each has a precedent unless it has none; no commit is judged twice; a reason is a few words on one line."""
     shas = [answer.sha for answer in written.answers]
