@@ -18,7 +18,9 @@ class Intent(Enum):
     UNKNOWN = "Unknown"
 
 
-# Candidates that fusion hands on, and the weight of a commit's age: the specification's.
+# Candidates that fusion hands on, and the weight of a commit's age: the specification's. Of what 120 graded questions
+# ask for these hold 54 %, twice as many 63 %, and with the 30 commits whose messages are nearest 67 %; but the ranker
+# puts hardly more of it first: nDCG@10 0.452, 0.455, 0.460; on 142 other questions 0.514, with messages 0.509.
 CANDIDATES: Final = 50
 RECENCY: Final = 0.05
 # A call is found in more wordings than a change: twice the candidates let the reranker see them.
