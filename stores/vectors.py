@@ -1,8 +1,8 @@
 """Vector lane: exact search over the hunks' vectors, whitened per index.
 
 All texts of one repository share a large common component, which says which repository it is and nothing
-else. A `Space`, learnt from the index itself, takes the mean away and evens out the principal axes; the query
-goes through the same transform. `similarities`, which people see, are plain cosines.
+else. A `Space`, learnt from the index itself, takes the mean away and evens out the principal axes; the query,
+which has half of that component, goes through the same transform. `similarities`, which people see, are plain cosines.
 
 Vectors are read once and kept as they are stored. An index with too many of them has a side file of codes that
 is scanned instead. Where that is missing, they are read again for each question, in the same blocks, so that memory
@@ -144,7 +144,7 @@ def cosines(rows: Vectors | Floats, query: Vectors | Floats) -> Floats:
 
 def _near(coded: Coded, chosen: Chosen, query: Vectors, limit: int) -> tuple[Ints, Floats]:
     space = coded.codes.space
-    placed = space.placed(query.astype(np.float64))
+    placed = space.asked(query.astype(np.float64))
     direction = space.axes @ unit(placed)
     offset = float(space.mean @ direction)
 
@@ -160,7 +160,7 @@ def _cosines(connection: duckdb.DuckDBPyConnection, texts: Texts, query: Vectors
     """The cosine of query and text, for each text."""
     space = texts.space
     # (row - mean) @ axes @ wanted, with the products that are the same for every row made once.
-    direction = space.axes @ unit(space.placed(query.astype(np.float64)))
+    direction = space.axes @ unit(space.asked(query.astype(np.float64)))
     offset = float(space.mean @ direction)
     products = np.full(len(texts.digests), offset)
     for places, block in _blocks(connection, texts.digests, texts.rows):

@@ -17,7 +17,7 @@ from pipeline.text import Spelled, as_written, identifiers, sequence, spelled, w
 from serve.find.fuse import Candidate
 from serve.find.lanes import Rankings
 from serve.find.query import Query
-from stores import lexical, messages, vectors
+from stores import lexical, vectors
 from stores.lexical import Asked
 from stores.ranking import Floats
 from stores.showing import Connection
@@ -154,7 +154,7 @@ def gather(
     hunks, asked = rankings.seen.snapshot.hunks, rankings.asked
     wanted = Wanted.of(query, asked, int(np.count_nonzero(hunks.words)))
     positions = hunks.positions.at(np.array([candidate.hunk_id for candidate in candidates], np.int64))
-    texts, near = _messages(connection, rankings, candidates)
+    texts, near = _messages(rankings, candidates)
     subjects, rests = zip(*map(_parted, texts), strict=True)
     anywhere, symbols = asked.text.postings.table(positions), asked.names.table(positions)
     subject, path = wanted.counted(subjects), wanted.counted(_paths(hunks, positions))
@@ -176,12 +176,9 @@ def gather(
     return Evidence(rows, tuple(Found(wanted, counts) for counts in parts), np.array(told, np.bool_))
 
 
-def _messages(
-    connection: Connection, rankings: Rankings, candidates: Sequence[Candidate]
-) -> tuple[list[str], Floats]:
+def _messages(rankings: Rankings, candidates: Sequence[Candidate]) -> tuple[list[str], Floats]:
     """Each candidate's message, and how near it is to the question."""
-    shas = [candidate.commit_sha for candidate in candidates]
-    texts, rows = (rankings.seen.messages or messages.some(connection, shas)).of(shas)
+    texts, rows = rankings.messages.of([candidate.commit_sha for candidate in candidates])
     return texts, vectors.cosines(rows, rankings.vector)
 
 
@@ -193,7 +190,7 @@ def _nearness(
     hunks = [candidate.hunk_id for candidate in candidates]
     rows = vectors.of_hunks(connection, seen.snapshot, seen.texts, hunks)
     space = seen.texts.space
-    placed = space.placed(rows.astype(np.float64)), space.placed(rankings.vector.astype(np.float64))
+    placed = space.placed(rows.astype(np.float64)), space.asked(rankings.vector.astype(np.float64))
     return vectors.cosines(rows, rankings.vector), vectors.cosines(*placed)
 
 

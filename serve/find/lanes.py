@@ -1,19 +1,25 @@
-"""The lanes: the encoder is at work while the full-text lanes are asked, and while an index is seen first."""
+"""The lanes: the encoder is at work while the full-text lanes are asked, and while an index is seen first.
+
+The hundred hunks nearest to a question in meaning stand in the order of how near they and their messages are together:
+a commit that says so outright comes before one whose change only looks like it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
 from pipeline.encoder import Encoder
 from pipeline.text import words
 from serve.find.query import Query
 from serve.find.seen import Seen
-from stores import filters, lexical, vectors
+from stores import filters, lexical, messages, vectors
 from stores.filters import Chosen
 from stores.lexical import Asked
+from stores.messages import Messages
 from stores.ranking import Ranked
 from stores.showing import Connection
 
@@ -21,10 +27,17 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+# How much the message counts beside the hunk. As a lane of their own messages lowered fusion; a quarter here raised
+# nDCG@10 of this lane on every kind of question, and two fifths lowered it on news fragments.
+MESSAGE_SHARE: Final = 0.25
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rankings:
-    """Each lane's best hunks, the query's vector and words they were compared by, and what they were chosen from."""
+    """Each lane's best hunks, the query's vector and words they were compared by, and what they were chosen from.
+
+    `messages` has those of every commit that is in a lane.
+    """
 
     nearest: tuple[Ranked, ...]
     text: tuple[Ranked, ...]
@@ -32,6 +45,7 @@ class Rankings:
     vector: npt.NDArray[np.float32]
     asked: Asked
     seen: Seen
+    messages: Messages
 
     @property
     def lanes(self) -> Sequence[tuple[Ranked, ...]]:
@@ -51,7 +65,24 @@ def rank(connection: Connection, see: Callable[[], Seen], query: Query, encoder:
         symbols = _symbol_names(connection, seen, query, asked, chosen)
         vector = encoded.result()[0]
     nearest = vectors.ask(connection, snapshot, seen.texts, vector, chosen)
-    return Rankings(nearest, text, symbols, vector, asked, seen)
+    shas = dict.fromkeys(hunk.commit_sha for hunk in chain(nearest, text, symbols))
+    told = seen.messages or messages.some(connection, tuple(shas))
+    return Rankings(with_messages(nearest, told, vector), text, symbols, vector, asked, seen, told)
+
+
+def with_messages(
+    nearest: Sequence[Ranked], told: Messages, vector: npt.NDArray[np.float32]
+) -> tuple[Ranked, ...]:
+    """The hunks in the order of how near they and their commits' messages are together; of equals the first leads."""
+    if not nearest:
+        return ()
+    _, rows = told.of([hunk.commit_sha for hunk in nearest])
+    near = zip(nearest, vectors.cosines(rows, vector).tolist(), strict=True)
+    both = (
+        replace(hunk, score=(1 - MESSAGE_SHARE) * hunk.score + MESSAGE_SHARE * message)
+        for hunk, message in near
+    )
+    return tuple(sorted(both, key=lambda hunk: -hunk.score))
 
 
 def _symbol_names(

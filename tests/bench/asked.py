@@ -82,7 +82,7 @@ def _graph(place: Place, queries: Vectors, _: str) -> Said:
         by_row = hnsw.hunks(connection, found)
         seen = snapshot.load(connection, Reach())
         newest = seen.hunks.ids[filters.chosen(connection, seen, _newest(seen)).kept]
-    placed = [unit(found.space.placed(query.astype(np.float64))) for query in queries]
+    placed = [unit(found.space.asked(query.astype(np.float64))) for query in queries]
     before = _own_bytes()
     started = time.perf_counter()
     with hnsw.opened(hnsw.file_of(place)) as graph:

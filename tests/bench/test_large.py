@@ -56,7 +56,7 @@ def test_the_graph_is_asked_the_same(place: Place) -> None:
         with hnsw.opened(hnsw.file_of(place)) as graph:
             for query in grown.questions(place, 5):
                 exact = {hit.hunk_id for hit in vectors.ask(connection, seen, texts, query, everything)}
-                placed = unit(texts.space.placed(query.astype(np.float64)))
+                placed = unit(texts.space.asked(query.astype(np.float64)))
                 near = by_row[hnsw.nearest(graph, texts.coded.codes, placed, 100)]
                 shares.append(len(exact & set(near.tolist())) / 100)
     assert np.mean(shares) > 0.9

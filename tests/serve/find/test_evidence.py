@@ -109,17 +109,11 @@ def test_messages_at_hand(repo: Repo, home: Path) -> None:
     index(repo, home)
     with asked(repo, home, "retry failed calls") as (connection, wanted, rankings, candidates):
         read = evidence.gather(connection, wanted, rankings, candidates)
-        ready = lanes.Rankings(
-            rankings.nearest,
-            rankings.text,
-            rankings.symbols,
-            rankings.vector,
-            rankings.asked,
-            rankings.seen.ready(connection),
-        )
-    kept = evidence.gather(connection, wanted, ready, candidates)  # the connection is closed
-    assert rankings.seen.messages is None and ready.seen.messages is not None
-    assert_same(read, kept)
+        seen = rankings.seen.ready(connection)
+        again = lanes.rank(connection, lambda: seen, wanted, WordEncoder())
+    assert again.lanes == rankings.lanes
+    assert seen.messages is again.messages is not rankings.messages
+    assert_same(read, evidence.gather(connection, wanted, again, candidates))  # the connection is closed
 
 
 @pytest.mark.parametrize("text", ["???", "how was it done before", "zanzibar", "的"])

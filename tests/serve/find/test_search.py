@@ -47,7 +47,7 @@ def test_hit_fields(repo: Repo, home: Path) -> None:
         "diff_truncated": False,
         "related_head_symbols": ("connect",),
         "recency_weight": pytest.approx(0.05 * 2.718281828 ** (-100 / 90), abs=1e-6),
-        "combined_score": pytest.approx(1 / 61 + 1 / 62, abs=1e-6),
+        "combined_score": pytest.approx(2 / 61, abs=1e-6),
         "matched": None,
         "weak": None,
         "provenance": "INFERRED",
