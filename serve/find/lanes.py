@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 # How much the message counts beside the hunk. As a lane of their own messages lowered fusion; a quarter here raised
-# nDCG@10 of this lane on every kind of question, and two fifths lowered it on news fragments.
+# nDCG@10 of this lane by 0.02 to 0.04 for written questions and sentences of bodies, by 0.01 and nothing for news
+# fragments, for which two fifths lowered it by 0.01 and 0.02.
 MESSAGE_SHARE: Final = 0.25
 
 
