@@ -62,9 +62,9 @@ class Sheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     questions: tuple[Written, ...]
 
 
-def sheets(folder: Path = FOLDER) -> dict[str, Sheet]:
-    """Every sheet of a folder by its file's name."""
-    return {path.stem: sheet(path) for path in sorted(folder.glob("*.toml"))}
+def sheets(folder: Path | None = None) -> dict[str, Sheet]:
+    """Every sheet of a folder, FOLDER unless another is given, by its file's name."""
+    return {path.stem: sheet(path) for path in sorted((folder or FOLDER).glob("*.toml"))}
 
 
 def sheet(path: Path) -> Sheet:
@@ -72,7 +72,7 @@ def sheet(path: Path) -> Sheet:
     return msgspec.toml.decode(path.read_bytes(), type=Sheet)
 
 
-def sheet_of(clone: Path, folder: Path = FOLDER) -> Sheet | None:
+def sheet_of(clone: Path, folder: Path | None = None) -> Sheet | None:
     """The sheet for a clone's history, whatever its folder is called; None where nobody wrote one."""
     roots = set(git(clone, "rev-list", "--max-parents=0", "HEAD").split())
     written = sheets(folder).values()

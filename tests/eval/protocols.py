@@ -92,13 +92,13 @@ def by_body(material: Material, draw: Draw) -> Sequence[Question]:
     return drawn([Question.answered(*said) for said in asked.items()], draw.samples, draw.seed)
 
 
-def by_hand(material: Material, _: Draw, folder: Path = handwritten.FOLDER) -> Sequence[Question]:
+def by_hand(material: Material, _: Draw, folder: Path | None = None) -> Sequence[Question]:
     """Questions somebody wrote for this history; all of them, in every draw."""
     sheet = handwritten.sheet_of(material.prepared.told, folder)
     return [written.question for written in sheet.questions] if sheet else []
 
 
-def written_at(clone: Path, folder: Path = handwritten.FOLDER) -> str:
+def written_at(clone: Path, folder: Path | None = None) -> str:
     """The commit that a clone's written questions were answered at."""
     sheet = handwritten.sheet_of(clone, folder)
     return sheet.head if sheet else "HEAD"
