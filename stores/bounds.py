@@ -168,7 +168,7 @@ def scores(coded: Coded, asking: Asking, query: Floats, exact: Score, *, limit: 
 
 def _exact(coded: Coded, rows: Rows, exact: Score) -> Floats:
     wanted, back = np.unique(rows, return_inverse=True)
-    return exact(coded.vectors(wanted))[back]
+    return exact(coded.sound(wanted))[back]
 
 
 def _least(found: Vectors | Floats, limit: int) -> float:

@@ -132,23 +132,16 @@ class Embeddings:
             logger.warning("This run goes without an embedding cache: %s", _reason(again))
 
     def _rows(self, engine: duckdb.DuckDBPyConnection, asked: pa.Table) -> pa.Table:
-        engine.register("asked", asked)
-        try:
-            found = engine.execute(_KNOWN, [self.model]).to_arrow_table()
-        finally:
-            engine.unregister("asked")
-        return found.cast(FOUND)
+        with database.registered(engine, asked=asked):
+            return engine.execute(_KNOWN, [self.model]).to_arrow_table().cast(FOUND)
 
     def _write(self, engine: duckdb.DuckDBPyConnection, entries: pa.Table) -> None:
-        engine.register("entries_in", entries)
-        try:
+        with database.registered(engine, entries_in=entries):
             engine.execute("BEGIN")
             engine.execute(_REPLACED, [self.model])
             engine.execute(_KEPT, [self.model])
             with database.private():  # the write-ahead log is made here
                 engine.execute("COMMIT")
-        finally:
-            engine.unregister("entries_in")
 
 
 @contextmanager

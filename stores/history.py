@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import duckdb
 
+from stores.database import registered
 from stores.reach import Reach
 
 # Asked for more keys than this, they go over as a table; of fewer, its library takes longer to load than all else.
@@ -189,9 +190,6 @@ def _known(connection: duckdb.DuckDBPyConnection, table: str, key: str, asked: I
         return {value for (value,) in connection.execute(sql, keys).fetchall()}
     import pyarrow as pa  # most questions end before this, and need not wait for it
 
-    connection.register("asked", pa.table({key: keys}))
-    try:
+    with registered(connection, asked=pa.table({key: keys})):
         rows = connection.execute(f"FROM asked SEMI JOIN {table} USING ({key})").fetchall()
-        return {value for (value,) in rows}
-    finally:
-        connection.unregister("asked")
+    return {value for (value,) in rows}

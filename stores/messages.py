@@ -37,10 +37,16 @@ class Messages:
         """About how many bytes it keeps."""
         return int(self.texts.nbytes) + self.vectors.nbytes + 150 * len(self.places)
 
-    def of(self, shas: Sequence[str]) -> tuple[list[str], Vectors]:
-        """Text and vector of each of these commits, which must be among them."""
-        rows = [self.places[sha] for sha in shas]
-        return self.texts.take(pa.array(rows, pa.int64())).to_pylist(), self.vectors[rows]
+    def texts_of(self, shas: Sequence[str]) -> list[str]:
+        """The text of each of these commits, which must be among them."""
+        return self.texts.take(pa.array(self._rows(shas), pa.int64())).to_pylist()  # type: ignore[no-any-return]
+
+    def vectors_of(self, shas: Sequence[str]) -> Vectors:
+        """The vector of each of these commits, which must be among them."""
+        return self.vectors[self._rows(shas)]
+
+    def _rows(self, shas: Sequence[str]) -> list[int]:
+        return [self.places[sha] for sha in shas]
 
 
 def every(connection: duckdb.DuckDBPyConnection) -> Messages | None:

@@ -20,10 +20,10 @@ from stores.database import registered
 
 if TYPE_CHECKING:
     import duckdb
-    from numpy.typing import NDArray
+
+    from stores.snapshot import Ints
 
 Rows: TypeAlias = pa.Table | pa.RecordBatch
-Ints: TypeAlias = "NDArray[np.int64]"
 
 _KNOWN: Final = "SELECT place, term_id FROM asked_words JOIN terms ON word = term"
 _NEXT: Final = "SELECT coalesce(max(term_id) + 1, 0) FROM terms"

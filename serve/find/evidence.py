@@ -178,8 +178,8 @@ def gather(
 
 def _messages(rankings: Rankings, candidates: Sequence[Candidate]) -> tuple[list[str], Floats]:
     """Each candidate's message, and how near it is to the question."""
-    texts, rows = rankings.messages.of([candidate.commit_sha for candidate in candidates])
-    return texts, vectors.cosines(rows, rankings.vector)
+    messages, shas = rankings.messages, [candidate.commit_sha for candidate in candidates]
+    return messages.texts_of(shas), vectors.cosines(messages.vectors_of(shas), rankings.vector)
 
 
 def _nearness(

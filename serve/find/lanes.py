@@ -77,7 +77,7 @@ def with_messages(
     """The hunks in the order of how near they and their commits' messages are together; of equals the first leads."""
     if not nearest:
         return ()
-    _, rows = told.of([hunk.commit_sha for hunk in nearest])
+    rows = told.vectors_of([hunk.commit_sha for hunk in nearest])
     near = zip(nearest, vectors.cosines(rows, vector).tolist(), strict=True)
     both = (
         replace(hunk, score=(1 - MESSAGE_SHARE) * hunk.score + MESSAGE_SHARE * message)

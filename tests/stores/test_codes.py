@@ -17,15 +17,11 @@ from stores.places import Place
 from stores.ranking import Ranked
 from stores.reach import Reach
 from stores.snapshot import Snapshot
-from stores.space import Vectors
 from stores.vectors import Texts
 from tests.stores.batches import CURRENT, Document, batch, place_in
 from tests.stores.processes import running
-from tests.stores.small import Doc, small_index, unit
+from tests.stores.small import Doc, small_index
 from tests.stores.test_vectors import LARGE, QUERY
-
-# Near one text, as a question's vector is: a damaged vector's own cosine is then far from what its code says.
-KIN = unit(*(np.asarray(LARGE[500].vector) + 0.5 * QUERY).tolist())
 
 MAKE_FOR_EVER = """
 from stores import codes
@@ -66,15 +62,11 @@ def loaded(
 
 
 def asked(
-    connection: duckdb.DuckDBPyConnection,
-    side: Path | None,
-    where: Where,
-    limit: int = 100,
-    query: Vectors = QUERY,
+    connection: duckdb.DuckDBPyConnection, side: Path | None, where: Where, limit: int = 100
 ) -> tuple[Ranked, ...]:
     seen, texts = loaded(connection, side)
     assert (texts.coded is not None) == (side is not None)
-    return vectors.ask(connection, seen, texts, query, chosen(connection, seen, where), limit=limit)
+    return vectors.ask(connection, seen, texts, QUERY, chosen(connection, seen, where), limit=limit)
 
 
 @pytest.mark.parametrize("limit", [1, 10, 100, 5_000])
@@ -223,7 +215,7 @@ def nearest_row(large: duckdb.DuckDBPyConnection, side: Path) -> tuple[int, int]
     """The hunk that is nearest to the question, and which row of the file its text has."""
     seen, texts = loaded(large, side)
     assert texts.coded is not None
-    hunk = asked(large, side, Where(), query=KIN)[0].hunk_id
+    hunk = asked(large, side, Where())[0].hunk_id
     return hunk, int(texts.coded.rows[seen.hunks.positions.at(np.array([hunk]))][0])
 
 
@@ -236,11 +228,11 @@ def test_one_damaged_vector(large: duckdb.DuckDBPyConnection, side: Path, data: 
     _, without = loaded(large, None)
     seen, texts = loaded(large, side)
     overwritten(side, coding.layout(len(LARGE))["rows"].offset + 1536 * row, data)
-    shown = vectors.similarities(large, seen, texts, KIN, [hunk, 3])
-    assert shown == vectors.similarities(large, seen, without, KIN, [hunk, 3])
+    shown = vectors.similarities(large, seen, texts, QUERY, [hunk, 3])
+    assert shown == vectors.similarities(large, seen, without, QUERY, [hunk, 3])
     assert not side.exists()
-    expected = asked(large, None, Where(), query=KIN)
-    assert vectors.ask(large, seen, texts, KIN, chosen(large, seen, Where())) == expected
+    expected = asked(large, None, Where())
+    assert vectors.ask(large, seen, texts, QUERY, chosen(large, seen, Where())) == expected
 
 
 @pytest.fixture

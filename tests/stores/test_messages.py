@@ -31,11 +31,12 @@ def test_all_or_some(repo: Repo, home: Path) -> None:
         kept = messages.every(connection)
         read = messages.some(connection, shas)
     assert kept is not None and kept.bytes > 3 * 384 * 4
-    for texts, vectors in (kept.of(shas), read.of(shas)):
+    for way in (kept, read):
+        texts = way.texts_of(shas)
         assert [text.split("\n")[0] for text in texts] == ["", "Add a socket", "Add a file"]
         assert len(texts[1]) == messages.LONGEST_READ
-        assert [bool(row.any()) for row in vectors] == [False, True, True]
-    assert np.array_equal(kept.of(shas)[1], read.of(shas)[1])
+        assert [bool(row.any()) for row in way.vectors_of(shas)] == [False, True, True]
+    assert np.array_equal(kept.vectors_of(shas), read.vectors_of(shas))
 
 
 def test_too_many_to_keep(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,5 +45,5 @@ def test_too_many_to_keep(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(messages, "MOST_KEPT", 1)
     with database.reading(place_of(home, open_repository(repo.path))) as connection:
         assert messages.every(connection) is None
-        assert messages.some(connection, [repo.head]).of([repo.head])[0] == [""]
+        assert messages.some(connection, [repo.head]).texts_of([repo.head]) == [""]
         assert messages.some(connection, []).places == {}
