@@ -5,6 +5,7 @@
 - `answering`: who answers: the shared daemon, or this process
 - `answers`: the answers to both questions, field by field
 - `cli`: the `lineage` command: parse, call, print
+- `asking`: `lineage query` and `lineage explain`
 - `mcp`: what both MCP servers share, and the one of both questions
 - `maps`: the `mindmap` command, and the MCP server of mindmaps
 - `viewer`: maps in a browser, live

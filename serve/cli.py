@@ -6,50 +6,26 @@ Nothing heavy is imported here: each command brings in what it needs when it run
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 import typer
 
 from pipeline.modes import EmbedCache, Encoding
-from serve import about, settings, telling
+from serve import about, asking, settings, telling
 from serve.daemon import commands as daemon
 from serve.errors import BadRequest
 from serve.exits import FAILED
 from serve.resources import EmbedProvider, Resources
-from serve.terminal import application, note, run, say, version_option
+from serve.terminal import RepositoryPath, application, note, run, say, version_option
 from serve.terminal import write as _write
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from serve.answers import ExplainAnswer, FindAnswer
-
-Said = TypeVar("Said", bound="FindAnswer | ExplainAnswer")
 
 DESCRIPTION: Final = (
     "Ask a git repository's history how something was done before, and why code looks as it does, offline."
 )
 
 app = application(DESCRIPTION)
-
-NoDaemon = Annotated[
-    bool, typer.Option("--no-daemon", help="Answer in this process, not in the shared daemon.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on a terminal too.")]
-
-
-def _from_here(path: Path) -> Path:
-    """The path, once it is sure that there is a folder it counts from: git would call a deleted one no repository."""
-    path.absolute()
-    return path
-
-
-RepositoryPath = Annotated[
-    Path,
-    typer.Argument(metavar="PATH", help="The repository, or any path inside it.", callback=_from_here),
-]
 
 
 @app.callback()
@@ -148,97 +124,8 @@ def index_command(  # noqa: PLR0913 - one parameter for each option a person may
     guided(path, flags)
 
 
-@app.command("query")
-def query_command(  # noqa: PLR0913 - one parameter for each option a person may give
-    path: RepositoryPath = Path(),
-    *,
-    query: Annotated[
-        str | None,
-        typer.Option(
-            "--query", "-q", help="What you are looking for, in plain words.  [required]", show_default=False
-        ),
-    ] = None,
-    k: Annotated[int, typer.Option("--k", "-k", help="Number of commits, 1 to 20.")] = 5,
-    language: Annotated[
-        str | None, typer.Option(help="Only changes to files of this language, such as `python`.")
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(help="Only commits since: `30d` (h, d, w, m, y), `2024-01-31`, or RFC 3339.")
-    ] = None,
-    path_filter: Annotated[
-        str | None,
-        typer.Option("--path", help="Only files this gitignore pattern names: `src/`, `*.py`, `/docs`."),
-    ] = None,
-    author: Annotated[
-        str | None, typer.Option(help="Only commits by this author: part of the name or address.")
-    ] = None,
-    no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Keep the order of rank fusion.")] = False,
-    no_daemon: NoDaemon = False,
-    as_json: AsJson = False,
-) -> None:
-    """Find commits whose changes resemble a description."""
-    from serve import render
-    from serve.answering import answering
-    from serve.questions import FindRequest, worded
-
-    request = FindRequest(worded(query, path), k, language, since, path_filter, author, rerank=not no_rerank)
-    said = settings.read()
-    answer = answering(said.home, daemon=said.daemon and not no_daemon).find(request, path)
-    _answer(answer, render.show, as_json=as_json)
-
-
-@app.command("explain")
-def explain_command(  # noqa: PLR0913 - one parameter for each option a person may give
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE",
-            help="The file: relative to the repository, or else to where you are; with `./`, from where you are.",
-        ),
-    ],
-    path: RepositoryPath = Path(),
-    *,
-    lines: Annotated[
-        str | None,
-        typer.Option(
-            metavar="START:END",
-            help="Only these lines, from 1, both included; `:42` and `10:` leave an end open. [whole file]",
-        ),
-    ] = None,
-    k: Annotated[int, typer.Option("--k", "-k", help="Number of commits, 1 to 20.")] = 5,
-    no_diff: Annotated[bool, typer.Option("--no-diff", help="Without what the commits changed.")] = False,
-    no_related: Annotated[
-        bool, typer.Option("--no-related", help="Without the neighbours in the file's history.")
-    ] = False,
-    ignore_whitespace: Annotated[
-        bool, typer.Option("--ignore-whitespace", help="Look through changes of white space: blame's -w.")
-    ] = False,
-    follow_moves: Annotated[
-        bool, typer.Option("--follow-moves", help="Follow lines moved in and between files: blame's -M -C.")
-    ] = False,
-    no_daemon: NoDaemon = False,
-    as_json: AsJson = False,
-) -> None:
-    """Say which commits made lines of a file, newest first."""
-    from serve.answering import answering
-    from serve.explain import page
-    from serve.explain.request import bounds
-    from serve.questions import ExplainRequest
-
-    start, end = bounds(lines)
-    request = ExplainRequest(
-        file,
-        start,
-        end,
-        k,
-        include_diff=not no_diff,
-        include_related=not no_related,
-        ignore_whitespace=ignore_whitespace,
-        follow_moves=follow_moves,
-    )
-    said = settings.read()
-    answer = answering(said.home, daemon=said.daemon and not no_daemon).explain(request, path, Path.cwd())
-    _answer(answer, page.show, as_json=as_json)
+app.command("query")(asking.query_command)
+app.command("explain")(asking.explain_command)
 
 
 @app.command("status")
@@ -388,18 +275,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; errors become text and an exit code here and nowhere else."""
     settings.calm_algebra()
     return run(app, "lineage", arguments)
-
-
-def _answer(answer: Said, show: Callable[[Said, Console], None], *, as_json: bool) -> None:
-    """Print an answer: as a page on a terminal, as JSON to a program or where it is asked for."""
-    if as_json or not sys.stdout.isatty():
-        from serve import render
-
-        _write(render.as_json(answer))
-        return
-    from rich.console import Console
-
-    show(answer, Console(highlight=False))
 
 
 if __name__ == "__main__":

@@ -5,12 +5,25 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from serve import about, exits
 from serve.visible import visible
+
+
+def _from_here(path: Path) -> Path:
+    """The path, once it is sure that there is a folder it counts from: git would call a deleted one no repository."""
+    path.absolute()
+    return path
+
+
+RepositoryPath = Annotated[
+    Path,
+    typer.Argument(metavar="PATH", help="The repository, or any path inside it.", callback=_from_here),
+]
 
 
 def application(description: str) -> typer.Typer:
