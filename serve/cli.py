@@ -273,7 +273,7 @@ app.add_typer(daemon.app, name="daemon", help="The shared daemon: is it running,
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; errors become text and an exit code here and nowhere else."""
-    settings.calm_algebra()
+    settings.calm_libraries()
     return run(app, "lineage", arguments)
 
 

@@ -21,9 +21,10 @@ USUAL_FOLDERS: Final = ("/usr/local/bin", "/opt/homebrew/bin", "/usr/bin", "/bin
 # What CUDA is told to hide every device; anything else names some.
 NO_DEVICES: Final = frozenset({"", "-1"})
 
-# numpy's own threads wait for each other by spinning: beside the database's threads a product took ten times
-# as long as on one thread. Lanes run side by side instead.
-ALGEBRA_THREADS: Final = "OPENBLAS_NUM_THREADS"
+# What libraries are told, and hear as they are imported. numpy's own threads wait for each other by spinning: beside
+# the database's threads a product took ten times as long as on one thread, so lanes run side by side instead. Arrow's
+# own allocator keeps what was freed: with the system's an index of 5,000 commits took 38 MB less, for no instructions.
+TOLD: Final = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +100,13 @@ def person() -> str:
     return "\0".join((str(Path("~").expanduser()), os.environ.get("XDG_CONFIG_HOME", "")))
 
 
-def calm_algebra(environment: MutableMapping[str, str] | None = None) -> None:
-    """Keep numpy to one thread unless the person asked otherwise; acts until numpy is imported."""
-    (os.environ if environment is None else environment).setdefault(ALGEBRA_THREADS, "1")
+def calm_libraries(environment: MutableMapping[str, str] | None = None) -> None:
+    """Keep numpy to one thread and Arrow to the system's memory, unless the person asked otherwise.
+
+    Acts on what is imported afterwards, and on processes started afterwards.
+    """
+    for name, value in TOLD.items():
+        (os.environ if environment is None else environment).setdefault(name, value)
 
 
 def _level(directives: str) -> str:

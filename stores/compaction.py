@@ -125,7 +125,9 @@ def _copy_table(connection: duckdb.DuckDBPyConnection, table: str) -> None:
     chosen, order = _CHOSEN.get(table, ""), _ORDERED.get(table, "")
     with closing(connection.cursor()) as cursor:
         for part in _slices(cursor, table):
-            cursor.execute(f"INSERT INTO fresh.{table} SELECT * FROM ix.{table} {chosen} WHERE {part} {order}")
+            cursor.execute(
+                f"INSERT INTO fresh.{table} SELECT * FROM ix.{table} {chosen} WHERE {part} {order}"
+            )
 
 
 def _slices(connection: duckdb.DuckDBPyConnection, table: str) -> Iterator[str]:

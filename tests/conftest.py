@@ -11,7 +11,7 @@ import pytest
 from serve import settings
 
 # As at the program's door, before anything imports numpy.
-settings.calm_algebra()
+settings.calm_libraries()
 # Some tests run the runtime themselves; the encoder sees to it on its own.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 # How long an example takes is the machine's affair, and that is shared.

@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--version", action="version", version=f"lineage-mcp {about.version()}")
     parser.parse_args()
     said = settings.read()
-    settings.calm_algebra()
+    settings.calm_libraries()
     asked = answering(said.home, daemon=said.daemon)
     try:
         here = Path.cwd()

@@ -44,4 +44,4 @@ What they stand on:
 from serve import settings
 
 # As at the product's door, and as there it acts only while numpy is not imported.
-settings.calm_algebra()
+settings.calm_libraries()

@@ -39,7 +39,7 @@ class ZeroEncoder:
 
 
 def main() -> None:
-    settings.calm_algebra()
+    settings.calm_libraries()
     repository = open_repository(Path(sys.argv[1]))
     place = place_of(settings.read().home, repository)
     with runs.sole_run(place), workers_for(repository, place, usable_cpus()) as workers:

@@ -49,4 +49,4 @@ count as one. Tune on some histories and seeds, report on others.
 from serve import settings
 
 # As at the product's door, and as there it acts only while numpy is not imported.
-settings.calm_algebra()
+settings.calm_libraries()

@@ -69,10 +69,11 @@ def test_only_settings_reads_the_environment() -> None:
     assert readers == {"serve/settings.py", "pipeline/git/program.py", "serve/updating/programs.py"}
 
 
-def test_algebra_is_calm_unless_told_otherwise() -> None:
-    """numpy is kept to one thread, but a person's own setting stands."""
+def test_libraries_are_calm_unless_told_otherwise() -> None:
+    """numpy is kept to one thread and Arrow to the system's memory, but a person's own setting stands."""
     unset: dict[str, str] = {}
-    asked = {"OPENBLAS_NUM_THREADS": "8"}
-    settings.calm_algebra(unset)
-    settings.calm_algebra(asked)
-    assert (unset, asked) == ({"OPENBLAS_NUM_THREADS": "1"}, {"OPENBLAS_NUM_THREADS": "8"})
+    asked = {"OPENBLAS_NUM_THREADS": "8", "ARROW_DEFAULT_MEMORY_POOL": "jemalloc"}
+    settings.calm_libraries(unset)
+    settings.calm_libraries(asked)
+    assert unset == {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    assert asked == {"OPENBLAS_NUM_THREADS": "8", "ARROW_DEFAULT_MEMORY_POOL": "jemalloc"}
