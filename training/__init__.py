@@ -2,7 +2,7 @@
 
     python -m training.extract LESSONS REPOSITORY...    histories -> bags of words
     python -m training.teacher LESSONS START REPOSITORY...    what the transformer makes of each word: where rows begin
-    python -m training.table LESSONS OUT --started START --held-out NAME    contrastive training
+    python -m training.table LESSONS OUT --started START --passes 2 --held-out NAME    contrastive training
     python -m training.bundle OUT/table.npz    the file that ships
 
 The same repositories, commits and seeds give the same lessons, and these the same table. `histories.txt` names the

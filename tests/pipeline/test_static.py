@@ -14,7 +14,7 @@ from pipeline.encoder import CHARACTERS_READ, MODELS, STATIC_MODEL
 from pipeline.static import NAME, Lexicon, StaticEncoder
 
 # Raise the number in STATIC_MODEL when the file changes, and say here which file it now means.
-FILES = {"static/1": "40458573a480e8b7b1751e16eb6de170317bfa31392cd6f4c9f5742b2f4ce462"}
+FILES = {"static/2": "73d7ee9132ef4c8f7d0514b0573b233c0ce40b131e7ef7be12b930fa245b17a4"}
 LEXICON = Lexicon({"retri": 0, "request": 1, "max_retri": 2}, 8)
 TEXTS = [
     "retry the request after a timeout",
