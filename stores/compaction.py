@@ -32,24 +32,29 @@ SHORTEST_TAIL_HUNKS: Final = 5_000
 # Large enough for numbers to compress well, small enough that two threads share the vectors of a small index.
 COMPACT_ROW_GROUP_SIZE: Final = 16_384
 # Memory follows the rows of a statement, and with tables whole it came to 580 MB at 67,000 hunks: so one statement
-# fills one row group, or puts this many postings in order.
+# copies a row group, or puts this many postings in order.
+COPIED_ROWS: Final = COMPACT_ROW_GROUP_SIZE
 ORDERED_ROWS: Final = 1_000_000
+# Beside what statements hold, the engine keeps blocks of both files up to its limit. A quarter of this was too little
+# at 67,000 hunks; 20,000 of 57 KB each took no more.
+COPYING_LIMIT: Final = "256MB"
 # More copy little faster: an index is mostly its diffs, its vectors and its postings.
 TABLES_AT_ONCE: Final = 2
 
 DRAFT: Final = f"{DATABASE}.draft"
 
-# The order of rows in the copy; where none is given, that of the original.
-_ORDERED: Final = {
+# The order of rows in the copy; of all other tables that of the original.
+_CLUSTERED: Final = {
     "hunk_postings": "ORDER BY term_id, hunk_id",
     "symbol_postings": "ORDER BY term_id, hunk_id",
     "head_postings": "ORDER BY term_id, symbol_id",
 }
-# Texts that no row has any more, because their commits were replaced, are left behind.
+# Texts that no row has any more, because their commits were replaced, are left behind. Joined rows come in any order.
 _CHOSEN: Final = {
     "vectors": "SEMI JOIN (SELECT text_digest FROM ix.hunks UNION ALL SELECT message_digest FROM ix.commits)"
     " USING (text_digest)",
 }
+_KEPT_ORDER: Final = {"vectors": "ORDER BY vectors.rowid"}
 # The last word of every slice of postings.
 _CUTS: Final = """
 SELECT max(term_id)
@@ -68,7 +73,7 @@ def tidy(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> bool:
 
     Says whether it copied.
     """
-    (place.folder / DRAFT).unlink(missing_ok=True)
+    _clear(place)
     with database.writing(place, wait=wait) as connection:
         database.settle(connection, place)
         worth_it = _is_scattered(connection) or _is_hollow(connection)
@@ -80,7 +85,7 @@ def tidy(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> bool:
 def compact(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
     """Replace the database file by a compact copy of itself."""
     draft = place.folder / DRAFT
-    draft.unlink(missing_ok=True)
+    _clear(place)
     with database.writing(place, wait=wait) as connection:
         database.settle(connection, place)
     with database.reading(place, wait=READ_WAIT_SECONDS) as connection, database.private():
@@ -92,7 +97,13 @@ def compact(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
         if database.fingerprint(place) == before and not database.wal_size(place):
             place.wal.unlink(missing_ok=True)
             draft.replace(place.database)
-    draft.unlink(missing_ok=True)
+    _clear(place)
+
+
+def _clear(place: Place) -> None:
+    """Take away a copy that was begun, and its log."""
+    for name in (DRAFT, f"{DRAFT}.wal"):
+        (place.folder / name).unlink(missing_ok=True)
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, draft: Path) -> None:
@@ -100,7 +111,7 @@ def _copy(connection: duckdb.DuckDBPyConnection, draft: Path) -> None:
     connection.execute("USE fresh")
     connection.execute(migrations.tables_sql())
     # Side by side: one table's copy is mostly the work of one thread, and threads of the engine's own get in its way.
-    with _one_thread_each(connection), ThreadPoolExecutor(TABLES_AT_ONCE) as threads:
+    with _calm(connection), ThreadPoolExecutor(TABLES_AT_ONCE) as threads:
         list(threads.map(partial(_copy_table, connection), schema.TABLES))
     connection.execute(
         "UPDATE repository SET clustered_hunks = (SELECT coalesce(max(hunk_id) + 1, 0) FROM hunks)"
@@ -111,18 +122,20 @@ def _copy(connection: duckdb.DuckDBPyConnection, draft: Path) -> None:
 
 
 @contextmanager
-def _one_thread_each(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """A statement runs on the thread that gave it; the engine is as it was afterwards, for the next reader."""
+def _calm(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """A statement runs on the thread that gave it, in little memory; the next reader finds the engine as it was."""
     before = connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
     connection.execute("SET threads = 1")
+    connection.execute(f"SET memory_limit = '{COPYING_LIMIT}'")
     try:
         yield
     finally:
         connection.execute(f"SET threads = {before}")
+        connection.execute(f"SET memory_limit = '{database.MEMORY_LIMIT}'")
 
 
 def _copy_table(connection: duckdb.DuckDBPyConnection, table: str) -> None:
-    chosen, order = _CHOSEN.get(table, ""), _ORDERED.get(table, "")
+    chosen, order = _CHOSEN.get(table, ""), _CLUSTERED.get(table) or _KEPT_ORDER.get(table, "")
     with closing(connection.cursor()) as cursor:
         for part in _slices(cursor, table):
             cursor.execute(
@@ -132,15 +145,15 @@ def _copy_table(connection: duckdb.DuckDBPyConnection, table: str) -> None:
 
 def _slices(connection: duckdb.DuckDBPyConnection, table: str) -> Iterator[str]:
     """Conditions that part a table: by words where its rows come in their order, else by where rows lie."""
-    if table in _ORDERED:
+    if table in _CLUSTERED:
         first = 0
         for (last,) in connection.execute(_CUTS.format(table=table, rows=ORDERED_ROWS)).fetchall():
             yield f"term_id BETWEEN {first} AND {last}"
             first = last + 1
         return
     [(rows,)] = connection.execute(f"SELECT coalesce(max(rowid) + 1, 0) FROM ix.{table}").fetchall()
-    for first in range(0, rows, COMPACT_ROW_GROUP_SIZE):
-        yield f"rowid >= {first} AND rowid < {first + COMPACT_ROW_GROUP_SIZE}"
+    for first in range(0, rows, COPIED_ROWS):
+        yield f"rowid >= {first} AND rowid < {first + COPIED_ROWS}"
 
 
 def _is_scattered(connection: duckdb.DuckDBPyConnection) -> bool:

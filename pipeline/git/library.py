@@ -13,8 +13,8 @@ from pipeline.git.refusals import UnreadableObject
 # what `edited` leaves to it asks for them again. With 6 MiB, and twice of what `repository` keeps, extracting a
 # history took 0.7 % fewer instructions and 8 MB more in each worker.
 OBJECT_CACHE_BYTES: Final = 2 << 20
-# Pack files are mapped in windows, whose pages count as the process's memory: with libgit2's own, of 32 MiB and
-# without an end, a process came to hold the whole of a pack of 109 MB. These cost 0.2 % of its instructions.
+# Pack files are mapped in windows, whose pages count as the process's memory. With windows of 32 MiB, 256 in all, a
+# process came to hold the whole of a pack of 109 MB; libgit2's own end at gigabytes. These cost 0.2 % of instructions.
 PACK_WINDOW_BYTES: Final = 1 << 20
 PACK_MAPPED_BYTES: Final = 32 << 20
 

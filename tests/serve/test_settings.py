@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,3 +80,16 @@ def test_libraries_are_calm_unless_told_otherwise() -> None:
     settings.calm_libraries(asked)
     assert unset == {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
     assert asked == {"OPENBLAS_NUM_THREADS": "8", "ARROW_DEFAULT_MEMORY_POOL": "jemalloc"}
+
+
+def test_libraries_hear_it_in_time() -> None:
+    """No door imports Arrow before it is told where to take memory from."""
+    program = (
+        "import sys, serve.cli, serve.mcp.lineage; from serve import settings; settings.calm_libraries();"
+        "assert 'pyarrow' not in sys.modules; import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
+    )
+    asked = {name: value for name, value in os.environ.items() if name not in settings.TOLD}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=asked, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "system"
