@@ -43,7 +43,7 @@ TABLES_AT_ONCE: Final = 2
 
 DRAFT: Final = f"{DATABASE}.draft"
 
-# The order of rows in the copy; of all other tables that of the original.
+# Postings lie by word in the copy, all other rows as they did.
 _CLUSTERED: Final = {
     "hunk_postings": "ORDER BY term_id, hunk_id",
     "symbol_postings": "ORDER BY term_id, hunk_id",
@@ -54,7 +54,7 @@ _CHOSEN: Final = {
     "vectors": "SEMI JOIN (SELECT text_digest FROM ix.hunks UNION ALL SELECT message_digest FROM ix.commits)"
     " USING (text_digest)",
 }
-_KEPT_ORDER: Final = {"vectors": "ORDER BY vectors.rowid"}
+_ORDERED: Final = _CLUSTERED | {"vectors": "ORDER BY vectors.rowid"}
 # The last word of every slice of postings.
 _CUTS: Final = """
 SELECT max(term_id)
@@ -125,9 +125,9 @@ def _copy(connection: duckdb.DuckDBPyConnection, draft: Path) -> None:
 def _calm(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """A statement runs on the thread that gave it, in little memory; the next reader finds the engine as it was."""
     before = connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
-    connection.execute("SET threads = 1")
-    connection.execute(f"SET memory_limit = '{COPYING_LIMIT}'")
     try:
+        connection.execute("SET threads = 1")
+        connection.execute(f"SET memory_limit = '{COPYING_LIMIT}'")
         yield
     finally:
         connection.execute(f"SET threads = {before}")
@@ -135,7 +135,7 @@ def _calm(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 def _copy_table(connection: duckdb.DuckDBPyConnection, table: str) -> None:
-    chosen, order = _CHOSEN.get(table, ""), _CLUSTERED.get(table) or _KEPT_ORDER.get(table, "")
+    chosen, order = _CHOSEN.get(table, ""), _ORDERED.get(table, "")
     with closing(connection.cursor()) as cursor:
         for part in _slices(cursor, table):
             cursor.execute(
