@@ -1,4 +1,4 @@
-"""Commits in, rows out: knows git, grammars and the model; no SQL.
+"""Commits in, rows out: knows git, grammars and the models; no SQL.
 
 The line, in its order:
 
@@ -21,10 +21,11 @@ What it stands on:
 - `encoder`: the Encoder protocol, and the bundled encoder that ONNX Runtime runs
 - `accelerated`: the same encoder unquantized, on graphics and neural processors
 - `static`: the static encoder: a table with one row a word
+- `cross_encoder`: the cross-encoder: how well a change answers a question
 - `encoders`: the bundled encoders by their names
 - `portions`: an encoder that is given only so many texts at a time
 - `caching`: what a vector in the embedding cache is found by
-- `modes`: how vectors are made, and how kept: off, by message and diff, by the diff alone
+- `modes`: how vectors are made, and how kept: off, by message and diff, by the diff alone; the cross-encoder's forms
 - `providers`: execution providers: what is asked for -> what this build can run
 - `survey`: where a history's commits go, and what an index could do without
 - `ignore`: which paths stay out: built-in defaults < git attributes < `.lineageignore`

@@ -7,12 +7,12 @@ same vector every time, whatever the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from pipeline import providers
 from pipeline.workers import usable_cpus
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
+
+Text = TypeVar("Text")
+Made = TypeVar("Made")
 
 MODELS: Final = Path(__file__).parent / "models"
 
@@ -73,21 +76,12 @@ class OnnxEncoder:
 
         if not texts:
             return np.empty((0, self.dimension), np.float32)
-        vector = self._loaded().vector
-        side_by_side = min(self.threads, len(texts))
-        if side_by_side == 1:
-            return np.stack([vector(text) for text in texts])
-        pool = ThreadPoolExecutor(side_by_side, "encoder")
-        try:
-            return np.stack(list(pool.map(vector, texts)))
-        finally:
-            # Ctrl-C waits for the texts in hand only.
-            pool.shutdown(cancel_futures=True)
+        return np.stack(side_by_side(self._loaded().vector, texts, self.threads))
 
     def _loaded(self) -> _Model:
         with self._loading:
             if self._model is None:
-                self._model = _Model(tokenizer(), _session())
+                self._model = _Model(tokenizer(), session(MODELS / "minilm.onnx"))
             return self._model
 
 
@@ -105,6 +99,19 @@ class _Model:
         return row
 
 
+def side_by_side(run: Callable[[Text], Made], texts: Sequence[Text], threads: int) -> list[Made]:
+    """What comes of each text, in order; so many runs at a time."""
+    at_once = min(threads, len(texts))
+    if at_once <= 1:
+        return [run(text) for text in texts]
+    pool = ThreadPoolExecutor(at_once, "encoder")
+    try:
+        return list(pool.map(run, texts))
+    finally:
+        # Ctrl-C waits for the texts in hand only.
+        pool.shutdown(cancel_futures=True)
+
+
 def readable(text: str) -> str:
     """As much of a text as is read, in a form the tokenizer takes: typed in another encoding it has lone surrogates."""
     return text[:CHARACTERS_READ].encode("utf-8", "replace").decode()
@@ -117,7 +124,8 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.from_file(str(MODELS / "tokenizer.json"))
 
 
-def _session() -> InferenceSession:
+def session(model: Path | bytes) -> InferenceSession:
+    """A model, a file or its content, as it runs here: as it is written, one thread a run."""
     ort = providers.runtime()
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -127,5 +135,5 @@ def _session() -> InferenceSession:
     options.enable_mem_pattern = False
     options.log_severity_level = 3
     names = [providers.RUNTIME_NAMES[providers.CPU]]
-    session: InferenceSession = ort.InferenceSession(MODELS / "minilm.onnx", options, providers=names)
-    return session
+    opened: InferenceSession = ort.InferenceSession(model, options, providers=names)
+    return opened

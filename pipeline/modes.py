@@ -25,3 +25,10 @@ class Encoding(StrEnum):
 
     MINILM = "minilm"
     STATIC = "static"
+
+
+class Precision(StrEnum):
+    """How the cross-encoder computes with its weights: `int8` takes half the time, and a quarter of the memory."""
+
+    FULL = "full"
+    INT8 = "int8"

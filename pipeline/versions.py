@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pipeline.cross_encoder import CROSS_ENCODER
 from pipeline.encoder import EMBEDDING_MODEL, STATIC_MODEL
 from pipeline.modes import Encoding
 from stores.metadata import Components
@@ -17,8 +18,6 @@ CHUNKER_VERSION: Final = "1"
 PARSER_VERSION: Final = "1"
 SEMANTIC_TEXT_VERSION: Final = "1"
 WORDS_VERSION: Final = "1"
-# No reranker is bundled yet.
-RERANKER_MODEL: Final = "none"
 
 
 def models() -> dict[Encoding, str]:
@@ -41,7 +40,7 @@ def components(embed_cache: str | None = None, encoding: Encoding | None = None)
         schema=str(SCHEMA_VERSION),
         embedding_model=models()[encoding or Encoding.MINILM],
         embedding_dimension=str(EMBEDDING_DIMENSION),
-        reranker_model=RERANKER_MODEL,
+        reranker_model=CROSS_ENCODER,
         chunker_version=CHUNKER_VERSION,
         semantic_text_version=SEMANTIC_TEXT_VERSION,
         parser_rust=PARSER_VERSION,

@@ -8,8 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from pipeline.modes import Precision
 from serve.answers import ExplainAnswer, FindAnswer
 from serve.questions import ExplainRequest, FindRequest
+from serve.settings import Settings
 
 if TYPE_CHECKING:
     from serve.daemon.address import NoDaemon
@@ -29,22 +31,24 @@ class Answering(Protocol):
         ...
 
 
-def answering(home: Path, *, daemon: bool) -> Answering:
-    """Whoever answers for the indexes under `home`."""
-    return Shared(home) if daemon else Own(home)
+def answering(said: Settings, *, daemon: bool = True) -> Answering:
+    """Whoever answers for the indexes of these settings; no daemon where they, or the caller, want none."""
+    own = Own(said.home, said.reranker)
+    return Shared(said.home, own) if daemon and said.daemon else own
 
 
 class Own:
     """Answers in this process; models are loaded at the first question that needs them."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, precision: Precision = Precision.FULL) -> None:
         self._home = home
+        self._precision = precision
 
     @cached_property
     def _engine(self) -> Answering:
         from serve.engine import Engine
 
-        return Engine(self._home)
+        return Engine(self._home, self._precision)
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """As `Answering.find`."""
@@ -58,12 +62,12 @@ class Own:
 class Shared:
     """Has the daemon answer, and answers in this process where no daemon can be had."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, own: Own) -> None:
         from serve.daemon.address import Address
         from serve.daemon.client import Remote
 
         self._remote = Remote(Address(home))
-        self._own = Own(home)
+        self._own = own
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """As `Answering.find`."""

@@ -62,7 +62,7 @@ def query_command(  # noqa: PLR0913 - one parameter for each option a person may
 
     request = FindRequest(worded(query, path), k, language, since, path_filter, author, rerank=not no_rerank)
     said = settings.read()
-    answer = answering(said.home, daemon=said.daemon and not no_daemon).find(request, path)
+    answer = answering(said, daemon=not no_daemon).find(request, path)
     _answer(answer, render.show, as_json=as_json)
 
 
@@ -115,7 +115,7 @@ def explain_command(  # noqa: PLR0913 - one parameter for each option a person m
         follow_moves=follow_moves,
     )
     said = settings.read()
-    answer = answering(said.home, daemon=said.daemon and not no_daemon).explain(request, path, Path.cwd())
+    answer = answering(said, daemon=not no_daemon).explain(request, path, Path.cwd())
     _answer(answer, page.show, as_json=as_json)
 
 

@@ -6,9 +6,10 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.cross_encoder import CrossEncoder
 from pipeline.encoder import Encoder
 from pipeline.encoders import bundled_encoder
-from pipeline.modes import Encoding
+from pipeline.modes import Encoding, Precision
 from serve.answers import ExplainAnswer, FindAnswer
 from serve.daemon.wire import Holding
 from serve.explain.explain import Explainer
@@ -19,11 +20,16 @@ if TYPE_CHECKING:
 
 
 class Resident:
-    """The encoders, each loaded when it is first needed and let go when it is not needed for a while."""
+    """The models, each loaded when it is first needed and let go when it is not needed for a while.
 
-    def __init__(self) -> None:
+    `precision` is the cross-encoder's.
+    """
+
+    def __init__(self, precision: Precision = Precision.FULL) -> None:
         self._turn = threading.Lock()
+        self._precision = precision
         self._encoders: dict[Encoding, Encoder] = {}
+        self._cross: CrossEncoder | None = None
 
     def get(self, encoding: Encoding) -> Encoder:
         """The encoder of that name; it loads its model at the first text."""
@@ -32,24 +38,32 @@ class Resident:
                 self._encoders[encoding] = bundled_encoder(encoding)
             return self._encoders[encoding]
 
+    def cross(self) -> CrossEncoder:
+        """The cross-encoder; it loads its model at the first question."""
+        with self._turn:
+            self._cross = self._cross or CrossEncoder(self._precision)
+            return self._cross
+
     def let_go(self) -> None:
-        """Forget the encoders; who has one in hand keeps it."""
+        """Forget the models; who has one in hand keeps it."""
         with self._turn:
             self._encoders.clear()
+            self._cross = None
 
     @property
     def loaded(self) -> tuple[str, ...]:
         """Names of what is loaded."""
         with self._turn:
-            return tuple(encoder.name for encoder in self._encoders.values())
+            encoders = tuple(encoder.name for encoder in self._encoders.values())
+            return (*encoders, self._cross.name) if self._cross else encoders
 
 
 class Engine:
     """Answers both questions, and keeps what makes the next answer fast; for use by several threads."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, precision: Precision = Precision.FULL) -> None:
         self.home = home
-        self.models = Resident()
+        self.models = Resident(precision)
         self._explainer = Explainer(home)
         self._turn = threading.Lock()
         self._finder: Finder | None = None
@@ -80,8 +94,11 @@ class Engine:
 
     def _finding(self) -> Finder:
         # Here, because an explanation needs neither Arrow nor numpy.
+        from serve.find.rerank import ReadingRanker
         from serve.find.search import Finder
 
         with self._turn:
-            self._finder = self._finder or Finder(self.home, encoder=self.models.get)
+            if self._finder is None:
+                reranker = ReadingRanker(self.models.cross)
+                self._finder = Finder(self.home, encoder=self.models.get, reranker=reranker)
             return self._finder

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pipeline.modes import Precision
+
 DEFAULT_HOME: Final = "~/.lineage"
 DEFAULT_MAPS: Final = "~/.mindmap/data"
 DEFAULT_LOG: Final = "info"
@@ -32,14 +34,14 @@ class Settings:
     """What the environment says.
 
     `home` holds the indexes; `log` is a level of `LOG_LEVELS`; `daemon` whether a shared daemon may answer;
-    `reranker` picks a form of the reranker (`int8`), any other value means the full one; `maps` holds the mindmaps;
+    `reranker` is the form of the reranker, the full one for any value but `int8`; `maps` holds the mindmaps;
     `cuda_devices` whether CUDA_VISIBLE_DEVICES names any.
     """
 
     home: Path
     log: str
     daemon: bool
-    reranker: str
+    reranker: Precision
     maps: Path
     cuda_devices: bool
 
@@ -51,7 +53,7 @@ def read(environment: Mapping[str, str] | None = None) -> Settings:
         home=Path(given.get("LINEAGE_HOME") or DEFAULT_HOME).expanduser().absolute(),
         log=_level(given.get("LINEAGE_LOG") or given.get("RUST_LOG") or ""),
         daemon=given.get("LINEAGE_NO_DAEMON", "").lower() in OFF,
-        reranker=given.get("LINEAGE_RERANKER", ""),
+        reranker=Precision.INT8 if given.get("LINEAGE_RERANKER") == Precision.INT8 else Precision.FULL,
         maps=Path(given.get("MINDMAP_DATA_DIR") or DEFAULT_MAPS).expanduser().absolute(),
         cuda_devices=given.get("CUDA_VISIBLE_DEVICES", "").strip() not in NO_DEVICES,
     )

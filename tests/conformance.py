@@ -69,7 +69,7 @@ def passes(program: tuple[str, ...], url: str, scenario: str) -> bool:
 def main(program: tuple[str, ...]) -> int:
     said = settings.read()
     servers = {
-        "lineage-mcp": lineage_server(answering(said.home, daemon=said.daemon), Path.cwd()),
+        "lineage-mcp": lineage_server(answering(said), Path.cwd()),
         "mindmap mcp": mindmap_server(said.maps).server,
     }
     results = []

@@ -37,6 +37,7 @@ PACKAGES = [
     "serve/viewer",
     "mindmap",
     "training",
+    "training/cross_encoder",
 ]
 CHECKS = {
     "the code is formatted": ["ruff", "format", "--check", "--quiet", "."],

@@ -38,13 +38,13 @@ def bundle(table: Path, folder: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def summed(folder: Path, digest: str) -> None:
-    """Note the file's digest among those of the others."""
+def summed(folder: Path, name: str, digest: str) -> None:
+    """Note a file's digest among those of the others."""
     sums = folder / SUMS
     others = [
-        line for line in sums.read_text(encoding="ascii").splitlines() if not line.endswith(f"  {NAME}")
+        line for line in sums.read_text(encoding="ascii").splitlines() if not line.endswith(f"  {name}")
     ]
-    sums.write_text("\n".join([*others, f"{digest}  {NAME}", ""]), encoding="ascii")
+    sums.write_text("\n".join([*others, f"{digest}  {name}", ""]), encoding="ascii")
 
 
 def main() -> None:
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("table", type=Path)
     parser.add_argument("--into", type=Path, default=Path("pipeline/models"))
     given = parser.parse_args()
-    summed(given.into, bundle(given.table, given.into))
+    summed(given.into, NAME, bundle(given.table, given.into))
 
 
 if __name__ == "__main__":

@@ -35,12 +35,13 @@ def main() -> None:
 def courses(repositories: Iterable[Path], given: argparse.Namespace) -> list[Course]:
     """One for each repository; a clone's folder, or the one above a bare one, names it."""
     return [
-        Course(path, _name(path), given.commits, given.seed, given.folder)
+        Course(path, name_of(path), given.commits, given.seed, given.folder)
         for path in map(Path.resolve, repositories)
     ]
 
 
-def _name(path: Path) -> str:
+def name_of(path: Path) -> str:
+    """A history's name: that of a clone's folder, or of the one above a bare one."""
     return path.parent.name if path.name in ("repo", ".git") else path.name
 
 

@@ -99,10 +99,10 @@ def _of_commit(repository: Repository, sha: str, rules: IgnoreRules, number: int
         commit = repository.commit(sha)
         if not tells(commit):
             return
-        changed = hunks(repository, sha, _few(rules.ignored)).hunks
-    except (UnreadableObject, _Sweep):
+        changed = hunks(repository, sha, few(rules.ignored)).hunks
+    except (UnreadableObject, Sweep):
         return
-    news, shown = _parted(changed)
+    news, shown = parted(changed)
     told = list(_of_hunks(number, _drawn(shown, sha)))
     if told:
         yield from _of_message(number, commit)
@@ -112,11 +112,11 @@ def _of_commit(repository: Repository, sha: str, rules: IgnoreRules, number: int
         yield from told
 
 
-class _Sweep(Exception):
+class Sweep(Exception):
     """A commit of too many files, noticed before any of them is read."""
 
 
-def _few(ignored: Callable[[str], bool]) -> Callable[[str], bool]:
+def few(ignored: Callable[[str], bool]) -> Callable[[str], bool]:
     """The rule, of one commit, until it has kept more than MOST_FILES."""
     kept = 0
 
@@ -125,7 +125,7 @@ def _few(ignored: Callable[[str], bool]) -> Callable[[str], bool]:
         left_out = ignored(path)
         kept += not left_out
         if kept > MOST_FILES:
-            raise _Sweep
+            raise Sweep
         return left_out
 
     return rule
@@ -143,7 +143,7 @@ def _of_message(number: int, commit: Commit) -> Iterator[Bag]:
 def _of_hunks(number: int, shown: Iterable[Hunk]) -> Iterator[Bag]:
     for hunk in shown:
         comments, rest = _by_comment(hunk.added_text or hunk.removed_text)
-        change = frozenset(words(_change_text(hunk, rest)))
+        change = frozenset(words(change_text(hunk, rest)))
         if len(change) < FEWEST_WORDS:
             continue
         yield Bag(number, Kind.CHANGE, change)
@@ -152,7 +152,7 @@ def _of_hunks(number: int, shown: Iterable[Hunk]) -> Iterator[Bag]:
             yield Bag(number, Kind.COMMENT, comment)
 
 
-def _change_text(hunk: Hunk, lines: str) -> str:
+def change_text(hunk: Hunk, lines: str) -> str:
     """The text the encoder reads, without its message; symbols by the hunk's headings, which need no parse."""
     headings = (_NAME.search(part.header) for part in hunk.parts)
     return semantic_text(
@@ -166,7 +166,7 @@ def _change_text(hunk: Hunk, lines: str) -> str:
     )
 
 
-def _parted(changed: Sequence[Hunk]) -> tuple[list[Hunk], list[Hunk]]:
+def parted(changed: Sequence[Hunk]) -> tuple[list[Hunk], list[Hunk]]:
     """What tells of the change in a changelog, and the change."""
     text = [hunk for hunk in changed if hunk.added_text or hunk.removed_text]
     news = [hunk for hunk in text if _is_news(hunk.file_path)]

@@ -55,7 +55,7 @@ def tells(commit: Commit) -> bool:
         len(commit.parents) == 1
         and not _PROGRAM.search(commit.author_name)
         and not _NO_CHANGE.match(subject)
-        and len(_plain(subject).split()) >= FEWEST_SUBJECT_WORDS
+        and len(plain(subject).split()) >= FEWEST_SUBJECT_WORDS
     )
 
 
@@ -63,12 +63,13 @@ def telling(message: str) -> Telling:
     """The parts of a message."""
     subject, _, rest = message.partition("\n")
     paragraphs = _paragraphs(rest)
-    sentences = [_plain(said) for paragraph in paragraphs for said in _SENTENCE_END.split(paragraph)]
+    sentences = [plain(said) for paragraph in paragraphs for said in _SENTENCE_END.split(paragraph)]
     kept = [said for said in sentences if len(said.split()) in SENTENCE_WORDS]
-    return Telling(_KIND.sub("", _plain(subject)), tuple(kept[:MOST_SENTENCES]), "\n".join(paragraphs))
+    return Telling(_KIND.sub("", plain(subject)), tuple(kept[:MOST_SENTENCES]), "\n".join(paragraphs))
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """A text in one line, without the numbers of issues."""
     return " ".join(_NUMBER.sub("", text).split())
 
 

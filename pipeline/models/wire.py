@@ -31,12 +31,13 @@ _FLOAT_ATTRIBUTE, _INT_ATTRIBUTE, _INTS_ATTRIBUTE = 1, 2, 7
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One step of a graph, of ONNX's own operators."""
+    """One step of a graph; its operator is ONNX's own, or of the domain that is named."""
 
     operator: str
     inputs: Sequence[str]
     output: str
     settings: Mapping[str, float | int | Sequence[int]]
+    domain: str = ""
 
 
 def constants(model: bytes) -> Tensors:
@@ -64,8 +65,12 @@ def model(
             *(_field(12, _value(key, shape)) for key, shape in outputs.items()),
         ]
     )
-    domain = _field(1, b"") + _number(2, opset)
-    return _number(1, 9) + _field(2, b"history-lineage") + _field(_GRAPH, graph) + _field(8, domain)
+    # What other domains than ONNX's own have is asked for in its first version.
+    versions = {"": opset} | {node.domain: 1 for node in nodes if node.domain}
+    domains = b"".join(
+        _field(8, _field(1, name.encode()) + _number(2, number)) for name, number in versions.items()
+    )
+    return _number(1, 9) + _field(2, b"history-lineage") + _field(_GRAPH, graph) + domains
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
@@ -145,6 +150,7 @@ def _node(node: Node) -> bytes:
             _field(3, node.output.encode()),
             _field(4, node.operator.encode()),
             *(_field(5, _attribute(name, value)) for name, value in node.settings.items()),
+            *([_field(7, node.domain.encode())] if node.domain else []),
         ]
     )
 

@@ -16,6 +16,7 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_unix_socket
 from tornado.web import Application, RequestHandler
 
+from pipeline.modes import Precision
 from serve import about, serving
 from serve.daemon import wire
 from serve.daemon.address import Address, build, person
@@ -145,11 +146,11 @@ QUESTIONS: Final[dict[str, Callable[[Service, bytes], bytes]]] = {
 }
 
 
-def serve(address: Address, life: Life) -> None:
+def serve(address: Address, life: Life, precision: Precision = Precision.FULL) -> None:
     """Answer until nobody needs it, or until told to stop; AlreadyRunning when this home has a daemon."""
     address.prepare()
     with _sole(address):
-        asyncio.run(_serve(address, life))
+        asyncio.run(_serve(address, life, precision))
 
 
 @contextmanager
@@ -170,8 +171,8 @@ def _already_running(address: Address) -> AlreadyRunning:
     )
 
 
-async def _serve(address: Address, life: Life) -> None:
-    service = Service(address, life, Engine(address.home))
+async def _serve(address: Address, life: Life, precision: Precision) -> None:
+    service = Service(address, life, Engine(address.home, precision))
     questions = [
         (target, _Question, {"service": service, "answer": answer}) for target, answer in QUESTIONS.items()
     ]

@@ -30,6 +30,7 @@ CHECKS: Final[dict[str, Check]] = {
     "model files": models.check_files,
     "encoder": models.check_encoder,
     "encoder static": models.check_table,
+    "cross-encoder": models.check_cross_encoder,
     "extensions": extensions.check,
     "daemon": daemon.check,
     "hooks": hooks.check,

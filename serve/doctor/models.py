@@ -1,4 +1,4 @@
-"""The bundled model files, and whether a text embeds."""
+"""The bundled model files, whether a text embeds, and whether a question is read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pipeline import bundled
+from pipeline.cross_encoder import Change, CrossEncoder
 from pipeline.encoders import bundled_encoder
 from pipeline.modes import Encoding
 from serve.doctor.finding import Finding, Subject, ok, problem
@@ -36,6 +37,16 @@ def check_encoder(_: Subject) -> Iterator[Finding]:
 def check_table(_: Subject) -> Iterator[Finding]:
     """The same of the static encoder."""
     yield _checked("encoder static", Encoding.STATIC)
+
+
+def check_cross_encoder(_: Subject) -> Iterator[Finding]:
+    """Whether the cross-encoder loads, and takes what is meant for a better answer than something else."""
+    reader = CrossEncoder(threads=1)
+    fits = reader.scores(_SAID[0], [Change(said, "") for said in (_SAID[1], _ELSE)])
+    if not fits[0] > fits[1]:
+        yield problem("cross-encoder", "its scores make no sense on this machine", REINSTALL)
+    else:
+        yield ok("cross-encoder", f"{reader.name}; a question is read")
 
 
 def _checked(name: str, encoding: Encoding) -> Finding:

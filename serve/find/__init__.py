@@ -9,6 +9,7 @@
 - `lanes`: the vector lane and the full-text lanes
 - `moments`: dates and ages as people write them
 - `query`: a request -> what the lanes are asked
+- `reading`: what the cross-encoder reads of each candidate
 - `rerank`: evidence -> the probability that a candidate answers, and the order of that
 - `seen`: one state of an index, as one HEAD sees it
 - `search`: the straight line from request to answer

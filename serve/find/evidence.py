@@ -17,6 +17,7 @@ from pipeline.text import Spelled, as_written, identifiers, sequence, spelled, w
 from serve.find.fuse import Candidate
 from serve.find.lanes import Rankings
 from serve.find.query import Query
+from serve.find.reading import Pairs, pairs
 from stores import lexical, vectors
 from stores.lexical import Asked
 from stores.ranking import Floats
@@ -139,12 +140,13 @@ class Found:
 class Evidence:
     """A row of numbers for each candidate, in their order, and what of the question each was found by.
 
-    `told` are those whose commit says of itself what it did.
+    `told` are those whose commit says of itself what it did; `pairs` is what a cross-encoder reads.
     """
 
     rows: Floats
     found: tuple[Found, ...]
     told: Bools
+    pairs: Pairs
 
 
 def gather(
@@ -173,7 +175,12 @@ def gather(
     )
     parts = np.stack((message, path, symbols, anywhere - message - path - symbols), axis=1)
     told = [len(one) + len(other) >= FEWEST_TOLD for one, other in zip(subjects, rests, strict=True)]
-    return Evidence(rows, tuple(Found(wanted, counts) for counts in parts), np.array(told, np.bool_))
+    return Evidence(
+        rows,
+        tuple(Found(wanted, counts) for counts in parts),
+        np.array(told, np.bool_),
+        pairs(connection, query.text, rankings.seen, candidates),
+    )
 
 
 def _messages(rankings: Rankings, candidates: Sequence[Candidate]) -> tuple[list[str], Floats]:

@@ -131,7 +131,7 @@ def main() -> None:
     parser.parse_args()
     said = settings.read()
     settings.calm_libraries()
-    asked = answering(said.home, daemon=said.daemon)
+    asked = answering(said)
     try:
         here = Path.cwd()
     except FileNotFoundError:

@@ -50,7 +50,7 @@ def viewer_command(
             # A browser of the terminal stays until it is closed.
             threading.Thread(target=_open, args=(address,), daemon=True).start()
 
-    serve(said.maps, taken, answering(said.home, daemon=said.daemon), ready)
+    serve(said.maps, taken, answering(said), ready)
 
 
 def _open(address: str) -> None:

@@ -2,10 +2,10 @@
 
 python -m tests.bench.warm --commits 20000 CLONE...
 
-Questions are subjects of the history's own commits, and hits are reranked, as usual. Beside the whole answer stand
-three of its parts, asked the same questions: the text lane alone, with looking its words up, the encoder alone, and the
-reranking alone, of candidates that were found before. The index is made without an encoder: how long
-a question takes does not depend on what the vectors say.
+Questions are subjects of the history's own commits, and hits are not reranked. Beside the whole answer stand some of
+its parts, asked the same questions: the text lane alone, with looking its words up, and the encoder alone; and what
+reranking adds, of candidates that were found before: by evidence alone, and with either form of the cross-encoder. The
+index is made without an encoder: how long a question takes does not depend on what the vectors say.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from pipeline.cross_encoder import CrossEncoder
 from pipeline.encoder import OnnxEncoder
+from pipeline.modes import Precision
 from pipeline.text import words
 from serve.daemon.address import Address
 from serve.daemon.client import Remote
 from serve.find import lanes, query
 from serve.find.fuse import fuse
-from serve.find.rerank import EvidenceRanker
+from serve.find.rerank import EvidenceRanker, ReadingRanker, Reranker
 from serve.find.search import Finder, ordered
 from serve.find.seen import Seen, see
 from serve.questions import FindRequest
@@ -44,6 +46,8 @@ SEED: Final = 3
 SHORTEST: Final = 20
 MEDIAN_SECONDS: Final = 0.050
 SLOW_SECONDS: Final = 0.120
+# Of reading 50 candidates, by the form of the cross-encoder.
+READING_SECONDS: Final = {Precision.FULL: 0.500, Precision.INT8: 0.250}
 
 Ask = Callable[[str], object]
 
@@ -61,7 +65,13 @@ def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
             "the same through the daemon": _daemon(history, home, open_ways),
             "its text lane alone": _text_lane(connection, seen),
             "its encoder alone": lambda text: encoder.encode([text]),
-            "its reranking alone": _reranking(connection, seen, encoder, questions),
+            "its evidence alone": _reranking(connection, seen, encoder, questions, EvidenceRanker()),
+            **{
+                _reading_alone(precision): _reranking(
+                    connection, seen, encoder, questions, _reading(precision)
+                )
+                for precision in Precision
+            },
         }
         return [row for way, ask in ways.items() for row in _rows(history.name, way, ask, questions)]
 
@@ -69,14 +79,14 @@ def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
 def _finder(history: History, home: Path, open_ways: ExitStack) -> Ask:
     encoder = OnnxEncoder()
     finder = open_ways.enter_context(closing(Finder(home, encoder=lambda _: encoder)))
-    return lambda text: finder.find(FindRequest(text), history.path)
+    return lambda text: finder.find(FindRequest(text, rerank=False), history.path)
 
 
 def _daemon(history: History, home: Path, open_ways: ExitStack) -> Ask:
     """It answers over its socket, from a process of its own."""
     daemon = Remote(Address(home))
     open_ways.callback(daemon.stop)
-    return lambda text: daemon.find(FindRequest(text), history.path)
+    return lambda text: daemon.find(FindRequest(text, rerank=False), history.path)
 
 
 def _text_lane(connection: Connection, seen: Seen) -> Ask:
@@ -89,11 +99,18 @@ def _text_lane(connection: Connection, seen: Seen) -> Ask:
     return ask
 
 
-def _reranking(connection: Connection, seen: Seen, encoder: OnnxEncoder, questions: Sequence[str]) -> Ask:
+def _reading(precision: Precision) -> Reranker:
+    model = CrossEncoder(precision)
+    return ReadingRanker(lambda: model)
+
+
+def _reranking(
+    connection: Connection, seen: Seen, encoder: OnnxEncoder, questions: Sequence[str], reranker: Reranker
+) -> Ask:
     read = {text: query.read(FindRequest(text), datetime.now(UTC), lambda _: False) for text in questions}
     ranked = {text: lanes.rank(connection, lambda: seen, asked, encoder) for text, asked in read.items()}
     fused = {text: fuse(ranked[text].lanes, read[text].profile.candidates) for text in questions}
-    return lambda text: ordered(connection, read[text], ranked[text], fused[text], EvidenceRanker())
+    return lambda text: ordered(connection, read[text], ranked[text], fused[text], reranker)
 
 
 def _rows(history: str, way: str, ask: Ask, questions: Sequence[str]) -> Iterator[Row]:
@@ -102,10 +119,20 @@ def _rows(history: str, way: str, ask: Ask, questions: Sequence[str]) -> Iterato
         ask(question)
     took = sorted(_seconds(ask, question) for question in questions)
     median, slow = took[len(took) // 2], took[int(len(took) * 0.95)]
-    whole = "alone" not in way
+    limit, slow_limit = _limits(way)
     detail = f"{1000 * median:.1f} ms, {len(took)} questions, the slowest {1000 * took[-1]:.1f} ms"
-    yield Row(history, f"{way}, seconds", median, MEDIAN_SECONDS if whole else None, detail)
-    yield Row(history, "the same, 95 in 100", slow, SLOW_SECONDS if whole else None, f"{1000 * slow:.1f} ms")
+    yield Row(history, f"{way}, seconds", median, limit, detail)
+    yield Row(history, "the same, 95 in 100", slow, slow_limit, f"{1000 * slow:.1f} ms")
+
+
+def _limits(way: str) -> tuple[float | None, float | None]:
+    """Of the median, and of the slow ones."""
+    reading = {_reading_alone(precision): seconds for precision, seconds in READING_SECONDS.items()}
+    return (reading.get(way), None) if "alone" in way else (MEDIAN_SECONDS, SLOW_SECONDS)
+
+
+def _reading_alone(precision: Precision) -> str:
+    return f"its reranking, {precision}, alone"
 
 
 def _questions(history: History) -> list[str]:

@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 import duckdb
 import polars as pl
 
+from pipeline.cross_encoder import CrossEncoder
 from pipeline.encoder import Encoder
 from pipeline.encoders import bundled_encoder
 from pipeline.git.repository import open_repository
 from pipeline.modes import Encoding
-from serve.find.rerank import EvidenceRanker, Reranker
+from serve.find.rerank import ReadingRanker, Reranker
 from serve.standing import standing
 from tests.bench import indexes
 from tests.bench.programs import git
@@ -39,6 +41,12 @@ RANKS: Final = {
 }
 
 
+@cache
+def cross_encoder() -> CrossEncoder:
+    """The bundled one, in full precision, as the product has it."""
+    return CrossEncoder()
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """What to ask of whom: `folder` keeps working copies and indexes, made with the encoder of that name."""
@@ -48,7 +56,7 @@ class Run:
     draw: Draw
     encoding: Encoding = Encoding.MINILM
     encoder: Callable[[Encoding], Encoder] = bundled_encoder
-    reranker: Reranker = field(default_factory=EvidenceRanker)
+    reranker: Reranker = field(default_factory=lambda: ReadingRanker(cross_encoder))
 
     @property
     def home(self) -> Path:

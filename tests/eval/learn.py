@@ -31,10 +31,11 @@ import polars as pl
 from serve.find import evidence
 from serve.find.evidence import FEATURES
 from serve.find.fuse import fuse
+from serve.find.rerank import FIT
 from stores.ranking import Floats
 from tests.bench.report import say, show, workspace
 from tests.eval import histories, reliability
-from tests.eval.evaluating import Run, asking
+from tests.eval.evaluating import Run, asking, cross_encoder
 from tests.eval.histories import Variant
 from tests.eval.protocols import Draw, Material, by_body, by_changelog, by_hand, by_subject, written_at
 from tests.eval.question import Question
@@ -53,10 +54,18 @@ RATE: Final = 0.02
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """One question's: a row of evidence for each, and the grade of its commit (0: it answers nothing)."""
+    """One question's: a row of evidence for each, what was read of it last, and the grade of its commit.
+
+    A grade of 0 says that it answers nothing.
+    """
 
     rows: Floats
     grades: Floats
+
+    @property
+    def unread(self) -> Candidates:
+        """The same without what was read."""
+        return Candidates(self.rows[:, : len(FEATURES)], self.grades)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,10 +123,17 @@ def main() -> None:
         candidates = [
             one for history in told for one in asked(history, _foreign(history, told, draw), folder)
         ]
+    tell("by evidence alone", [one.unread for one in candidates])
+    tell("by evidence and what was read", candidates)
+
+
+def tell(what: str, candidates: Sequence[Candidates]) -> None:
+    """The numbers of one of the rankers, and how honest it is."""
     learnt = calibrated(weighed(candidates), candidates)
-    for feature, weight in zip(FEATURES, learnt.weights, strict=True):
+    say(f"\n{what}")
+    for feature, weight in zip((*FEATURES, FIT), learnt.weights, strict=False):
         say(f'    "{feature}": {weight:.3f},')
-    say(f"BIAS: Final = {learnt.bias:.3f}")
+    say(f"bias {learnt.bias:.3f}")
     show(honesty(learnt, candidates))
 
 
@@ -157,7 +173,9 @@ def candidates_of(asker: Asker, question: Question, counting: Callable[[str], st
     if fused:
         ones = (counting(candidate.commit_sha) for candidate in fused)
         known = evidence.gather(asker.index, query, rankings, fused)
-        yield Candidates(known.rows, np.array([question.grades.get(sha, 0) for sha in ones], np.float64))
+        fits = cross_encoder().scores(known.pairs.question, known.pairs.changes())
+        grades = np.array([question.grades.get(sha, 0) for sha in ones], np.float64)
+        yield Candidates(np.column_stack((known.rows, fits)), grades)
 
 
 def weighed(candidates: Sequence[Candidates]) -> Floats:
@@ -168,7 +186,7 @@ def weighed(candidates: Sequence[Candidates]) -> Floats:
     wanted = np.concatenate([(2**one.grades - 1) / (2**one.grades - 1).sum() for one in lists])
     spread = np.where(rows.std(axis=0) > 0, rows.std(axis=0), 1)
     rows /= spread
-    weights, first, second = np.zeros(len(FEATURES)), np.zeros(len(FEATURES)), np.zeros(len(FEATURES))
+    weights, first, second = np.zeros((3, rows.shape[1]))
     for step in range(1, STEPS + 1):
         slope = (_shares(rows @ weights, starts) - wanted) @ rows / len(lists) + DECAY * weights
         # Adam (Kingma and Ba, 2015), whose steps need no tuning.

@@ -1,15 +1,16 @@
 """One question -> the commits of every ranking, best first.
 
 Lanes are asked as `find_pattern` asks them, to its depth of 100 hunks, and a commit stands where its best hunk
-does. `fusion` is the product's answer without reranking, all its candidates, and `reranked` the same in the order of
-the reranker. Three rankings are there to explain them: vectors before whitening, fusion of two lanes,
-and fusion with nothing read out of the question (no filters, no intent).
+does. `fusion` is the product's answer without reranking, all its candidates, `reranked` the same in the order of
+the reranker, and `reranked, nothing read` in that of its evidence without the cross-encoder. Three rankings are there
+to explain them: vectors before whitening, fusion of two lanes, and fusion with nothing read out of the question (no
+filters, no intent).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -36,6 +37,7 @@ from tests.eval.metrics import distinct
 
 FUSION: Final = "fusion"
 RERANKED: Final = "reranked"
+BY_EVIDENCE: Final = "reranked, nothing read"
 BASELINE: Final = "plain BM25 (baseline)"
 
 
@@ -73,8 +75,8 @@ class Compared:
     """What stands beside the lanes: the moment ages count from, `git log --grep`, if there is one, and the reranker."""
 
     now: datetime
-    grep: Grep | None = None
-    reranker: Reranker = field(default_factory=EvidenceRanker)
+    grep: Grep | None
+    reranker: Reranker
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,9 +129,10 @@ class Asker:
     def _fusions(self, question: str, asked: Query, ranked: Rankings) -> Iterator[Ranking]:
         candidates = fuse(ranked.lanes, asked.profile.candidates)
         yield _ranking(FUSION, candidates)
-        placed = search.ordered(self.index, asked, ranked, candidates, self.beside.reranker)
-        probable = ((one.candidate.commit_sha, one.probability or 0.0) for one in placed)
-        yield Ranking.of(RERANKED, probable)
+        for name, reranker in ((RERANKED, self.beside.reranker), (BY_EVIDENCE, EvidenceRanker())):
+            placed = search.ordered(self.index, asked, ranked, candidates, reranker)
+            probable = ((one.candidate.commit_sha, one.probability or 0.0) for one in placed)
+            yield Ranking.of(name, probable)
         as_text = self._as_text(question, asked)
         in_text = fuse(self.ranked(as_text).lanes, as_text.profile.candidates)
         yield _ranking("fusion, question as text only", in_text)

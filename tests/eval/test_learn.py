@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from serve.find.evidence import FEATURES
+from serve.find.rerank import FIT
 from tests.eval import handwritten, learn
 from tests.eval.learn import Candidates
 from tests.eval.question import PRECEDENT
@@ -84,14 +85,14 @@ def test_written_questions() -> None:
 def test_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two histories are asked, with their messages and without; each feature has a weight, and each history's
-    questions are foreign to the other."""
+    """Two histories are asked, with their messages and without; each feature has a weight, with reading and without,
+    and each history's questions are foreign to the other."""
     clones = [str(made(tmp_path / name, changes).path) for name, changes in HISTORIES.items()]
     monkeypatch.setattr(sys, "argv", ["learn", *clones, "--folder", str(tmp_path / "folder")])
     learn.main()
     said = capsys.readouterr().out
-    assert re.findall(r'^ {4}"(.+)": -?[\d.]+,$', said, re.MULTILINE) == list(FEATURES)
-    assert re.search(r"^BIAS: Final = -?[\d.]+$", said, re.MULTILINE)
+    assert re.findall(r'^ {4}"(.+)": -?[\d.]+,$', said, re.MULTILINE) == [*FEATURES, *FEATURES, FIT]
+    assert len(re.findall(r"^bias -?[\d.]+$", said, re.MULTILINE)) == 2
     assert len(list((tmp_path / "folder" / "home").iterdir())) == 4
     assert "answer, share" in said
 

@@ -113,6 +113,6 @@ def test_one_process_asks_both(repo: Repo, tmp_path: Path, home: Path) -> None:
     assert engine.models.loaded == ()
     for path in (repo.path, other.path):
         assert engine.find(FindRequest("greet"), path).hits
-    assert engine.models.loaded == (STATIC_MODEL, EMBEDDING_MODEL)
+    assert engine.models.loaded == (STATIC_MODEL, EMBEDDING_MODEL, "cross/1/full")
     engine.let_go()
     assert engine.models.loaded == ()

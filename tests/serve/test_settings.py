@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.modes import Precision
 from serve import settings
 
 ROOT = Path(settings.__file__).parent.parent
@@ -19,8 +20,17 @@ def test_defaults() -> None:
     """With nothing set: hidden folders in the person's home, informative logs, a daemon allowed, the full model."""
     home, maps = Path("~/.lineage").expanduser(), Path("~/.mindmap/data").expanduser()
     assert settings.read({}) == settings.Settings(
-        home, "info", daemon=True, reranker="", maps=maps, cuda_devices=False
+        home, "info", daemon=True, reranker=Precision.FULL, maps=maps, cuda_devices=False
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "precision"),
+    [("int8", Precision.INT8), ("", Precision.FULL), ("fp32", Precision.FULL), ("INT8", Precision.FULL)],
+)
+def test_form_of_the_reranker(value: str, precision: Precision) -> None:
+    """LINEAGE_RERANKER=int8 picks the smaller form, any other value the full one."""
+    assert settings.read({"LINEAGE_RERANKER": value}).reranker is precision
 
 
 @pytest.mark.parametrize("value", ["~/indexes", "relative", "/abs"])

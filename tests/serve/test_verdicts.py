@@ -36,7 +36,7 @@ def change(monkeypatch: pytest.MonkeyPatch, constant: str, value: str = "9") -> 
     ("constant", "forced"),
     [
         ("CHUNKER_VERSION", "compatible"),
-        ("RERANKER_MODEL", "compatible"),
+        ("CROSS_ENCODER", "compatible"),
         ("PARSER_VERSION", "parser_python 1, now 9; run `lineage index --rebuild --yes`"),
         ("SEMANTIC_TEXT_VERSION", "semantic_text_version 1, now 9; run `lineage index --rebuild --yes`"),
         ("WORDS_VERSION", "words_version 1, now 9; run `lineage index --rebuild --yes`"),

@@ -233,7 +233,7 @@ def test_the_bundled_form(tmp_path: Path) -> None:
     np.savez(tmp_path / "table.npz", words=words, rows=drawn)
     (tmp_path / "SHA256SUMS").write_text("0  other\n1  static.npz\n", encoding="ascii")
     digest = bundle.bundle(tmp_path / "table.npz", tmp_path)
-    bundle.summed(tmp_path, digest)
+    bundle.summed(tmp_path, "static.npz", digest)
     assert (tmp_path / "SHA256SUMS").read_text(encoding="ascii") == f"0  other\n{digest}  static.npz\n"
     [vector] = StaticEncoder(tmp_path / "static.npz").encode(["retry request"])
     exact = drawn[0] + drawn[1]

@@ -10,7 +10,7 @@ from serve.doctor.finding import Finding, Verdict
 
 OK, WARNING, PROBLEM = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM
 # Everything but what takes its time and is the same for every repository.
-SLOW = ("encoder", "encoder static", "model files", "extensions")
+SLOW = ("encoder", "encoder static", "cross-encoder", "model files", "extensions")
 QUICK = {name: check for name, check in examine.CHECKS.items() if name not in SLOW}
 
 

