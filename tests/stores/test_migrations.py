@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -74,12 +75,13 @@ def test_a_migrated_index_has_the_current_tables(place: Place, tmp_path: Path) -
 
 
 def test_a_question_after_an_upgrade_is_answered(repo: Repo, place: Place) -> None:
-    """Reading migrates: the index answers, fits this program, and is migrated once."""
+    """Reading migrates: the index answers, fits this program but for its reranker, and is migrated once."""
     found = find_pattern(FindRequest("retry connection", 1), repo.path, place.home, encoder=WordEncoder)
     assert [hit.commit_sha for hit in found.hits] == [repo.head]
-    assert found.meta.compatibility.status == "compatible"
+    assert found.meta.compatibility.status == "query_compatible_needs_refresh"
     before = place.database.stat().st_mtime_ns, database.fingerprint(place)
-    assert str(of_path(repo.path, place.home)[1].verdict) == "compatible"
+    verdict = str(of_path(repo.path, place.home)[1].verdict)
+    assert "(reranker_model none, now cross/1; run `lineage index --force`)" in verdict
     assert (place.database.stat().st_mtime_ns, database.fingerprint(place)) == before
 
 
@@ -99,7 +101,7 @@ def test_what_made_the_rows_is_carried_over(place: Place) -> None:
     assert made == {
         (part, f"parser_{name}") for part in ("history", "head") for name in ("python", "typescript")
     }
-    assert recorded.vouched == components("off")
+    assert recorded.vouched == replace(components("off"), reranker_model="none")
 
 
 def test_never_written_metadata_is_unknown(repo: Repo, place: Place) -> None:
