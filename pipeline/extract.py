@@ -46,12 +46,6 @@ class Extracted:
     unreadable: pa.RecordBatch
     profile: Profile
 
-    @property
-    def nbytes(self) -> int:
-        """What its rows take in memory."""
-        tables = (self.commits, self.hunks, self.hunk_symbols, self.hunk_words, self.symbol_words)
-        return sum(table.nbytes for table in tables)
-
 
 @dataclass(frozen=True, slots=True)
 class TouchedHunk:

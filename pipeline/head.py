@@ -52,11 +52,6 @@ class Outlined:
     chunks: pa.RecordBatch
     words: pa.RecordBatch
 
-    @property
-    def nbytes(self) -> int:
-        """What its rows take in memory."""
-        return sum(table.nbytes for table in (self.files, self.symbols, self.chunks, self.words))
-
 
 @dataclass(frozen=True, slots=True)
 class _Read:

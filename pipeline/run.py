@@ -191,7 +191,7 @@ class Pass:
         jobs = self._jobs(beginning, snapshot)
         run = max(1, min(BATCHES_IN_A_ROW, -(-self._batches(beginning) // jobs)))
         tasks = self._tasks(beginning, snapshot, rules, diff_only=diff_only)
-        for done in self.workers.mapped(work, tasks, most=jobs, run=run, size=_size):
+        for done in self.workers.mapped(work, tasks, most=jobs, run=run):
             if isinstance(done, Outlined):
                 progress = self._write_head(index, done, progress)
                 continue
@@ -236,10 +236,6 @@ class Pass:
 
     def _batches(self, beginning: Beginning) -> int:
         return -(-len(beginning.pending) // self.options.commit_batch)
-
-
-def _size(done: Extracted | Outlined) -> int:
-    return done.nbytes
 
 
 def _further(progress: Progress, extracted: Extracted, watermark: str | None) -> Progress:

@@ -19,7 +19,7 @@ from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from importlib import import_module
 from multiprocessing import forkserver, get_context, parent_process, resource_tracker
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from stores.errors import LineageError
 
@@ -38,10 +38,6 @@ EXECUTOR: Final = "joblib.externals.loky.process_executor"
 # A worker makes values without cycles by the hundred thousand; looking through them found nothing to free and
 # took 4 % of its time.
 YOUNG_OBJECTS: Final = 100_000
-# Results that wait for their turn, as far as their sizes can be told from those before them.
-WAITING_BYTES: Final = 48_000_000
-# What a large result still says of the next one: after seven of half its size, runs are as long again as those allow.
-FORGETTING: Final = 0.9
 
 
 class WorkerDied(LineageError):
@@ -78,13 +74,11 @@ class Workers:
         *,
         most: int | None = None,
         run: int = 1,
-        size: Callable[[Result], int] | None = None,
     ) -> Iterator[Result]:
         """`map(function, items)` in order; at most `in_flight(jobs, run)` items are begun and not yet taken.
 
         `most`: no more processes than this, since starting one costs as much as a batch. `run`: how many neighbours
-        go to the same process, for functions that remember. `size`: bytes of a result; where results are large,
-        runs are shorter, for fewer of them to wait.
+        go to the same process, for functions that remember.
         """
         jobs = min(self.jobs, self.jobs if most is None else most)
         if jobs <= 1:
@@ -92,12 +86,11 @@ class Workers:
             return
         workers = self._first(jobs, function.__module__)
         waiting: deque[Future[Result]] = deque()
-        runs = _Runs(jobs, run, size)
         try:
-            for item in items:
-                waiting.append(_submitted(workers[runs.next_turn()], function, item))
-                while len(waiting) >= in_flight(jobs, runs.length):
-                    yield runs.seen(_result(waiting.popleft()))
+            for number, item in enumerate(items):
+                waiting.append(_submitted(workers[number // run % jobs], function, item))
+                if len(waiting) >= in_flight(jobs, run):
+                    yield _result(waiting.popleft())
             while waiting:
                 yield _result(waiting.popleft())
         finally:
@@ -129,36 +122,6 @@ class Workers:
 
     def __exit__(self, *_: object) -> None:
         self.end()
-
-
-class _Runs(Generic[Result]):
-    """Whose turn it is: each worker's for `length` items in a row, at most as many as asked."""
-
-    def __init__(self, jobs: int, most: int, size: Callable[[Result], int] | None) -> None:
-        self.length = most
-        self._jobs = jobs
-        self._most = most
-        self._size = size
-        self._expected = 0.0
-        self._turn = jobs - 1
-        self._left = 0
-
-    def next_turn(self) -> int:
-        """The worker that the next item goes to."""
-        if self._left == 0:
-            self._turn = (self._turn + 1) % self._jobs
-            self._left = self.length
-        self._left -= 1
-        return self._turn
-
-    def seen(self, result: Result) -> Result:
-        """The result; the runs that begin from now on are as long as results of its size allow."""
-        if self._size is not None:
-            self._expected = max(self._size(result), self._expected * FORGETTING)
-            fitting = WAITING_BYTES / (self._expected or 1) / (self._jobs + 1)
-            self.length = min(self._most, max(1, int(fitting)))
-            self._left = min(self._left, self.length)
-        return result
 
 
 def in_flight(jobs: int, run: int = 1) -> int:

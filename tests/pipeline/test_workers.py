@@ -9,12 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from pipeline.workers import START, WAITING_BYTES, WorkerDied, Workers, in_flight, usable_cpus
+from pipeline.workers import START, WorkerDied, Workers, in_flight, usable_cpus
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,31 +51,6 @@ def test_neighbours_go_to_the_same_worker() -> None:
     runs = [set(pids[start : start + 3]) for start in range(0, len(pids), 3)]
     assert [len(run) for run in runs] == [1, 1, 1, 1]
     assert runs[0] == runs[2] != runs[1] == runs[3]
-
-
-def test_of_large_results_few_wait() -> None:
-    """Where results are large, runs get shorter and with them the window; small ones make them long again."""
-    taken = 0
-
-    def items() -> Iterator[int]:
-        nonlocal taken
-        for number in range(120):
-            taken += 1
-            yield number
-
-    def size(result: tuple[int, int]) -> int:
-        return WAITING_BYTES if result[1] < 40 else 1_000
-
-    ahead, pids = [], []
-    with Workers(2) as workers:
-        for used, (pid, _) in enumerate(workers.mapped(numbered, items(), run=3, size=size)):
-            ahead.append(taken - used)
-            pids.append(pid)
-    assert max(ahead[12:40]) == in_flight(2)
-    assert max(ahead[:3]) == max(ahead[110:]) == in_flight(2, 3)
-    changes = [before != after for before, after in pairwise(pids)]
-    assert changes[15:38] == [True] * 23
-    assert sum(changes[100:118]) == 6
 
 
 def test_one_set_of_processes() -> None:
@@ -181,11 +155,6 @@ def test_workers_leave_with_a_killed_parent() -> None:
 def process_of(item: int) -> int:
     del item
     return os.getpid()
-
-
-def numbered(item: int) -> tuple[int, int]:
-    """Who took it, and which it is."""
-    return os.getpid(), item
 
 
 def original_of(item: int) -> int:
