@@ -39,7 +39,8 @@ def folders(watcher: Watcher) -> set[str]:
         if (group := observer._group(watch)) is not None
         for path in list(group._active_callbacks_by_watch.values())
     ]
-    assert len(paths) >= len(observer._descriptor._watch_for_wd)
+    if len(paths) < len(observer._descriptor._watch_for_wd):
+        return {"a watch of no folder"}  # while one comes or goes; one that stays fails the test
     return {"/".join(path.parts[-2:]) if path.name != "repo" else "repo" for path in paths}
 
 
