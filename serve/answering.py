@@ -15,6 +15,7 @@ from serve.settings import Settings
 
 if TYPE_CHECKING:
     from serve.daemon.address import NoDaemon
+    from serve.engine import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class Answering(Protocol):
 def answering(said: Settings, *, daemon: bool = True) -> Answering:
     """Whoever answers for the indexes of these settings; no daemon where they, or the caller, want none."""
     own = Own(said.home, said.reranker)
-    return Shared(said.home, own) if daemon and said.daemon else own
+    return Shared(said.home, said.reranker, own) if daemon and said.daemon else own
 
 
 class Own:
@@ -45,14 +46,14 @@ class Own:
         self._precision = precision
 
     @cached_property
-    def _engine(self) -> Answering:
+    def _engine(self) -> Engine:
         from serve.engine import Engine
 
-        return Engine(self._home, self._precision)
+        return Engine(self._home)
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """As `Answering.find`."""
-        return self._engine.find(request, _absolute(path))
+        return self._engine.find(request, _absolute(path), self._precision)
 
     def explain(self, request: ExplainRequest, path: Path, here: Path | None = None) -> ExplainAnswer:
         """As `Answering.explain`."""
@@ -62,11 +63,11 @@ class Own:
 class Shared:
     """Has the daemon answer, and answers in this process where no daemon can be had."""
 
-    def __init__(self, home: Path, own: Own) -> None:
+    def __init__(self, home: Path, precision: Precision, own: Own) -> None:
         from serve.daemon.address import Address
         from serve.daemon.client import Remote
 
-        self._remote = Remote(Address(home))
+        self._remote = Remote(Address(home), precision)
         self._own = own
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:

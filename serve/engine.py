@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,16 +21,12 @@ if TYPE_CHECKING:
 
 
 class Resident:
-    """The models, each loaded when it is first needed and let go when it is not needed for a while.
+    """The models, each loaded when it is first needed and let go when it is not needed for a while."""
 
-    `precision` is the cross-encoder's.
-    """
-
-    def __init__(self, precision: Precision = Precision.FULL) -> None:
+    def __init__(self) -> None:
         self._turn = threading.Lock()
-        self._precision = precision
         self._encoders: dict[Encoding, Encoder] = {}
-        self._cross: CrossEncoder | None = None
+        self._crosses: dict[Precision, CrossEncoder] = {}
 
     def get(self, encoding: Encoding) -> Encoder:
         """The encoder of that name; it loads its model at the first text."""
@@ -38,39 +35,45 @@ class Resident:
                 self._encoders[encoding] = bundled_encoder(encoding)
             return self._encoders[encoding]
 
-    def cross(self) -> CrossEncoder:
-        """The cross-encoder; it loads its model at the first question."""
+    def cross(self, precision: Precision) -> CrossEncoder:
+        """The cross-encoder in that precision; it loads its model at the first question."""
         with self._turn:
-            self._cross = self._cross or CrossEncoder(self._precision)
-            return self._cross
+            if precision not in self._crosses:
+                self._crosses[precision] = CrossEncoder(precision)
+            return self._crosses[precision]
 
     def let_go(self) -> None:
         """Forget the models; who has one in hand keeps it."""
         with self._turn:
             self._encoders.clear()
-            self._cross = None
+            self._crosses.clear()
 
     @property
     def loaded(self) -> tuple[str, ...]:
         """Names of what is loaded."""
         with self._turn:
-            encoders = tuple(encoder.name for encoder in self._encoders.values())
-            return (*encoders, self._cross.name) if self._cross else encoders
+            models: list[Encoder | CrossEncoder] = [*self._encoders.values(), *self._crosses.values()]
+            return tuple(model.name for model in models)
 
 
 class Engine:
     """Answers both questions, and keeps what makes the next answer fast; for use by several threads."""
 
-    def __init__(self, home: Path, precision: Precision = Precision.FULL) -> None:
+    def __init__(self, home: Path) -> None:
         self.home = home
-        self.models = Resident(precision)
+        self.models = Resident()
         self._explainer = Explainer(home)
         self._turn = threading.Lock()
         self._finder: Finder | None = None
 
-    def find(self, request: FindRequest, path: Path) -> FindAnswer:
-        """Commits of the repository at `path` whose changes resemble the request."""
-        return self._finding().find(request, path)
+    def find(self, request: FindRequest, path: Path, precision: Precision = Precision.FULL) -> FindAnswer:
+        """Commits of the repository at `path` whose changes resemble the request, read in that precision."""
+        # Here, because an explanation needs neither Arrow nor numpy.
+        from serve.find.rerank import ReadingRanker
+
+        return self._finding().find(
+            request, path, reranker=ReadingRanker(partial(self.models.cross, precision))
+        )
 
     def explain(self, request: ExplainRequest, path: Path, here: Path | None = None) -> ExplainAnswer:
         """The commits behind lines of a file in the repository at `path`; `here` is where the person stands."""
@@ -93,12 +96,8 @@ class Engine:
             self._finder.close()
 
     def _finding(self) -> Finder:
-        # Here, because an explanation needs neither Arrow nor numpy.
-        from serve.find.rerank import ReadingRanker
         from serve.find.search import Finder
 
         with self._turn:
-            if self._finder is None:
-                reranker = ReadingRanker(self.models.cross)
-                self._finder = Finder(self.home, encoder=self.models.get, reranker=reranker)
+            self._finder = self._finder or Finder(self.home, encoder=self.models.get)
             return self._finder

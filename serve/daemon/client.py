@@ -11,6 +11,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Final, TypeVar
 
+from pipeline.modes import Precision
 from serve.answers import ExplainAnswer, FindAnswer
 from serve.daemon import starting, wire
 from serve.daemon.address import Address, NoDaemon, build, person
@@ -51,15 +52,16 @@ class _Connection(HTTPConnection):
 class Remote:
     """Answers both questions through the daemon of a home; NoDaemon where there can be none.
 
-    `patience`: seconds to wait for a word of it.
+    `precision` is what candidates are to be read in; `patience`: seconds to wait for a word of the daemon.
     """
 
     address: Address
+    precision: Precision = Precision.FULL
     patience: float = ANSWER_SECONDS
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """As `Finder.find`."""
-        return self._ask("/find", wire.Find(str(path), request), FindAnswer)
+        return self._ask("/find", wire.Find(str(path), self.precision, request), FindAnswer)
 
     def explain(self, request: ExplainRequest, path: Path, here: Path | None = None) -> ExplainAnswer:
         """As `Explainer.explain`."""

@@ -45,7 +45,7 @@ def serve_command(
     logs.configure(said.log)
     unload = UNLOAD_SECONDS if unload_after is None else unload_after
     leave = LEAVE_SECONDS if leave_after is None else leave_after
-    serve(Address(said.home), Life(unload, leave), said.reranker)
+    serve(Address(said.home), Life(unload, leave))
 
 
 @app.command("status")

@@ -16,7 +16,6 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_unix_socket
 from tornado.web import Application, RequestHandler
 
-from pipeline.modes import Precision
 from serve import about, serving
 from serve.daemon import wire
 from serve.daemon.address import Address, build, person
@@ -58,7 +57,7 @@ class Service:
     def find(self, data: bytes) -> bytes:
         """An answer to `find_pattern`."""
         asked = wire.unpacked(data, wire.Find)
-        return wire.packed(self.engine.find(asked.request, Path(asked.path)))
+        return wire.packed(self.engine.find(asked.request, Path(asked.path), asked.precision))
 
     def explain(self, data: bytes) -> bytes:
         """An answer to `explain_change`."""
@@ -146,11 +145,11 @@ QUESTIONS: Final[dict[str, Callable[[Service, bytes], bytes]]] = {
 }
 
 
-def serve(address: Address, life: Life, precision: Precision = Precision.FULL) -> None:
+def serve(address: Address, life: Life) -> None:
     """Answer until nobody needs it, or until told to stop; AlreadyRunning when this home has a daemon."""
     address.prepare()
     with _sole(address):
-        asyncio.run(_serve(address, life, precision))
+        asyncio.run(_serve(address, life))
 
 
 @contextmanager
@@ -171,8 +170,8 @@ def _already_running(address: Address) -> AlreadyRunning:
     )
 
 
-async def _serve(address: Address, life: Life, precision: Precision) -> None:
-    service = Service(address, life, Engine(address.home, precision))
+async def _serve(address: Address, life: Life) -> None:
+    service = Service(address, life, Engine(address.home))
     questions = [
         (target, _Question, {"service": service, "answer": answer}) for target, answer in QUESTIONS.items()
     ]

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from pipeline.modes import Precision
 from serve.errors import BadRequest, NeedsRebuild
 from serve.questions import ExplainRequest, FindRequest
 from stores.errors import LineageError
@@ -29,9 +30,10 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """`find_pattern`, asked about the repository at `path`, an absolute path."""
+    """`find_pattern`, asked about the repository at `path`, an absolute path; `precision` is the asker's."""
 
     path: str
+    precision: Precision
     request: FindRequest
 
 

@@ -43,8 +43,8 @@ def find_pattern(
     now: datetime | None = None,
 ) -> FindAnswer:
     """Commits of the repository at `path` whose changes resemble the request; nothing is kept."""
-    with closing(Finder(home, encoder=encoder, reranker=reranker)) as finder:
-        return finder.find(request, path, now)
+    with closing(Finder(home, encoder=encoder)) as finder:
+        return finder.find(request, path, now, reranker=reranker)
 
 
 class Finder:
@@ -59,16 +59,24 @@ class Finder:
         home: Path,
         *,
         encoder: Callable[[Encoding], Encoder] = bundled_encoder,
-        reranker: Reranker | None = None,
         most_bytes: int = MOST_BYTES,
     ) -> None:
         self.home = home
         self._encoder = encoder
-        self._reranker = reranker or EvidenceRanker()
         self._kept = Kept(most_bytes)
 
-    def find(self, request: FindRequest, path: Path, now: datetime | None = None) -> FindAnswer:
-        """Commits of the repository at `path` whose changes resemble the request."""
+    def find(
+        self,
+        request: FindRequest,
+        path: Path,
+        now: datetime | None = None,
+        *,
+        reranker: Reranker | None = None,
+    ) -> FindAnswer:
+        """Commits of the repository at `path` whose changes resemble the request.
+
+        `reranker` orders them; without one the evidence alone does.
+        """
         asked_at = now or datetime.now(UTC)
         query.check(request, asked_at)
         repository = open_repository(path)
@@ -78,9 +86,8 @@ class Finder:
                 said = self._kept.said(place, opened)
                 here = standing(repository, opened.connection, said.noted)
                 asked = query.read(request, asked_at, said.languages.__contains__)
-                return self._answer(
-                    opened.connection, asked, request, here, self._seeing(place, opened, here)
-                )
+                ranker = (reranker or EvidenceRanker()) if request.rerank else None
+                return self._answer(opened.connection, asked, ranker, here, self._seeing(place, opened, here))
         except NotIndexed:
             self._kept.forget(place)
             return _nothing(request, repository, asked_at)
@@ -101,7 +108,7 @@ class Finder:
         self,
         connection: Connection,
         asked: Query,
-        request: FindRequest,
+        reranker: Reranker | None,
         here: Standing,
         seeing: Callable[[], Seen],
     ) -> FindAnswer:
@@ -110,7 +117,6 @@ class Finder:
             return FindAnswer((), answer.meta(here, asked, ()))
         rankings = lanes.rank(connection, seeing, asked, self._encoder(here.encoding))
         fused = fuse(rankings.lanes, asked.profile.candidates)
-        reranker = self._reranker if request.rerank else None
         best = best_of_each_commit(ordered(connection, asked, rankings, fused, reranker), asked.k)
         return FindAnswer(_hits(connection, best, rankings, asked), answer.meta(here, asked, best))
 

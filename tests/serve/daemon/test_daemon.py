@@ -65,6 +65,22 @@ def test_the_same_answers(repo: Repo, place: Path, question: list[str]) -> None:
     assert shared == lineage(place, *arguments, cwd=repo.path / "src", LINEAGE_NO_DAEMON="1")
 
 
+def test_every_asker_has_its_own_precision(repo: Repo, place: Path) -> None:
+    """Whoever started the daemon: candidates are read in the precision that the asker's environment says."""
+    index(repo, place)
+    question = ("query", str(repo.path), "-q", "how was the timeout of a connection chosen?")
+    alone = [
+        lineage(place, *question, "--no-daemon", cwd=repo.path, LINEAGE_RERANKER=said)
+        for said in ("", "int8")
+    ]
+    shared = [lineage(place, *question, cwd=repo.path, LINEAGE_RERANKER=said) for said in ("", "int8")]
+    assert shared == alone
+    assert shared[0] != shared[1]
+    report = remote(place).report()
+    assert report is not None
+    assert {"cross/1/full", "cross/1/int8"} <= set(report.models)
+
+
 def test_the_variable_and_the_flag_keep_it_away(repo: Repo, place: Path) -> None:
     """Without a daemon none is started, and nothing is made for one."""
     lineage(place, "query", str(repo.path), "-q", "x", "--no-daemon")
