@@ -10,6 +10,7 @@ repositories; those that `tests.eval` measures rankings on are not among them. L
 message or a change has, and which of them belong together.
 
 - `telling`: a commit's message -> what somebody might ask for the change by
+- `commits`: one history -> commits that tell something, with what they changed, drawn by a seed
 - `lessons`: one history -> its lessons, on disk as arrays
 - `extract`: histories -> lessons, several at a time
 - `vocabulary`: which words have a row of their own

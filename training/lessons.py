@@ -6,37 +6,28 @@ or leaving its bag, and no text of anybody's is kept.
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipeline.git.refusals import UnreadableObject
-from pipeline.git.repository import Commit, Repository, open_repository
-from pipeline.hunks import Hunk, hunks
-from pipeline.ignore import IgnoreRules
-from pipeline.source.grammars import language_of
-from pipeline.text import semantic_text, words
-from training.telling import telling, tells
+from pipeline.git.repository import Commit
+from pipeline.hunks import Hunk
+from pipeline.text import words
+from training.commits import FEWEST_WORDS, Drawn, change_text, drawn
+from training.telling import telling
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# A commit of more files is a sweep: no file of it is what the message tells of.
-MOST_FILES: Final = 20
 # Of a commit, so that broad ones do not outweigh the others.
 MOST_HUNKS: Final = 4
-# Fewer different words say nothing that could be found.
-FEWEST_WORDS: Final = 5
 FEWEST_COMMENT_WORDS: Final = 4
 
-_NEWS: Final = re.compile(r"chang|news|history|release", re.IGNORECASE)
 _COMMENT: Final = re.compile(r"\s*(?:#|//|/?\*|\"\"\"|''')(?!!)")
-_NAME: Final = re.compile(r"\w+(?=\s*[(:<{]|\s*$)")
 
 
 class Kind(IntEnum):
@@ -80,55 +71,23 @@ def taught(course: Course) -> str:
 
 def bags(course: Course) -> Iterator[Bag]:
     """The lessons of a draw of a history's commits, in an order that the seed decides."""
-    repository = open_repository(course.repository)
-    rules = IgnoreRules.of(repository)
-    head = repository.head()
-    shas = repository.walk(head) if head else []
-    random.Random(course.seed).shuffle(shas)  # noqa: S311 - a repeatable draw, nothing secret
     number = 0
-    for sha in shas:
-        found = list(_of_commit(repository, sha, rules, number))
+    for one in drawn(course.repository, course.seed):
+        found = list(_of_commit(one, number))
         yield from found
         number += bool(found)
         if number == course.commits:
             return
 
 
-def _of_commit(repository: Repository, sha: str, rules: IgnoreRules, number: int) -> Iterator[Bag]:
-    try:
-        commit = repository.commit(sha)
-        if not tells(commit):
-            return
-        changed = hunks(repository, sha, few(rules.ignored)).hunks
-    except (UnreadableObject, Sweep):
-        return
-    news, shown = parted(changed)
-    told = list(_of_hunks(number, _drawn(shown, sha)))
+def _of_commit(one: Drawn, number: int) -> Iterator[Bag]:
+    told = list(_of_hunks(number, one.some(MOST_HUNKS)))
     if told:
-        yield from _of_message(number, commit)
+        yield from _of_message(number, one.commit)
         yield from (
-            Bag(number, Kind.NEWS, bag) for bag in map(_added_words, news) if len(bag) >= FEWEST_WORDS
+            Bag(number, Kind.NEWS, bag) for bag in map(_added_words, one.news) if len(bag) >= FEWEST_WORDS
         )
         yield from told
-
-
-class Sweep(Exception):
-    """A commit of too many files, noticed before any of them is read."""
-
-
-def few(ignored: Callable[[str], bool]) -> Callable[[str], bool]:
-    """The rule, of one commit, until it has kept more than MOST_FILES."""
-    kept = 0
-
-    def rule(path: str) -> bool:
-        nonlocal kept
-        left_out = ignored(path)
-        kept += not left_out
-        if kept > MOST_FILES:
-            raise Sweep
-        return left_out
-
-    return rule
 
 
 def _of_message(number: int, commit: Commit) -> Iterator[Bag]:
@@ -152,39 +111,8 @@ def _of_hunks(number: int, shown: Iterable[Hunk]) -> Iterator[Bag]:
             yield Bag(number, Kind.COMMENT, comment)
 
 
-def change_text(hunk: Hunk, lines: str) -> str:
-    """The text the encoder reads, without its message; symbols by the hunk's headings, which need no parse."""
-    headings = (_NAME.search(part.header) for part in hunk.parts)
-    return semantic_text(
-        message="",
-        path=hunk.file_path,
-        language=language_of(hunk.file_path),
-        symbols=list(dict.fromkeys(found.group() for found in headings if found)),
-        change=hunk.change_kind,
-        added=lines,
-        removed="",
-    )
-
-
-def parted(changed: Sequence[Hunk]) -> tuple[list[Hunk], list[Hunk]]:
-    """What tells of the change in a changelog, and the change."""
-    text = [hunk for hunk in changed if hunk.added_text or hunk.removed_text]
-    news = [hunk for hunk in text if _is_news(hunk.file_path)]
-    return news, [hunk for hunk in text if not _is_news(hunk.file_path)]
-
-
-def _is_news(path: str) -> bool:
-    pure = PurePosixPath(path)
-    return pure.suffix in (".md", ".rst", ".txt", "") and any(map(_NEWS.match, (pure.name, pure.parent.name)))
-
-
 def _added_words(hunk: Hunk) -> frozenset[str]:
     return frozenset(words(hunk.added_text[:400]))
-
-
-def _drawn(changed: Sequence[Hunk], sha: str) -> list[Hunk]:
-    chance = random.Random(sha)  # noqa: S311 - a repeatable draw, nothing secret
-    return chance.sample(changed, min(MOST_HUNKS, len(changed)))
 
 
 def _by_comment(text: str) -> tuple[str, str]:

@@ -10,13 +10,15 @@ import polars as pl
 import pytest
 
 from pipeline.cross_encoder import MARKS, QUESTION_TOKENS
-from pipeline.encoder import tokenizer
+from pipeline.encoder import MODELS, tokenizer
+from pipeline.models import cross
 from tests.eval import handwritten, learn, results
 from tests.repos import Repo
 from training.cross_encoder import mine
 from training.cross_encoder.batches import OTHERS, PAIR_TOKENS, Lists
 from training.cross_encoder.lanes import Lanes
 from training.cross_encoder.mine import Kind, Source, mined, questions
+from training.cross_encoder.naming import named, state
 from training.cross_encoder.told import told
 
 COMMITS: Final = 40
@@ -131,6 +133,16 @@ def test_named_histories_are_not_measured_on() -> None:
     assert not named & (
         measured | set(handwritten.sheets()) | {file.stem for file in learn.SHEETS.glob("*.toml")}
     )
+
+
+def test_what_ships_can_be_learnt_on_from() -> None:
+    """The file's tensors under the network's names, and back: the same file."""
+    file = cross.weights(MODELS / cross.NAME)
+    again = named(state(file), int(file["apart"]))
+    assert set(again) == set(file)
+    for name, value in again.items():
+        assert value.dtype == np.float16
+        assert np.array_equal(value, file[name])
 
 
 def test_pairs_are_varied(repo: Repo, lists: Path) -> None:

@@ -12,6 +12,7 @@
 - `mine`: histories -> lists of one answer and what both lanes take for it
 - `batches`: lists -> padded tokens
 - `model`: the network, begun with the encoder's own layers
+- `naming`: a network's tensors by the names that the file has
 - `train`: the training
 - `bundle`: the trained network -> the file that ships
 """

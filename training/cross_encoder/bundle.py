@@ -9,42 +9,12 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.models.cross import NAME
 from training.bundle import summed
-
-# What either side of a network's name is called in the file.
-LAYER_PARTS: Final = {
-    "query": "attention.self.query",
-    "key": "attention.self.key",
-    "value": "attention.self.value",
-    "attended": "attention.output.dense",
-    "first": "attention.output.LayerNorm",
-    "inner": "intermediate.dense",
-    "outer": "output.dense",
-    "second": "output.LayerNorm",
-}
-OTHER_PARTS: Final = {"placed": "embeddings.LayerNorm", "telling": "telling", "joint": "joint", "out": "out"}
-
-
-def named(state: Mapping[str, Any], apart: int) -> dict[str, npt.NDArray[np.float16]]:
-    """A checkpoint's tensors by the names that `pipeline.models.cross` knows; `apart`: layers each side has alone."""
-    layers = len({name.split(".")[1] for name in state if name.startswith("layers.")})
-    made = {"apart": np.array(apart), "layers": np.array(layers)}
-    for part in ("weight", "bias"):
-        for ours, theirs in OTHER_PARTS.items():
-            made[f"{theirs}.{part}"] = state[f"{ours}.{part}"].numpy()
-        for layer in range(layers):
-            for ours, theirs in LAYER_PARTS.items():
-                made[f"layer.{layer}.{theirs}.{part}"] = state[f"layers.{layer}.{ours}.{part}"].numpy()
-    made |= {name: state[name].numpy() for name in ("side", "scale")}
-    return {name: value.astype(np.float16) for name, value in made.items()}
 
 
 def main() -> None:
@@ -52,6 +22,7 @@ def main() -> None:
     import torch
 
     from training.cross_encoder.model import APART
+    from training.cross_encoder.naming import named
 
     parser = argparse.ArgumentParser(prog="python -m training.cross_encoder.bundle", description=__doc__)
     parser.add_argument("checkpoint", type=Path)

