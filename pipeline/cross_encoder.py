@@ -32,7 +32,9 @@ PAIR_TOKENS: Final = 128
 QUESTION_TOKENS: Final = 32
 MESSAGE_TOKENS: Final = 56
 MARKS: Final = 4  # where either side begins and ends
-FIRST, LAST = 101, 102
+# What marks it: BERT's [CLS] and [SEP].
+FIRST: Final = 101
+LAST: Final = 102
 
 
 class Change(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -80,6 +80,21 @@ def shown(connection: Connection, hunks: Sequence[int], diffs: Diffs | None = No
         return Shown(hunk, sha, *commits[sha], path, kind, texts[hunk], truncated, symbols[hunk])
 
     return tuple(map(one, hunks))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shelf:
+    """Hunks as one answer needs them, each read once: the candidates, and of them those that are shown."""
+
+    connection: Connection
+    diffs: Diffs | None = None
+    read: dict[int, Shown] = field(default_factory=dict)
+
+    def of(self, hunks: Sequence[int]) -> tuple[Shown, ...]:
+        """As `shown`."""
+        others = [hunk for hunk in hunks if hunk not in self.read]
+        self.read.update((one.hunk_id, one) for one in shown(self.connection, others, self.diffs))
+        return tuple(self.read[hunk] for hunk in hunks)
 
 
 def diffs(connection: Connection) -> Diffs:

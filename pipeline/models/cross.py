@@ -35,7 +35,7 @@ def weights(file: Path) -> Tensors:
 
 @dataclass(frozen=True, slots=True)
 class _Cross(Steps):
-    """The model's layers; `apart` and `across` are the first ones and the last ones."""
+    """The model's steps, over the tensors of `source`."""
 
     source: Tensors = field(default_factory=dict)
     precision: Precision = Precision.FULL

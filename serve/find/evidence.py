@@ -179,7 +179,7 @@ def gather(
         rows,
         tuple(Found(wanted, counts) for counts in parts),
         np.array(told, np.bool_),
-        pairs(connection, query.text, rankings.seen, candidates),
+        pairs(query.text, rankings.shelf, candidates),
     )
 
 

@@ -21,7 +21,7 @@ from stores.filters import Chosen
 from stores.lexical import Asked
 from stores.messages import Messages
 from stores.ranking import Ranked
-from stores.showing import Connection
+from stores.showing import Connection, Shelf
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +37,7 @@ MESSAGE_SHARE: Final = 0.25
 class Rankings:
     """Each lane's best hunks, the query's vector and words they were compared by, and what they were chosen from.
 
-    `messages` has those of every commit that is in a lane.
+    `messages` has those of every commit that is in a lane, `shelf` what is read of hunks.
     """
 
     nearest: tuple[Ranked, ...]
@@ -47,6 +47,7 @@ class Rankings:
     asked: Asked
     seen: Seen
     messages: Messages
+    shelf: Shelf
 
     @property
     def lanes(self) -> Sequence[tuple[Ranked, ...]]:
@@ -68,7 +69,8 @@ def rank(connection: Connection, see: Callable[[], Seen], query: Query, encoder:
     nearest = vectors.ask(connection, snapshot, seen.texts, vector, chosen)
     shas = dict.fromkeys(hunk.commit_sha for hunk in chain(nearest, text, symbols))
     told = seen.messages or messages.some(connection, tuple(shas))
-    return Rankings(with_messages(nearest, told, vector), text, symbols, vector, asked, seen, told)
+    shelf = Shelf(connection, seen.diffs)
+    return Rankings(with_messages(nearest, told, vector), text, symbols, vector, asked, seen, told, shelf)
 
 
 def with_messages(

@@ -9,9 +9,7 @@ from pipeline.cross_encoder import Change
 from pipeline.source.languages import language_of
 from pipeline.text import semantic_text
 from serve.find.fuse import Candidate
-from serve.find.seen import Seen
-from stores import showing
-from stores.showing import Connection, Shown
+from stores.showing import Shelf, Shown
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,10 +20,10 @@ class Pairs:
     changes: Callable[[], list[Change]]
 
 
-def pairs(connection: Connection, question: str, seen: Seen, candidates: Sequence[Candidate]) -> Pairs:
+def pairs(question: str, shelf: Shelf, candidates: Sequence[Candidate]) -> Pairs:
     """One change for each candidate, in their order."""
     hunks = [candidate.hunk_id for candidate in candidates]
-    return Pairs(question, lambda: [*map(change, showing.shown(connection, hunks, seen.diffs))])
+    return Pairs(question, lambda: [*map(change, shelf.of(hunks))])
 
 
 def change(shown: Shown) -> Change:

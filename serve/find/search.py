@@ -25,7 +25,7 @@ from serve.find.seen import Seen
 from serve.placing import place_of
 from serve.questions import FindRequest
 from serve.standing import Standing, standing, without_index
-from stores import database, showing, vectors
+from stores import database, vectors
 from stores.database import NotIndexed
 from stores.metadata import REBUILD, Status
 from stores.places import Place
@@ -141,7 +141,7 @@ def _hits(
     hunks = [placed.candidate.hunk_id for placed in best]
     seen = rankings.seen
     similar = vectors.similarities(connection, seen.snapshot, seen.texts, rankings.vector, hunks)
-    shown = zip(best, showing.shown(connection, hunks, seen.diffs), strict=True)
+    shown = zip(best, rankings.shelf.of(hunks), strict=True)
     return tuple(answer.hit(placed, row, similar[row.hunk_id], asked) for placed, row in shown)
 
 

@@ -30,17 +30,22 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def folders(watcher: Watcher) -> set[str]:
-    """The folders that are watched, of all workspaces, by their last two names."""
+    """The folders that are watched, of all workspaces, by their last two names; every watch is of one of them."""
     observer = watcher._observer
     assert isinstance(observer, inotify.SparingObserver)
-    paths = [
-        Path(os.fsdecode(path))
-        for watch in list(observer._emitter_for_watch)
-        if (group := observer._group(watch)) is not None
-        for path in list(group._active_callbacks_by_watch.values())
-    ]
-    if len(paths) < len(observer._descriptor._watch_for_wd):
-        return {"a watch of no folder"}  # while one comes or goes; one that stays fails the test
+    paths: list[Path] = []
+
+    def each_watch_has_its_folder() -> bool:
+        paths[:] = [
+            Path(os.fsdecode(path))
+            for watch in list(observer._emitter_for_watch)
+            if (group := observer._group(watch)) is not None
+            for path in list(group._active_callbacks_by_watch.values())
+        ]
+        return len(paths) >= len(observer._descriptor._watch_for_wd)
+
+    # Of one that comes or goes one place knows before the other.
+    eventually(each_watch_has_its_folder)
     return {"/".join(path.parts[-2:]) if path.name != "repo" else "repo" for path in paths}
 
 
