@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pipeline.cross_encoder import PAIR_TOKENS, Change, CrossEncoder
+from pipeline.cross_encoder import CROSS_ENCODER, PAIR_TOKENS, Change, CrossEncoder
 from pipeline.encoder import MODELS, session
 from pipeline.models import cross
 from pipeline.models.bert import EPSILON, HEADS, HIDDEN, gelu
@@ -62,7 +62,7 @@ def test_precisions_agree(full: CrossEncoder) -> None:
     scores, quantized = (one.scores(QUESTION, CHANGES) for one in (full, CrossEncoder(Precision.INT8)))
     assert np.abs(scores - quantized).max() < 0.05 * np.ptp(scores) + 0.1
     assert np.argsort(scores).tolist() == np.argsort(quantized).tolist()
-    assert {full.name, CrossEncoder(Precision.INT8).name} == {"cross/1/full", "cross/1/int8"}
+    assert {full.name, CrossEncoder(Precision.INT8).name} == {f"{CROSS_ENCODER}/{one}" for one in Precision}
 
 
 def test_odd_texts(full: CrossEncoder) -> None:

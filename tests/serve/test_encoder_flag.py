@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import versions
+from pipeline.cross_encoder import CROSS_ENCODER
 from pipeline.encoder import EMBEDDING_MODEL, STATIC_MODEL
 from pipeline.modes import Encoding
 from serve.engine import Engine
@@ -113,6 +114,6 @@ def test_one_process_asks_both(repo: Repo, tmp_path: Path, home: Path) -> None:
     assert engine.models.loaded == ()
     for path in (repo.path, other.path):
         assert engine.find(FindRequest("greet"), path).hits
-    assert engine.models.loaded == (STATIC_MODEL, EMBEDDING_MODEL, "cross/1/full")
+    assert engine.models.loaded == (STATIC_MODEL, EMBEDDING_MODEL, f"{CROSS_ENCODER}/full")
     engine.let_go()
     assert engine.models.loaded == ()

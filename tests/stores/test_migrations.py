@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from pipeline.cross_encoder import CROSS_ENCODER
 from pipeline.git.repository import open_repository
 from pipeline.versions import components
 from serve.find.search import find_pattern
@@ -81,7 +82,7 @@ def test_a_question_after_an_upgrade_is_answered(repo: Repo, place: Place) -> No
     assert found.meta.compatibility.status == "query_compatible_needs_refresh"
     before = place.database.stat().st_mtime_ns, database.fingerprint(place)
     verdict = str(of_path(repo.path, place.home)[1].verdict)
-    assert "(reranker_model none, now cross/1; run `lineage index --force`)" in verdict
+    assert f"(reranker_model none, now {CROSS_ENCODER}; run `lineage index --force`)" in verdict
     assert (place.database.stat().st_mtime_ns, database.fingerprint(place)) == before
 
 

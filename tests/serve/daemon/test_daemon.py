@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cross_encoder import CROSS_ENCODER
+from pipeline.modes import Precision
 from serve.daemon import starting
 from serve.daemon.address import LONGEST_SOCKET, Address, NoDaemon, UnsafeFolder
 from serve.questions import FindRequest
@@ -78,7 +80,7 @@ def test_every_asker_has_its_own_precision(repo: Repo, place: Path) -> None:
     assert shared[0] != shared[1]
     report = remote(place).report()
     assert report is not None
-    assert {"cross/1/full", "cross/1/int8"} <= set(report.models)
+    assert {f"{CROSS_ENCODER}/{precision}" for precision in Precision} <= set(report.models)
 
 
 def test_the_variable_and_the_flag_keep_it_away(repo: Repo, place: Path) -> None:
