@@ -123,9 +123,12 @@ def without_issues(text: str) -> str:
 
 
 def commits(repository: Path) -> Iterator[Changed]:
-    """Every commit HEAD reaches but merges, oldest first, with what it changed; renamed files are not added."""
-    log = ("log", "--reverse", "--no-merges", "--find-renames", "--name-status", "--format=%x00%H")
-    for entry in git(repository, "-c", "core.quotePath=off", *log, "HEAD").split("\0")[1:]:
+    """Every commit HEAD reaches, oldest first, with what it changed; renamed files are not added.
+
+    But merges, and commits without a parent: one brings a project along, or, where a clone is cut, all that was there.
+    """
+    log = ("log", "--reverse", "--no-merges", "--min-parents=1", "--find-renames", "--name-status")
+    for entry in git(repository, "-c", "core.quotePath=off", *log, "--format=%x00%H", "HEAD").split("\0")[1:]:
         sha, *lines = entry.split("\n")
         yield _changed(sha, (line.split("\t") for line in lines if line))
 

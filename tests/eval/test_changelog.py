@@ -61,6 +61,7 @@ def test_a_changeset_says_packages_first() -> None:
 def test_answers_touch_source(tmp_path: Path) -> None:
     """The answer adds a fragment and touches source; fragments alone, moved or translated ask nothing."""
     repo = Repo.create(tmp_path)
+    repo.commit_file("README", "Sockets\n", "Begin")
     repo.write("newsfragments/1.bugfix.rst", "Close the socket after an error.\n")
     fixed = repo.commit_file("socket.py", "closed = True\n")
     repo.commit_file("newsfragments/2.misc.rst", "Say more about closing sockets.\n")
@@ -78,6 +79,24 @@ def test_answers_touch_source(tmp_path: Path) -> None:
 
     assert question.text == "Close the socket after an error."
     assert question.answers == {fixed, again}
+
+
+def test_what_was_there_when_a_history_begins(tmp_path: Path) -> None:
+    """What the first commit brings along asks nothing, nor what the first one of a clone that is cut seems to."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.write("newsfragments/1.bugfix.rst", "Close the socket after an error.\n")
+    repo.commit_file("socket.py", "closed = True\n")
+    for number in (2, 3):
+        repo.write(f"newsfragments/{number}.bugfix.rst", f"Wait for the socket {number} seconds longer.\n")
+        repo.commit_file("socket.py", f"wait = {number}\n")
+    repo.git("clone", "--quiet", "--depth", "2", repo.path.as_uri(), str(tmp_path / "cut"))
+
+    asked = [[one.text for one in questions(path)] for path in (repo.path, tmp_path / "cut")]
+
+    assert asked == [
+        ["Wait for the socket 2 seconds longer.", "Wait for the socket 3 seconds longer."],
+        ["Wait for the socket 3 seconds longer."],
+    ]
 
 
 def test_fragments_are_left_out(tmp_path: Path) -> None:
