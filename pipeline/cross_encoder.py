@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
+from zipfile import BadZipFile
 
 from pipeline import encoder
 from pipeline.encoder import readable, session, side_by_side, tokenizer
 from pipeline.modes import Precision
 from pipeline.workers import usable_cpus
+from stores.errors import LineageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 # Rises whenever the bundled file, or what it is given, changes.
 CROSS_ENCODER: Final = "cross/2"
 
-# As it was trained: a pair has at most so many tokens, of them the question and the message at most these.
+# A pair has at most so many tokens, an eighth more than in training; question and message have at most these of them.
 PAIR_TOKENS: Final = 128
 QUESTION_TOKENS: Final = 32
 MESSAGE_TOKENS: Final = 56
@@ -35,6 +37,10 @@ MARKS: Final = 4  # where either side begins and ends
 # What marks it: BERT's [CLS] and [SEP].
 FIRST: Final = 101
 LAST: Final = 102
+
+
+class DamagedModel(LineageError):
+    """The bundled file is not what was shipped."""
 
 
 class Change(NamedTuple):
@@ -116,5 +122,12 @@ def _model(precision: Precision) -> _Model:
     from pipeline.models import cross
     from pipeline.models.unquantized import Words
 
-    graph = cross.made(cross.weights(encoder.MODELS / cross.NAME), precision)
+    file = encoder.MODELS / cross.NAME
+    try:
+        graph = cross.made(cross.weights(file), precision)
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise DamagedModel(
+            f"The cross-encoder cannot be read: {file} was damaged or left out.",
+            hint="Install lineage again; until then `lineage query --no-rerank` answers without it.",
+        ) from error
     return _Model(tokenizer(), Words.bundled(), session(graph))

@@ -28,7 +28,7 @@ class Encoding(StrEnum):
 
 
 class Precision(StrEnum):
-    """How the cross-encoder computes with its weights: `int8` takes half the time, and a quarter of the memory."""
+    """How the cross-encoder computes with its weights: `int8` takes half the time."""
 
     FULL = "full"
     INT8 = "int8"

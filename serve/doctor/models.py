@@ -39,9 +39,9 @@ def check_table(_: Subject) -> Iterator[Finding]:
     yield _checked("encoder static", Encoding.STATIC)
 
 
-def check_cross_encoder(_: Subject) -> Iterator[Finding]:
-    """Whether the cross-encoder loads, and takes what is meant for a better answer than something else."""
-    reader = CrossEncoder(threads=1)
+def check_cross_encoder(subject: Subject) -> Iterator[Finding]:
+    """Whether the cross-encoder that is asked for loads, and takes what is meant for a better answer."""
+    reader = CrossEncoder(subject.settings.reranker, threads=1)
     fits = reader.scores(_SAID[0], [Change(said, "") for said in (_SAID[1], _ELSE)])
     if not fits[0] > fits[1]:
         yield problem("cross-encoder", "its scores make no sense on this machine", REINSTALL)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pipeline.cross_encoder import CROSS_ENCODER, PAIR_TOKENS, Change, CrossEncoder
+from pipeline import encoder
+from pipeline.cross_encoder import CROSS_ENCODER, PAIR_TOKENS, Change, CrossEncoder, DamagedModel
 from pipeline.encoder import MODELS, session
 from pipeline.models import cross
 from pipeline.models.bert import EPSILON, HEADS, HIDDEN, gelu
@@ -65,8 +67,24 @@ def test_precisions_agree(full: CrossEncoder) -> None:
     assert {full.name, CrossEncoder(Precision.INT8).name} == {f"{CROSS_ENCODER}/{one}" for one in Precision}
 
 
+@pytest.mark.parametrize("rest", [None, 0.0, 0.5])
+def test_a_file_that_is_not_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rest: float | None
+) -> None:
+    """Gone, empty or cut, the file has an error that says what to do, and nothing is kept of the attempt."""
+    monkeypatch.setattr(encoder, "MODELS", tmp_path)
+    whole = (MODELS / cross.NAME).read_bytes()
+    if rest is not None:
+        (tmp_path / cross.NAME).write_bytes(whole[: int(rest * len(whole))])
+    reader = CrossEncoder()
+    with pytest.raises(DamagedModel, match="--no-rerank"):
+        reader.scores(QUESTION, CHANGES)
+    monkeypatch.setattr(encoder, "MODELS", MODELS)
+    assert reader.scores(QUESTION, CHANGES[:1]).shape == (1,)
+
+
 def test_odd_texts(full: CrossEncoder) -> None:
-    """Nothing to read, what no encoding has, and a megabyte give a number, and soon."""
+    """Nothing to read, what no encoding has, and a megabyte give a number."""
     odd = ("", "\udce4\x00", "🦆" * 10_000, "word " * 200_000)
     scores = [full.scores(asked, [Change(message, hunk)]) for asked in odd for message in odd for hunk in odd]
     assert np.isfinite(scores).all()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import bundled
+from pipeline.cross_encoder import CROSS_ENCODER, CrossEncoder
 from pipeline.encoder import OnnxEncoder
 from serve import settings
 from serve.daemon.address import Address
@@ -69,6 +70,17 @@ def test_an_encoder_that_talks_nonsense(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(models, "bundled_encoder", lambda _, threads: Mixed() if threads else None)
     said = found(tmp_path, {"encoder": models.check_encoder})
     assert "make no sense" in said["encoder"].found
+
+
+def test_the_cross_encoder_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The form the environment names is tried; scores that prefer something else do not pass."""
+    checks = {"cross-encoder": models.check_cross_encoder}
+    monkeypatch.setenv("LINEAGE_RERANKER", "int8")
+    assert f"{CROSS_ENCODER}/int8" in found(tmp_path, checks)["cross-encoder"].found
+    real = CrossEncoder.scores
+    monkeypatch.setattr(CrossEncoder, "scores", lambda *asked: -real(*asked))
+    said = found(tmp_path, checks)["cross-encoder"]
+    assert said.verdict is PROBLEM and "make no sense" in said.found
 
 
 def test_an_extension_that_does_not_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
