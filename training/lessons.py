@@ -134,15 +134,16 @@ def write(file: Path, found: Iterable[Bag]) -> None:
         ends.append(len(flat))
         commits.append(bag.commit)
         kinds.append(int(bag.kind))
-    partial = file.with_suffix(".part.npz")
-    np.savez_compressed(
-        partial,
-        words=np.frombuffer("\n".join(numbers).encode(), np.uint8),
-        flat=np.array(flat, np.uint32),
-        ends=np.array(ends, np.int64),
-        commits=np.array(commits, np.uint32),
-        kinds=np.array(kinds, np.uint8),
-    )
+    partial = file.with_suffix(".npz.part")
+    with partial.open("wb") as opened:
+        np.savez_compressed(
+            opened,
+            words=np.frombuffer("\n".join(numbers).encode(), np.uint8),
+            flat=np.array(flat, np.uint32),
+            ends=np.array(ends, np.int64),
+            commits=np.array(commits, np.uint32),
+            kinds=np.array(kinds, np.uint8),
+        )
     partial.replace(file)
 
 

@@ -1,4 +1,4 @@
-"""Lists of many histories -> batches of padded pairs, as the bundled cross-encoder reads them."""
+"""Lists of many histories -> batches of padded pairs, but for their end as the bundled cross-encoder reads them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
 # Shorter than what is read in the end: an eighth less to compute, for ends of changes that say little.
-PAIR_TOKENS: Final = 112
+TRAINED_TOKENS: Final = 112
 # About a subject line: a sentence of the body is to be found by that and the change, not by the sentence after it.
 SUBJECT_TOKENS: Final = 14
 # Of a list the answer and so many others; without a draw, all of them.
@@ -100,7 +100,7 @@ class Lists:
             elif shown:
                 message = _tokens(history, "message", int(history["commit"][change]))
             message = message[: SUBJECT_TOKENS if kind is Kind.SENTENCE else MESSAGE_TOKENS]
-            text = (message + _tokens(history, "change", change))[: PAIR_TOKENS - MARKS - len(question)]
+            text = (message + _tokens(history, "change", change))[: TRAINED_TOKENS - MARKS - len(question)]
             yield [FIRST, *question, LAST, FIRST, *text, LAST], len(question) + 2
 
 

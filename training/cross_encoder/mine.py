@@ -177,8 +177,9 @@ def write(
     kept["asked"] = np.array([one.question for one in found], np.int64)
     kept["lists"] = np.array([one.changes for one in found], np.int64).reshape(-1, OTHERS + 1)
     kept["known"] = np.array([one.known for one in found], np.float16).reshape(-1, OTHERS + 1, 2)
-    partial = file.with_suffix(".part.npz")
-    np.savez(partial, **kept)  # type: ignore[arg-type]
+    partial = file.with_suffix(".npz.part")
+    with partial.open("wb") as opened:
+        np.savez(opened, **kept)  # type: ignore[arg-type]
     partial.replace(file)
 
 

@@ -132,10 +132,13 @@ def reciprocal(model: Cross, lists: Lists, seed: int) -> dict[str, float]:
 
 def main() -> None:
     """Train, and keep checkpoints."""
-    given = _parser().parse_args()
+    parser = _parser()
+    given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.manual_seed(given.seed)
     files = sorted(given.lists.glob("*.npz"))
+    if unknown := set(given.held_out) - {file.stem for file in files}:
+        parser.error(f"--held-out: no lists of {', '.join(sorted(unknown))} in {given.lists}")
     lists = Lists([file for file in files if file.stem not in given.held_out])
     held_out = Lists([file for file in files if file.stem in given.held_out]) if given.held_out else None
     model, clock = Cross(weights_in(given.weights)), Clock(60 * given.minutes)
