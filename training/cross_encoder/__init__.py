@@ -6,6 +6,8 @@
     python -m training.cross_encoder.bundle OUT    the file that ships
 
 `histories.txt` names the repositories. LISTS holds tokens of texts and never ships; neither does anything else of it.
+What ships was trained for 56 minutes with seed 1 and then, `--onto` that, for 65 with `--rate 1e-4 --seed 2`, on two
+cores: 113,000 lists.
 
 - `told`: one history -> commits with what was said of them and what they changed
 - `lanes`: words and vectors of a history's changes, asked as an index is
