@@ -106,7 +106,7 @@ class EvidenceRanker:
 
     def probabilities(self, evidence: Evidence) -> Floats:
         """One product."""
-        return _probable(evidence.rows @ np.array([WEIGHTS[feature] for feature in FEATURES]) + BIAS)
+        return _probable(evidence.rows, [WEIGHTS[feature] for feature in FEATURES], BIAS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,13 @@ class ReadingRanker:
         """One product, once every candidate has been read."""
         pairs = evidence.pairs
         fits = self.model().scores(pairs.question, pairs.changes())
-        known = np.column_stack((evidence.rows, fits))
-        return _probable(
-            known @ np.array([READING_WEIGHTS[name] for name in (*FEATURES, FIT)]) + READING_BIAS
-        )
+        known: Floats = np.column_stack((evidence.rows, fits)).astype(np.float64)
+        return _probable(known, [READING_WEIGHTS[name] for name in (*FEATURES, FIT)], READING_BIAS)
 
 
-def _probable(logits: Floats) -> Floats:
+def _probable(rows: Floats, weights: Sequence[float], bias: float) -> Floats:
+    # Row by row: a matrix product may end differently for rows that are the same, and ties would not be fusion's.
+    logits = (rows * np.array(weights)).sum(axis=1) + bias
     return np.asarray(1 / (1 + np.exp(-logits)))
 
 
