@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-# A session that pauses to think or to test comes back within minutes; what it costs to load again is 0.2 s.
+# A session that pauses to think or to test comes back within minutes; what it costs to load again is 0.3 s.
 UNLOAD_SECONDS: Final = 600.0
 # Starting costs half a second, staying 60 MB.
 LEAVE_SECONDS: Final = 3_600.0
