@@ -2,10 +2,11 @@
 
 python -m tests.bench.warm --commits 20000 CLONE...
 
-Questions are subjects of the history's own commits, and hits are not reranked. Beside the whole answer stand some of
-its parts, asked the same questions: the text lane alone, with looking its words up, and the encoder alone; and what
-reranking adds, of candidates that were found before: by evidence alone, and with either form of the cross-encoder. The
-index is made without an encoder: how long a question takes does not depend on what the vectors say.
+Questions are subjects of the history's own commits. They are asked whole: not reranked, of the engine in this process
+and through the daemon, and reranked through the daemon, with either form of the cross-encoder. Beside the whole answers
+stand some of their parts, asked the same questions: the text lane alone, with looking its words up, and the encoder
+alone; and what reranking adds, of candidates that were found before: by evidence alone, and with either form of the
+cross-encoder. The index is made without an encoder: how long a question takes does not depend on what the vectors say.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
         ways = {
             f"warm query of {len(seen.snapshot.hunks):,} hunks": _finder(history, home, open_ways),
             "the same through the daemon": _daemon(history, home, open_ways),
+            **{_reranked(precision): _daemon(history, home, open_ways, precision) for precision in Precision},
             "its text lane alone": _text_lane(connection, seen),
             "its encoder alone": lambda text: encoder.encode([text]),
             "its evidence alone": _reranking(connection, seen, encoder, questions, EvidenceRanker()),
@@ -82,11 +84,11 @@ def _finder(history: History, home: Path, open_ways: ExitStack) -> Ask:
     return lambda text: finder.find(FindRequest(text, rerank=False), history.path)
 
 
-def _daemon(history: History, home: Path, open_ways: ExitStack) -> Ask:
-    """It answers over its socket, from a process of its own."""
-    daemon = Remote(Address(home))
+def _daemon(history: History, home: Path, open_ways: ExitStack, reading: Precision | None = None) -> Ask:
+    """It answers over its socket, from a process of its own, reranked where it is to read."""
+    daemon = Remote(Address(home), reading or Precision.FULL)
     open_ways.callback(daemon.stop)
-    return lambda text: daemon.find(FindRequest(text, rerank=False), history.path)
+    return lambda text: daemon.find(FindRequest(text, rerank=reading is not None), history.path)
 
 
 def _text_lane(connection: Connection, seen: Seen) -> Ask:
@@ -127,12 +129,20 @@ def _rows(history: str, way: str, ask: Ask, questions: Sequence[str]) -> Iterato
 
 def _limits(way: str) -> tuple[float | None, float | None]:
     """Of the median, and of the slow ones."""
-    reading = {_reading_alone(precision): seconds for precision, seconds in READING_SECONDS.items()}
-    return (reading.get(way), None) if "alone" in way else (MEDIAN_SECONDS, SLOW_SECONDS)
+    for precision, seconds in READING_SECONDS.items():
+        if way == _reading_alone(precision):
+            return seconds, None
+        if way == _reranked(precision):
+            return MEDIAN_SECONDS + seconds, SLOW_SECONDS + seconds
+    return (None, None) if "alone" in way else (MEDIAN_SECONDS, SLOW_SECONDS)
 
 
 def _reading_alone(precision: Precision) -> str:
     return f"its reranking, {precision}, alone"
+
+
+def _reranked(precision: Precision) -> str:
+    return f"reranked, {precision}, through the daemon"
 
 
 def _questions(history: History) -> list[str]:
