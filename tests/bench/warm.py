@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -60,11 +61,12 @@ def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
     questions = _questions(history)
     with ExitStack() as open_ways:
         connection = open_ways.enter_context(indexes.opened(history.path, home))
+        open_ways.callback(Remote(Address(home)).stop)
         seen, encoder = see(connection, Reach()).ready(connection), OnnxEncoder()
         ways = {
             f"warm query of {len(seen.snapshot.hunks):,} hunks": _finder(history, home, open_ways),
-            "the same through the daemon": _daemon(history, home, open_ways),
-            **{_reranked(precision): _daemon(history, home, open_ways, precision) for precision in Precision},
+            "the same through the daemon": _daemon(history, home),
+            **{_reranked(precision): _daemon(history, home, precision) for precision in Precision},
             "its text lane alone": _text_lane(connection, seen),
             "its encoder alone": lambda text: encoder.encode([text]),
             "its evidence alone": _reranking(connection, seen, encoder, questions, EvidenceRanker()),
@@ -84,11 +86,11 @@ def _finder(history: History, home: Path, open_ways: ExitStack) -> Ask:
     return lambda text: finder.find(FindRequest(text, rerank=False), history.path)
 
 
-def _daemon(history: History, home: Path, open_ways: ExitStack, reading: Precision | None = None) -> Ask:
-    """It answers over its socket, from a process of its own, reranked where it is to read."""
+def _daemon(history: History, home: Path, reading: Precision | None = None) -> Ask:
+    """It answers over its socket, from a process of its own; reranked where a form to read in is given."""
     daemon = Remote(Address(home), reading or Precision.FULL)
-    open_ways.callback(daemon.stop)
-    return lambda text: daemon.find(FindRequest(text, rerank=reading is not None), history.path)
+    request = partial(FindRequest, rerank=reading is not None)
+    return lambda text: daemon.find(request(text), history.path)
 
 
 def _text_lane(connection: Connection, seen: Seen) -> Ask:
