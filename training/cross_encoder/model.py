@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pipeline.models.bert import EPSILON, HEADS, HIDDEN, Weights
+from pipeline.models.bert import HIDDEN, Weights
+from training.transformer import HIDDEN_FROM, Layer, norm
 
 # Layers of the encoder that either side begins with, and those that read both.
 APART: Final = (0, 2)
 ACROSS: Final = (5,)
-# Taken from what no token should look at.
-HIDDEN_FROM: Final = -10_000.0
 # What the three kinds of nearness are multiplied by to begin with, and what the lanes know: about as it ends.
 NEARNESS: Final = (6.0, 6.0, 6.0)
 KNOWN: Final = (0.0, 7.0)
-
-
-class Layer(nn.Module):
-    """One transformer layer."""
-
-    def __init__(self, weights: Weights, number: int) -> None:
-        super().__init__()
-        name = f"encoder.layer.{number}"
-        self.query, self.key, self.value = (
-            dense(weights, f"{name}.attention.self.{part}") for part in ("query", "key", "value")
-        )
-        self.attended = dense(weights, f"{name}.attention.output.dense")
-        self.first = norm(weights, f"{name}.attention.output.LayerNorm")
-        self.inner = dense(weights, f"{name}.intermediate.dense")
-        self.outer = dense(weights, f"{name}.output.dense")
-        self.second = norm(weights, f"{name}.output.LayerNorm")
-
-    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
-        """Every token, beside those that are not hidden from it."""
-        lines, tokens, _ = x.shape
-        query, key, value = (
-            part(x).view(lines, tokens, HEADS, -1).transpose(1, 2)
-            for part in (self.query, self.key, self.value)
-        )
-        scores = torch.matmul(query * (HIDDEN / HEADS) ** -0.5, key.transpose(-1, -2)) + hidden
-        mixed = torch.matmul(torch.softmax(scores, -1), value).transpose(1, 2).reshape(x.shape)
-        x = self.first(x + self.attended(mixed))
-        # Within 0.001 of what the graph computes, and faster to learn with.
-        return self.second(x + self.outer(functional.gelu(self.inner(x), approximate="tanh")))
 
 
 class Cross(nn.Module):
@@ -102,31 +71,9 @@ class Cross(nn.Module):
         return (nearest * worth).sum(1) / worth.sum(1)
 
 
-def dense(weights: Weights, name: str) -> nn.Linear:
-    """A matrix product of the encoder."""
-    matrix, bias = (torch.tensor(weights[f"{name}.{part}"]) for part in ("weight", "bias"))
-    made = nn.Linear(matrix.shape[1], matrix.shape[0])
-    made.weight.data, made.bias.data = matrix, bias
-    return made
-
-
-def norm(weights: Weights, name: str) -> nn.LayerNorm:
-    """A normalisation of the encoder."""
-    made = nn.LayerNorm(HIDDEN, EPSILON)
-    made.weight.data, made.bias.data = (
-        torch.tensor(weights[f"{name}.{part}"]) for part in ("weight", "bias")
-    )
-    return made
-
-
 def zeros(outputs: int) -> nn.Linear:
     """A product that says nothing yet."""
     made = nn.Linear(HIDDEN, outputs)
     nn.init.zeros_(made.weight)
     nn.init.zeros_(made.bias)
     return made
-
-
-def sorted_in_parts(lengths: Tensor, most: int) -> Sequence[Tensor]:
-    """Numbers of lines by length, so many at a time: little of a part is padding."""
-    return torch.split(torch.argsort(lengths), most)

@@ -1,4 +1,4 @@
-"""A network's tensors, by their own names and by those that the file that ships has."""
+"""The cross-encoder's tensors, by their own names and by those that the file that ships has."""
 
 from __future__ import annotations
 
@@ -8,17 +8,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from training.naming import LAYER_PARTS, of_layer
+
 # What either side of a network's name is called in the file.
-LAYER_PARTS: Final = {
-    "query": "attention.self.query",
-    "key": "attention.self.key",
-    "value": "attention.self.value",
-    "attended": "attention.output.dense",
-    "first": "attention.output.LayerNorm",
-    "inner": "intermediate.dense",
-    "outer": "output.dense",
-    "second": "output.LayerNorm",
-}
 ALIKE: Final = ("side", "scale")
 OTHER_PARTS: Final = {"placed": "embeddings.LayerNorm", "telling": "telling", "joint": "joint", "out": "out"}
 
@@ -30,9 +22,8 @@ def named(state: Mapping[str, npt.ArrayLike], apart: int) -> dict[str, npt.NDArr
     for part in ("weight", "bias"):
         for ours, theirs in OTHER_PARTS.items():
             made[f"{theirs}.{part}"] = state[f"{ours}.{part}"]
-        for layer in range(layers):
-            for ours, theirs in LAYER_PARTS.items():
-                made[f"layer.{layer}.{theirs}.{part}"] = state[f"layers.{layer}.{ours}.{part}"]
+    for layer in range(layers):
+        made |= of_layer(state, layer, f"layer.{layer}")
     made |= {name: state[name] for name in ALIKE}
     return {name: np.asarray(value).astype(np.float16) for name, value in made.items()}
 

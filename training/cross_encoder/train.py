@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -25,10 +23,13 @@ from torch.nn import functional
 
 from pipeline.models import cross
 from pipeline.models.make import weights_in
-from training.cross_encoder.batches import OTHERS, Ints, Lists, Pairs
-from training.cross_encoder.mine import Kind
-from training.cross_encoder.model import Cross, sorted_in_parts
+from training.cross_encoder.batches import OTHERS, Lists, Pairs
+from training.cross_encoder.model import Cross
 from training.cross_encoder.naming import state
+from training.lists.history import Ints, files
+from training.lists.mine import Kind
+from training.pace import Clock, paced
+from training.transformer import sorted_in_parts
 
 LISTS_A_STEP: Final = 24
 LINES_AT_ONCE: Final = 64
@@ -36,7 +37,6 @@ RATE: Final = 1.5e-4
 # What the lanes' evidence and the kinds of nearness weigh moves faster than what is read.
 SCALES_RATE: Final = 5e-3
 WARMING_STEPS: Final = 200
-LEAST_RATE: Final = 0.02
 # From this share of lists with what looks like the answer to all of them, in the first part of the time.
 HARD_FIRST: Final = 0.3
 HARD_AFTER: Final = 0.15
@@ -47,19 +47,6 @@ TOLD_EVERY: Final = 100
 MEASURED: Final = 200
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """How much of the time is over."""
-
-    seconds: float
-    begun: float = field(default_factory=time.monotonic)
-
-    @property
-    def done(self) -> float:
-        """From 0 to 1."""
-        return (time.monotonic() - self.begun) / self.seconds
 
 
 def scores(model: Cross, pairs: Pairs) -> Tensor:
@@ -97,7 +84,7 @@ def train(model: Cross, lists: Lists, clock: Clock, rate: float, seed: int) -> I
         if done >= 1:
             return
         for group, most in zip(optimizer.param_groups, highest, strict=True):
-            group["lr"] = most * min(1, (step + 1) / WARMING_STEPS) * max(LEAST_RATE, 1 - done)
+            group["lr"] = most * paced(step, WARMING_STEPS, done)
         pairs = lists.pairs(numbers, chance, min(1.0, HARD_FIRST + done / HARD_AFTER))
         # By all of its words a body is found at once: what the lanes know of it would leave nothing to learn.
         alone = torch.tensor([lists.kind(number) is Kind.SENTENCE for number in numbers])
@@ -136,11 +123,11 @@ def main() -> None:
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.manual_seed(given.seed)
-    files = sorted(given.lists.glob("*.npz"))
-    if unknown := set(given.held_out) - {file.stem for file in files}:
-        parser.error(f"--held-out: no lists of {', '.join(sorted(unknown))} in {given.lists}")
-    lists = Lists([file for file in files if file.stem not in given.held_out])
-    held_out = Lists([file for file in files if file.stem in given.held_out]) if given.held_out else None
+    try:
+        taught, held = files(given.lists, given.held_out)
+    except KeyError as missing:
+        parser.error(f"--held-out: no lists of {missing} in {given.lists}")
+    lists, held_out = Lists(taught), Lists(held) if held else None
     model, clock = Cross(weights_in(given.weights)), Clock(60 * given.minutes)
     if given.onto:
         begun = {name: torch.from_numpy(value) for name, value in state(cross.weights(given.onto)).items()}

@@ -28,6 +28,7 @@ _MARKUP: Final = re.compile(r"[`*]{1,2}|:\w+:(?=`)|\[|\]\([^)]*\)")
 class Told:
     """A commit: parts of its message and all of it in one line, its line in a changelog, and texts of its changes."""
 
+    sha: str
     subject: str
     sentences: tuple[str, ...]
     message: str
@@ -48,7 +49,12 @@ def _of_commit(one: Drawn) -> Iterator[Told]:
         message = one.commit.message
         said = telling(message)
         yield Told(
-            said.subject, said.sentences, " ".join(message.split()), next(_news(one.news), ""), changes
+            one.commit.sha,
+            said.subject,
+            said.sentences,
+            " ".join(message.split()),
+            next(_news(one.news), ""),
+            changes,
         )
 
 

@@ -1,6 +1,6 @@
 """Histories -> lists: a question, the change that answers it, and what both lanes take for the answer.
 
-python -m training.cross_encoder.mine LISTS REPOSITORY... [--commits N] [--questions N] [--seed N] [--jobs N]
+python -m training.lists.mine LISTS REPOSITORY... [--commits N] [--questions N] [--seed N] [--jobs N]
 
 A REPOSITORY is a local clone, bare or not; histories whose lists lie in LISTS are left as they are.
 """
@@ -21,9 +21,10 @@ import numpy.typing as npt
 
 from pipeline.encoder import tokenizer
 from pipeline.workers import Workers
-from training.cross_encoder.lanes import Floats, Ints, Lanes
-from training.cross_encoder.told import Told, told
+from training.commits import Merged, merges
 from training.extract import name_of
+from training.lists.lanes import Floats, Ints, Lanes
+from training.lists.told import Told, told
 
 COMMITS: Final = 3_000
 QUESTIONS: Final = 3_000
@@ -51,18 +52,19 @@ class Kind(IntEnum):
     SUBJECT = 0  # of a commit whose message is hidden
     SENTENCE = 1  # of a body; the rest of the message is shown
     NEWS = 2  # what the commit added to a changelog
+    TITLE = 3  # of the merge that brought the commit, with others perhaps
 
 
 # The share of each; where a history has fewer of one, subjects fill the rest.
-SHARES: Final = {Kind.NEWS: 0.2, Kind.SENTENCE: 0.3}
+SHARES: Final = {Kind.NEWS: 0.2, Kind.SENTENCE: 0.3, Kind.TITLE: 0.15}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question, the number of the commit that answers it, and what is left of its message."""
+    """A question, the numbers of the commits of which any answers it, and what is left of the message."""
 
     kind: Kind
-    commit: int
+    commits: tuple[int, ...]
     text: str
     rest: str = ""
 
@@ -85,16 +87,18 @@ def mined(source: Source) -> str:
     commits = told(source.repository, source.commits, source.seed)
     if len(commits) < FEWEST_COMMITS:
         return f"{source.file.stem}: too few commits"
-    asked = questions(commits, source.questions)
+    titles = merges(source.repository, source.seed, source.commits)
+    asked = questions(commits, titles, source.questions)
     lanes = Lanes.of(commits)
     found = [*lists(asked, commits, lanes)]
     write(source.file, asked, commits, lanes.commit, found)
     return f"{source.file.stem}: {len(commits)} commits, {len(found)} lists"
 
 
-def questions(commits: Sequence[Told], most: int) -> list[Asked]:
+def questions(commits: Sequence[Told], titles: Iterable[Merged], most: int) -> list[Asked]:
     """What is asked of a history, drawn by a seed."""
     found = [one for number, commit in enumerate(commits) for one in _of(number, commit)]
+    found += _of_merges(commits, titles)
     random.Random(DRAW).shuffle(found)  # noqa: S311 - a repeatable draw, nothing secret
     kept: list[Asked] = []
     for kind, share in SHARES.items():
@@ -103,12 +107,22 @@ def questions(commits: Sequence[Told], most: int) -> list[Asked]:
 
 
 def _of(number: int, commit: Told) -> Iterator[Asked]:
-    yield Asked(Kind.SUBJECT, number, commit.subject)
+    yield Asked(Kind.SUBJECT, (number,), commit.subject)
     for sentence in commit.sentences[:SENTENCES]:
         if sentence in commit.message:
-            yield Asked(Kind.SENTENCE, number, sentence, commit.message.replace(sentence, ""))
+            yield Asked(Kind.SENTENCE, (number,), sentence, commit.message.replace(sentence, ""))
     if len(commit.news.split()) >= FEWEST_NEWS_WORDS:
-        yield Asked(Kind.NEWS, number, commit.news, commit.message)
+        yield Asked(Kind.NEWS, (number,), commit.news, commit.message)
+
+
+def _of_merges(commits: Sequence[Told], titles: Iterable[Merged]) -> Iterator[Asked]:
+    """Titles that no commit of theirs has for its subject."""
+    numbers = {commit.sha: number for number, commit in enumerate(commits)}
+    for merge in titles:
+        brought = tuple(numbers[sha] for sha in merge.commits if sha in numbers)
+        subjects = {commits[number].subject.lower() for number in brought}
+        if brought and merge.title.lower() not in subjects:
+            yield Asked(Kind.TITLE, brought, merge.title)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,17 +146,20 @@ def lists(asked: Sequence[Asked], commits: Sequence[Told], lanes: Lanes) -> Iter
             part = chosen[start : start + AT_ONCE]
             scores = lanes.ask([asked[number].text for number in part], shown=not hidden)
             for number, by_words, near in zip(part, *scores, strict=True):
-                commit = asked[number].commit
-                others = _others(commit, subjects, lanes.commit, (by_words, near))
+                answers = asked[number].commits
+                others = _others(answers, subjects, lanes.commit, (by_words, near))
                 if len(others) == OTHERS:
                     share = by_words / max(float(by_words.max()), 1e-6)
-                    own = np.flatnonzero(lanes.commit == commit)
+                    own = np.flatnonzero(np.isin(lanes.commit, answers))
                     changes = [int(own[np.argmax(share[own] + near[own])]), *others]
                     yield Candidates(number, changes, np.stack([share[changes], near[changes]], axis=1))
 
 
-def _others(commit: int, subjects: Sequence[str], commits: Ints, lanes: Iterable[Floats]) -> list[int]:
+def _others(
+    answers: Sequence[int], subjects: Sequence[str], commits: Ints, lanes: Iterable[Floats]
+) -> list[int]:
     """Changes of other commits, one of each, as both lanes fuse them; who says the same is no other."""
+    said = {subjects[answer] for answer in answers}
     fused: dict[int, float] = {}
     for scores in lanes:
         first = np.argpartition(-scores, min(DEPTH, len(scores) - 1))[:DEPTH]
@@ -150,9 +167,8 @@ def _others(commit: int, subjects: Sequence[str], commits: Ints, lanes: Iterable
             fused[change] = fused.get(change, 0.0) + 1 / (FUSED_AFTER + rank)
     best: dict[int, int] = {}
     for change in sorted(fused, key=lambda one: -fused[one]):
-        if subjects[commits[change]] != subjects[commit]:
+        if subjects[commits[change]] not in said:
             best.setdefault(int(commits[change]), change)
-    best.pop(commit, None)
     return list(best.values())[:OTHERS]
 
 
@@ -198,7 +214,7 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m training.cross_encoder.mine", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m training.lists.mine", description=__doc__)
     parser.add_argument("lists", type=Path)
     parser.add_argument("repositories", nargs="+", type=Path, metavar="REPOSITORY")
     parser.add_argument("--commits", type=int, default=COMMITS, help="most commits of a history")

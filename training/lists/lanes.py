@@ -15,7 +15,7 @@ from pipeline.text import words
 from serve.find.lanes import MESSAGE_SHARE
 from stores.lexical import K1, B, rarity
 from stores.space import Space, learnt
-from training.cross_encoder.told import Told
+from training.lists.told import Told
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]

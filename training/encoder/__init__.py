@@ -1,0 +1,11 @@
+"""How the transformer was taught commits; nothing that runs imports it.
+
+    pip install 'history-lineage[training]'
+    python -m training.encoder.train LISTS OUT --weights FOLDER --held-out NAME...    contrastive training
+    python -m training.encoder.bundle OUT WEIGHTS --weights FOLDER    the file that ships
+
+- `batches`: lists -> questions and texts of one history, padded
+- `model`: the network, begun with all-MiniLM-L6-v2
+- `train`: the training
+- `bundle`: the trained network -> the file that ships
+"""
