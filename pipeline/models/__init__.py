@@ -1,6 +1,7 @@
 """The bundled encoder (`minilm.onnx`, `tokenizer.json`) and how it was made; NOTICE says whose it is.
 
-`static.npz`, the static encoder's table, and `cross.npz`, the cross-encoder's weights, come from `training`.
+What its weights learnt, `static.npz`, the static encoder's table, and `cross.npz`, the cross-encoder's weights, come
+from `training`.
 
 - `bert`: the model read plainly in numpy; finds the channels that quantization must spare
 - `graph`: the model as an ONNX graph, quantized as it is written
@@ -9,5 +10,5 @@
 - `unquantized`: the bundled file's weights as 32-bit floats, in a graph of steps that every provider has
 - `keeping`: the unquantized encoder as a file, made once and looked over
 - `wire`: ONNX files read and written
-- `make`: the command that writes both files; needs `onnx`, the program does not
+- `make`: what writes both files; needs `onnx`, the program does not
 """

