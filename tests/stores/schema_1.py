@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import duckdb
 
+from pipeline.encoder import EMBEDDING_MODEL
 from stores import database, places
 from stores.places import Place
 from tests.repos import Repo
@@ -34,7 +35,7 @@ def history(path: Path) -> Repo:
 
 
 def make(place: Place) -> None:
-    """An index of schema 1 at this place."""
+    """An index of schema 1 at this place, its vectors, and their name, of the encoder that tests have now."""
     places.claim(place)
     with closing(duckdb.connect()) as connection:
         connection.execute(database.attachment(place.database, "ix"))
@@ -73,3 +74,5 @@ def _embed(connection: duckdb.DuckDBPyConnection, rows: dict[str, list[dict[str,
     vectors = WordEncoder().encode(list(texts.values()))
     for digest, vector in zip(texts, vectors.tolist(), strict=True):
         connection.execute("INSERT INTO vectors VALUES (?, ?)", [bytes.fromhex(digest), vector])
+    name = "UPDATE metadata SET version = ? WHERE component = 'embedding_model'"
+    connection.execute(name, [EMBEDDING_MODEL])
