@@ -26,7 +26,13 @@ NO_DEVICES: Final = frozenset({"", "-1"})
 # What libraries are told, and hear as they are imported. numpy's own threads wait for each other by spinning: beside
 # the database's threads a product took ten times as long as on one thread, so lanes run side by side instead. Arrow's
 # own allocator keeps what was freed: with the system's an index of 5,000 commits took 38 MB less, for no instructions.
-TOLD: Final = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+# Workers begin with `python -c`, which looks for modules in the folder it stands in first: in a repository that has a
+# `pipeline` or a `signal.py` of its own these would run.
+TOLD: Final = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "PYTHONSAFEPATH": "1",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,7 @@ def person() -> str:
 
 
 def calm_libraries(environment: MutableMapping[str, str] | None = None) -> None:
-    """Keep numpy to one thread and Arrow to the system's memory, unless the person asked otherwise.
+    """Keep numpy to one thread, Arrow to the system's memory and Python to its own modules, unless asked otherwise.
 
     Acts on what is imported afterwards, and on processes started afterwards.
     """

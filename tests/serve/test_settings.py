@@ -83,13 +83,18 @@ def test_only_settings_reads_the_environment() -> None:
 
 
 def test_libraries_are_calm_unless_told_otherwise() -> None:
-    """numpy is kept to one thread and Arrow to the system's memory, but a person's own setting stands."""
+    """One thread for numpy, the system's memory for Arrow, its own modules for Python; a person's setting stands."""
     unset: dict[str, str] = {}
-    asked = {"OPENBLAS_NUM_THREADS": "8", "ARROW_DEFAULT_MEMORY_POOL": "jemalloc"}
+    theirs = {"OPENBLAS_NUM_THREADS": "8", "ARROW_DEFAULT_MEMORY_POOL": "jemalloc"}
+    asked = dict(theirs)
     settings.calm_libraries(unset)
     settings.calm_libraries(asked)
-    assert unset == {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-    assert asked == {"OPENBLAS_NUM_THREADS": "8", "ARROW_DEFAULT_MEMORY_POOL": "jemalloc"}
+    assert unset == {
+        "OPENBLAS_NUM_THREADS": "1",
+        "ARROW_DEFAULT_MEMORY_POOL": "system",
+        "PYTHONSAFEPATH": "1",
+    }
+    assert asked == {**theirs, "PYTHONSAFEPATH": "1"}
 
 
 def test_libraries_hear_it_in_time() -> None:
