@@ -23,6 +23,7 @@ message or a change has, and which of them belong together.
 - `transformer`: the encoder's layers in PyTorch
 - `naming`: their tensors' names
 - `pace`: how long to learn, and how fast
+- `running`: what a training run of either is given, and how it goes on
 - `encoder`: the transformer's own training
 - `cross_encoder`: the cross-encoder's
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import torch
@@ -13,6 +13,29 @@ from pipeline.models.bert import EPSILON, HEADS, HIDDEN, Weights
 
 # Taken from what no token should look at.
 HIDDEN_FROM: Final = -10_000.0
+
+
+class Reading(nn.Module):
+    """What both networks begin with. How words and positions are read stays as the encoder that came has it.
+
+    So both can share it in the file that ships.
+    """
+
+    word: Tensor
+    position: Tensor
+    token_type: Tensor
+
+    def __init__(self, weights: Weights, layers: Iterable[int]) -> None:
+        super().__init__()
+        for name in ("word", "position", "token_type"):
+            table = torch.tensor(weights[f"embeddings.{name}_embeddings.weight"])
+            self.register_buffer(name, table, persistent=False)
+        self.placed = norm(weights, "embeddings.LayerNorm")
+        self.layers = nn.ModuleList(Layer(weights, number) for number in layers)
+
+    def read(self, tokens: Tensor, places: Tensor) -> Tensor:
+        """Each token at its place, before any layer."""
+        return self.placed(self.word[tokens] + self.position[places] + self.token_type[0]).bfloat16()
 
 
 class Layer(nn.Module):

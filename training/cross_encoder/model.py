@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pipeline.models.bert import HIDDEN, Weights
-from training.transformer import HIDDEN_FROM, Layer, norm
+from training.transformer import HIDDEN_FROM, Reading
 
 # Layers of the encoder that either side begins with, and those that read both.
 APART: Final = (0, 2)
@@ -19,19 +19,14 @@ NEARNESS: Final = (6.0, 6.0, 6.0)
 KNOWN: Final = (0.0, 7.0)
 
 
-class Cross(nn.Module):
-    """Pairs -> how well each fits. What is read of words and positions stays as the encoder has it.
+class Cross(Reading):
+    """Pairs -> how well each fits.
 
     `known` weighs what the lanes know: a score that is learnt beside it says what they do not.
     """
 
     def __init__(self, weights: Weights) -> None:
-        super().__init__()
-        for name in ("word", "position", "token_type"):
-            table = torch.tensor(weights[f"embeddings.{name}_embeddings.weight"])
-            self.register_buffer(name, table, persistent=False)
-        self.placed = norm(weights, "embeddings.LayerNorm")
-        self.layers = nn.ModuleList(Layer(weights, number) for number in (*APART, *ACROSS))
+        super().__init__(weights, (*APART, *ACROSS))
         self.side = nn.Parameter(torch.zeros(2, HIDDEN))
         self.telling = zeros(1)
         self.joint = nn.Linear(2 * HIDDEN, HIDDEN)
@@ -46,7 +41,7 @@ class Cross(nn.Module):
         question, text = there & (sides == 0), there & (sides == 1)
         places = (places - sides * question.sum(1, keepdim=True)).clamp(min=0)
         with torch.autocast("cpu", torch.bfloat16):
-            x = self.placed(self.word[tokens] + self.position[places] + self.token_type[0]).bfloat16()
+            x = self.read(tokens, places)
             padding = ((~there)[:, None, None, :] * HIDDEN_FROM).to(x.dtype)
             other = ((sides[:, :, None] != sides[:, None, :])[:, None] * HIDDEN_FROM).to(x.dtype)
             for layer in self.layers[: len(APART)]:

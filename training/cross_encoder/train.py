@@ -10,7 +10,6 @@ With a FILE that `bundle` made, learning goes on from there.
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,9 +25,10 @@ from pipeline.models.make import weights_in
 from training.cross_encoder.batches import OTHERS, Lists, Pairs
 from training.cross_encoder.model import Cross
 from training.cross_encoder.naming import state
-from training.lists.history import Ints, files
+from training.lists.history import Ints
 from training.lists.mine import Kind
 from training.pace import Clock, paced
+from training.running import Parser, followed
 from training.transformer import sorted_in_parts
 
 LISTS_A_STEP: Final = 24
@@ -42,7 +42,6 @@ HARD_FIRST: Final = 0.3
 HARD_AFTER: Final = 0.15
 ALONE: Final = 0.5
 LONGEST_SLOPE: Final = 1.0
-CHECKPOINTS: Final = 4
 TOLD_EVERY: Final = 100
 MEASURED: Final = 200
 
@@ -119,44 +118,25 @@ def reciprocal(model: Cross, lists: Lists, seed: int) -> dict[str, float]:
 
 def main() -> None:
     """Train, and keep checkpoints."""
-    parser = _parser()
+    parser = Parser("training.cross_encoder.train", __doc__, RATE)
+    parser.add_argument("--onto", type=Path, metavar="FILE")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.manual_seed(given.seed)
-    try:
-        taught, held = files(given.lists, given.held_out)
-    except KeyError as missing:
-        parser.error(f"--held-out: no lists of {missing} in {given.lists}")
+    taught, held = parser.files(given)
     lists, held_out = Lists(taught), Lists(held) if held else None
     model, clock = Cross(weights_in(given.weights)), Clock(60 * given.minutes)
     if given.onto:
         begun = {name: torch.from_numpy(value) for name, value in state(cross.weights(given.onto)).items()}
         model.load_state_dict({"known": model.known, **begun})
     logger.info("%d lists of %d candidates", len(lists.numbers), OTHERS + 1)
-    values, kept = [], 0
-    for step, value in train(model, lists, clock, given.rate, given.seed):
-        values.append(value)
-        if (step + 1) % TOLD_EVERY == 0:
-            logger.info("step %d: loss %.3f", step + 1, np.mean(values[-TOLD_EVERY:]))
-        if clock.done > (kept + 1) / CHECKPOINTS:
-            kept += 1
-            torch.save(model.state_dict(), given.out)
-            if held_out:
-                logger.info("held out: %s", reciprocal(model, held_out, given.seed))
-    torch.save(model.state_dict(), given.out)
 
+    def keep() -> None:
+        torch.save(model.state_dict(), given.out)
+        if held_out:
+            logger.info("held out: %s", reciprocal(model, held_out, given.seed))
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m training.cross_encoder.train", description=__doc__)
-    parser.add_argument("lists", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--onto", type=Path, metavar="FILE")
-    parser.add_argument("--held-out", action="append", default=[], metavar="NAME")
-    parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--rate", type=float, default=RATE)
-    parser.add_argument("--seed", type=int, default=1)
-    return parser
+    followed(train(model, lists, clock, given.rate, given.seed), clock, TOLD_EVERY, keep)
 
 
 if __name__ == "__main__":

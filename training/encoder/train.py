@@ -8,10 +8,8 @@ four times a run. The rate falls to nothing by the clock: a machine that is twic
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -22,8 +20,9 @@ from torch.nn import functional
 from pipeline.models.make import weights_in
 from training.encoder.batches import QUESTIONS, Batch, Padded, batches, question, text
 from training.encoder.model import Encoder
-from training.lists.history import History, files
+from training.lists.history import History
 from training.pace import Clock, paced
+from training.running import Parser, followed
 from training.transformer import sorted_in_parts
 
 LINES_AT_ONCE: Final = 32
@@ -32,7 +31,6 @@ SCALE: Final = 20.0
 RATE: Final = 4e-5
 WARMING_STEPS: Final = 100
 LONGEST_SLOPE: Final = 1.0
-CHECKPOINTS: Final = 4
 TOLD_EVERY: Final = 50
 MEASURED: Final = 40
 
@@ -99,49 +97,27 @@ def reciprocal(model: Encoder, histories: Sequence[History], seed: int) -> dict[
 
 def main() -> None:
     """Train, and keep checkpoints."""
-    parser = _parser()
+    parser = Parser("training.encoder.train", __doc__, RATE)
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.manual_seed(given.seed)
-    try:
-        taught, held = files(given.lists, given.held_out)
-    except KeyError as missing:
-        parser.error(f"--held-out: no lists of {missing} in {given.lists}")
-    histories, held_out = ([History.read(file) for file in some] for some in (taught, held))
+    histories, held_out = ([History.read(file) for file in some] for some in parser.files(given))
     if not any(len(history) >= QUESTIONS for history in histories):
-        parser.error(f"{given.lists} has no lists to learn from; `python -m training.lists.mine` makes them.")
+        parser.error(f"No history of {given.lists} has the {QUESTIONS} lists of one batch.")
     model = Encoder(weights_in(given.weights))
     logger.info("%d lists of %d histories", sum(map(len, histories)), len(histories))
-    _measured(model, held_out, given.seed)
+
+    def measured() -> None:
+        if held_out:
+            logger.info("held out: %s", reciprocal(model, held_out, given.seed))
+
+    def keep() -> None:
+        torch.save(model.state_dict(), given.out)
+        measured()
+
+    measured()
     clock = Clock(60 * given.minutes)
-    values: list[float] = []
-    kept = 0
-    for step, value in train(model, histories, clock, given.rate, given.seed):
-        values.append(value)
-        if (step + 1) % TOLD_EVERY == 0:
-            logger.info("step %d: loss %.3f", step + 1, np.mean(values[-TOLD_EVERY:]))
-        if clock.done > (kept + 1) / CHECKPOINTS:
-            kept += 1
-            torch.save(model.state_dict(), given.out)
-    torch.save(model.state_dict(), given.out)
-    _measured(model, held_out, given.seed)
-
-
-def _measured(model: Encoder, held_out: Sequence[History], seed: int) -> None:
-    if held_out:
-        logger.info("held out: %s", reciprocal(model, held_out, seed))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m training.encoder.train", description=__doc__)
-    parser.add_argument("lists", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--held-out", action="append", default=[], metavar="NAME")
-    parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--rate", type=float, default=RATE)
-    parser.add_argument("--seed", type=int, default=1)
-    return parser
+    followed(train(model, histories, clock, given.rate, given.seed), clock, TOLD_EVERY, keep)
 
 
 if __name__ == "__main__":
