@@ -36,7 +36,8 @@ COMMITS_PER_BATCH: Final = 100
 
 # Batches in a row that go to the same worker: a file's last version halves the parse of the next. Taking every
 # other batch cost two workers 40 % more parsing than one, four in a row 13 %; longer runs wait longer in
-# memory for their turn.
+# memory for their turn. Each run has a process of its own: one for the whole of a history of 5,000 commits came to
+# hold 85 MB instead of 65, and took as long.
 BATCHES_IN_A_ROW: Final = 4
 
 logger = logging.getLogger(__name__)
@@ -191,7 +192,7 @@ class Pass:
         jobs = self._jobs(beginning, snapshot)
         run = max(1, min(BATCHES_IN_A_ROW, -(-self._batches(beginning) // jobs)))
         tasks = self._tasks(beginning, snapshot, rules, diff_only=diff_only)
-        for done in self.workers.mapped(work, tasks, most=jobs, run=run):
+        for done in self.workers.mapped(work, tasks, most=jobs, run=run, renewed=True):
             if isinstance(done, Outlined):
                 progress = self._write_head(index, done, progress)
                 continue

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, wait
 from contextlib import contextmanager
 from importlib import import_module
 from multiprocessing import forkserver, get_context, parent_process, resource_tracker
@@ -74,21 +74,30 @@ class Workers:
         *,
         most: int | None = None,
         run: int = 1,
+        renewed: bool = False,
     ) -> Iterator[Result]:
         """`map(function, items)` in order; at most `in_flight(jobs, run)` items are begun and not yet taken.
 
         `most`: no more processes than this, since starting one costs as much as a batch. `run`: how many neighbours
-        go to the same process, for functions that remember.
+        go to the same process, for functions that remember. `renewed`: no process has a second run, so that what it
+        came to hold ends with the first; where processes are copies, starting one costs next to nothing.
         """
         jobs = min(self.jobs, self.jobs if most is None else most)
         if jobs <= 1:
             yield from map(function, items)
             return
-        workers = self._first(jobs, function.__module__)
+        module = function.__module__
+        self._first(jobs, module)
         waiting: deque[Future[Result]] = deque()
+        newest: dict[int, Future[Result]] = {}
         try:
             for number, item in enumerate(items):
-                waiting.append(_submitted(workers[number // run % jobs], function, item))
+                place = number // run % jobs
+                if renewed and START == "forkserver" and number % run == 0 and place in newest:
+                    wait([newest[place]])
+                    self._renew(place, module)
+                newest[place] = _submitted(self._workers[place], function, item)
+                waiting.append(newest[place])
                 if len(waiting) >= in_flight(jobs, run):
                     yield _result(waiting.popleft())
             while waiting:
@@ -100,10 +109,8 @@ class Workers:
 
     def dismiss(self) -> None:
         """Let them go, and their memory, without waiting for it; a later call starts others."""
-        leaving = [threading.Thread(target=worker.shutdown) for worker in self._workers]
-        for thread in leaving:
-            thread.start()
-        self._leaving += leaving
+        for worker in self._workers:
+            self._leave(worker)
         self._workers.clear()
 
     def end(self) -> None:
@@ -116,6 +123,15 @@ class Workers:
     def _first(self, jobs: int, module: str) -> list[Executor]:
         self._workers += [_worker(module) for _ in range(jobs - len(self._workers))]
         return self._workers[:jobs]
+
+    def _renew(self, place: int, module: str) -> None:
+        self._leave(self._workers[place])
+        self._workers[place] = _worker(module)
+
+    def _leave(self, worker: Executor) -> None:
+        leaving = threading.Thread(target=worker.shutdown)
+        leaving.start()
+        self._leaving.append(leaving)
 
     def __enter__(self) -> Workers:
         return self

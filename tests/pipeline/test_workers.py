@@ -53,6 +53,17 @@ def test_neighbours_go_to_the_same_worker() -> None:
     assert runs[0] == runs[2] != runs[1] == runs[3]
 
 
+@pytest.mark.skipif(START != "forkserver", reason="copies processes on Linux only")
+def test_no_worker_has_a_second_run() -> None:
+    """What a process came to hold ends with its run: the next one has another process, and in the end all are gone."""
+    with Workers(2) as workers:
+        pids = list(workers.mapped(process_of, range(15), run=3, renewed=True))
+    runs = [set(pids[start : start + 3]) for start in range(0, len(pids), 3)]
+    assert [len(run) for run in runs] == [1] * 5
+    assert len(set(pids)) == 5
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
 def test_one_set_of_processes() -> None:
     """Begun early or late, asked once or twice: the same processes, and none where one is enough."""
     with Workers(2) as workers:
