@@ -13,4 +13,5 @@
 - `rerank`: evidence -> the probability that a candidate answers, and the order of that
 - `seen`: one state of an index, as one HEAD sees it
 - `search`: the straight line from request to answer
+- `wording`: the words that only ask, told from those that say what is asked for
 """

@@ -11,10 +11,10 @@ from typing import Final
 
 from serve.answers import FindMeta, PatternHit, rfc3339
 from serve.envelope import compatibility, cut, index_hints, index_state
-from serve.find.evidence import FUNCTION_WORDS
 from serve.find.hints import LANGUAGES
 from serve.find.query import Query
 from serve.find.rerank import Placed
+from serve.find.wording import FUNCTION_WORDS
 from serve.standing import Standing
 from stores.filters import Where, naive_utc
 from stores.showing import Shown

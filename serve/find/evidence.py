@@ -13,26 +13,17 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.text import Spelled, as_written, identifiers, sequence, spelled, words
+from pipeline.text import Spelled, as_written, identifiers, sequence, spelled
 from serve.find.fuse import Candidate
 from serve.find.lanes import Rankings
 from serve.find.query import Query
 from serve.find.reading import Pairs, pairs
+from serve.find.wording import FUNCTION_WORDS
 from stores import lexical, vectors
 from stores.lexical import Asked
 from stores.ranking import Floats
 from stores.showing import Connection
 from stores.snapshot import Bools, Hunks, Ints
-
-# What a question is built with and no change is about. Their stems are rare in code, where BM25 takes them for telling.
-FUNCTION_WORDS: Final = frozenset(
-    words(
-        "a about all an and any are as at be been before being but by can could did do does doing done for from get"
-        " gets getting got had has have how i if in into is it its made make more no not of on only or our should so"
-        " some such than that the their them then there these they this those to us use used using was way we were"
-        " what when where which who why will with would you"
-    )
-)
 
 # The rarest words tell why a hit is there; a long question would list itself.
 SHOWN_WORDS: Final = 5

@@ -14,6 +14,7 @@ from serve.find import hints, intent
 from serve.find.hints import LANGUAGES, Hints
 from serve.find.intent import Intent, Profile, Reading
 from serve.find.moments import moment
+from serve.find.wording import asked_for
 from serve.questions import FindRequest
 from stores.filters import BadPathFilter, Where, path_regex
 
@@ -22,8 +23,8 @@ from stores.filters import BadPathFilter, Where, path_regex
 class Query:
     """What the lanes are asked.
 
-    `text` is what the encoder reads, `terms` what the full-text lanes look up, `symbols` the names meant
-    literally, `k` the number of commits wanted, `now` the moment ages count from.
+    `text` is what the encoder and the cross-encoder read, `terms` what the full-text lanes look up, `symbols` the
+    names meant literally, `k` the number of commits wanted, `now` the moment ages count from.
     """
 
     text: str
@@ -42,6 +43,7 @@ def read(request: FindRequest, now: datetime, spoken_here: Callable[[str], bool]
     asked = _asked(request, now)
     found = hints.read(request.text, now, spoken_here)
     reading = intent.read(request.text)
+    text = asked_for(found.text)
     where = Where(
         language=asked.language or found.language,
         since=asked.since or found.since,
@@ -50,8 +52,8 @@ def read(request: FindRequest, now: datetime, spoken_here: Callable[[str], bool]
         near=tuple(_near(path) for path in found.paths),
     )
     return Query(
-        text=found.text,
-        terms=tuple(words(found.text)),
+        text=text,
+        terms=tuple(words(text)),
         symbols=found.symbols,
         where=where,
         intent=reading.intent,

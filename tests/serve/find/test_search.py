@@ -84,8 +84,7 @@ def test_question_without_content(repo: Repo, home: Path) -> None:
     """A question of nothing but function words is told so, not that its answer was never done."""
     index(repo, home)
     assert ask(repo, home, "how did we do this before").meta.hint == NOTHING_ASKED
-    assert ask(repo, home, "how did we connect").meta.hint != NOTHING_ASKED
-    assert ask(repo, home, "how did we add a timeout").meta.hint is None
+    assert ask(repo, home, "how did we connect").meta.hint is None
 
 
 def test_no_claim_where_messages_say_nothing(tmp_path: Path, home: Path) -> None:
