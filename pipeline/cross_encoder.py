@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pipeline.models.unquantized import Words
 
 # Rises whenever the bundled file, or what it is given, changes.
-CROSS_ENCODER: Final = "cross/2"
+CROSS_ENCODER: Final = "cross/3"
 
 # A pair has at most so many tokens, an eighth more than in training; question and message have at most these of them.
 PAIR_TOKENS: Final = 128

@@ -1,11 +1,12 @@
 """The reranker's numbers, learnt from clones you name.
 
-python -m tests.eval.learn CLONE... [--samples N] [--seed N] [--folder FOLDER]
+python -m tests.eval.learn CLONE... [--untold CLONE]... [--samples N] [--seed N] [--folder FOLDER]
 
-Of each history five kinds of questions are asked. Over an index without its changelogs: what its news fragments say,
+Of each history four kinds of questions are asked, over an index without its changelogs: what its news fragments say,
 what a sentence of a commit's body says, what somebody wrote for one commit (`learning/`), and what somebody would ask
-that several commits answer, with grades (`learning/sheets/`). Over one without messages either: subjects, so that what
-a change itself says has a weight that holds where messages say little. What is known of their
+that several commits answer, with grades (`learning/sheets/`). Of those that are to be untold also subjects, over an
+index without messages either, so that what a change itself says has a weight that holds where messages say little: of
+one in five, for most histories tell what they did. What is known of their
 candidates (`serve.find.evidence`) is weighed so that commits that answer come first: a softmax over the candidates of
 a question, as listwise learning to rank has it (Cao et al., 2007). The sum is then made a probability (Platt, 1999),
 for which each history is also asked questions of another one, which nothing there answers. Prints the numbers for
@@ -114,15 +115,20 @@ class History:
 
 
 def main() -> None:
-    given = _parser().parse_args()
+    parser = _parser()
+    given = parser.parse_args()
     with ExitStack() as stack:
         folder = given.folder or stack.enter_context(workspace())
         draw = Draw(given.samples, given.seed)
-        ways = (History.told, History.untold)
-        told = [way(clone, draw, folder) for clone in given.clones for way in ways]
+        told = [History.told(clone, draw, folder) for clone in given.clones]
+        untold = [History.untold(clone, draw, folder) for clone in given.untold]
         candidates = [
-            one for history in told for one in asked(history, _foreign(history, told, draw), folder)
+            one
+            for history in (*told, *untold)
+            for one in asked(history, _foreign(history, told, draw), folder)
         ]
+    if not any(one.grades.any() for one in candidates):
+        parser.error("nothing these histories are asked has an answer in them to learn from")
     tell("by evidence alone", [one.unread for one in candidates])
     tell("by evidence and what was read", candidates)
 
@@ -237,6 +243,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("clones", nargs="+", type=Path, metavar="CLONE", help="a local clone, bare or not")
+    parser.add_argument(
+        "--untold", action="append", default=[], type=Path, metavar="CLONE", help="asked without messages too"
+    )
     parser.add_argument("--samples", type=int, default=SAMPLES, help="most questions of one kind and history")
     parser.add_argument("--seed", type=int, default=SEED, help="which questions are drawn")
     parser.add_argument("--folder", type=Path, help="keep working copies and indexes here")

@@ -88,7 +88,8 @@ def test_the_command(
     """Two histories are asked, with their messages and without; each feature has a weight, with reading and without,
     and each history's questions are foreign to the other."""
     clones = [str(made(tmp_path / name, changes).path) for name, changes in HISTORIES.items()]
-    monkeypatch.setattr(sys, "argv", ["learn", *clones, "--folder", str(tmp_path / "folder")])
+    untold = [f"--untold={clone}" for clone in clones]
+    monkeypatch.setattr(sys, "argv", ["learn", *clones, *untold, "--folder", str(tmp_path / "folder")])
     learn.main()
     said = capsys.readouterr().out
     assert re.findall(r'^ {4}"(.+)": -?[\d.]+,$', said, re.MULTILINE) == [*FEATURES, *FEATURES, FIT]

@@ -5,8 +5,9 @@
     python -m training.cross_encoder.bundle OUT    the file that ships
 
 LISTS is what `training.lists.mine` wrote.
-What ships was trained for 56 minutes with seed 1 and then, `--onto` that, for 65 with `--rate 1e-4 --seed 2`, on two
-cores: 113,000 lists.
+What ships was trained on two cores, each time `--onto` what was there: for 56 minutes with seed 1, for 65 with
+`--rate 1e-4 --seed 2`, 113,000 lists in all; and for 40 with `--rate 6e-5 --seed 3`, 20,000 lists, once `mine` asked
+the titles of merges too.
 
 - `batches`: lists -> padded tokens
 - `model`: the network, begun with the encoder's own layers

@@ -68,7 +68,7 @@ def test_a_weight_for_each_feature() -> None:
     """The numbers are for the evidence that is gathered, and more of anything never speaks against a hit."""
     assert tuple(rerank.WEIGHTS) == FEATURES
     assert tuple(rerank.READING_WEIGHTS) == (*FEATURES, FIT)
-    assert min(rerank.WEIGHTS.values()) >= 0 > rerank.BIAS
+    assert min(rerank.WEIGHTS.values()) > 0 > rerank.BIAS
     assert rerank.READING_WEIGHTS[FIT] > 0 > rerank.READING_BIAS
 
 
