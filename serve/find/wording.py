@@ -17,6 +17,8 @@ FUNCTION_WORDS: Final = frozenset(
     )
 )
 
+# They say nothing alone, and turn what follows into its opposite.
+_TURNING: Final = frozenset(words("no not"))
 # A sentence that does not ask may begin with them too, and mean them: "do not retry", "no longer wait".
 _ASKS: Final = re.compile(
     r"\W*(?:how|what|when|where|which|who|why|(?:are|can|could|did|do|have|should|were) (?:i|they|we|you))\b",
@@ -32,5 +34,6 @@ def asked_for(text: str) -> str:
     if not _ASKS.match(text):
         return text
     said = text.split()
-    telling = (place for place, word in enumerate(said) if not FUNCTION_WORDS.issuperset(words(word)))
+    silent = FUNCTION_WORDS - _TURNING
+    telling = (place for place, word in enumerate(said) if not silent.issuperset(words(word)))
     return " ".join(said[next(telling, 0) :])

@@ -98,6 +98,18 @@ def test_the_command(
     assert "answer, share" in said
 
 
+def test_nothing_to_learn_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Histories that answer none of their questions end with a sentence, not with an error of numpy's."""
+    clone = made(tmp_path / "clone", next(iter(HISTORIES.values()))).path
+    monkeypatch.setattr(sys, "argv", ["learn", str(clone), "--folder", str(tmp_path / "folder")])
+    with pytest.raises(SystemExit) as ended:
+        learn.main()
+    assert ended.value.code == 2
+    assert "nothing these histories are asked has an answer" in capsys.readouterr().err
+
+
 def made(path: Path, changes: dict[str, str]) -> Repo:
     repo = Repo.create(path)
     for number, (subject, source) in enumerate(changes.items()):

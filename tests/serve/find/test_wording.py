@@ -12,7 +12,7 @@ from serve.find.wording import asked_for
     [
         ("how did we connect", "connect"),
         ("How was it that the `retry_after` header is read?", "`retry_after` header is read?"),
-        ("so, how do I cancel a task?", "so, how do I cancel a task?"),
+        ("Why is it not retried?", "not retried?"),
         ("did we ever drop a Python version", "ever drop a Python version"),
         ("¿where is the pool closed", "pool closed"),
     ],
@@ -26,6 +26,7 @@ def test_the_opening_of_a_question(text: str, rest: str) -> None:
     "text",
     [
         "do not retry",
+        "so, how do I cancel a task?",
         "no longer wait for peers",
         "did: resolver for documents",
         "however",
