@@ -30,6 +30,7 @@ What it stands on:
 - `survey`: where a history's commits go, and what an index could do without
 - `ignore`: which paths stay out: built-in defaults < git attributes < `.lineageignore`
 - `reach`: which recorded commits a HEAD reaches
+- `allocator`: glibc's allocator, told to keep little
 - `workers`: a function over items by several processes: ordered, bounded in flight
 - `profile`: phase timings: the summary's bars and the `--profile` line
 - `versions`: the version of each part that makes rows

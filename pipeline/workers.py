@@ -21,6 +21,7 @@ from importlib import import_module
 from multiprocessing import forkserver, get_context, parent_process, resource_tracker
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from pipeline import allocator
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
@@ -192,8 +193,9 @@ def _copied(module: str) -> bool:
 
 
 def _begin() -> None:
-    """Leave Ctrl-C to the parent, leave with the parent, and collect garbage rarely."""
+    """Leave Ctrl-C to the parent, leave with the parent, keep little memory, and collect garbage rarely."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    allocator.spare()
     threading.Thread(target=_leave_when_orphaned, daemon=True).start()
     # What they answered is with the parent: taking apart what they remember took them half a second.
     atexit.register(os._exit, 0)
