@@ -1,6 +1,6 @@
 """The reranker's numbers, learnt from clones you name.
 
-python -m tests.eval.learn CLONE... [--untold CLONE]... [--samples N] [--seed N] [--folder FOLDER]
+python -m tests.eval.learn CLONE... [--untold CLONE]... [--encoder NAME] [--samples N] [--seed N] [--folder FOLDER]
 
 Of each history four kinds of questions are asked, over an index without its changelogs: what its news fragments say,
 what a sentence of a commit's body says, what somebody wrote for one commit (`learning/`), and what somebody would ask
@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from pipeline.modes import Encoding
 from serve.find import evidence
 from serve.find.evidence import FEATURES
 from serve.find.fuse import fuse
@@ -120,12 +121,11 @@ def main() -> None:
     with ExitStack() as stack:
         folder = given.folder or stack.enter_context(workspace())
         draw = Draw(given.samples, given.seed)
+        run = Run("changelog", folder, draw, given.encoder)
         told = [History.told(clone, draw, folder) for clone in given.clones]
         untold = [History.untold(clone, draw, folder) for clone in given.untold]
         candidates = [
-            one
-            for history in (*told, *untold)
-            for one in asked(history, _foreign(history, told, draw), folder)
+            one for history in (*told, *untold) for one in asked(history, _foreign(history, told, draw), run)
         ]
     if not any(one.grades.any() for one in candidates):
         parser.error("nothing these histories are asked has an answer in them to learn from")
@@ -160,9 +160,9 @@ def written() -> Mapping[str, str]:
     return {sha: text for file in files for sha, text in file.items()}
 
 
-def asked(history: History, foreign: Sequence[Question], folder: Path) -> Iterator[Candidates]:
+def asked(history: History, foreign: Sequence[Question], run: Run) -> Iterator[Candidates]:
     """The candidates of each of a history's questions, and of questions that it does not answer."""
-    prepared, run = history.material.prepared, Run("changelog", folder, Draw(0, 0))
+    prepared = history.material.prepared
     histories.index(prepared, run.home, run.encoding)
     with asking(prepared, run) as asker:
         counting = history.material.counting()
@@ -245,6 +245,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("clones", nargs="+", type=Path, metavar="CLONE", help="a local clone, bare or not")
     parser.add_argument(
         "--untold", action="append", default=[], type=Path, metavar="CLONE", help="asked without messages too"
+    )
+    parser.add_argument(
+        "--encoder",
+        type=Encoding,
+        choices=list(Encoding),
+        default=Encoding.MINILM,
+        help="index and ask with this one",
     )
     parser.add_argument("--samples", type=int, default=SAMPLES, help="most questions of one kind and history")
     parser.add_argument("--seed", type=int, default=SEED, help="which questions are drawn")
