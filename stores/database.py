@@ -177,11 +177,13 @@ def private() -> Iterator[None]:
         os.umask(before)
 
 
-def settle(connection: duckdb.DuckDBPyConnection, place: Place, largest: int = 0) -> None:
-    """Leave at most this many bytes for the next opening to replay."""
-    if wal_size(place) > largest:
-        connection.execute("CHECKPOINT")
-        _empty_buffers(connection)
+def settle(connection: duckdb.DuckDBPyConnection, place: Place, largest: int = 0) -> bool:
+    """Leave at most this many bytes for the next opening to replay; says whether there were more."""
+    if wal_size(place) <= largest:
+        return False
+    connection.execute("CHECKPOINT")
+    _empty_buffers(connection)
+    return True
 
 
 def _empty_buffers(connection: duckdb.DuckDBPyConnection) -> None:

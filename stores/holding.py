@@ -52,7 +52,10 @@ class Held:
             connection = self._open()
             try:
                 yield connection
-                database.settle(connection, self.place, LARGEST_HELD_WAL)
+                if database.settle(connection, self.place, LARGEST_HELD_WAL):
+                    # Nothing is left to replay, so opening again is cheap, and what the engine knows of every row
+                    # group, which it never forgets of an open file, is gone: 35 MB at 20,000 commits.
+                    self._close()
             except BaseException:
                 self._close()
                 raise

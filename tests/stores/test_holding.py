@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from stores import database, history, writing
+from stores import database, history, holding, writing
 from stores.database import LARGEST_WAL
 from stores.holding import Held, IndexGone
 from stores.places import Place
@@ -44,6 +44,18 @@ def test_batches_share_one_opening(place: Place) -> None:
             assert second is first
     assert commits(place, wait=0.5) == 1
     assert database.wal_size(place) <= LARGEST_WAL
+
+
+def test_what_a_checkpoint_took_in_is_let_go(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each the index is opened again, with nothing to replay: an open one remembers all that was written."""
+    monkeypatch.setattr(holding, "LARGEST_HELD_WAL", 0)
+    with Held(place) as index:
+        with index.batch() as first:
+            writing.replace_batch(first, batch([Document(1)]))
+        assert database.wal_size(place) == 0
+        with index.batch() as second:
+            assert second is not first
+            assert len(history.all_recorded(second)) == 1
 
 
 def test_a_reader_gets_in_between_batches(place: Place) -> None:
