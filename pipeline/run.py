@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from pipeline import allocator, write
 from pipeline import head as head_symbols
+from pipeline import write
 from pipeline.caching import Cached
 from pipeline.embed import Embedding
 from pipeline.encoder import Encoder
@@ -123,7 +123,6 @@ class Pass:
     def run(self) -> Summary:
         """Bring the index up to HEAD; interrupted at any moment, the next pass goes on from there."""
         started = time.perf_counter()
-        allocator.spare()
         rules = IgnoreRules.of(self.repository)
         head = self._head()
         mode = self._emptied() if self.options.rebuild else self.options.embed_cache

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipeline import providers
+from pipeline import allocator, providers
 from pipeline.git import graph
 from pipeline.git.refusals import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
@@ -138,6 +138,7 @@ def _indexed_head(repository: Repository, place: Place) -> str | None:
 def _run(repository: Repository, place: Place, flags: Flags) -> None:
     encoding = flags.encoder or _encoding_at(place)
     provider = _provider(encoding, flags)  # before anything is started, or deleted by --rebuild
+    allocator.spare()
     with workers_for(repository, place, flags.workers or usable_cpus()) as workers:
         # After the workers have begun, so that both import at the same time.
         from pipeline.portions import InPortions

@@ -1,4 +1,4 @@
-"""Keep an index open from batch to batch, and give it up as soon as somebody waits for it.
+"""Keep an index open from batch to batch; give it up when somebody waits for it, and after each checkpoint.
 
 Opening costs a write-ahead log that is replayed and a checkpoint that keeps it short: a third of what writing
 a history took when every batch did both.
@@ -36,14 +36,16 @@ class Held:
         self._turn = threading.Lock()
         self._opened: ExitStack | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._made = False
         self._failure: Exception | None = None
         self._ended = threading.Event()
         self._lookout = threading.Thread(target=self._look, name="index-lookout", daemon=True)
 
     @contextmanager
     def batch(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection for one batch, alone; errors as those of `database.writing`, and IndexGone.
+        """A connection for one batch, alone, which may be closed behind it.
 
+        Errors are those of `database.writing`, and IndexGone.
         What the body committed stays; what it left uncommitted when it failed is gone.
         """
         with self._turn:
@@ -77,9 +79,13 @@ class Held:
 
     def _open(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
+            # Opening would make another, empty one.
+            if self._made and not self.place.database.exists():
+                raise self._gone()
             with ExitStack() as opening:
                 self._connection = opening.enter_context(database.writing(self.place))
                 self._opened = opening.pop_all()
+            self._made = True
         return self._connection
 
     def _close(self) -> None:
@@ -94,11 +100,14 @@ class Held:
             wanted = locking.wanted(self.place.folder)
         except FileNotFoundError as error:
             self._close()
-            raise IndexGone(
-                f"{self.place.folder} was deleted while it was written to.", hint="Run `lineage index` again."
-            ) from error
+            raise self._gone() from error
         if wanted:
             self._close()
+
+    def _gone(self) -> IndexGone:
+        return IndexGone(
+            f"{self.place.folder} was deleted while it was written to.", hint="Run `lineage index` again."
+        )
 
     def _look(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):

@@ -36,4 +36,5 @@ def asked_for(text: str) -> str:
     said = text.split()
     silent = FUNCTION_WORDS - _TURNING
     telling = (place for place, word in enumerate(said) if not silent.issuperset(words(word)))
-    return " ".join(said[next(telling, 0) :])
+    rest = " ".join(said[next(telling, 0) :])
+    return text if FUNCTION_WORDS.issuperset(words(rest)) else rest

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+from pipeline import allocator
 from pipeline.encoder import EMBEDDING_MODEL
 from pipeline.git.repository import open_repository
 from pipeline.workers import usable_cpus
@@ -40,6 +41,7 @@ class ZeroEncoder:
 
 def main() -> None:
     settings.calm_libraries()
+    allocator.spare()
     repository = open_repository(Path(sys.argv[1]))
     place = place_of(settings.read().home, repository)
     with runs.sole_run(place), workers_for(repository, place, usable_cpus()) as workers:

@@ -19,10 +19,9 @@ from typing import Final
 
 import polars as pl
 
-from pipeline.modes import Encoding
 from tests.bench.report import say, show, workspace
 from tests.eval import reliability, results
-from tests.eval.evaluating import Evaluated, Run, evaluated, together
+from tests.eval.evaluating import Evaluated, Run, add_encoder, evaluated, together
 from tests.eval.metrics import differences, parted, summary
 from tests.eval.protocols import PROTOCOLS, Draw
 from tests.eval.rankings import RERANKED
@@ -95,13 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--protocol", action="append", choices=list(PROTOCOLS), help="ask this one; may be given again"
     )
-    parser.add_argument(
-        "--encoder",
-        type=Encoding,
-        choices=list(Encoding),
-        default=Encoding.MINILM,
-        help="index and ask with this one",
-    )
+    add_encoder(parser)
     parser.add_argument("--samples", type=int, default=SAMPLES, help="most questions that are drawn")
     parser.add_argument("--seed", type=int, default=SEED, help="which questions are drawn")
     parser.add_argument("--folder", type=Path, help="keep working copies and indexes here")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -62,6 +63,17 @@ class Run:
     def home(self) -> Path:
         """Where the indexes are: each encoder's apart, so that both can be asked about one working copy."""
         return self.folder / ("home" if self.encoding is Encoding.MINILM else f"home-{self.encoding}")
+
+
+def add_encoder(parser: ArgumentParser) -> None:
+    """The option that says which of the bundled encoders a run has."""
+    parser.add_argument(
+        "--encoder",
+        type=Encoding,
+        choices=list(Encoding),
+        default=Encoding.MINILM,
+        help="index and ask with this one",
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,8 @@ one in five, for most histories tell what they did. What is known of their
 candidates (`serve.find.evidence`) is weighed so that commits that answer come first: a softmax over the candidates of
 a question, as listwise learning to rank has it (Cao et al., 2007). The sum is then made a probability (Platt, 1999),
 for which each history is also asked questions of another one, which nothing there answers. Prints the numbers for
-`serve/find/rerank.py`, and how probable what answers came out. Nothing of the histories' texts is kept.
+`serve/find/rerank.py`, and how probable what answers came out. With `--encoder` another encoder's indexes are asked.
+Nothing of the histories' texts is kept.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from pipeline.modes import Encoding
 from serve.find import evidence
 from serve.find.evidence import FEATURES
 from serve.find.fuse import fuse
@@ -37,7 +37,7 @@ from serve.find.rerank import FIT
 from stores.ranking import Floats
 from tests.bench.report import say, show, workspace
 from tests.eval import histories, reliability
-from tests.eval.evaluating import Run, asking, cross_encoder
+from tests.eval.evaluating import Run, add_encoder, asking, cross_encoder
 from tests.eval.histories import Variant
 from tests.eval.protocols import Draw, Material, by_body, by_changelog, by_hand, by_subject, written_at
 from tests.eval.question import Question
@@ -246,13 +246,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--untold", action="append", default=[], type=Path, metavar="CLONE", help="asked without messages too"
     )
-    parser.add_argument(
-        "--encoder",
-        type=Encoding,
-        choices=list(Encoding),
-        default=Encoding.MINILM,
-        help="index and ask with this one",
-    )
+    add_encoder(parser)
     parser.add_argument("--samples", type=int, default=SAMPLES, help="most questions of one kind and history")
     parser.add_argument("--seed", type=int, default=SEED, help="which questions are drawn")
     parser.add_argument("--folder", type=Path, help="keep working copies and indexes here")

@@ -101,7 +101,7 @@ def test_the_command(
 def test_nothing_to_learn_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Histories that answer none of their questions end with a sentence, not with an error of numpy's."""
+    """A history that nothing can be asked of ends with a sentence, not with an error of numpy's."""
     clone = made(tmp_path / "clone", next(iter(HISTORIES.values()))).path
     monkeypatch.setattr(sys, "argv", ["learn", str(clone), "--folder", str(tmp_path / "folder")])
     with pytest.raises(SystemExit) as ended:

@@ -11,7 +11,7 @@ import pytest
 
 from stores import database, history, holding, writing
 from stores.database import LARGEST_WAL
-from stores.holding import Held, IndexGone
+from stores.holding import LARGEST_HELD_WAL, Held, IndexGone
 from stores.places import Place
 from tests.stores.batches import CURRENT, Document, batch, place_in
 
@@ -96,8 +96,10 @@ def test_what_is_let_go_is_free_at_once(place: Place) -> None:
             assert len(history.all_recorded(connection)) == 1
 
 
-def test_a_deleted_index_is_named(place: Place) -> None:
-    """What is written into a folder that is gone would be lost: the next batch says so."""
+@pytest.mark.parametrize("largest", [LARGEST_HELD_WAL, 0])
+def test_a_deleted_index_is_named(place: Place, monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
+    """What is written into a folder that is gone would be lost: the next batch says so, also where it opens first."""
+    monkeypatch.setattr(holding, "LARGEST_HELD_WAL", largest)
     with Held(place) as index:
         write(index, 1)
         shutil.rmtree(place.folder)

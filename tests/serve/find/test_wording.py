@@ -27,6 +27,7 @@ def test_the_opening_of_a_question(text: str, rest: str) -> None:
     [
         "do not retry",
         "so, how do I cancel a task?",
+        "Why is it not?",
         "no longer wait for peers",
         "did: resolver for documents",
         "however",
