@@ -11,7 +11,7 @@ and neither means anything while the machine has other work. Memory is summed ov
 
 - `indexing`: wall time of a whole index and of all but its embedding, peak memory, size and what takes the room,
   shares of hunks with exact symbols by language
-- `growth`: peak memory at 1,000 and at 5,000 commits
+- `growth`: peak memory at 1,000 and at 5,000 commits, also where files stay as large
 - `everyday`: nothing to do, one new commit (also with 5,000 files at HEAD), one query
 - `killed`: `kill -9` at a quarter, half, three quarters; then the index compared with a clean one
 - `explain`: random ranges against `git blame` and `git show`, in a clean and a dirty work tree; time, first and
@@ -32,7 +32,7 @@ What they stand on:
 - `report`: a row, the table, the arguments
 - `programs`: programs as whole processes
 - `memory`: memory of a process and everything it started
-- `histories`: clones cut to a length, and a made history with many files
+- `histories`: clones cut to a length, a made history with many files, and one whose files stay as large
 - `references`: `git log -p` and the bare ONNX Runtime
 - `indexes`: an index looked at from outside
 - `grown`: a large index made of a real one

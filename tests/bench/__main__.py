@@ -35,8 +35,9 @@ def main() -> None:
             say(f"{clone}: {measure.__name__.rpartition('.')[2]}")
             with workspace() as folder:
                 rows += measure.measure(clone, folder, asked)
-    with workspace() as folder:
-        rows += everyday.measure_wide(folder, asked)
+    for made in (everyday.measure_wide, growth.measure_even):
+        with workspace() as folder:
+            rows += made(folder, asked)
     for without in WITHOUT_CLONE:
         say(without.__module__.rpartition(".")[2])
         with workspace() as folder:

@@ -16,7 +16,7 @@ from typing import Final
 from tests.bench import indexes
 from tests.bench.histories import History, add_commit, cut, wide
 from tests.bench.programs import Finished, lineage, run
-from tests.bench.report import Asked, Row, arguments, median, seconds, show_rows, workspace
+from tests.bench.report import Asked, Row, main, median, seconds
 
 NO_OP_SECONDS: Final = 0.5
 COMMIT_SECONDS: Final = 3.0
@@ -100,16 +100,5 @@ def _head_ms(run: Finished) -> float:
     return float(json.loads(run.out.splitlines()[-1])["head_symbols_ms"])
 
 
-def main() -> None:
-    asked = arguments(__doc__ or "")
-    rows: list[Row] = []
-    for clone in asked.clones:
-        with workspace() as folder:
-            rows += measure(clone, folder, asked)
-    with workspace() as folder:
-        rows += measure_wide(folder, asked)
-    show_rows(rows)
-
-
 if __name__ == "__main__":
-    main()
+    main(measure, __doc__ or "", measure_wide)

@@ -1,4 +1,4 @@
-"""Histories to measure: clones of real repositories, cut to a length, and a wide one made on the spot."""
+"""Histories to measure: clones of real repositories, cut to a length, a wide one and an even one made on the spot."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ WIDE_FILES: Final = 5_000
 FILES_PER_FOLDER: Final = 50
 FUNCTIONS_PER_FILE: Final = 6
 SEED: Final = 7
+# Of an even history: files of 8 KB, of which each commit changes a few.
+EVEN_FILES: Final = 100
+EVEN_FUNCTIONS: Final = 40
+CHANGED_FILES: Final = 4
+CHANGED_FUNCTIONS: Final = 3
 
 _VERBS: Final = ("read", "write", "merge", "parse", "close", "open", "count", "sort", "send", "fold")
 _THINGS: Final = (
@@ -81,6 +86,26 @@ def wide(path: Path, files: int = WIDE_FILES) -> History:
     return History("wide", path, 2)
 
 
+def even(path: Path, commits: int) -> History:
+    """A history whose files and commits stay as large however long it gets, the same on every machine."""
+    chance = random.Random(SEED)  # noqa: S311 - repeatable content, nothing secret
+    repo = Repo.create(path)
+    names = [f"{verb}_{place}" for place in range(EVEN_FUNCTIONS // len(_VERBS)) for verb in _VERBS]
+    files = [[_function(chance, name) for name in names] for _ in range(EVEN_FILES)]
+    stream = []
+    for number in range(commits):
+        message = f"Change {chance.choice(_THINGS)} number {number}"
+        when = f"committer Ada <ada@example.com> {1_500_000_000 + 60 * number} +0000"
+        stream += [f"commit refs/heads/main\n{when}\n", _counted(message)]
+        for changed in chance.sample(range(EVEN_FILES), CHANGED_FILES) if number else range(EVEN_FILES):
+            for place in chance.sample(range(EVEN_FUNCTIONS), CHANGED_FUNCTIONS):
+                files[changed][place] = _function(chance, names[place])
+            stream += [f"M 100644 inline module{changed:03}.py\n", _counted("".join(files[changed]))]
+    repo.git("fast-import", "--quiet", stdin="".join(stream).encode())
+    repo.git("reset", "--quiet", "--hard", "main")
+    return History("even", path, commits)
+
+
 def add_commit(history: History, number: int) -> None:
     """One more commit as people make them: a function more in one source file, its message above it."""
     repo = Repo(history.path)
@@ -105,6 +130,11 @@ def _ancestor(clone: Path, commits: int) -> str:
 
 def _count(clone: Path, tip: str) -> int:
     return int(git(clone, "rev-list", "--count", tip))
+
+
+def _counted(text: str) -> str:
+    """As fast-import reads data, of one byte a character."""
+    return f"data {len(text)}\n{text}\n"
 
 
 def _module(chance: random.Random, number: int) -> str:

@@ -47,12 +47,17 @@ class Asked:
 
 
 Measure = Callable[[Path, Path, Asked], Sequence[Row]]
+Made = Callable[[Path, Asked], Sequence[Row]]
 
 
-def main(measure: Measure, meaning: str) -> None:
-    """Run a measure on each clone given on the command line, and print its rows."""
+def main(measure: Measure, meaning: str, made: Made | None = None) -> None:
+    """Run a measure on each clone given on the command line, then on a made history, and print their rows."""
     asked = arguments(meaning)
-    show_rows([row for clone in asked.clones for row in _measured(measure, clone, asked)])
+    rows = [row for clone in asked.clones for row in _measured(measure, clone, asked)]
+    if made:
+        with workspace() as folder:
+            rows += made(folder, asked)
+    show_rows(rows)
 
 
 def arguments(meaning: str) -> Asked:

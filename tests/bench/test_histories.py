@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.bench.histories import add_commit, cut, pack_bytes, wide
+import pytest
+
+from tests.bench.histories import add_commit, cut, even, pack_bytes, wide
 from tests.repos import Repo
 
 
@@ -29,6 +31,16 @@ def test_wide(tmp_path: Path) -> None:
     assert len(files) == 60
     assert all(compile(file.read_bytes(), file, "exec") for file in files)
     assert Repo(first.path).head == Repo(second.path).head
+
+
+def test_even(tmp_path: Path) -> None:
+    """Files are as large at the end of a long history as of a short one, and parse; it is the same every time."""
+    short, long, again = (even(tmp_path / str(place), commits) for place, commits in enumerate((2, 30, 30)))
+    sizes = [sum(file.stat().st_size for file in one.path.glob("*.py")) for one in (short, long)]
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.05)
+    assert all(compile(file.read_bytes(), file, "exec") for file in long.path.glob("*.py"))
+    assert Repo(long.path).git("rev-list", "--count", "HEAD") == "30"
+    assert Repo(long.path).head == Repo(again.path).head
 
 
 def test_one_more_commit(tmp_path: Path) -> None:
