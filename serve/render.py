@@ -88,9 +88,9 @@ def show_hit(heading: Text, hit: PatternHit | ExplainHit, console: Console) -> N
 
 def message(text: str) -> list[str]:
     """A message's subject, and the first lines of what follows it."""
-    # Forges join what their web pages send, whose lines end as those of HTTP do.
-    unix = text.replace("\r\n", "\n")
-    lines = [line.strip() for line in visible(unix).strip().splitlines()] or ["(no message)"]
+    # Forges join what their web pages send, whose lines end as those of HTTP do; of the last the line feed may be gone.
+    unix = text.strip().replace("\r\n", "\n")
+    lines = [line.strip() for line in visible(unix).splitlines()] or ["(no message)"]
     body = [line for line in lines[1:] if line]
     rest = ["…"] if len(body) > MESSAGE_LINES else []
     return [lines[0] or "(no message)", *body[:MESSAGE_LINES], *rest]

@@ -21,7 +21,7 @@ SHORT: Final = 1_000
 TOLERATED: Final = 1.25
 # Where files stay as large, what is left is making the index compact, which takes more for a larger one, up to a limit
 # of its own.
-TOLERATED_EVEN: Final = 1.15
+TOLERATED_EVEN: Final = 1.1
 
 
 def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
@@ -46,6 +46,8 @@ def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
 
 def measure_even(folder: Path, asked: Asked) -> Sequence[Row]:
     """The row of the made history."""
+    if asked.commits <= SHORT:
+        return []
     histories = [even(folder / f"even-{commits}", commits) for commits in (SHORT, asked.commits)]
     peaks = [
         median(

@@ -72,9 +72,10 @@ def test_page() -> None:
     assert page(FindAnswer((HIT,), META)) == PAGE
 
 
-def test_lines_of_web_pages() -> None:
-    """A message whose lines end as a forge's page sent them reads like any other."""
-    said = "Add retries\r\n\r\nThe server drops\r\nidle connections.\r\n"
+@pytest.mark.parametrize("end", ["\r\n", "\r", ""])
+def test_lines_of_web_pages(end: str) -> None:
+    """A message whose lines end as a forge's page sent them reads like any other, also cut behind its last."""
+    said = f"Add retries\r\n\r\nThe server drops\r\nidle connections.{end}"
     assert page(FindAnswer((replace(HIT, commit_message=said),), META)) == PAGE
 
 
