@@ -79,6 +79,9 @@ class AcceleratedEncoder:
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return rows
 
+    def unload(self) -> None:
+        """Keep everything: the model lies in the device's memory, and may take half a minute to open."""
+
     def _sums(self, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         import numpy as np
 

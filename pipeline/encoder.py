@@ -55,6 +55,10 @@ class Encoder(Protocol):
         """One row per text, in order; rows have length 1."""
         ...
 
+    def unload(self) -> None:
+        """Give back the memory of what the next text would load again."""
+        ...
+
 
 class OnnxEncoder:
     """The bundled all-MiniLM-L6-v2, loaded at the first text.
@@ -77,6 +81,11 @@ class OnnxEncoder:
         if not texts:
             return np.empty((0, self.dimension), np.float32)
         return np.stack(side_by_side(self._loaded().vector, texts, self.threads))
+
+    def unload(self) -> None:
+        """Give back the memory of the model, which the next text loads again."""
+        with self._loading:
+            self._model = None
 
     def _loaded(self) -> _Model:
         with self._loading:

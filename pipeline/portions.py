@@ -37,3 +37,7 @@ class InPortions:
         # At least one portion, so that no texts come out as the encoder has them come out.
         starts = range(0, max(len(texts), 1), self.most)
         return np.concatenate([self.encoder.encode(texts[start : start + self.most]) for start in starts])
+
+    def unload(self) -> None:
+        """The encoder's."""
+        self.encoder.unload()

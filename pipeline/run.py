@@ -129,8 +129,11 @@ class Pass:
         with Held(self.place) as index:
             beginning = self._begin(index, head, mode)
             snapshot = self._snapshot(beginning, rules, head)
+            self.repository.let_go()
             done = self._index_all(index, beginning, snapshot, rules)
-            self.workers.dismiss()  # what follows may copy the whole index, and wants their memory
+            # What follows may copy the whole index, and wants their memory.
+            self.workers.dismiss()
+            self.encoder.unload()
             ending = write.finish(
                 index, head, beginning.components, self.profile, head_renewed=snapshot.whole
             )

@@ -99,6 +99,11 @@ class StaticEncoder:
         vector = self._loaded().vector
         return np.stack([vector(text) for text in texts])
 
+    def unload(self) -> None:
+        """Give back the memory of the table, which the next text loads again."""
+        with self._loading:
+            self._table = None
+
     def _loaded(self) -> Table:
         with self._loading:
             if self._table is None:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -29,17 +27,16 @@ MOST_FREE_BYTES: Final = 4_000_000
 # and the tail stays a fraction of what a scan of everything would cost.
 LONGEST_TAIL_SHARE: Final = 0.25
 SHORTEST_TAIL_HUNKS: Final = 5_000
-# Large enough for numbers to compress well, small enough that two threads share the vectors of a small index.
-COMPACT_ROW_GROUP_SIZE: Final = 16_384
+# Large enough for numbers to compress well, small enough that two threads share the vectors of a small index. Twice as
+# many rows take 2 % less room on the disk, and twice as much in memory while they are copied.
+COMPACT_ROW_GROUP_SIZE: Final = 8_192
 # Memory follows the rows of a statement, and with tables whole it came to 580 MB at 67,000 hunks: so one statement
 # copies a row group, or puts this many postings in order.
 COPIED_ROWS: Final = COMPACT_ROW_GROUP_SIZE
 ORDERED_ROWS: Final = 1_000_000
-# Beside what statements hold, the engine keeps blocks of both files up to its limit. A quarter of this was too little
-# at 67,000 hunks; 20,000 of 57 KB each took no more.
-COPYING_LIMIT: Final = "256MB"
-# More copy little faster: an index is mostly its diffs, its vectors and its postings.
-TABLES_AT_ONCE: Final = 2
+# Beside what statements hold, the engine keeps blocks of both files up to its limit. A third of the first was enough at
+# 80,000 hunks, two thirds at 1,000,000; thousands in a row as long as they may be, 57 KB each, take the second.
+COPYING_LIMITS: Final = ("96MB", "256MB", database.MEMORY_LIMIT)
 
 DRAFT: Final = f"{DATABASE}.draft"
 
@@ -49,11 +46,15 @@ _CLUSTERED: Final = {
     "symbol_postings": "ORDER BY term_id, hunk_id",
     "head_postings": "ORDER BY term_id, symbol_id",
 }
-# Texts that no row has any more, because their commits were replaced, are left behind. Joined rows come in any order.
-_CHOSEN: Final = {
-    "vectors": "SEMI JOIN (SELECT text_digest FROM ix.hunks UNION ALL SELECT message_digest FROM ix.commits)"
-    " USING (text_digest)",
-}
+# Texts that no row has any more, because their commits were replaced. They are found once: a slice that looked for
+# those somebody has would read every digest of the index.
+_ABANDONED: Final = """
+CREATE TABLE memory.abandoned AS
+SELECT text_digest
+FROM ix.vectors
+ANTI JOIN (SELECT text_digest FROM ix.hunks UNION ALL SELECT message_digest FROM ix.commits) USING (text_digest)"""
+# They are left behind. Joined rows come in any order.
+_CHOSEN: Final = {"vectors": "ANTI JOIN memory.abandoned USING (text_digest)"}
 _ORDERED: Final = _CLUSTERED | {"vectors": "ORDER BY vectors.rowid"}
 # The last word of every slice of postings.
 _CUTS: Final = """
@@ -73,7 +74,7 @@ def tidy(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> bool:
 
     Says whether it copied.
     """
-    _clear(place)
+    _clear(place.folder / DRAFT)
     with database.writing(place, wait=wait) as connection:
         database.settle(connection, place)
         worth_it = _is_scattered(connection) or _is_hollow(connection)
@@ -85,7 +86,7 @@ def tidy(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> bool:
 def compact(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
     """Replace the database file by a compact copy of itself."""
     draft = place.folder / DRAFT
-    _clear(place)
+    _clear(draft)
     with database.writing(place, wait=wait) as connection:
         database.settle(connection, place)
     with database.reading(place, wait=READ_WAIT_SECONDS) as connection, database.private():
@@ -97,37 +98,64 @@ def compact(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
         if database.fingerprint(place) == before and not database.wal_size(place):
             place.wal.unlink(missing_ok=True)
             draft.replace(place.database)
-    _clear(place)
+    _clear(draft)
 
 
-def _clear(place: Place) -> None:
+def _clear(draft: Path) -> None:
     """Take away a copy that was begun, and its log."""
-    for name in (DRAFT, f"{DRAFT}.wal"):
-        (place.folder / name).unlink(missing_ok=True)
+    for file in (draft, draft.with_name(f"{draft.name}.wal")):
+        file.unlink(missing_ok=True)
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, draft: Path) -> None:
-    connection.execute(database.attachment(draft, "fresh", f"ROW_GROUP_SIZE {COMPACT_ROW_GROUP_SIZE}"))
-    connection.execute("USE fresh")
-    connection.execute(migrations.tables_sql())
-    # Side by side: one table's copy is mostly the work of one thread, and threads of the engine's own get in its way.
-    with _calm(connection), ThreadPoolExecutor(TABLES_AT_ONCE) as threads:
-        list(threads.map(partial(_copy_table, connection), schema.TABLES))
-    connection.execute(
-        "UPDATE repository SET clustered_hunks = (SELECT coalesce(max(hunk_id) + 1, 0) FROM hunks)"
-    )
-    connection.execute("CHECKPOINT fresh")
-    connection.execute("USE ix")
-    connection.execute("DETACH fresh")
+    """Copy in the least memory that is enough."""
+    for limit in COPYING_LIMITS:
+        try:
+            with _calm(connection, limit):
+                _copy_within(connection, draft)
+        except (duckdb.OutOfMemoryException, duckdb.TransactionException):
+            if limit == COPYING_LIMITS[-1]:
+                raise
+            # A checkpoint that ran out of memory leaves a file that takes nothing more.
+            _clear(draft)
+        else:
+            return
+
+
+def _copy_within(connection: duckdb.DuckDBPyConnection, draft: Path) -> None:
+    with _attached(connection, draft):
+        connection.execute(_ABANDONED)
+        # One after the other: two side by side took a quarter less time, of a run that is twenty times as long, and
+        # 30 MB.
+        for table in schema.TABLES:
+            _copy_table(connection, table)
+        connection.execute(
+            "UPDATE fresh.repository SET clustered_hunks = (SELECT coalesce(max(hunk_id) + 1, 0) FROM ix.hunks)"
+        )
+        connection.execute("CHECKPOINT fresh")
 
 
 @contextmanager
-def _calm(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+def _attached(connection: duckdb.DuckDBPyConnection, draft: Path) -> Iterator[None]:
+    """The draft, with its tables, as `fresh`."""
+    connection.execute(database.attachment(draft, "fresh", f"ROW_GROUP_SIZE {COMPACT_ROW_GROUP_SIZE}"))
+    try:
+        connection.execute("USE fresh")
+        connection.execute(migrations.tables_sql())
+        connection.execute("USE ix")
+        yield
+    finally:
+        connection.execute("DETACH fresh")
+        connection.execute("DROP TABLE IF EXISTS memory.abandoned")
+
+
+@contextmanager
+def _calm(connection: duckdb.DuckDBPyConnection, limit: str) -> Iterator[None]:
     """A statement runs on the thread that gave it, in little memory; the next reader finds the engine as it was."""
     before = connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
     try:
         connection.execute("SET threads = 1")
-        connection.execute(f"SET memory_limit = '{COPYING_LIMIT}'")
+        connection.execute(f"SET memory_limit = '{limit}'")
         yield
     finally:
         connection.execute(f"SET threads = {before}")
@@ -136,11 +164,10 @@ def _calm(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 def _copy_table(connection: duckdb.DuckDBPyConnection, table: str) -> None:
     chosen, order = _CHOSEN.get(table, ""), _ORDERED.get(table, "")
-    with closing(connection.cursor()) as cursor:
-        for part in _slices(cursor, table):
-            cursor.execute(
-                f"INSERT INTO fresh.{table} SELECT * FROM ix.{table} {chosen} WHERE {part} {order}"
-            )
+    for part in _slices(connection, table):
+        connection.execute(
+            f"INSERT INTO fresh.{table} SELECT * FROM ix.{table} {chosen} WHERE {part} {order}"
+        )
 
 
 def _slices(connection: duckdb.DuckDBPyConnection, table: str) -> Iterator[str]:

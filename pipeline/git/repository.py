@@ -81,6 +81,15 @@ class Repository:
         self._blobs = Recent[str, pygit2.Blob](KEPT_BLOB_BYTES)
         self._folders = Recent[bytes, Entries](KEPT_NAMES)
 
+    def let_go(self) -> None:
+        """Give back the memory of what was read, mapped packs included; the next read opens them again."""
+        self._lately.clear()
+        self._blobs = Recent(KEPT_BLOB_BYTES)
+        self._folders = Recent(KEPT_NAMES)
+        del self._odb
+        self._git.free()
+        self._odb = self._git.odb
+
     def head(self) -> str | None:
         """The commit HEAD names, on a branch or detached; None before the first commit."""
         try:

@@ -38,6 +38,9 @@ class ZeroEncoder:
 
         return np.zeros((len(texts), self.dimension), np.float32)
 
+    def unload(self) -> None:
+        """There is nothing."""
+
 
 def main() -> None:
     settings.calm_libraries()

@@ -34,6 +34,9 @@ class Recording:
         lengths = np.array([len(text) for text in texts], np.float32)
         return np.repeat(lengths[:, None], self.dimension, axis=1)
 
+    def unload(self) -> None:
+        """Nothing was loaded."""
+
 
 @pytest.fixture
 def extracted(tmp_path: Path) -> Extracted:

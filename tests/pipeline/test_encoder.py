@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 from typing import Final
 
@@ -139,6 +140,18 @@ def test_the_name_stands_for_the_files() -> None:
         hashlib.sha256((MODELS / name).read_bytes()).hexdigest() for name in ("minilm.onnx", "tokenizer.json")
     )
     assert FILES[EMBEDDING_MODEL] == digests
+
+
+def test_an_unloaded_model_is_gone_until_the_next_text() -> None:
+    """Nothing keeps it in memory; loaded again, it makes the same vectors."""
+    encoder = OnnxEncoder(threads=2)
+    encoder.unload()
+    before = encoder.encode(["retry", "after a timeout"])
+    assert encoder._model is not None
+    session = weakref.ref(encoder._model.session)
+    encoder.unload()
+    assert session() is None
+    assert encoder.encode(["retry", "after a timeout"]).tobytes() == before.tobytes()
 
 
 def test_threads() -> None:

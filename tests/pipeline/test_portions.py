@@ -25,6 +25,9 @@ class Counting:
         self.given.append(len(texts))
         return WordEncoder().encode(texts) if texts else np.empty((0, self.dimension), np.float32)
 
+    def unload(self) -> None:
+        self.given.clear()
+
 
 @pytest.mark.parametrize(("most", "given"), [(1, [1] * 5), (2, [2, 2, 1]), (5, [5]), (9, [5])])
 def test_portions_change_no_vector(most: int, given: list[int]) -> None:
@@ -35,6 +38,8 @@ def test_portions_change_no_vector(most: int, given: list[int]) -> None:
     assert np.array_equal(portioned.encode(texts), WordEncoder().encode(texts))
     assert counting.given == given
     assert (portioned.name, portioned.dimension) == ("counting", 384)
+    portioned.unload()
+    assert not counting.given
 
 
 def test_no_texts() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -18,10 +19,12 @@ from pipeline.git.refusals import (
     UnsupportedRepository,
     refusal,
 )
-from pipeline.git.repository import open_repository
-from pipeline.hunks import hunks
+from pipeline.git.repository import Commit, Repository, open_repository
+from pipeline.hunks import Changed, hunks
 from stores.errors import LineageError
 from tests.repos import ADA, Repo
+
+MAPS: Final = Path("/proc/self/maps")
 
 
 @pytest.fixture
@@ -331,6 +334,30 @@ def test_no_program_of_the_repository_runs(repo: Repo, tmp_path: Path) -> None:
     for sha in opened.walk(repo.head):
         assert hunks(opened, sha, everything).hunks
     assert not trap.exists()
+
+
+def test_what_was_let_go_is_read_again(repo: Repo) -> None:
+    """The same commits and changes, from packs that are opened once more."""
+    repo.git("gc", "--quiet")
+    opened = open_repository(repo.path)
+    before = _read(opened)
+    opened.let_go()
+    assert _read(opened) == before
+
+
+@pytest.mark.skipif(not MAPS.exists(), reason="only Linux says which files a process has mapped")
+def test_packs_let_go_are_not_mapped(repo: Repo) -> None:
+    """Their pages count as the process's memory, as many as the history is long."""
+    repo.git("gc", "--quiet")
+    opened = open_repository(repo.path)
+    _read(opened)
+    assert str(repo.path) in MAPS.read_text()
+    opened.let_go()
+    assert str(repo.path) not in MAPS.read_text()
+
+
+def _read(opened: Repository) -> list[tuple[Commit, Changed]]:
+    return [(opened.commit(sha), hunks(opened, sha, everything)) for sha in opened.walk(opened.head() or "")]
 
 
 def test_dates_have_no_zone(repo: Repo) -> None:

@@ -15,12 +15,15 @@ from hypothesis import strategies as st
 from pipeline import head, run
 from pipeline.extract import Extracted, Task
 from pipeline.git.refusals import NothingToIndex
+from pipeline.git.repository import Repository
 from pipeline.head import Outlined, Slice
 from pipeline.run import Progress
-from stores import database, history
+from pipeline.workers import Workers
+from stores import compaction, database, history
 from tests.bench.indexes import fingerprint
 from tests.pipeline.histories import index, interleaved, place
 from tests.repos import Repo
+from tests.serve.indexed import WordEncoder
 
 ROOT = Path(__file__).parents[2]
 SLOWLY = """
@@ -209,6 +212,34 @@ def test_unreadable_commits_are_tried_again(tmp_path: Path) -> None:
     assert not index(repo, home).unreadable
     index(repo, tmp_path / "clean")
     assert fingerprint(repo.path, home) == fingerprint(repo.path, tmp_path / "clean")
+
+
+def test_the_index_is_made_compact_in_the_room_of_models_and_packs(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass has given back what it read with before the whole index may be copied."""
+    done: list[str] = []
+    noting(monkeypatch, WordEncoder, "encode", done)
+    noting(monkeypatch, WordEncoder, "unload", done)
+    noting(monkeypatch, Repository, "let_go", done)
+    noting(monkeypatch, Workers, "dismiss", done)
+    noting(monkeypatch, compaction, "tidy", done)
+    index(repo, tmp_path)
+    first, *rest = done
+    assert first == "let_go"
+    assert [name for name in rest if name != "encode"][:3] == ["dismiss", "unload", "tidy"]
+    assert "encode" in rest and "encode" not in rest[rest.index("unload") :]
+
+
+def noting(patch: pytest.MonkeyPatch, owner: object, name: str, done: list[str]) -> None:
+    """Have each call of a function noted."""
+    called = getattr(owner, name)
+
+    def noted(*given: object, **named: object) -> object:
+        done.append(name)
+        return called(*given, **named)
+
+    patch.setattr(owner, name, noted)
 
 
 def test_no_commits_is_said(tmp_path: Path) -> None:

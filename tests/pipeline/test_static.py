@@ -59,6 +59,15 @@ def test_a_text_is_embedded_alone(encoder: StaticEncoder) -> None:
     assert together.tobytes() == StaticEncoder().encode(TEXTS).tobytes()
 
 
+def test_an_unloaded_table_is_gone_until_the_next_text() -> None:
+    """Nothing keeps it in memory; read again, it makes the same vectors."""
+    encoder = StaticEncoder()
+    before = encoder.encode(TEXTS)
+    encoder.unload()
+    assert encoder._table is None
+    assert encoder.encode(TEXTS).tobytes() == before.tobytes()
+
+
 def test_rows_have_length_1(encoder: StaticEncoder) -> None:
     """Of any text, also of one without a word; and no texts give no rows."""
     rows = encoder.encode(TEXTS)

@@ -37,6 +37,9 @@ class WordEncoder:
         rows = np.array([self._row(text) for text in texts]).reshape(-1, self.dimension)
         return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
+    def unload(self) -> None:
+        """Nothing was loaded."""
+
     def _row(self, text: str) -> npt.NDArray[np.float64]:
         row = np.full(self.dimension, 1e-3)
         for word in words(text):
