@@ -21,6 +21,7 @@ import logging
 import os
 import zlib
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,7 +111,7 @@ def refresh(place: Place, *, wait: float = READ_WAIT_SECONDS) -> bool:
         with database.reading(place, wait=wait) as connection, database.private():
             if not _is_worth_making(connection, place):
                 return False
-            coding.write(connection, draft, _made_of(connection))
+            database.frugally(connection, partial(coding.write, connection, draft, _made_of(connection)))
         draft.replace(place.codes)
     except OSError as error:
         draft.unlink(missing_ok=True)

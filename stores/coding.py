@@ -32,7 +32,12 @@ _LEVELS: Final = 127
 FIRST_AXES: Final = 256
 
 _TEXTS: Final = "FROM vectors SEMI JOIN hunks USING (text_digest)"
-_FIRST: Final = f"SELECT embedding {_TEXTS} ORDER BY text_digest LIMIT {MOST_TO_LEARN_FROM}"
+# Digests are put in order before there are vectors beside them, which would all be in memory for it.
+_FIRST: Final = f"""
+SELECT embedding
+FROM vectors
+SEMI JOIN (SELECT text_digest {_TEXTS} ORDER BY text_digest LIMIT {MOST_TO_LEARN_FROM}) USING (text_digest)
+ORDER BY text_digest"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -34,9 +35,6 @@ COMPACT_ROW_GROUP_SIZE: Final = 8_192
 # copies a row group, or puts this many postings in order.
 COPIED_ROWS: Final = COMPACT_ROW_GROUP_SIZE
 ORDERED_ROWS: Final = 1_000_000
-# Beside what statements hold, the engine keeps blocks of both files up to its limit. A third of the first was enough at
-# 80,000 hunks, two thirds at 1,000,000; thousands in a row as long as they may be, 57 KB each, take the second.
-COPYING_LIMITS: Final = ("96MB", "256MB", database.MEMORY_LIMIT)
 
 DRAFT: Final = f"{DATABASE}.draft"
 
@@ -86,12 +84,11 @@ def tidy(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> bool:
 def compact(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
     """Replace the database file by a compact copy of itself."""
     draft = place.folder / DRAFT
-    _clear(draft)
     with database.writing(place, wait=wait) as connection:
         database.settle(connection, place)
     with database.reading(place, wait=READ_WAIT_SECONDS) as connection, database.private():
         before = database.fingerprint(place)
-        _copy(connection, draft)
+        database.frugally(connection, partial(_copy, connection, draft))
     _sync(draft)
     with locking.entered(place.folder, exclusive=True, deadline=Deadline.after(wait)):
         # Nobody should have written meanwhile; if somebody did, theirs is the newer truth.
@@ -108,21 +105,7 @@ def _clear(draft: Path) -> None:
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, draft: Path) -> None:
-    """Copy in the least memory that is enough."""
-    for limit in COPYING_LIMITS:
-        try:
-            with _calm(connection, limit):
-                _copy_within(connection, draft)
-        except (duckdb.OutOfMemoryException, duckdb.TransactionException):
-            if limit == COPYING_LIMITS[-1]:
-                raise
-            # A checkpoint that ran out of memory leaves a file that takes nothing more.
-            _clear(draft)
-        else:
-            return
-
-
-def _copy_within(connection: duckdb.DuckDBPyConnection, draft: Path) -> None:
+    _clear(draft)
     with _attached(connection, draft):
         connection.execute(_ABANDONED)
         # One after the other: two side by side took a quarter less time, of a run that is twenty times as long, and
@@ -147,19 +130,6 @@ def _attached(connection: duckdb.DuckDBPyConnection, draft: Path) -> Iterator[No
     finally:
         connection.execute("DETACH fresh")
         connection.execute("DROP TABLE IF EXISTS memory.abandoned")
-
-
-@contextmanager
-def _calm(connection: duckdb.DuckDBPyConnection, limit: str) -> Iterator[None]:
-    """A statement runs on the thread that gave it, in little memory; the next reader finds the engine as it was."""
-    before = connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
-    try:
-        connection.execute("SET threads = 1")
-        connection.execute(f"SET memory_limit = '{limit}'")
-        yield
-    finally:
-        connection.execute(f"SET threads = {before}")
-        connection.execute(f"SET memory_limit = '{database.MEMORY_LIMIT}'")
 
 
 def _copy_table(connection: duckdb.DuckDBPyConnection, table: str) -> None:

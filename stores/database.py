@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -48,6 +48,10 @@ MEMORY_LIMIT: Final = "512MB"
 # limit that nothing fits under empties its buffers; the system still has the file's pages, so reading again is cheap.
 EMPTYING_LIMIT: Final = "1MB"
 SPILL: Final = "spill"
+# What passes over whole tables are done in. The engine keeps blocks up to its limit, needed or not: to copy an index, a
+# third of the first was enough at 80,000 hunks and two thirds at 1,000,000; thousands of hunks in a row as long as they
+# may be, 57 KB each, take the second.
+FRUGAL_LIMITS: Final = ("96MB", "256MB", MEMORY_LIMIT)
 # More threads do not make a batch faster, and the encoder wants them.
 WRITER_THREADS: Final = 1
 READER_THREADS: Final = 4
@@ -156,6 +160,32 @@ def registered(connection: duckdb.DuckDBPyConnection, **rows: pa.Table | pa.Reco
             connection.register(name, table)
             names.callback(connection.unregister, name)
         yield
+
+
+def frugally(connection: duckdb.DuckDBPyConnection, work: Callable[[], None]) -> None:
+    """Have a pass over whole tables done in the least memory that is enough: one that runs out of it begins anew."""
+    for limit in FRUGAL_LIMITS:
+        try:
+            with _frugal(connection, limit):
+                work()
+        except (duckdb.OutOfMemoryException, duckdb.TransactionException):
+            if limit == FRUGAL_LIMITS[-1]:
+                raise
+        else:
+            return
+
+
+@contextmanager
+def _frugal(connection: duckdb.DuckDBPyConnection, limit: str) -> Iterator[None]:
+    """A statement runs on the thread that gave it, in little memory; the next reader finds the engine as it was."""
+    before = connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
+    try:
+        connection.execute("SET threads = 1")
+        connection.execute(f"SET memory_limit = '{limit}'")
+        yield
+    finally:
+        connection.execute(f"SET threads = {before}")
+        connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -55,9 +56,12 @@ class Space:
 
         No angle between places changes.
         """
-        placed = self.placed(sample.astype(np.float64))
-        placed /= np.maximum(np.linalg.norm(placed, axis=1, keepdims=True), np.finfo(np.float64).tiny)
-        _, directions = np.linalg.eigh(placed.T @ placed)
+        products = np.zeros_like(self.axes)
+        for block in _blocks(sample):
+            placed = self.placed(block)
+            placed /= np.maximum(np.linalg.norm(placed, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+            products += placed.T @ placed
+        _, directions = np.linalg.eigh(products)
         return Space(self.mean, self.axes @ directions[:, ::-1])
 
 
@@ -67,8 +71,7 @@ def learnt(sample: Vectors) -> Space:
     if count < FEWEST_TO_WHITEN:
         return Space.raw()
     total, products = np.zeros(EMBEDDING_DIMENSION), np.zeros((EMBEDDING_DIMENSION,) * 2)
-    for start in range(0, count, BLOCK_ROWS):
-        block = sample[start : min(start + BLOCK_ROWS, count)].astype(np.float64)
+    for block in _blocks(sample[:count]):
         total += block.sum(axis=0)
         products += block.T @ block
     mean = total / count
@@ -78,6 +81,11 @@ def learnt(sample: Vectors) -> Space:
     variances = np.maximum(variances, variances[-1] * FLATTEST_AXIS)
     # Turned back to the original axes: directions of equal variance come in any order, the product does not.
     return Space(mean, (directions * variances**EVENING) @ directions.T)
+
+
+def _blocks(rows: Vectors) -> Iterator[Floats]:
+    for start in range(0, len(rows), BLOCK_ROWS):
+        yield rows[start : start + BLOCK_ROWS].astype(np.float64)
 
 
 def unit(row: npt.NDArray[Any]) -> Floats:

@@ -107,11 +107,11 @@ def test_a_statement_that_needs_more_memory_gets_it(place: Place, monkeypatch: p
         writing.replace_batch(connection, batch(long))
         connection.execute("UPDATE hunks SET diff = repeat(md5(hunk_id::VARCHAR), 200) WHERE hunk_id >= 200")
     before = read(place), lying(place)
-    first, *others = compaction.COPYING_LIMITS
-    monkeypatch.setattr(compaction, "COPYING_LIMITS", ("8MB",))
+    first, *others = database.FRUGAL_LIMITS
+    monkeypatch.setattr(database, "FRUGAL_LIMITS", ("8MB",))
     with pytest.raises((duckdb.OutOfMemoryException, duckdb.TransactionException)):
         compaction.compact(place)
-    monkeypatch.setattr(compaction, "COPYING_LIMITS", ("8MB", first, *others))
+    monkeypatch.setattr(database, "FRUGAL_LIMITS", ("8MB", first, *others))
     compaction.compact(place)
     assert (read(place), lying(place)) == before
 
