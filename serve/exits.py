@@ -45,7 +45,8 @@ def failure(error: BaseException) -> Failure | None:
             return Failure(f"error: {error}", MISUSED if isinstance(error, BadRequest) else FAILED)
         case TyperException():
             return Failure(_usage(error), error.exit_code)
-        case KeyboardInterrupt() | Abort():
+        # The last is DuckDB's way, of a statement that runs on the main thread.
+        case KeyboardInterrupt() | Abort() | RuntimeError(__cause__=KeyboardInterrupt()):
             return Failure("", INTERRUPTED)
         case BrokenPipeError() | SystemExit(__context__=BrokenPipeError()):  # the latter is typer's way
             return Failure("", PIPE_CLOSED)

@@ -109,7 +109,7 @@ def refresh(place: Place, *, wait: float = READ_WAIT_SECONDS) -> bool:
     try:
         draft.unlink(missing_ok=True)
         with database.reading(place, wait=wait) as connection, database.private():
-            if not _is_worth_making(connection, place):
+            if not database.frugally(connection, partial(_is_worth_making, connection, place)):
                 return False
             database.frugally(connection, partial(coding.write, connection, draft, _made_of(connection)))
         draft.replace(place.codes)

@@ -88,7 +88,11 @@ def compact(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
         database.settle(connection, place)
     with database.reading(place, wait=READ_WAIT_SECONDS) as connection, database.private():
         before = database.fingerprint(place)
-        database.frugally(connection, partial(_copy, connection, draft))
+        try:
+            database.frugally(connection, partial(_copy, connection, draft))
+        except BaseException:
+            _clear(draft)  # it may have filled the disk
+            raise
     _sync(draft)
     with locking.entered(place.folder, exclusive=True, deadline=Deadline.after(wait)):
         # Nobody should have written meanwhile; if somebody did, theirs is the newer truth.
@@ -128,6 +132,7 @@ def _attached(connection: duckdb.DuckDBPyConnection, draft: Path) -> Iterator[No
         connection.execute("USE ix")
         yield
     finally:
+        connection.execute("USE ix")  # what is in use cannot be detached
         connection.execute("DETACH fresh")
         connection.execute("DROP TABLE IF EXISTS memory.abandoned")
 

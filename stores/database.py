@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import duckdb
 
@@ -56,6 +56,8 @@ FRUGAL_LIMITS: Final = ("96MB", "256MB", MEMORY_LIMIT)
 WRITER_THREADS: Final = 1
 READER_THREADS: Final = 4
 
+
+Made = TypeVar("Made")
 
 # Inode, size and time of a file: compaction puts another file in its place, a batch lengthens its log, a run makes
 # the side file anew.
@@ -162,17 +164,18 @@ def registered(connection: duckdb.DuckDBPyConnection, **rows: pa.Table | pa.Reco
         yield
 
 
-def frugally(connection: duckdb.DuckDBPyConnection, work: Callable[[], None]) -> None:
-    """Have a pass over whole tables done in the least memory that is enough: one that runs out of it begins anew."""
-    for limit in FRUGAL_LIMITS:
+def frugally(connection: duckdb.DuckDBPyConnection, work: Callable[[], Made]) -> Made:
+    """What comes of a pass over whole tables, in the least memory that is enough: one that runs out begins anew."""
+    *sparing, last = FRUGAL_LIMITS
+    for limit in sparing:
         try:
             with _frugal(connection, limit):
-                work()
-        except (duckdb.OutOfMemoryException, duckdb.TransactionException):
-            if limit == FRUGAL_LIMITS[-1]:
+                return work()
+        except duckdb.Error as error:
+            if not _is_for_memory(error):
                 raise
-        else:
-            return
+    with _frugal(connection, last):
+        return work()
 
 
 @contextmanager
@@ -186,6 +189,11 @@ def _frugal(connection: duckdb.DuckDBPyConnection, limit: str) -> Iterator[None]
     finally:
         connection.execute(f"SET threads = {before}")
         connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+
+
+def _is_for_memory(error: duckdb.Error) -> bool:
+    """Whether a statement failed for lack of memory; when it is committed, any failure has the same type."""
+    return isinstance(error, duckdb.OutOfMemoryException) or "failed to pin block" in str(error)
 
 
 @contextmanager

@@ -82,13 +82,20 @@ class Repository:
         self._folders = Recent[bytes, Entries](KEPT_NAMES)
 
     def let_go(self) -> None:
-        """Give back the memory of what was read, mapped packs included; the next read opens them again."""
+        """Give back the memory of what was read, mapped packs included, by opening the repository anew."""
         self._lately.clear()
+        self._diff_paths.clear()
         self._blobs = Recent(KEPT_BLOB_BYTES)
         self._folders = Recent(KEPT_NAMES)
+        # Packs stay as long as one repository of the process has them. This one knows itself by its branches and
+        # remotes, and would until such circles are looked for.
         del self._odb
         self._git.free()
-        self._odb = self._git.odb
+        try:
+            self._git = pygit2.Repository(self._git.path)
+            self._odb = self._git.odb
+        except pygit2.GitError as error:
+            raise refusal(self.root, str(error)) from error
 
     def head(self) -> str | None:
         """The commit HEAD names, on a branch or detached; None before the first commit."""

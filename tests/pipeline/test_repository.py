@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -336,13 +337,34 @@ def test_no_program_of_the_repository_runs(repo: Repo, tmp_path: Path) -> None:
     assert not trap.exists()
 
 
-def test_what_was_let_go_is_read_again(repo: Repo) -> None:
-    """The same commits and changes, from packs that are opened once more."""
+@pytest.mark.parametrize("kind", ["packed", "shallow", "bare", "worktree"])
+def test_what_was_let_go_is_read_again(repo: Repo, tmp_path: Path, kind: str) -> None:
+    """The same commits and changes, as far as they reach, from packs that are opened once more."""
+    repo.commit_file("a.py", "a = 2\n", "Third")
     repo.git("gc", "--quiet")
-    opened = open_repository(repo.path)
-    before = _read(opened)
+    made = tmp_path / kind
+    match kind:
+        case "shallow":
+            repo.git("clone", "--quiet", "--depth=2", repo.path.as_uri(), str(made))
+        case "bare":
+            repo.git("clone", "--quiet", "--bare", str(repo.path), str(made))
+        case "worktree":
+            repo.git("worktree", "add", "--quiet", "--detach", str(made))
+    opened = open_repository(made if made.exists() else repo.path)
+    shas, before = opened.walk(repo.head), _read(opened)
+    assert len(shas) == 2 + (kind != "shallow") and before
     opened.let_go()
-    assert _read(opened) == before
+    assert (opened.walk(repo.head), _read(opened)) == (shas, before)
+    assert opened.reaches_more(repo.head, len(shas) - 1)
+    assert not opened.reaches_more(repo.head, len(shas))
+
+
+def test_a_repository_that_is_gone_is_refused_in_words(repo: Repo) -> None:
+    """Deleted while a run reads it, it is no fault of the program's."""
+    opened = open_repository(repo.path)
+    shutil.rmtree(repo.path)
+    with pytest.raises(LineageError):
+        opened.let_go()
 
 
 @pytest.mark.skipif(not MAPS.exists(), reason="only Linux says which files a process has mapped")
@@ -357,7 +379,8 @@ def test_packs_let_go_are_not_mapped(repo: Repo) -> None:
 
 
 def _read(opened: Repository) -> list[tuple[Commit, Changed]]:
-    return [(opened.commit(sha), hunks(opened, sha, everything)) for sha in opened.walk(opened.head() or "")]
+    shas = [sha for sha in opened.walk(opened.head() or "") if sha not in opened.boundary]
+    return [(opened.commit(sha), hunks(opened, sha, everything)) for sha in shas]
 
 
 def test_dates_have_no_zone(repo: Repo) -> None:

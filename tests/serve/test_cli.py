@@ -302,6 +302,22 @@ def test_interrupt(repo: Repo) -> None:
     assert (process.returncode, out, err) == (130, b"", b"")
 
 
+def test_interrupted_statement() -> None:
+    """Ctrl-C while DuckDB is at work is Ctrl-C, and no failure that nobody foresaw."""
+    program = (
+        "import os, signal, threading, duckdb\n"
+        "from serve import exits\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "try: duckdb.sql('SELECT max(hash(a)) FROM range(100_000_000_000) numbers(a)').fetchall()\n"
+        "except BaseException as error: print(exits.failure(error))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "Failure(text='', code=130)\n"
+
+
 def test_closed_pipe(repo: Repo, home: Path) -> None:
     """A reader that went away ends the program silently, with the shell's code for it."""
     index(repo, home)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -307,6 +308,26 @@ def test_no_room_is_no_failure(place: Place, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(coding, "describe", full)
     assert not codes.refresh(place)
     assert not list(place.folder.glob("*.codes")) and not list(place.folder.glob("*.draft"))
+
+
+def test_begun_anew_with_more_memory(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file whose making ran out of memory is the same in the end, byte for byte."""
+    codes.refresh(place)
+    before = place.codes.read_bytes()
+    place.codes.unlink()
+    written, given = coding.write, list[str]()
+
+    def out_of_memory_once(connection: duckdb.DuckDBPyConnection, *said: Any) -> None:
+        [(limit,)] = connection.execute("SELECT current_setting('memory_limit')").fetchall()
+        given.append(limit)
+        written(connection, *said)
+        if len(given) == 1:
+            raise duckdb.OutOfMemoryException("failed to pin block")
+
+    monkeypatch.setattr(coding, "write", out_of_memory_once)
+    assert codes.refresh(place)
+    assert place.codes.read_bytes() == before
+    assert len(set(given)) == 2
 
 
 def test_killed_while_it_is_made(place: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,20 +101,77 @@ def test_many_slices_say_the_same(place: Place, monkeypatch: pytest.MonkeyPatch)
     assert clustered(place)
 
 
-def test_a_statement_that_needs_more_memory_gets_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of the largest size by the thousand do not fit the first limit: no row is lost, or copied twice."""
-    long = [Document(200 + n, {"a": 1}, {"f": 1}) for n in range(2_048)]
-    with database.writing(place) as connection:
-        writing.replace_batch(connection, batch(long))
-        connection.execute("UPDATE hunks SET diff = repeat(md5(hunk_id::VARCHAR), 200) WHERE hunk_id >= 200")
+@pytest.mark.parametrize(
+    "error",
+    [
+        duckdb.OutOfMemoryException("could not allocate block of size 256.0 KiB"),
+        duckdb.TransactionException("Failed to commit: failed to pin block of size 256.0 KiB"),
+    ],
+)
+def test_a_copy_that_runs_out_of_memory_begins_anew(
+    place: Place, monkeypatch: pytest.MonkeyPatch, error: duckdb.Error
+) -> None:
+    """With more; of what the first had copied no row is lost, or there twice, and the next copy finds nothing of it."""
+    given = failing(monkeypatch, error, tables=[9])
     before = read(place), lying(place)
-    first, *others = database.FRUGAL_LIMITS
-    monkeypatch.setattr(database, "FRUGAL_LIMITS", ("8MB",))
-    with pytest.raises((duckdb.OutOfMemoryException, duckdb.TransactionException)):
-        compaction.compact(place)
-    monkeypatch.setattr(database, "FRUGAL_LIMITS", ("8MB", first, *others))
     compaction.compact(place)
     assert (read(place), lying(place)) == before
+    assert given == given[:1] * 10 + given[-1:] * len(schema.TABLES)
+    assert given[0] != given[-1]
+    compaction.compact(place)
+    assert (read(place), lying(place)) == before
+
+
+def test_memory_that_is_not_enough_is_said_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last limit's error is the copy's; the index stays as it was, and no draft stays."""
+    failing(monkeypatch, duckdb.OutOfMemoryException("none left"), tables=[0, 1, 2])
+    before = read(place), lying(place)
+    with pytest.raises(duckdb.OutOfMemoryException):
+        compaction.compact(place)
+    assert (read(place), lying(place)) == before
+    assert not list(place.folder.glob(f"{compaction.DRAFT}*"))
+
+
+def test_a_full_disk_is_not_filled_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What more memory does not mend is not tried with more, and what was written is deleted."""
+    full = duckdb.TransactionException("Failed to commit: Could not write file: No space left on device")
+    given = failing(monkeypatch, full, tables=[9])
+    with pytest.raises(duckdb.TransactionException, match="No space"):
+        compaction.compact(place)
+    assert len(given) == 10
+    assert not list(place.folder.glob(f"{compaction.DRAFT}*"))
+
+
+def test_memory_really_runs_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rows that do not fit into a limit the engine says what is taken for lack of memory."""
+    with database.writing(place) as connection:
+        writing.replace_batch(connection, batch([Document(200 + n, {"a": 1}) for n in range(1_000)]))
+        diff = "array_to_string(list_transform(range(1000), i -> md5((i * hunk_id)::VARCHAR)), chr(10))"
+        connection.execute(f"UPDATE hunks SET diff = {diff} WHERE hunk_id >= 200")
+    before = read(place), lying(place)
+    given = failing(monkeypatch)
+    monkeypatch.setattr(database, "FRUGAL_LIMITS", ("16MB", "32MB", *database.FRUGAL_LIMITS))
+    compaction.compact(place)
+    assert (read(place), lying(place)) == before
+    assert len(set(given)) > 1 and len(given) > len(schema.TABLES)
+
+
+def failing(
+    patch: pytest.MonkeyPatch, error: duckdb.Error | None = None, tables: Sequence[int] = ()
+) -> list[str]:
+    """Have these of all copies of tables fail, counted from the first on; the limits they are made in, as they come."""
+    given: list[str] = []
+    copy = compaction._copy_table
+
+    def noted(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+        [(limit,)] = connection.execute("SELECT current_setting('memory_limit')").fetchall()
+        given.append(limit)
+        copy(connection, table)
+        if error and len(given) - 1 in tables:
+            raise error
+
+    patch.setattr(compaction, "_copy_table", noted)
+    return given
 
 
 def test_texts_nobody_has_are_left_behind(place: Place) -> None:
