@@ -127,14 +127,22 @@ def _attached(connection: duckdb.DuckDBPyConnection, draft: Path) -> Iterator[No
     """The draft, with its tables, as `fresh`."""
     connection.execute(database.attachment(draft, "fresh", f"ROW_GROUP_SIZE {COMPACT_ROW_GROUP_SIZE}"))
     try:
-        connection.execute("USE fresh")
-        connection.execute(migrations.tables_sql())
-        connection.execute("USE ix")
+        with _used(connection, "fresh"):
+            connection.execute(migrations.tables_sql())
         yield
     finally:
-        connection.execute("USE ix")  # what is in use cannot be detached
         connection.execute("DETACH fresh")
         connection.execute("DROP TABLE IF EXISTS memory.abandoned")
+
+
+@contextmanager
+def _used(connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[None]:
+    """Statements that name no database mean this one; what is in use cannot be detached."""
+    connection.execute(f"USE {name}")
+    try:
+        yield
+    finally:
+        connection.execute("USE ix")
 
 
 def _copy_table(connection: duckdb.DuckDBPyConnection, table: str) -> None:

@@ -192,8 +192,11 @@ def _frugal(connection: duckdb.DuckDBPyConnection, limit: str) -> Iterator[None]
 
 
 def _is_for_memory(error: duckdb.Error) -> bool:
-    """Whether a statement failed for lack of memory; when it is committed, any failure has the same type."""
-    return isinstance(error, duckdb.OutOfMemoryException) or "failed to pin block" in str(error)
+    """Whether a statement failed for lack of memory; when it is committed, any failure has the same type.
+
+    Of whatever type, the engine then names the setting that would give it more.
+    """
+    return isinstance(error, duckdb.OutOfMemoryException) or "SET memory_limit" in str(error)
 
 
 @contextmanager

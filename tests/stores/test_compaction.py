@@ -9,10 +9,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from stores import compaction, database, schema, writing
+from stores import compaction, database, migrations, schema, writing
 from stores.places import Place
 from tests.stores.batches import CURRENT, Document, batch, head, place_in
 from tests.stores.processes import running
+
+# What the engine says behind every error for lack of memory.
+REMEDY = "Possible solutions: * Increasing the memory limit (SET memory_limit='...GB')"
 
 COPY_BY_STEPS = """
 from stores import compaction
@@ -105,7 +108,8 @@ def test_many_slices_say_the_same(place: Place, monkeypatch: pytest.MonkeyPatch)
     "error",
     [
         duckdb.OutOfMemoryException("could not allocate block of size 256.0 KiB"),
-        duckdb.TransactionException("Failed to commit: failed to pin block of size 256.0 KiB"),
+        duckdb.TransactionException(f"Failed to commit: failed to pin block of size 256.0 KiB {REMEDY}"),
+        duckdb.IOException(f'Database "fresh" has been invalidated because checkpointing failed. {REMEDY}'),
     ],
 )
 def test_a_copy_that_runs_out_of_memory_begins_anew(
@@ -120,6 +124,14 @@ def test_a_copy_that_runs_out_of_memory_begins_anew(
     assert given[0] != given[-1]
     compaction.compact(place)
     assert (read(place), lying(place)) == before
+
+
+def test_tables_that_cannot_be_made_hide_no_error(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A draft that fails before its first row is taken away like any other, and what went wrong is told."""
+    monkeypatch.setattr(migrations, "tables_sql", lambda: "CREATE TABLE half (a INTEGER); SELECT error('no')")
+    with pytest.raises(duckdb.InvalidInputException, match="no"):
+        compaction.compact(place)
+    assert not list(place.folder.glob(f"{compaction.DRAFT}*"))
 
 
 def test_memory_that_is_not_enough_is_said_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
