@@ -209,8 +209,7 @@ def _client(history: History, home: Path) -> AbstractAsyncContextManager[Client]
 def _shared(home: Path) -> dict[str, str]:
     """Surroundings in which the daemon answers, and a hook finds `lineage`."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    kept = {name: value for name, value in surroundings(home).items() if name != "LINEAGE_NO_DAEMON"}
-    return kept | {"PATH": path}
+    return surroundings(home, daemon=True) | {"PATH": path}
 
 
 def _file(history: History) -> str:

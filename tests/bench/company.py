@@ -1,6 +1,9 @@
 """Two questions a second while a full index runs: is every one answered?
 
 python -m tests.bench.company CLONE...
+
+They are asked in two ways: by processes of their own, which each read the index file while the run writes it, and
+through the daemon, reranked, as they are unless asked otherwise.
 """
 
 from __future__ import annotations
@@ -8,20 +11,35 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from serve.daemon.address import Address
+from serve.daemon.client import Remote
 from tests.bench.everyday import QUESTION
 from tests.bench.histories import History, cut
 from tests.bench.programs import LINEAGE, start
 from tests.bench.report import Asked, Row, main, seconds
 
 EVERY_SECONDS: Final = 0.5
-# A query holds a model: more at once than this would measure the machine's memory and not the locks.
+# A query holds a model: more at once than this would measure the machine's memory and not the locks. With so many
+# under way the next one waits, and fewer than two a second are asked: the machine answers no more beside an index.
 MOST_AT_ONCE: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to ask: what the command line says besides the question, and whether the daemon answers."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    daemon: bool = False
+
+
+WAYS: Final = (Way("by processes of their own", ("--no-rerank",)), Way("through the daemon", daemon=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,33 +52,45 @@ class Answered:
 
 
 def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
-    """One index, and the questions asked from its first to its last second."""
+    """One index for each way, and the questions asked from its first to its last second."""
     history = cut(clone, folder / "clone", asked.commits)
-    answers, took = _ask_during(history, folder / "home")
+    return [row for number, way in enumerate(WAYS) for row in _rows(history, way, folder / f"home-{number}")]
+
+
+def _rows(history: History, way: Way, home: Path) -> Iterator[Row]:
+    try:
+        answers, took = _ask_during(history, way, home)
+    finally:
+        Remote(Address(home)).stop()
     failed = [answer.error.strip().splitlines()[0] for answer in answers if answer.hits is None]
     answered = [answer for answer in answers if answer.hits]
-    detail = f"{len(answers)} asked in {took:.0f} s, {len(answered)} with hits; each {_latency(answers)}"
-    row = Row(history.name, "queries that got no answer while an index ran", len(failed), 0, detail)
-    return [row, *(Row(history.name, "the first error", 1, 0, error) for error in failed[:1])]
+    rate = f"{len(answers)} asked in {took:.0f} s, {len(answers) / took:.1f} a second"
+    detail = f"{rate}; {len(answered)} with hits; each {_latency(answers)}"
+    yield Row(
+        history.name, f"queries {way.name} that got no answer while an index ran", len(failed), 0, detail
+    )
+    yield from (Row(history.name, "the first error", 1, 0, error) for error in failed[:1])
 
 
-def _ask_during(history: History, home: Path) -> tuple[list[Answered], float]:
+def _ask_during(history: History, way: Way, home: Path) -> tuple[list[Answered], float]:
     began = time.perf_counter()
     index = start((*LINEAGE, "index", str(history.path), "--no-progress"), home=home)
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool, ThreadPoolExecutor(1) as listener:
         ended = listener.submit(index.communicate)
-        asking = []
+        asking: list[Future[Answered]] = []
         while not ended.done():
-            asking.append(pool.submit(_ask, history, home))
+            if sum(not answer.done() for answer in asking) < MOST_AT_ONCE:
+                asking.append(pool.submit(_ask, history, way, home))
             time.sleep(EVERY_SECONDS)
         took = time.perf_counter() - began
         assert index.returncode == 0, ended.result()[1]
         return [answer.result() for answer in asking], took
 
 
-def _ask(history: History, home: Path) -> Answered:
+def _ask(history: History, way: Way, home: Path) -> Answered:
     began = time.perf_counter()
-    process = start((*LINEAGE, "query", str(history.path), "--query", QUESTION), home=home)
+    command = (*LINEAGE, "query", str(history.path), "--query", QUESTION, *way.arguments)
+    process = start(command, home=home, daemon=way.daemon)
     out, err = process.communicate()
     return Answered(time.perf_counter() - began, _hits(process, out), err)
 

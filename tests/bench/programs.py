@@ -53,12 +53,12 @@ def run(command: Sequence[str], *, home: Path, memory: bool = True) -> Finished:
     return Finished(seconds, peak.bytes, process.returncode, out, err)
 
 
-def start(command: Sequence[str], *, home: Path) -> subprocess.Popen[str]:
+def start(command: Sequence[str], *, home: Path, daemon: bool = False) -> subprocess.Popen[str]:
     """Start a program in a session of its own, from the project's folder and without the user's git settings."""
     return subprocess.Popen(
         command,
         cwd=PROJECT,
-        env=surroundings(home),
+        env=surroundings(home, daemon=daemon),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -67,11 +67,13 @@ def start(command: Sequence[str], *, home: Path) -> subprocess.Popen[str]:
     )
 
 
-def surroundings(home: Path) -> dict[str, str]:
+def surroundings(home: Path, *, daemon: bool = False) -> dict[str, str]:
+    """The environment of a program: it keeps what Python compiles, as one that was installed does."""
     ours = {
         "LINEAGE_HOME": str(home),
-        "LINEAGE_NO_DAEMON": "1",
+        "LINEAGE_NO_DAEMON": "" if daemon else "1",
         "LINEAGE_LOG": "info",
+        "PYTHONDONTWRITEBYTECODE": "",
         "PYTHONPATH": str(PROJECT),
     }
     return environment() | ours
