@@ -5,6 +5,7 @@ Opening takes longer than a question does of an index that is open.
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from collections.abc import Iterator
@@ -123,6 +124,8 @@ class Reading:
             connection = opening.enter_context(database.reading(self.place, wait=deadline.left))
             self._hold = _Hold(connection, database.fingerprint(self.place), opening.pop_all())
         threading.Thread(target=self._look, args=(self._hold,), name="index-lookout", daemon=True).start()
+        # A thread that is within the engine while Python ends aborts the process.
+        atexit.register(self._stop_looking)
         return self._hold
 
     def _give_way(self) -> None:
@@ -138,6 +141,7 @@ class Reading:
             with suppress(duckdb.Error), hold.closing:
                 for connection in hold.free:
                     connection.close()
+            atexit.unregister(self._stop_looking)
 
     def _look_at(self, hold: _Hold) -> None:
         try:
@@ -146,12 +150,18 @@ class Reading:
         except OSError:  # no folder, or no file can be opened: opening anew tells which
             hold.spoilt = True
 
+    def _stop_looking(self) -> None:
+        """Wait for a closing under way, and let the lookout begin none."""
+        with self._turn:
+            if self._hold is not None:
+                self._hold.ended.set()
+
     def _look(self, hold: _Hold) -> None:
         while not hold.ended.wait(LOOK_SECONDS):
             with self._turn:
                 idle = time.monotonic() - hold.asked >= self.idle
                 hold.ending = hold.ending or (idle and not hold.asking)
-                if hold is self._hold:
+                if hold is self._hold and not hold.ended.is_set():
                     self._give_way()
 
 

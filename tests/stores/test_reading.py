@@ -38,6 +38,23 @@ with database.writing(place) as connection:
     say("holding")
     sys.stdin.read()
 """
+# The lookout closes the index, which takes a while, when this process ends, which takes longer.
+ENDS_WHILE_THE_INDEX_IS_CLOSED = """
+import threading
+import duckdb
+from stores.reading import Reading
+class Slow:
+    def __del__(self): time.sleep(2)
+slow, began = Slow(), threading.Event()
+def close():
+    began.set()
+    duckdb.sql("SELECT count(*) FROM range(100_000_000) WHERE range % 7 = 3").fetchall()
+reading = Reading(place)
+with reading.question():
+    reading._hold.closing.callback(close)
+reading._hold.ending = True
+began.wait()
+"""
 
 
 @pytest.fixture
@@ -182,6 +199,12 @@ def test_closing_waits_for_the_question_at_work(place: Place) -> None:
             pass
     with database.writing(place, wait=0):
         pass
+
+
+def test_a_process_may_end_while_its_index_is_closed(place: Place) -> None:
+    """No thread comes back from the engine to an interpreter that is gone: the process would be aborted."""
+    with running(ENDS_WHILE_THE_INDEX_IS_CLOSED, place.home) as process:
+        assert finished(process) == (0, "", "")
 
 
 def test_without_an_index(tmp_path: Path) -> None:
