@@ -20,15 +20,15 @@ from stores.schema import VECTOR, VECTORS
 class Embedding:
     """The embedding stage of one pass.
 
-    `index`: the one that earlier passes left vectors in, if any did. `cache`: where vectors outlive the index, if
-    anywhere. `diff_only`: of a hunk the diff alone is embedded. What this pass has embedded is remembered: a digest
-    costs about 100 bytes.
+    `index`: asked at every batch what it has, so the batch before must be written; a set of what was embedded would
+    grow with the history. `cache`: where vectors outlive the index, if anywhere. `diff_only`: of a hunk the diff alone
+    is embedded.
     """
 
     def __init__(
         self,
         encoder: Encoder,
-        index: Held | None = None,
+        index: Held,
         cache: Cached | None = None,
         *,
         diff_only: bool = False,
@@ -37,15 +37,12 @@ class Embedding:
         self._index = index
         self._cache = cache
         self._diff_only = diff_only
-        self._embedded: set[bytes] = set()
 
     def vectors(self, extracted: Extracted) -> pa.RecordBatch:
         """Vectors of a batch's messages and hunks, without those that exist already."""
         texts = distinct(extracted, diff_only=self._diff_only)
-        unseen = texts.keys() - self._embedded
-        wanted = unseen - known_vectors(self._index, unseen) if self._index and unseen else unseen
-        self._embedded |= unseen
-        todo = {digest: text for digest, text in texts.items() if digest in wanted}
+        known = known_vectors(self._index, texts)
+        todo = {digest: text for digest, text in texts.items() if digest not in known}
         if self._cache is None or not todo:
             return embed(todo, self._encoder)
         return self._by_cache(self._cache, extracted, todo)

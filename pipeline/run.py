@@ -190,7 +190,7 @@ class Pass:
         cache: Cached | None,
     ) -> Progress:
         diff_only = beginning.mode is EmbedCache.DIFF
-        embedding = Embedding(self.encoder, index if beginning.resumes else None, cache, diff_only=diff_only)
+        embedding = Embedding(self.encoder, index, cache, diff_only=diff_only)
         progress = Progress(total=len(beginning.pending))
         jobs = self._jobs(beginning, snapshot)
         run = max(1, min(BATCHES_IN_A_ROW, -(-self._batches(beginning) // jobs)))

@@ -35,14 +35,12 @@ class Beginning:
     """What a pass starts from.
 
     `pending`: commits to index, parents before children, those to retry first. `waiting`: commits that were
-    unreadable. `head_files`: path -> blob. `resumes`: whether earlier passes left vectors. `components`: what this
-    pass makes rows with.
+    unreadable. `head_files`: path -> blob. `components`: what this pass makes rows with.
     """
 
     pending: tuple[str, ...]
     waiting: frozenset[str]
     head_files: dict[str, str]
-    resumes: bool
     components: Components
 
     @property
@@ -91,7 +89,6 @@ def begin(
             pending=tuple(todo),
             waiting=frozenset(waiting),
             head_files=history.head_files(connection),
-            resumes=bool(status and status.commits),
             components=current,
         )
 
@@ -115,7 +112,7 @@ def encoding_at(place: Place) -> Encoding | None:
 
 
 def known_vectors(index: Held, digests: Iterable[bytes]) -> set[bytes]:
-    """Those of the texts that earlier passes embedded."""
+    """Those of the texts that are embedded already."""
     with index.batch() as connection:
         return history.known_digests(connection, digests)
 

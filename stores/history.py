@@ -12,8 +12,8 @@ import duckdb
 from stores.database import registered
 from stores.reach import Reach
 
-# Asked for more keys than this, they go over as a table; of fewer, its library takes longer to load than all else.
-FEW_KEYS: Final = 500
+# More commits than this go over as a table; for fewer, its library takes longer to load than all else.
+FEW_COMMITS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,11 @@ def cache_use(connection: duckdb.DuckDBPyConnection) -> Use:
 
 def recorded(connection: duckdb.DuckDBPyConnection, shas: Iterable[str]) -> set[str]:
     """Those of the commits that have rows."""
-    return _known(connection, "commits", "commit_sha", shas)
+    asked = list(shas)
+    if len(asked) > FEW_COMMITS:
+        return _known(connection, "commits", "commit_sha", asked)
+    sql = f"SELECT commit_sha FROM commits WHERE commit_sha IN ({', '.join('?' * len(asked))})"
+    return {sha for (sha,) in connection.execute(sql, asked).fetchall()} if asked else set()
 
 
 def all_recorded(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -134,7 +138,7 @@ def unreadable(connection: duckdb.DuckDBPyConnection) -> tuple[Unreadable, ...]:
 
 def known_digests(connection: duckdb.DuckDBPyConnection, digests: Iterable[bytes]) -> set[bytes]:
     """Those of the texts that have a vector."""
-    return _known(connection, "vectors", "text_digest", digests)
+    return _known(connection, "vectors", "text_digest", list(digests))
 
 
 def head_files(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
@@ -180,14 +184,10 @@ def file_commits(connection: duckdb.DuckDBPyConnection, hunks: Iterable[int]) ->
     return tuple(FileCommit(*row) for row in rows)
 
 
-def _known(connection: duckdb.DuckDBPyConnection, table: str, key: str, asked: Iterable[Any]) -> set[Any]:
+def _known(connection: duckdb.DuckDBPyConnection, table: str, key: str, keys: list[Any]) -> set[Any]:
     """Those of the keys that the table has."""
-    keys = list(asked)
     if not keys:
         return set()
-    if len(keys) <= FEW_KEYS:
-        sql = f"SELECT {key} FROM {table} WHERE {key} IN ({', '.join('?' * len(keys))})"
-        return {value for (value,) in connection.execute(sql, keys).fetchall()}
     import pyarrow as pa  # most questions end before this, and need not wait for it
 
     with registered(connection, asked=pa.table({key: keys})):

@@ -19,8 +19,7 @@ SHORT: Final = 1_000
 # Files grow as a project ages, and batches with them; what must not be there is a part that follows the
 # number of commits, which over five times as many would show as far more than this.
 TOLERATED: Final = 1.25
-# Where files stay as large, what is left is what a run remembers of every text, a hundred bytes, and what the engine
-# knows of the tables it adds to.
+# Where files stay as large, what is left is what the engine knows of the tables it adds to.
 TOLERATED_EVEN: Final = 1.1
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +14,14 @@ from pipeline.encoder import OnnxEncoder
 from pipeline.extract import Extracted, Task, extract
 from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules
+from pipeline.profile import Profile
 from pipeline.text import digest
+from pipeline.write import write_batch
+from stores.holding import Held
 from stores.schema import VECTORS
 from stores.versions import EMBEDDING_DIMENSION
 from tests.repos import Repo
+from tests.stores.batches import place_in
 
 
 class Recording:
@@ -51,23 +55,31 @@ def extracted(tmp_path: Path) -> Extracted:
     return extract(Task(repository.root, IgnoreRules.of(repository), (first, second)))
 
 
-def test_each_distinct_text_once(extracted: Extracted) -> None:
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Held]:
+    """An index that has nothing yet."""
+    with Held(place_in(tmp_path / "home")) as held:
+        yield held
+
+
+def test_each_distinct_text_once(extracted: Extracted, index: Held) -> None:
     """Messages and hunks are embedded together, a repeated text once."""
     encoder = Recording()
-    vectors = Embedding(encoder).vectors(extracted)
+    vectors = Embedding(encoder, index).vectors(extracted)
     (given,) = encoder.given
     assert sorted(given) == sorted({"Add a module", *extracted.hunks["semantic_text"].to_pylist()})
     assert vectors.schema.equals(VECTORS)
     assert vectors.num_rows == len(given) == 4
 
 
-def test_a_later_batch_embeds_what_is_new(extracted: Extracted) -> None:
-    """What one batch embedded the next does not."""
+def test_a_later_batch_embeds_what_is_new(extracted: Extracted, index: Held) -> None:
+    """What one batch embedded the next does not, nor another pass."""
     encoder = Recording()
-    stage = Embedding(encoder)
-    stage.vectors(extracted)
-    assert stage.vectors(extracted).num_rows == 0
-    assert encoder.given[1] == []
+    stage = Embedding(encoder, index)
+    write_batch(index, extracted, stage.vectors(extracted), None, Profile())
+    for later in (stage, Embedding(encoder, index)):
+        assert later.vectors(extracted).num_rows == 0
+    assert encoder.given[1:] == [[], []]
 
 
 def test_rows_come_in_order_of_first_appearance(extracted: Extracted) -> None:

@@ -12,7 +12,7 @@ from tests.stores.small import Doc, sha, small_index
 @pytest.mark.parametrize("few", [0, 100])
 def test_recorded(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the commits that have rows, whichever way they are asked for."""
-    monkeypatch.setattr(history, "FEW_KEYS", few)
+    monkeypatch.setattr(history, "FEW_COMMITS", few)
     connection = small_index([Doc(1, "a"), Doc(2, "a")])
     assert history.recorded(connection, [sha(n) for n in (2, 3, 2, 1)]) == {sha(1), sha(2)}
     assert history.recorded(connection, []) == set()
