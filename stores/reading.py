@@ -8,10 +8,11 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakSet
 
 import duckdb
 
@@ -24,6 +25,8 @@ from stores.places import Place
 LOOK_SECONDS: Final = 0.05
 # An index that is open keeps what it read in memory, and the file of one that was deleted on the disk.
 IDLE_SECONDS: Final = 60.0
+# How long a process that ends waits for an index that is being closed: long beside a tenth of a second.
+LEAVING_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class _Hold:
 
     connection: duckdb.DuckDBPyConnection
     fingerprint: Fingerprint
-    closing: ExitStack
+    closing: ExitStack = field(default_factory=ExitStack)
     free: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
     asking: int = 0
     since: float = field(default_factory=time.monotonic)
@@ -59,6 +62,31 @@ class _Hold:
         Those that waited for the opening may, though a writer came in between: they are few, and were here first.
         """
         return not self.spoilt and (not self.ending or came <= self.since)
+
+
+class _Lookout(threading.Thread):
+    """Looks after one opening until it has ended, or Python ends."""
+
+    def __init__(self, look: Callable[[_Hold], None], hold: _Hold) -> None:
+        super().__init__(target=look, args=(hold,), name="index-lookout", daemon=True)
+        self._ended = hold.ended
+        _lookouts.add(self)
+
+    def stop(self) -> None:
+        """Come back when it does nothing any more, or is stuck."""
+        self._ended.set()
+        if self.is_alive():
+            self.join(LEAVING_SECONDS)
+
+
+_lookouts: Final[WeakSet[_Lookout]] = WeakSet()
+
+
+@atexit.register
+def _stop_lookouts() -> None:
+    """A thread that is still within the engine, or frees what is the engine's, while Python ends aborts the process."""
+    for lookout in tuple(_lookouts):
+        lookout.stop()
 
 
 class Reading:
@@ -122,11 +150,11 @@ class Reading:
     def _open(self, deadline: Deadline) -> _Hold:
         with ExitStack() as opening:
             connection = opening.enter_context(database.reading(self.place, wait=deadline.left))
-            self._hold = _Hold(connection, database.fingerprint(self.place), opening.pop_all())
-        threading.Thread(target=self._look, args=(self._hold,), name="index-lookout", daemon=True).start()
-        # A thread that is within the engine while Python ends aborts the process.
-        atexit.register(self._stop_looking)
-        return self._hold
+            hold = _Hold(connection, database.fingerprint(self.place))
+            _Lookout(self._look, hold).start()
+            hold.closing = opening.pop_all()
+        self._hold = hold
+        return hold
 
     def _give_way(self) -> None:
         """Close what has to be given up, or let nobody in while a question is at work."""
@@ -141,7 +169,6 @@ class Reading:
             with suppress(duckdb.Error), hold.closing:
                 for connection in hold.free:
                     connection.close()
-            atexit.unregister(self._stop_looking)
 
     def _look_at(self, hold: _Hold) -> None:
         try:
@@ -150,18 +177,12 @@ class Reading:
         except OSError:  # no folder, or no file can be opened: opening anew tells which
             hold.spoilt = True
 
-    def _stop_looking(self) -> None:
-        """Wait for a closing under way, and let the lookout begin none."""
-        with self._turn:
-            if self._hold is not None:
-                self._hold.ended.set()
-
     def _look(self, hold: _Hold) -> None:
         while not hold.ended.wait(LOOK_SECONDS):
             with self._turn:
                 idle = time.monotonic() - hold.asked >= self.idle
                 hold.ending = hold.ending or (idle and not hold.asking)
-                if hold is self._hold and not hold.ended.is_set():
+                if hold is self._hold:
                     self._give_way()
 
 

@@ -38,23 +38,28 @@ with database.writing(place) as connection:
     say("holding")
     sys.stdin.read()
 """
-# The lookout closes the index, which takes a while, when this process ends, which takes longer.
-ENDS_WHILE_THE_INDEX_IS_CLOSED = """
+# The lookout is in the engine for a while when this process ends, which takes longer.
+ENDS_WHILE_THE_LOOKOUT_WORKS = """
 import threading
 import duckdb
 from stores.reading import Reading
 class Slow:
-    def __del__(self): time.sleep(2)
+    def __del__(self): time.sleep(1)
 slow, began = Slow(), threading.Event()
-def close():
+def work(*_):
     began.set()
-    duckdb.sql("SELECT count(*) FROM range(100_000_000) WHERE range % 7 = 3").fetchall()
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        duckdb.sql("SELECT sum(range) FROM range(1_000_000)").fetchall()
 reading = Reading(place)
 with reading.question():
-    reading._hold.closing.callback(close)
-reading._hold.ending = True
+    pass
+{gives_up}
 began.wait()
 """
+CLOSES_THE_INDEX = "reading._hold.closing.callback(work); reading._hold.ending = True"
+# Its own are the last references to what it closed.
+FREES_WHAT_IT_CLOSED = "reading._hold.fingerprint = type('Late', (), {'__del__': work})()"
 
 
 @pytest.fixture
@@ -201,10 +206,27 @@ def test_closing_waits_for_the_question_at_work(place: Place) -> None:
         pass
 
 
-def test_a_process_may_end_while_its_index_is_closed(place: Place) -> None:
+@pytest.mark.parametrize("gives_up", [CLOSES_THE_INDEX, FREES_WHAT_IT_CLOSED])
+def test_a_process_may_end_while_its_index_is_given_up(place: Place, gives_up: str) -> None:
     """No thread comes back from the engine to an interpreter that is gone: the process would be aborted."""
-    with running(ENDS_WHILE_THE_INDEX_IS_CLOSED, place.home) as process:
+    with running(ENDS_WHILE_THE_LOOKOUT_WORKS.replace("{gives_up}", gives_up), place.home) as process:
         assert finished(process) == (0, "", "")
+
+
+def test_an_index_nobody_could_look_after_is_closed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a lookout no writer would ever get in."""
+
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    reading = Reading(place)
+    with pytest.raises(RuntimeError, match="new thread"), reading.question():
+        pass
+    monkeypatch.undo()
+    write(place, 2)
+    with closing(reading), reading.question() as opened:
+        assert commits(opened) == 2
 
 
 def test_without_an_index(tmp_path: Path) -> None:
