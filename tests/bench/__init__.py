@@ -19,7 +19,7 @@ and neither means anything while the machine has other work. Memory is summed ov
 - `warm`: questions asked of a running engine and of the daemon; text lane, encoder and reranking alone
 - `agents`: the MCP server's memory, ten clients at once, eight asking while the history grows
 - `hooks`: `git commit` with and without the hooks of `lineage init`, and a run that another's waiting sends away
-- `company`: two queries a second while an index runs
+- `company`: two queries a second while an index runs, as processes of their own and through the daemon
 - `large`: an index grown to a hundred thousand hunks or to a million, out of memory, beside a matrix in memory and
   beside VSS's HNSW; takes one clone, and options of its own
 - `mindmaps`: writers that are killed, a write on a large map, git sync on many files; takes no clone

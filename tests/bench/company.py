@@ -2,13 +2,16 @@
 
 python -m tests.bench.company CLONE...
 
-They are asked in two ways: by processes of their own, which each read the index file while the run writes it, and
-through the daemon, reranked, as they are unless asked otherwise.
+They are asked in two ways: by processes of their own, which each read the index file while the run writes it and rank
+without the cross-encoder, and through the daemon, as they are unless asked otherwise. Where the machine answers fewer
+beside an index, fewer are asked: `MOST_AT_ONCE` are under way at most.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -25,8 +28,7 @@ from tests.bench.programs import LINEAGE, start
 from tests.bench.report import Asked, Row, main, seconds
 
 EVERY_SECONDS: Final = 0.5
-# A query holds a model: more at once than this would measure the machine's memory and not the locks. With so many
-# under way the next one waits, and fewer than two a second are asked: the machine answers no more beside an index.
+# A query holds a model: more at once than this would measure the machine's memory and not the locks.
 MOST_AT_ONCE: Final = 12
 
 
@@ -44,7 +46,7 @@ WAYS: Final = (Way("by processes of their own", ("--no-rerank",)), Way("through 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One question's process: `hits` is None where no answer came, `error` then says why."""
+    """One question's process: `hits` is None where no answer came, `error` then says why, in a line."""
 
     seconds: float
     hits: int | None
@@ -62,7 +64,7 @@ def _rows(history: History, way: Way, home: Path) -> Iterator[Row]:
         answers, took = _ask_during(history, way, home)
     finally:
         Remote(Address(home)).stop()
-    failed = [answer.error.strip().splitlines()[0] for answer in answers if answer.hits is None]
+    failed = [answer.error for answer in answers if answer.hits is None]
     answered = [answer for answer in answers if answer.hits]
     rate = f"{len(answers)} asked in {took:.0f} s, {len(answers) / took:.1f} a second"
     detail = f"{rate}; {len(answered)} with hits; each {_latency(answers)}"
@@ -78,10 +80,14 @@ def _ask_during(history: History, way: Way, home: Path) -> tuple[list[Answered],
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool, ThreadPoolExecutor(1) as listener:
         ended = listener.submit(index.communicate)
         asking: list[Future[Answered]] = []
-        while not ended.done():
-            if sum(not answer.done() for answer in asking) < MOST_AT_ONCE:
-                asking.append(pool.submit(_ask, history, way, home))
-            time.sleep(EVERY_SECONDS)
+        try:
+            while not ended.done():
+                if sum(not answer.done() for answer in asking) < MOST_AT_ONCE:
+                    asking.append(pool.submit(_ask, history, way, home))
+                time.sleep(EVERY_SECONDS)
+        except BaseException:
+            os.killpg(index.pid, signal.SIGTERM)  # or leaving the pools would wait for its end
+            raise
         took = time.perf_counter() - began
         assert index.returncode == 0, ended.result()[1]
         return [answer.result() for answer in asking], took
@@ -92,7 +98,8 @@ def _ask(history: History, way: Way, home: Path) -> Answered:
     command = (*LINEAGE, "query", str(history.path), "--query", QUESTION, *way.arguments)
     process = start(command, home=home, daemon=way.daemon)
     out, err = process.communicate()
-    return Answered(time.perf_counter() - began, _hits(process, out), err)
+    error = [*err.strip().splitlines(), f"exit status {process.returncode}"][0]
+    return Answered(time.perf_counter() - began, _hits(process, out), error)
 
 
 def _hits(process: subprocess.Popen[str], out: str) -> int | None:

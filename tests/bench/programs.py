@@ -68,7 +68,10 @@ def start(command: Sequence[str], *, home: Path, daemon: bool = False) -> subpro
 
 
 def surroundings(home: Path, *, daemon: bool = False) -> dict[str, str]:
-    """The environment of a program: it keeps what Python compiles, as one that was installed does."""
+    """The environment of a program, which may ask the daemon or not.
+
+    It keeps what Python compiles, as one that was installed does.
+    """
     ours = {
         "LINEAGE_HOME": str(home),
         "LINEAGE_NO_DAEMON": "" if daemon else "1",
