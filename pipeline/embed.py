@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pipeline.caching import Cached
 from pipeline.encoder import Encoder
 from pipeline.extract import Extracted
+from pipeline.profile import Profile
 from pipeline.text import diff_text
 from pipeline.write import known_vectors
 from stores.holding import Held
@@ -21,31 +22,34 @@ class Embedding:
     """The embedding stage of one pass.
 
     `index`: asked at every batch what it has, so the batch before must be written; a set of what was embedded would
-    grow with the history. `cache`: where vectors outlive the index, if anywhere. `diff_only`: of a hunk the diff alone
-    is embedded.
+    grow with the history. `profile`: where the encoder's time is booked, and the index's as storage. `cache`: where
+    vectors outlive the index, if anywhere. `diff_only`: of a hunk the diff alone is embedded.
     """
 
     def __init__(
         self,
         encoder: Encoder,
         index: Held,
+        profile: Profile,
         cache: Cached | None = None,
         *,
         diff_only: bool = False,
     ) -> None:
         self._encoder = encoder
         self._index = index
+        self._profile = profile
         self._cache = cache
         self._diff_only = diff_only
 
     def vectors(self, extracted: Extracted) -> pa.RecordBatch:
         """Vectors of a batch's messages and hunks, without those that exist already."""
         texts = distinct(extracted, diff_only=self._diff_only)
-        known = known_vectors(self._index, texts)
+        known = known_vectors(self._index, texts, self._profile)
         todo = {digest: text for digest, text in texts.items() if digest not in known}
-        if self._cache is None or not todo:
-            return embed(todo, self._encoder)
-        return self._by_cache(self._cache, extracted, todo)
+        with self._profile.phase("embed"):
+            if self._cache is None or not todo:
+                return embed(todo, self._encoder)
+            return self._by_cache(self._cache, extracted, todo)
 
     def _by_cache(self, cache: Cached, extracted: Extracted, todo: Mapping[bytes, str]) -> pa.RecordBatch:
         """Vectors from the cache and, of what it lacks, from the encoder; it has them before the index does."""

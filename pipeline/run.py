@@ -190,7 +190,7 @@ class Pass:
         cache: Cached | None,
     ) -> Progress:
         diff_only = beginning.mode is EmbedCache.DIFF
-        embedding = Embedding(self.encoder, index, cache, diff_only=diff_only)
+        embedding = Embedding(self.encoder, index, self.profile, cache, diff_only=diff_only)
         progress = Progress(total=len(beginning.pending))
         jobs = self._jobs(beginning, snapshot)
         run = max(1, min(BATCHES_IN_A_ROW, -(-self._batches(beginning) // jobs)))
@@ -200,8 +200,7 @@ class Pass:
                 progress = self._write_head(index, done, progress)
                 continue
             self.profile.add(done.profile)
-            with self.profile.phase("embed"):
-                vectors = embedding.vectors(done)
+            vectors = embedding.vectors(done)
             watermark = beginning.watermark_after(done.shas)
             use = cache.use() if cache else None
             write.write_batch(index, done, vectors, watermark, self.profile, cache=use)

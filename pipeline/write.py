@@ -111,9 +111,9 @@ def encoding_at(place: Place) -> Encoding | None:
         return None
 
 
-def known_vectors(index: Held, digests: Iterable[bytes]) -> set[bytes]:
+def known_vectors(index: Held, digests: Iterable[bytes], profile: Profile) -> set[bytes]:
     """Those of the texts that are embedded already."""
-    with index.batch() as connection:
+    with profile.phase("storage"), index.batch() as connection:
         return history.known_digests(connection, digests)
 
 

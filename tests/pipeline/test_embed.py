@@ -65,7 +65,7 @@ def index(tmp_path: Path) -> Iterator[Held]:
 def test_each_distinct_text_once(extracted: Extracted, index: Held) -> None:
     """Messages and hunks are embedded together, a repeated text once."""
     encoder = Recording()
-    vectors = Embedding(encoder, index).vectors(extracted)
+    vectors = Embedding(encoder, index, Profile()).vectors(extracted)
     (given,) = encoder.given
     assert sorted(given) == sorted({"Add a module", *extracted.hunks["semantic_text"].to_pylist()})
     assert vectors.schema.equals(VECTORS)
@@ -75,9 +75,9 @@ def test_each_distinct_text_once(extracted: Extracted, index: Held) -> None:
 def test_a_later_batch_embeds_what_is_new(extracted: Extracted, index: Held) -> None:
     """What one batch embedded the next does not, nor another pass."""
     encoder = Recording()
-    stage = Embedding(encoder, index)
+    stage = Embedding(encoder, index, Profile())
     write_batch(index, extracted, stage.vectors(extracted), None, Profile())
-    for later in (stage, Embedding(encoder, index)):
+    for later in (stage, Embedding(encoder, index, Profile())):
         assert later.vectors(extracted).num_rows == 0
     assert encoder.given[1:] == [[], []]
 
