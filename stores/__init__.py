@@ -8,6 +8,7 @@
 - `holders`: which processes hold a lock
 - `runs`: which indexing run is the only one of its index, and which one is next
 - `database`: open for reading, open for one batch of writing; the settings of both
+- `lookout`: a thread that looks after an open index, and is waited for when Python ends
 - `holding`: keep an index open from batch to batch, until somebody waits for it
 - `reading`: keep an index open from question to question, until a writer waits for it
 - `migrations`: bring an index to the current schema, each step once, in one transaction with its record

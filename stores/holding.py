@@ -16,6 +16,7 @@ import duckdb
 
 from stores import database, locking
 from stores.errors import LineageError
+from stores.lookout import Lookout
 from stores.places import Place
 
 # How long somebody may wait beside an index that nobody is using: less than opening it takes.
@@ -39,7 +40,7 @@ class Held:
         self._made = False
         self._failure: Exception | None = None
         self._ended = threading.Event()
-        self._lookout = threading.Thread(target=self._look, name="index-lookout", daemon=True)
+        self._lookout = Lookout(self._look, self._ended)
 
     @contextmanager
     def batch(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -74,8 +75,10 @@ class Held:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._lookout.join()
-        self.let_go()
+        try:
+            self._lookout.join()
+        finally:
+            self.let_go()
 
     def _open(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:

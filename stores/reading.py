@@ -5,28 +5,26 @@ Opening takes longer than a question does of an index that is open.
 
 from __future__ import annotations
 
-import atexit
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
-from weakref import WeakSet
 
 import duckdb
 
 from stores import database, locking
 from stores.database import READ_WAIT_SECONDS, Fingerprint
 from stores.locking import Deadline
+from stores.lookout import Lookout
 from stores.places import Place
 
 # How long a writer may wait beside an index that nobody asks: looking more often would keep a processor awake.
 LOOK_SECONDS: Final = 0.05
 # An index that is open keeps what it read in memory, and the file of one that was deleted on the disk.
 IDLE_SECONDS: Final = 60.0
-# How long a process that ends waits for an index that is being closed: long beside a tenth of a second.
-LEAVING_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,31 +60,6 @@ class _Hold:
         Those that waited for the opening may, though a writer came in between: they are few, and were here first.
         """
         return not self.spoilt and (not self.ending or came <= self.since)
-
-
-class _Lookout(threading.Thread):
-    """Looks after one opening until it has ended, or Python ends."""
-
-    def __init__(self, look: Callable[[_Hold], None], hold: _Hold) -> None:
-        super().__init__(target=look, args=(hold,), name="index-lookout", daemon=True)
-        self._ended = hold.ended
-        _lookouts.add(self)
-
-    def stop(self) -> None:
-        """Come back when it does nothing any more, or is stuck."""
-        self._ended.set()
-        if self.is_alive():
-            self.join(LEAVING_SECONDS)
-
-
-_lookouts: Final[WeakSet[_Lookout]] = WeakSet()
-
-
-@atexit.register
-def _stop_lookouts() -> None:
-    """A thread that is still within the engine, or frees what is the engine's, while Python ends aborts the process."""
-    for lookout in tuple(_lookouts):
-        lookout.stop()
 
 
 class Reading:
@@ -151,7 +124,7 @@ class Reading:
         with ExitStack() as opening:
             connection = opening.enter_context(database.reading(self.place, wait=deadline.left))
             hold = _Hold(connection, database.fingerprint(self.place))
-            _Lookout(self._look, hold).start()
+            Lookout(partial(self._look, hold), hold.ended).start()
             hold.closing = opening.pop_all()
         self._hold = hold
         return hold

@@ -14,6 +14,28 @@ from stores.database import LARGEST_WAL
 from stores.holding import LARGEST_HELD_WAL, Held, IndexGone
 from stores.places import Place
 from tests.stores.batches import CURRENT, Document, batch, place_in
+from tests.stores.processes import finished, running
+
+# Whoever waited for the lookout to end was interrupted; it is in the engine for a while when this process ends.
+LEAVES_WHILE_THE_LOOKOUT_WORKS = """
+import threading
+import duckdb
+from stores.holding import Held
+class Slow:
+    def __del__(self): time.sleep(1)
+slow, began = Slow(), threading.Event()
+def work(*_):
+    began.set()
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        duckdb.sql("SELECT sum(range) FROM range(1_000_000)").fetchall()
+    return False
+index = Held(place).__enter__()
+with index.batch():
+    pass
+locking.wanted = work
+began.wait()
+"""
 
 
 @pytest.fixture
@@ -121,3 +143,9 @@ def test_what_fails_beside_the_batches_is_told_with_the_next(
         monkeypatch.setattr(database, "settle", fail)
         with pytest.raises(duckdb.IOException, match="no space"), database.reading(place):
             write(index, 2)
+
+
+def test_a_process_may_end_while_somebody_is_let_in(place: Place) -> None:
+    """Interrupted again where it waits for its lookout, a run ends as if it had waited."""
+    with running(LEAVES_WHILE_THE_LOOKOUT_WORKS, place.home) as process:
+        assert finished(process) == (0, "", "")
