@@ -71,7 +71,7 @@ def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
 
 def _killed_at(share: float, history: History, home: Path, clean: Content, part: float) -> list[Row]:
     shutil.rmtree(home, ignore_errors=True)
-    blow = _strike(history, home, share, part)
+    blow = strike(history, home, share, part)
     lineage(home, "index", history.path, "--no-progress")
     differing = _differing(clean, indexes.fingerprint(history.path, home))
     rows = sum(count for count, _ in clean.values())
@@ -84,7 +84,7 @@ def _killed_at(share: float, history: History, home: Path, clean: Content, part:
     ]
 
 
-def _strike(history: History, home: Path, share: float, part: float) -> Blow:
+def strike(history: History, home: Path, share: float, part: float = 0.0) -> Blow:
     """Start a run, kill it a part of a batch after it told of the share, and look at what it left."""
     began = time.perf_counter()
     process = start((*LINEAGE, "index", str(history.path), "--no-progress"), home=home)
