@@ -74,9 +74,8 @@ class Held:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ended.set()
         try:
-            self._lookout.join()
+            self._lookout.stop()
         finally:
             self.let_go()
 

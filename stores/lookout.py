@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 from weakref import WeakSet
 
-# How long a process that ends waits for an index that is being closed: long beside a tenth of a second.
+# How long a process that ends waits for one: long beside the second that a full log takes to be taken in.
 LEAVING_SECONDS: Final = 10.0
 
 
@@ -17,14 +17,23 @@ class Lookout(threading.Thread):
 
     def __init__(self, look: Callable[[], None], ended: threading.Event) -> None:
         super().__init__(target=look, name="index-lookout", daemon=True)
-        self._ended = ended
+        self.ended = ended
+        # Python before 3.13 takes a thread for ended whose `join` was interrupted.
+        self._done = threading.Event()
         _lookouts.add(self)
 
+    def run(self) -> None:
+        """Look, let go of what was looked after, and say so."""
+        try:
+            super().run()
+        finally:
+            self._done.set()
+
     def stop(self) -> None:
-        """Come back when it does nothing any more, or is stuck."""
-        self._ended.set()
-        if self.is_alive():
-            self.join(LEAVING_SECONDS)
+        """Come back when it does nothing any more, was never started, or is stuck."""
+        self.ended.set()
+        if self.ident is not None:
+            self._done.wait(LEAVING_SECONDS)
 
 
 _lookouts: Final[WeakSet[Lookout]] = WeakSet()
@@ -33,5 +42,8 @@ _lookouts: Final[WeakSet[Lookout]] = WeakSet()
 @atexit.register
 def _stop_all() -> None:
     """A thread that is still within the engine, or frees what is the engine's, while Python ends aborts the process."""
-    for lookout in tuple(_lookouts):
+    lookouts = tuple(_lookouts)
+    for lookout in lookouts:
+        lookout.ended.set()
+    for lookout in lookouts:
         lookout.stop()

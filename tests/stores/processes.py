@@ -21,6 +21,21 @@ git_dir = Path("/somewhere/repo/.git")
 def say(*words): print(*words, flush=True)
 """
 
+# A process that takes a second to end, and a thread of it that stays within the engine for a while; it says so by
+# `began`.
+IN_THE_ENGINE: Final = """
+import threading
+import duckdb
+class Slow:
+    def __del__(self): time.sleep(1)
+slow, began = Slow(), threading.Event()
+def work(*_):
+    began.set()
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        duckdb.sql("SELECT sum(range) FROM range(1_000_000)").fetchall()
+"""
+
 
 @contextmanager
 def running(program: str, home: Path) -> Iterator[subprocess.Popen[str]]:

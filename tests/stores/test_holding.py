@@ -14,27 +14,34 @@ from stores.database import LARGEST_WAL
 from stores.holding import LARGEST_HELD_WAL, Held, IndexGone
 from stores.places import Place
 from tests.stores.batches import CURRENT, Document, batch, place_in
-from tests.stores.processes import finished, running
+from tests.stores.processes import IN_THE_ENGINE, finished, running
 
-# Whoever waited for the lookout to end was interrupted; it is in the engine for a while when this process ends.
-LEAVES_WHILE_THE_LOOKOUT_WORKS = """
-import threading
-import duckdb
+# The lookout is in the engine when the run ends, until it was interrupted as often as it is to be, and a while longer.
+INTERRUPTED = """
+import signal
 from stores.holding import Held
-class Slow:
-    def __del__(self): time.sleep(1)
-slow, began = Slow(), threading.Event()
-def work(*_):
-    began.set()
-    until = time.monotonic() + 0.3
-    while time.monotonic() < until:
-        duckdb.sql("SELECT sum(range) FROM range(1_000_000)").fetchall()
+def interrupt(*_):
+    left.pop()
+    if not left:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    raise KeyboardInterrupt
+def look(*_):
+    while left:
+        work()
+    work()
     return False
+left = [None] * {times}
+signal.signal(signal.SIGALRM, interrupt)
 index = Held(place).__enter__()
 with index.batch():
     pass
-locking.wanted = work
+locking.wanted = look
 began.wait()
+signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+try:
+    index.__exit__(None, None, None)
+except KeyboardInterrupt:
+    say("interrupted")
 """
 
 
@@ -145,7 +152,11 @@ def test_what_fails_beside_the_batches_is_told_with_the_next(
             write(index, 2)
 
 
-def test_a_process_may_end_while_somebody_is_let_in(place: Place) -> None:
-    """Interrupted again where it waits for its lookout, a run ends as if it had waited."""
-    with running(LEAVES_WHILE_THE_LOOKOUT_WORKS, place.home) as process:
-        assert finished(process) == (0, "", "")
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_run_may_be_interrupted_while_it_gives_up_the_index(place: Place, times: int) -> None:
+    """Where it waits for its lookout, and again where it closes the index: the process ends like any other."""
+    program = IN_THE_ENGINE + INTERRUPTED.replace("{times}", str(times))
+    with running(program, place.home) as process:
+        assert finished(process) == (0, "interrupted", "")
+    with database.writing(place, wait=0):
+        pass

@@ -19,7 +19,7 @@ from stores.locking import IndexBusy
 from stores.places import Place
 from stores.reading import Opened, Reading
 from tests.stores.batches import CURRENT, Document, batch, place_in, sha
-from tests.stores.processes import finished, line, running
+from tests.stores.processes import IN_THE_ENGINE, finished, line, running
 
 WRITES_ONCE = """
 with database.writing(place) as connection:
@@ -40,17 +40,7 @@ with database.writing(place) as connection:
 """
 # The lookout is in the engine for a while when this process ends, which takes longer.
 ENDS_WHILE_THE_LOOKOUT_WORKS = """
-import threading
-import duckdb
 from stores.reading import Reading
-class Slow:
-    def __del__(self): time.sleep(1)
-slow, began = Slow(), threading.Event()
-def work(*_):
-    began.set()
-    until = time.monotonic() + 0.3
-    while time.monotonic() < until:
-        duckdb.sql("SELECT sum(range) FROM range(1_000_000)").fetchall()
 reading = Reading(place)
 with reading.question():
     pass
@@ -209,7 +199,8 @@ def test_closing_waits_for_the_question_at_work(place: Place) -> None:
 @pytest.mark.parametrize("gives_up", [CLOSES_THE_INDEX, FREES_WHAT_IT_CLOSED])
 def test_a_process_may_end_while_its_index_is_given_up(place: Place, gives_up: str) -> None:
     """No thread comes back from the engine to an interpreter that is gone: the process would be aborted."""
-    with running(ENDS_WHILE_THE_LOOKOUT_WORKS.replace("{gives_up}", gives_up), place.home) as process:
+    program = IN_THE_ENGINE + ENDS_WHILE_THE_LOOKOUT_WORKS.replace("{gives_up}", gives_up)
+    with running(program, place.home) as process:
         assert finished(process) == (0, "", "")
 
 
