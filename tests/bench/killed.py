@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 import re
 import shutil
+import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,13 +89,8 @@ def strike(history: History, home: Path, share: float, part: float = 0.0) -> Blo
     """Start a run, kill it a part of a batch after it told of the share, and look at what it left."""
     began = time.perf_counter()
     process = start((*LINEAGE, "index", str(history.path), "--no-progress"), home=home)
+    told, total = followed(process, share)
     assert process.stderr is not None
-    told, total = 0, 0
-    for line in process.stderr:
-        if event := _EVENT.search(line):
-            told, total = _counts(event)
-            if told >= share * total:
-                break
     batches = max(1, told // COMMITS_PER_BATCH)
     time.sleep(part * (time.perf_counter() - began) / batches)
     process.kill()
@@ -103,6 +99,18 @@ def strike(history: History, home: Path, share: float, part: float = 0.0) -> Blo
     behind = of_path(history.path, home)[1].behind
     told, total = max(map(_counts, _EVENT.finditer(process.stderr.read())), default=(told, total))
     return Blow(told, total, total - behind)
+
+
+def followed(process: subprocess.Popen[str], share: float) -> tuple[int, int]:
+    """Read its log until it tells of this share of the commits; commits told of, and all."""
+    assert process.stderr is not None
+    told, total = 0, 0
+    for line in process.stderr:
+        if event := _EVENT.search(line):
+            told, total = _counts(event)
+            if told / total >= share:
+                break
+    return told, total
 
 
 def _killed_anywhere(history: History, folder: Path, moments: Sequence[float]) -> Row:
