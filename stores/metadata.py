@@ -16,6 +16,7 @@ import duckdb
 
 REBUILD: Final = "lineage index --rebuild --yes"
 FORCE: Final = "lineage index --force"
+GO_ON: Final = "lineage index"
 
 # The parts of an index: commits and hunks with all that hangs on them; HEAD's snapshot, which `--force` makes anew.
 HISTORY: Final = "history"
@@ -120,7 +121,8 @@ class Verdict:
         if self.status is Status.NEEDS_REBUILD:
             return f"needs rebuild ({self.reason})"
         if self.status is Status.UNKNOWN:
-            return f"unknown (no metadata for {', '.join(self.missing)})"
+            missing = "any component until a run ends" if self.remedy == GO_ON else ", ".join(self.missing)
+            return f"unknown (no metadata for {missing})"
         return "compatible"
 
 
@@ -192,6 +194,8 @@ def _is_missing(recorded: Recorded, name: str) -> bool:
 def _remedy_unknown(recorded: Recorded, missing: Iterable[str]) -> str:
     """A pass that ends vouches for what it can; rows of the history that nobody noted it does not make anew."""
     unnoted = {made.part for name in missing for made in recorded.of(name) if made.version is None}
+    if not unnoted and recorded.vouched == Components():
+        return GO_ON  # the first pass is at work, or was cut short
     return REBUILD if HISTORY in unnoted else FORCE
 
 

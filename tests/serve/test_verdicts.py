@@ -95,13 +95,14 @@ def test_vectors_change(
     assert lineage("query", repo.path, "-q", "greet") == 0
 
 
-def test_metadata_that_was_never_written(repo: Repo, home: Path) -> None:
-    """Unknown, naming every component; after `--force` what made the rows is vouched for."""
+@pytest.mark.parametrize("flags", [[], ["--force"]])
+def test_metadata_that_was_never_written(repo: Repo, home: Path, flags: list[str]) -> None:
+    """Unknown; after a run, forced or not, what made the rows is vouched for."""
     indexed(repo)
     with database.writing(place(repo, home)) as connection:
         connection.execute("DELETE FROM metadata")
-    assert stands(repo, home).startswith("unknown (no metadata for schema, embedding_model, ")
-    assert indexed(repo, "--force") == 0
+    assert stands(repo, home) == "unknown (no metadata for any component until a run ends)"
+    assert indexed(repo, *flags) == 0
     assert stands(repo, home) == "compatible"
 
 
@@ -116,7 +117,7 @@ def test_a_whole_pass_is_cut_short(
     with monkeypatch.context() as cut:
         cut.setattr(run.write, stage, interrupted)
         assert indexed(repo, *flags) == 130
-    assert stands(repo, home).startswith("unknown (no metadata for schema, ")
+    assert stands(repo, home) == "unknown (no metadata for any component until a run ends)"
     assert indexed(repo, "--incremental") == 0
     assert stands(repo, home) == "compatible"
     assert symbols(repo, home) > 0

@@ -96,6 +96,21 @@ def test_unknown_names_the_least_that_helps(part: str | None, remedy: str) -> No
     assert (found.status, found.remedy) == (Status.UNKNOWN, remedy)
 
 
+@pytest.mark.parametrize("made", [frozenset(), made_with(CURRENT)])
+def test_unknown_until_a_first_pass_ends(made: frozenset[Made]) -> None:
+    """Nobody vouched for anything yet: it is enough to go on, and no list of components helps."""
+    found = verdict(Recorded(made=made), CURRENT)
+    assert (found.status, found.missing, found.remedy) == (Status.UNKNOWN, metadata.NAMES, "lineage index")
+    assert str(found) == "unknown (no metadata for any component until a run ends)"
+
+
+def test_unknown_where_nobody_noted_what_made_the_rows() -> None:
+    """Of an index older than its notes no run vouches by ending."""
+    found = verdict(Recorded(made=frozenset({Made(HISTORY, "words_version", None)})), CURRENT)
+    assert (found.missing, found.remedy) == (metadata.NAMES, "lineage index --rebuild --yes")
+    assert str(found).startswith("unknown (no metadata for schema, embedding_model, ")
+
+
 def test_worst_verdict_wins() -> None:
     """A difference in the vectors outweighs missing records, and those outweigh derived differences."""
     changed = {"embedding_model": "0", "parser_java": None, "chunker_version": "0"}

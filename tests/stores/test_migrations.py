@@ -122,7 +122,7 @@ def test_an_interrupted_first_pass_of_then(repo: Repo, place: Place) -> None:
     """A pass of the first schema that never ended: unknown, until one ends that finds nothing of another version."""
     change(place, "UPDATE metadata SET complete = FALSE")
     verdict = of_path(repo.path, place.home)[1].verdict
-    assert verdict and (verdict.status, verdict.remedy) == (Status.UNKNOWN, "lineage index --force")
+    assert verdict and (verdict.status, verdict.remedy) == (Status.UNKNOWN, "lineage index")
     assert index(repo, place.home).verdict.status is Status.COMPATIBLE
 
 
