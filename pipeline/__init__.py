@@ -31,6 +31,7 @@ What it stands on:
 - `ignore`: which paths stay out: built-in defaults < git attributes < `.lineageignore`
 - `reach`: which recorded commits a HEAD reaches
 - `allocator`: glibc's allocator, told to keep little
+- `interrupts`: signals that end a program, and steps that must not stay half done
 - `workers`: a function over items by several processes: ordered, bounded in flight
 - `profile`: phase timings: the summary's bars and the `--profile` line
 - `versions`: the version of each part that makes rows

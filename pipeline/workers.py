@@ -21,7 +21,7 @@ from importlib import import_module
 from multiprocessing import forkserver, get_context, parent_process, resource_tracker
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pipeline import allocator
+from pipeline import allocator, interrupts
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def in_flight(jobs: int, run: int = 1) -> int:
 
 
 def _submitted(worker: Executor, function: Callable[[Item], Result], item: Item) -> Future[Result]:
-    with _deaths():
+    with _deaths(), interrupts.held_off():
         return worker.submit(function, item)
 
 
@@ -172,7 +172,8 @@ def _worker(module: str) -> Executor:
     _copied(module)
     from joblib.externals.loky import ProcessPoolExecutor
 
-    worker: Executor = ProcessPoolExecutor(max_workers=1, context=get_context(START), initializer=_begin)
+    with interrupts.held_off():
+        worker: Executor = ProcessPoolExecutor(max_workers=1, context=get_context(START), initializer=_begin)
     return worker
 
 
@@ -181,15 +182,22 @@ def _copied(module: str) -> bool:
     if START != "forkserver":
         return False
     get_context(START).set_forkserver_preload(["__main__", EXECUTOR, module])
-    # Starting it would let go of what is held back next.
-    resource_tracker.ensure_running()
-    # A process takes over what is held back: Ctrl-C is for this one alone, also while that one imports.
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+    # A process takes over what is held back. The tracker is needed until this one has ended, also where a terminal
+    # closes; Ctrl-C is for this one alone, also while that one imports. Starting the tracker would let go of it.
+    with _held_back(signal.SIGHUP):
+        resource_tracker.ensure_running()
+    with _held_back(signal.SIGINT):
         forkserver.ensure_running()
+    return True
+
+
+@contextmanager
+def _held_back(number: signal.Signals) -> Iterator[None]:
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
-    return True
 
 
 def _begin() -> None:

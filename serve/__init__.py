@@ -12,6 +12,7 @@
 - `workspaces`: lends maps the git program
 - `telling`: the options of `register`, for both programs
 - `terminal`: what every program does at its ends
+- `ending`: what ends a program
 - `visible`: text of strangers made fit for a terminal
 - `indexing`: `lineage index`: flags, the run, what a person sees of it
 - `daemon`: one process that answers for all of a person's sessions

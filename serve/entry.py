@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.git import layout
-from serve import settings
+from serve import ending, settings
 from stores import places, runs
 
 # As our hooks write it.
@@ -22,6 +22,7 @@ LEAVES: Final = "another `lineage index` waits to take up what is new"
 
 def main() -> int:
     """Run the program."""
+    ending.at_once()
     if sys.argv[1:] == HOOKS_WORDS and another_waits(Path()):
         print(LEAVES)  # noqa: T201 - why it did nothing
         return 0

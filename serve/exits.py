@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 from dataclasses import dataclass
 from typing import Final
 
 from typer import Abort, TyperException
 
+from serve import ending
 from serve.errors import BadRequest, Cancelled, NoWorkingDirectory
 from stores.errors import LineageError
 
 OK: Final = 0
 FAILED: Final = 1
 MISUSED: Final = 2
-# What a shell reports for a program that SIGINT or SIGPIPE ended.
-INTERRUPTED: Final = 130
-PIPE_CLOSED: Final = 141
+INTERRUPTED: Final = ending.code(signal.SIGINT)
+PIPE_CLOSED: Final = ending.code(signal.SIGPIPE)
 # Typer's, for a command that needs a word and was given none: its text is the help. It has no public name.
 NO_ARGUMENTS: Final = "NoArgsIsHelpError"
 # How the validator behind typer speaks of itself, and what a person needs of that.

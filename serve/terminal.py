@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from serve import about, exits
+from serve import about, ending, exits
 from serve.visible import visible
 
 
@@ -51,6 +51,12 @@ def version_option(name: str) -> Any:
 
 def run(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
     """Run a command; errors become text and an exit code here and nowhere else."""
+    with ending.in_order() as told:
+        code = _run(app, name, arguments)
+    return ending.code(told.number) if code == exits.INTERRUPTED else code
+
+
+def _run(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
     try:
         code = app(arguments, prog_name=name, standalone_mode=False)
         sys.stdout.flush()

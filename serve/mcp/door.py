@@ -33,16 +33,14 @@ from mcp_types import (
 )
 from pydantic import ConfigDict, ValidationError
 
-from serve import logs
+from pipeline.interrupts import ENDING
+from serve import ending, logs
 from serve.errors import NeedsRebuild
 from serve.mcp.lines import Messages
 from stores.errors import LineageError
 
 # A model pays for each word, and mends the others like the first ones.
 MOST_PROBLEMS: Final = 5
-
-# What ends a program that does nothing about it.
-ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Returned = TypeVar("Returned")
 
@@ -111,7 +109,7 @@ def serve(served: MCPServer[Any], log: str, *, at_end: Callable[[], None] = lamb
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             # Here, and not by an exception: the thread that reads stdin would be waited for, and it waits for a line.
-            signal.signal(number, lambda number, _: leave(128 + number))
+            signal.signal(number, lambda number, _: leave(ending.code(number)))
     code = 0
     try:
         anyio.run(served.run_stdio_async)

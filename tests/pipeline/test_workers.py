@@ -92,8 +92,18 @@ def test_workers_are_copies_of_one_process() -> None:
     assert os.getpid() not in originals
 
 
-def test_ctrl_c_is_for_the_parent_alone(tmp_path: Path) -> None:
-    """A terminal sends it to all processes; those that still import for the workers say nothing of it."""
+@pytest.mark.parametrize(
+    ("number", "handler", "out"),
+    [
+        (signal.SIGINT, "lambda *_: None", "[3, 2, 1]\n"),
+        (signal.SIGINT, "signal.default_int_handler", "interrupted\n"),
+        (signal.SIGHUP, "signal.default_int_handler", "interrupted\n"),
+    ],
+)
+def test_a_signal_to_all_processes_as_they_begin(
+    tmp_path: Path, number: signal.Signals, handler: str, out: str
+) -> None:
+    """Ctrl-C is for the parent alone; no process complains, neither while it imports nor while it is started."""
     begun = tmp_path / "begun"
     (tmp_path / "slow.py").write_text(
         f"import time\nfrom pathlib import Path\nPath({str(begun)!r}).touch()\ntime.sleep(1)\n"
@@ -101,12 +111,16 @@ def test_ctrl_c_is_for_the_parent_alone(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "import signal\n"
+        "import joblib.externals.loky\n"
         "from pipeline.workers import Workers\n"
         "if __name__ == '__main__':\n"
-        "    signal.signal(signal.SIGINT, lambda *_: None)\n"
-        "    with Workers(2) as workers:\n"
-        "        workers.begin('slow')\n"
-        "        print(list(workers.mapped(abs, range(-3, 0))))\n"
+        f"    signal.signal({int(number)}, {handler})\n"
+        "    try:\n"
+        "        with Workers(2) as workers:\n"
+        "            workers.begin('slow')\n"
+        "            print(list(workers.mapped(abs, range(-3, 0))))\n"
+        "    except KeyboardInterrupt:\n"
+        "        print('interrupted')\n"
     )
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
     process = subprocess.Popen(
@@ -118,8 +132,8 @@ def test_ctrl_c_is_for_the_parent_alone(tmp_path: Path) -> None:
         text=True,
     )
     assert eventually(begun.exists, bool)
-    os.killpg(process.pid, signal.SIGINT)
-    assert (*process.communicate(timeout=60), process.returncode) == ("[3, 2, 1]\n", "", 0)
+    os.killpg(process.pid, number)
+    assert (*process.communicate(timeout=60), process.returncode) == (out, "", 0)
 
 
 def test_an_error_reaches_the_caller() -> None:

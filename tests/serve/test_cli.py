@@ -292,14 +292,15 @@ def busy(repo: Repo, home: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("busy")
-def test_interrupt(repo: Repo) -> None:
-    """Ctrl-C ends a waiting query silently, with the shell's code for it."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupt(repo: Repo, number: int) -> None:
+    """Ctrl-C, `kill` and a terminal that closes end a waiting query silently, with the shell's code for it."""
     process = start("query", str(repo.path), "-q", "timeout")
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=4)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=20)
-    assert (process.returncode, out, err) == (130, b"", b"")
+    assert (process.returncode, out, err) == (128 + number, b"", b"")
 
 
 def test_interrupted_statement() -> None:

@@ -99,12 +99,14 @@ def interrupted(person: Person, number: int) -> tuple[int, str]:
 
 
 def test_an_interrupted_update_leaves_the_old_version(person: Person, releases: Path, tmp_path: Path) -> None:
-    """Ctrl-C and kill -9 in the middle: the old version works, its receipt stands, and the next update succeeds."""
+    """Ctrl-C, kill, kill -9 in the middle: the old version works, its receipt stands, the next update succeeds."""
     wheels, place = wheels_of(releases, tmp_path / "wheels", "1.0"), tmp_path / "place"
     person.commands = tmp_path / "bin"
     person.run("sh", INSTALL, "--from", wheels, "--prefix", place, "--bin-dir", person.commands)
     later = shutil.copy(next((releases / "later").glob("*.whl")), wheels)
-    assert interrupted(person, signal.SIGINT) == (130, "Interrupted: lineage 1.0 goes on working.\n")
+    said = "Interrupted: lineage 1.0 goes on working.\n"
+    assert interrupted(person, signal.SIGINT) == (130, said)
+    assert interrupted(person, signal.SIGTERM) == (143, said)
     versions, old = place / "versions", (place / "current").resolve()
     assert len(list(versions.iterdir())) == 1
     assert interrupted(person, signal.SIGKILL)[0] == -signal.SIGKILL
