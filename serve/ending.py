@@ -11,16 +11,18 @@ from typing import Final
 
 from pipeline.interrupts import ENDING, on_main_thread
 
-# Until when a signal in the middle of an import is looked at again.
+# When a signal in the middle of an import is looked at again, and how often: a library that hangs must not keep it.
 AGAIN_SECONDS: Final = 0.02
+MOST_TIMES: Final = 250
 IMPORTER: Final = "<frozen importlib._bootstrap>"
 
 
 @dataclass(slots=True)
 class Told:
-    """Which signal told this program to end; SIGINT until one did."""
+    """Which signal told this program to end, SIGINT until one did; and how often that was put off."""
 
     number: int = signal.SIGINT
+    put_off: int = 0
 
 
 def code(number: int) -> int:
@@ -44,7 +46,8 @@ def in_order() -> Iterator[Told]:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         told.number = number
-        if _imports(frame):
+        if told.put_off < MOST_TIMES and _imports(frame):
+            told.put_off += 1
             signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
             return
         raise KeyboardInterrupt
@@ -60,6 +63,8 @@ def in_order() -> Iterator[Told]:
     try:
         yield told
     finally:
+        if mine:
+            signal.setitimer(signal.ITIMER_REAL, 0)  # the command is done; nobody would take its signal
         for number, handler in mine.items():
             signal.signal(number, handler)
 

@@ -1,12 +1,25 @@
-"""The `lineage` command as a process of its own."""
+"""The `lineage` command as a process of its own, and what it hears."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tests.serve.commands import ROOT
+
+
+@contextmanager
+def heard(number: signal.Signals) -> Iterator[None]:
+    """Programs that are started meanwhile hear this signal, also where the tests run without a terminal and do not."""
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def start(*arguments: str, **options: object) -> subprocess.Popen[bytes]:

@@ -20,7 +20,7 @@ from stores import database
 from tests.repos import Repo
 from tests.serve.commands import HEAVY, ROOT, loaded_by, timeouts
 from tests.serve.indexed import index
-from tests.serve.processes import lineage, on_terminal, start
+from tests.serve.processes import heard, lineage, on_terminal, start
 
 
 @pytest.fixture
@@ -293,9 +293,10 @@ def busy(repo: Repo, home: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("busy")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interrupt(repo: Repo, number: int) -> None:
+def test_interrupt(repo: Repo, number: signal.Signals) -> None:
     """Ctrl-C, `kill` and a terminal that closes end a waiting query silently, with the shell's code for it."""
-    process = start("query", str(repo.path), "-q", "timeout")
+    with heard(number):
+        process = start("query", str(repo.path), "-q", "timeout")
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=4)
     process.send_signal(number)

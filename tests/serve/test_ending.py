@@ -13,6 +13,7 @@ import pytest
 
 from pipeline.interrupts import ENDING
 from serve import ending
+from tests.serve.processes import heard
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,21 +21,20 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("number", ENDING)
 def test_signals_interrupt(number: signal.Signals) -> None:
     """Each raises what Ctrl-C does, and is told; afterwards all is as it was."""
-    before = [signal.getsignal(each) for each in (*ENDING, signal.SIGALRM)]
-    with pytest.raises(KeyboardInterrupt), ending.in_order() as told:
-        signal.raise_signal(number)
-    assert ending.code(told.number) == 128 + number
-    assert [signal.getsignal(each) for each in (*ENDING, signal.SIGALRM)] == before
+    with heard(number):
+        before = [signal.getsignal(each) for each in (*ENDING, signal.SIGALRM)]
+        with pytest.raises(KeyboardInterrupt), ending.in_order() as told:
+            signal.raise_signal(number)
+        assert ending.code(told.number) == 128 + number
+        assert [signal.getsignal(each) for each in (*ENDING, signal.SIGALRM)] == before
 
 
 def test_what_is_ignored_stays_ignored() -> None:
     """As SIGHUP under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
+    with heard(signal.SIGHUP):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with ending.in_order():
             signal.raise_signal(signal.SIGHUP)
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,12 +44,36 @@ def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     monkeypatch.syspath_prepend(tmp_path)
     whole = False
-    with pytest.raises(KeyboardInterrupt), ending.in_order() as told:
+    with heard(signal.SIGTERM), pytest.raises(KeyboardInterrupt), ending.in_order() as told:
         import loaded_whole  # type: ignore[import-not-found]
 
         whole = loaded_whole.whole
         time.sleep(20)
     assert (whole, told.number) == (True, signal.SIGTERM)
+
+
+def test_a_library_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import that does not end is interrupted after all."""
+    (tmp_path / "hangs.py").write_text(
+        "import signal, time\nsignal.raise_signal(signal.SIGTERM)\ntime.sleep(20)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(ending, "MOST_TIMES", 5)
+    before = time.monotonic()
+    with heard(signal.SIGTERM), pytest.raises(KeyboardInterrupt), ending.in_order():
+        import hangs  # type: ignore[import-not-found] # noqa: F401
+    assert 5 * ending.AGAIN_SECONDS <= time.monotonic() - before < 10
+
+
+def test_a_command_that_ends_within_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal that would have come once all is done comes to nobody, and ends nothing."""
+    (tmp_path / "loaded_last.py").write_text(
+        "import signal\nsignal.raise_signal(signal.SIGTERM)\nraise SystemExit(3)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with heard(signal.SIGTERM), pytest.raises(SystemExit), ending.in_order():
+        import loaded_last  # type: ignore[import-not-found] # noqa: F401
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
 def test_nothing_is_said_while_the_program_loads(tmp_path: Path) -> None:
@@ -65,14 +89,15 @@ def test_nothing_is_said_while_the_program_loads(tmp_path: Path) -> None:
         "sys.meta_path.insert(0, Slow())\n"
         "entry.main()\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with heard(signal.SIGINT):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     assert process.stdout and process.stdout.readline()
     process.send_signal(signal.SIGINT)
     assert (process.communicate(timeout=20)[1], process.returncode) == ("", -signal.SIGINT)

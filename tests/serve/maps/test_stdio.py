@@ -6,8 +6,6 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from tests.mindmap.maps import a_map, check, id_of
 from tests.repos import Repo
 from tests.serve.maps.agents import over_stdio, program
 from tests.serve.mcp.clients import PROTOCOLS, ask, text
+from tests.serve.processes import heard
 
 # Of an end of input, until the process is gone.
 END_SECONDS = 2.0
@@ -106,16 +105,6 @@ HELLO = {
         "clientInfo": {"name": "t", "version": "1"},
     },
 }
-
-
-@contextmanager
-def heard(number: signal.Signals) -> Iterator[None]:
-    """Programs that are started meanwhile hear this signal, also where the tests run without a terminal and do not."""
-    before = signal.signal(number, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
 
 
 def started(maps: Maps) -> subprocess.Popen[bytes]:
