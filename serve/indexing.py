@@ -120,14 +120,18 @@ def _refuse(flags: Flags) -> None:
 
 def _indexed_head(repository: Repository, place: Place) -> str | None:
     """HEAD, when there is nothing to do for it: a pass over it ended, all is read that can be, no side file to make."""
-    from stores import codes, database, history
+    from stores import database, history, large
 
     head = repository.head()
     try:
         with database.reading(place) as connection:
             status = history.status(connection)
             waiting = history.unreadable(connection)
-            incomplete = codes.is_missing(connection, place)
+            incomplete = large.may_be(connection)
+            if incomplete:
+                from stores import codes  # with numpy, which a small index can do without
+
+                incomplete = codes.is_missing(connection, place)
     except database.NotIndexed:
         return None
     if status is None or status.completed_commit != head or incomplete:

@@ -30,6 +30,7 @@
 - `lexical`: full-text lanes: words -> hits
 - `space`: where texts are compared: whitened by the mean and axes of the index's own
 - `coding`: the side file of a large index as it lies on the disk, and how it is written
+- `large`: when an index has too many vectors to keep in memory
 - `codes`: the side file of a large index: its vectors with eight bits a number, beside the vectors
 - `bounds`: the exhaustive ranking from codes: only what may be among the best is read in full
 - `vectors`: vector lane: exact, whitened per index

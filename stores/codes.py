@@ -29,19 +29,15 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from stores import coding, database, metadata
+from stores import coding, database, large, metadata
 from stores.coding import PAGE, Part, Places
 from stores.database import READ_WAIT_SECONDS
 from stores.places import Place
 from stores.snapshot import Digests, Ints
 from stores.space import EVENING, MOST_TO_LEARN_FROM, Space, Vectors
-from stores.versions import EMBEDDING_DIMENSION
 
 logger = logging.getLogger(__name__)
 
-# 128 MB of vectors, those of a history of some 40,000 commits: keeping more takes memory that other programs
-# want. An index with more texts than this has the side file.
-MOST_KEPT_ROWS: Final = 128_000_000 // (4 * EMBEDDING_DIMENSION)
 # The tail is kept in memory: at a million texts a twentieth is 77 MB, and making the file anew takes a minute.
 # By so much at most the texts have outgrown those that the space was learnt from.
 LONGEST_TAIL_SHARE: Final = 0.05
@@ -97,7 +93,7 @@ def opened(connection: duckdb.DuckDBPyConnection, file: Path) -> Codes | None:
 
 def is_missing(connection: duckdb.DuckDBPyConnection, place: Place) -> bool:
     """Whether the index is large and no side file goes with it; whole is what it seems, not what it is."""
-    return _hunks(connection) > MOST_KEPT_ROWS and _said(place.codes, _made_of(connection)) is None
+    return large.may_be(connection) and _said(place.codes, _made_of(connection)) is None
 
 
 def refresh(place: Place, *, wait: float = READ_WAIT_SECONDS) -> bool:
@@ -122,9 +118,9 @@ def refresh(place: Place, *, wait: float = READ_WAIT_SECONDS) -> bool:
 
 def _is_worth_making(connection: duckdb.DuckDBPyConnection, place: Place) -> bool:
     texts = 0
-    if _hunks(connection) > MOST_KEPT_ROWS:
+    if large.may_be(connection):
         texts = coding.number(connection, "SELECT count(DISTINCT text_digest) FROM hunks")
-    if texts <= MOST_KEPT_ROWS:
+    if texts <= large.MOST_KEPT_ROWS:
         place.codes.unlink(missing_ok=True)
         return False
     said = _said(place.codes, _made_of(connection))
@@ -158,7 +154,3 @@ def _sum(file: Path, part: Part) -> int:
         for start in range(0, part.bytes, 1 << 20):
             found = zlib.crc32(read.read(min(1 << 20, part.bytes - start)), found)
     return found
-
-
-def _hunks(connection: duckdb.DuckDBPyConnection) -> int:
-    return coding.number(connection, "SELECT count(*) FROM hunks")

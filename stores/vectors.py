@@ -19,7 +19,7 @@ from typing import Final
 import duckdb
 import numpy as np
 
-from stores import bounds, codes
+from stores import bounds, codes, large
 from stores.bounds import Asking, Coded, CodesDamaged
 from stores.coding import matrix
 from stores.filters import Chosen
@@ -72,7 +72,7 @@ def load(
     `side` is where the side file is, if there is one.
     """
     texts = snapshot.texts
-    few = len(texts) <= codes.MOST_KEPT_ROWS
+    few = len(texts) <= large.MOST_KEPT_ROWS
     if not few and side is not None and space is None and (found := codes.opened(connection, side)):
         coded = Coded.of(found, snapshot, lambda late: _first(connection, late, len(late)))
         return Texts(texts, found.space, np.zeros(0), None, coded)

@@ -21,7 +21,7 @@ import numpy as np
 
 from pipeline.git.repository import open_repository
 from serve.placing import place_of
-from stores import codes, database, filters, snapshot, vectors
+from stores import codes, database, filters, large, snapshot, vectors
 from stores.filters import Where
 from stores.places import Place
 from stores.reach import Reach
@@ -52,7 +52,7 @@ def main() -> None:
 
 def _lane(place: Place, queries: Vectors, way: str) -> Said:
     if way == "kept":
-        codes.MOST_KEPT_ROWS = sys.maxsize  # type: ignore[misc]
+        large.MOST_KEPT_ROWS = sys.maxsize  # type: ignore[misc]
     with database.reading(place) as connection:
         seen = snapshot.load(connection, Reach())
         everything = filters.chosen(connection, seen, Where())

@@ -24,7 +24,7 @@ QUERY_SECONDS: Final = 3.0
 QUESTION: Final = "close the socket when the connection was lost"
 
 # What a run with nothing to do has no business with.
-HEAVY: Final = ("onnxruntime", "tokenizers", "tree_sitter", "polars")
+HEAVY: Final = ("onnxruntime", "tokenizers", "tree_sitter", "polars", "pyarrow", "numpy")
 
 
 def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
@@ -63,7 +63,7 @@ def no_op(history: History, home: Path, runs: int) -> list[Row]:
             seconds(took),
         ),
         Row(history.name, "the same: files written", len(written), 0, ", ".join(written)),
-        Row(history.name, "the same: models and parsers loaded", len(loaded), 0, ", ".join(loaded)),
+        Row(history.name, "the same: models, parsers and tables loaded", len(loaded), 0, ", ".join(loaded)),
     ]
 
 

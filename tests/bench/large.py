@@ -22,7 +22,7 @@ import numpy as np
 
 from pipeline.git.repository import open_repository
 from serve.placing import place_of
-from stores import codes
+from stores import codes, large
 from stores.places import Place
 from tests.bench import asked, grown
 from tests.bench.programs import lineage, run
@@ -47,8 +47,8 @@ def main() -> None:
         "--graph", action="store_true", help="build VSS's HNSW too: minutes for 100,000 hunks"
     )
     given = parser.parse_args()
-    if given.hunks <= codes.MOST_KEPT_ROWS:
-        parser.error(f"an index of up to {codes.MOST_KEPT_ROWS:,} texts is kept in memory")
+    if given.hunks <= large.MOST_KEPT_ROWS:
+        parser.error(f"an index of up to {large.MOST_KEPT_ROWS:,} texts is kept in memory")
     with workspace() as folder:
         place = _copied(given.clone, given.home, folder)
         show_rows(measure(given.clone, place, given.hunks, graph=given.graph))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stores import bounds, codes, database, filters, snapshot, vectors, writing
+from stores import bounds, codes, database, filters, large, snapshot, vectors, writing
 from stores.filters import Where
 from stores.places import Place
 from stores.reach import Reach
@@ -20,7 +20,7 @@ HUNKS = 1_500
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(codes, "MOST_KEPT_ROWS", 100)
+    monkeypatch.setattr(large, "MOST_KEPT_ROWS", 100)
     here = place_in(tmp_path)
     with database.writing(here) as connection:
         writing.begin_pass(connection, here, head="h" * 40, unreached=[], components=CURRENT)

@@ -17,7 +17,7 @@ from stores import database, runs
 from tests.bench.indexes import files, fingerprint
 from tests.pipeline.histories import interleaved, place
 from tests.repos import Repo
-from tests.serve.commands import lineage
+from tests.serve.commands import HEAVY, lineage, loaded_by
 
 ROOT = Path(__file__).parents[2]
 PROFILE = {
@@ -70,6 +70,14 @@ def test_incremental_at_head_writes_nothing(
     assert lineage("index", "--incremental", repo.path) == 0
     assert capsys.readouterr().out == f"index up-to-date at {repo.head}\n"
     assert files(repo.path, home) == before
+
+
+def test_incremental_at_head_computes_nothing(repo: Repo, home: Path) -> None:
+    """With HEAD indexed it asks git and the database, and loads nothing to compute, parse or draw with."""
+    lineage("index", repo.path)
+    loaded = loaded_by(f"from serve.cli import main; main(['index', '--incremental', {str(repo.path)!r}])")
+    assert loaded & set(HEAVY.split()) == {"duckdb", "pygit2"}
+    assert home.exists()
 
 
 def test_incremental_takes_up_a_new_commit(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stores import codes
+from stores import codes, large
 from tests.pipeline.histories import interleaved, place
 from tests.repos import Repo
 from tests.serve.commands import lineage
@@ -16,7 +16,7 @@ from tests.serve.commands import lineage
 @pytest.fixture
 def repo(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
     assert not home.exists()
-    monkeypatch.setattr(codes, "MOST_KEPT_ROWS", 5)
+    monkeypatch.setattr(large, "MOST_KEPT_ROWS", 5)
     return interleaved(tmp_path / "repo", rounds=2)
 
 
@@ -39,7 +39,7 @@ def test_answers_are_the_same(
     with_it = [answer(repo, capsys, *filters) for filters in asked]
     file.unlink()
     assert [answer(repo, capsys, *filters) for filters in asked] == with_it
-    monkeypatch.setattr(codes, "MOST_KEPT_ROWS", 1_000)
+    monkeypatch.setattr(large, "MOST_KEPT_ROWS", 1_000)
     assert [answer(repo, capsys, *filters) for filters in asked] == with_it
 
 

@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from stores import bounds, codes, coding, database, snapshot, vectors, writing
+from stores import bounds, codes, coding, database, large, snapshot, vectors, writing
 from stores.coding import PAGE
 from stores.filters import Where, chosen
 from stores.places import Place
@@ -25,8 +25,8 @@ from tests.stores.small import Doc, small_index
 from tests.stores.test_vectors import LARGE, QUERY
 
 MAKE_FOR_EVER = """
-from stores import codes
-codes.MOST_KEPT_ROWS = 10
+from stores import codes, large
+large.MOST_KEPT_ROWS = 10
 while True:
     place.codes.unlink(missing_ok=True); say("again"); codes.refresh(place)
 """
@@ -35,18 +35,18 @@ while True:
 @pytest.fixture(autouse=True)
 def threshold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Indexes of these tests are large."""
-    monkeypatch.setattr(codes, "MOST_KEPT_ROWS", 10)
+    monkeypatch.setattr(large, "MOST_KEPT_ROWS", 10)
 
 
 @pytest.fixture(scope="module")
-def large() -> Iterator[duckdb.DuckDBPyConnection]:
+def many() -> Iterator[duckdb.DuckDBPyConnection]:
     with small_index(LARGE) as connection:
         yield connection
 
 
 @pytest.fixture
-def side(large: duckdb.DuckDBPyConnection, tmp_path: Path) -> Path:
-    return made(large, tmp_path)
+def side(many: duckdb.DuckDBPyConnection, tmp_path: Path) -> Path:
+    return made(many, tmp_path)
 
 
 def made(connection: duckdb.DuckDBPyConnection, folder: Path) -> Path:
@@ -83,13 +83,13 @@ def asked(
         Where(language="python", near=("7*", "1*")),
     ],
 )
-def test_same_rows_and_scores(large: duckdb.DuckDBPyConnection, side: Path, where: Where, limit: int) -> None:
+def test_same_rows_and_scores(many: duckdb.DuckDBPyConnection, side: Path, where: Where, limit: int) -> None:
     """Filtered by much, little or nothing, the lane gives the rows of the exhaustive ranking, with its scores."""
-    assert asked(large, side, where, limit) == asked(large, None, where, limit)
+    assert asked(many, side, where, limit) == asked(many, None, where, limit)
 
 
 def test_few_vectors_are_read(
-    large: duckdb.DuckDBPyConnection, side: Path, monkeypatch: pytest.MonkeyPatch
+    many: duckdb.DuckDBPyConnection, side: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The codes tell so well which texts may be among the best that hardly more than these are read."""
     read: list[int] = []
@@ -100,13 +100,13 @@ def test_few_vectors_are_read(
         return vectors_of(self, texts)
 
     monkeypatch.setattr(bounds.Coded, "vectors", counting)
-    asked(large, side, Where(), 10)
+    asked(many, side, Where(), 10)
     assert read and 10 <= read[0] < 40
 
 
-def test_bounds_hold(large: duckdb.DuckDBPyConnection, side: Path) -> None:
+def test_bounds_hold(many: duckdb.DuckDBPyConnection, side: Path) -> None:
     """No code is further from its text's place than the file says."""
-    found = codes.opened(large, side)
+    found = codes.opened(many, side)
     assert found is not None
     placed = found.space.placed(found.rows.astype(np.float64))
     placed /= np.linalg.norm(placed, axis=1, keepdims=True)
@@ -116,9 +116,9 @@ def test_bounds_hold(large: duckdb.DuckDBPyConnection, side: Path) -> None:
     assert found.coded.rests == pytest.approx(np.linalg.norm(coded[:, coding.FIRST_AXES :], axis=1))
 
 
-def test_first_axes_say_the_most(large: duckdb.DuckDBPyConnection, side: Path) -> None:
+def test_first_axes_say_the_most(many: duckdb.DuckDBPyConnection, side: Path) -> None:
     """Texts spread along the axes in their order, so that the first ones leave little to the rest."""
-    found = codes.opened(large, side)
+    found = codes.opened(many, side)
     assert found is not None
     spread = np.square(found.coded.first.astype(np.float64)).mean(axis=0)
     assert spread[:100].min() > spread[-100:].max()
@@ -152,18 +152,18 @@ def test_unreached_texts_are_left_out(tmp_path: Path) -> None:
     assert len(hits) == len(LARGE) and not any(hit.file_path.startswith("stray") for hit in hits)
 
 
-def test_similarities(large: duckdb.DuckDBPyConnection, side: Path) -> None:
+def test_similarities(many: duckdb.DuckDBPyConnection, side: Path) -> None:
     """The cosines people see are those of the vectors as stored."""
-    seen, texts = loaded(large, side)
-    _, without = loaded(large, None)
-    shown = vectors.similarities(large, seen, texts, QUERY, [3, 1, 999])
-    assert shown == vectors.similarities(large, seen, without, QUERY, [3, 1, 999])
-    assert vectors.similarities(large, seen, without, QUERY, []) == {}
+    seen, texts = loaded(many, side)
+    _, without = loaded(many, None)
+    shown = vectors.similarities(many, seen, texts, QUERY, [3, 1, 999])
+    assert shown == vectors.similarities(many, seen, without, QUERY, [3, 1, 999])
+    assert vectors.similarities(many, seen, without, QUERY, []) == {}
 
 
-def test_no_memory_for_vectors(large: duckdb.DuckDBPyConnection, side: Path) -> None:
+def test_no_memory_for_vectors(many: duckdb.DuckDBPyConnection, side: Path) -> None:
     """What is kept is a number for each hunk; codes and vectors are the system's to keep or to drop."""
-    _, texts = loaded(large, side)
+    _, texts = loaded(many, side)
     assert texts.rows is None and texts.bytes - texts.space.axes.nbytes == 4 * len(LARGE)
 
 
@@ -193,47 +193,47 @@ def code_offset() -> int:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damaged_file_is_not_used(large: duckdb.DuckDBPyConnection, side: Path, damage: str) -> None:
+def test_damaged_file_is_not_used(many: duckdb.DuckDBPyConnection, side: Path, damage: str) -> None:
     """A file that is damaged, or was made of something else, is passed over; the ranking stays what it was."""
-    expected = asked(large, None, Where())
+    expected = asked(many, None, Where())
     DAMAGE[damage](side)
-    seen, texts = loaded(large, side)
+    seen, texts = loaded(many, side)
     assert texts.coded is None
-    assert vectors.ask(large, seen, texts, QUERY, chosen(large, seen, Where())) == expected
+    assert vectors.ask(many, seen, texts, QUERY, chosen(many, seen, Where())) == expected
 
 
-def test_damaged_vectors_are_found_out(large: duckdb.DuckDBPyConnection, side: Path) -> None:
+def test_damaged_vectors_are_found_out(many: duckdb.DuckDBPyConnection, side: Path) -> None:
     """A vector that does not belong to its code is noticed when it is read: the index itself answers, the file goes."""
-    expected = asked(large, None, Where())
-    seen, texts = loaded(large, side)
+    expected = asked(many, None, Where())
+    seen, texts = loaded(many, side)
     rows = coding.layout(len(LARGE))["rows"]
     overwritten(side, rows.offset, os.urandom(16) * (rows.bytes // 16))
-    assert vectors.ask(large, seen, texts, QUERY, chosen(large, seen, Where())) == expected
+    assert vectors.ask(many, seen, texts, QUERY, chosen(many, seen, Where())) == expected
     assert not side.exists()
 
 
-def nearest_row(large: duckdb.DuckDBPyConnection, side: Path) -> tuple[int, int]:
+def nearest_row(many: duckdb.DuckDBPyConnection, side: Path) -> tuple[int, int]:
     """The hunk that is nearest to the question, and which row of the file its text has."""
-    seen, texts = loaded(large, side)
+    seen, texts = loaded(many, side)
     assert texts.coded is not None
-    hunk = asked(large, side, Where())[0].hunk_id
+    hunk = asked(many, side, Where())[0].hunk_id
     return hunk, int(texts.coded.rows[seen.hunks.positions.at(np.array([hunk]))][0])
 
 
 @pytest.mark.parametrize(
     "data", [b"\xff" * 1536, b"\0" * 1536, bytes([0, 0, 128, 127]) * 384, b"\x55" * 1536]
 )
-def test_one_damaged_vector(large: duckdb.DuckDBPyConnection, side: Path, data: bytes) -> None:
+def test_one_damaged_vector(many: duckdb.DuckDBPyConnection, side: Path, data: bytes) -> None:
     """No number, nothing, without bounds or just another: one such vector is noticed, whoever reads it."""
-    hunk, row = nearest_row(large, side)
-    _, without = loaded(large, None)
-    seen, texts = loaded(large, side)
+    hunk, row = nearest_row(many, side)
+    _, without = loaded(many, None)
+    seen, texts = loaded(many, side)
     overwritten(side, coding.layout(len(LARGE))["rows"].offset + 1536 * row, data)
-    shown = vectors.similarities(large, seen, texts, QUERY, [hunk, 3])
-    assert shown == vectors.similarities(large, seen, without, QUERY, [hunk, 3])
+    shown = vectors.similarities(many, seen, texts, QUERY, [hunk, 3])
+    assert shown == vectors.similarities(many, seen, without, QUERY, [hunk, 3])
     assert not side.exists()
-    expected = asked(large, None, Where())
-    assert vectors.ask(large, seen, texts, QUERY, chosen(large, seen, Where())) == expected
+    expected = asked(many, None, Where())
+    assert vectors.ask(many, seen, texts, QUERY, chosen(many, seen, Where())) == expected
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_made_when_large(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     assert place.codes.stat().st_mode & 0o777 == 0o600
     inode = place.codes.stat().st_ino
     assert not codes.refresh(place) and place.codes.stat().st_ino == inode
-    monkeypatch.setattr(codes, "MOST_KEPT_ROWS", 40)
+    monkeypatch.setattr(large, "MOST_KEPT_ROWS", 40)
     assert not codes.refresh(place)
     assert not place.codes.exists()
 

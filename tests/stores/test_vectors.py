@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stores import codes, snapshot, space, vectors
+from stores import large, snapshot, space, vectors
 from stores.filters import Where, chosen
 from stores.reach import Reach
 from stores.versions import EMBEDDING_DIMENSION
@@ -117,7 +117,7 @@ def test_too_many_to_keep(monkeypatch: pytest.MonkeyPatch, where: Where) -> None
     connection = small_index(LARGE)
     seen = snapshot.load(connection, Reach())
     kept = vectors.load(connection, seen)
-    monkeypatch.setattr(codes, "MOST_KEPT_ROWS", len(LARGE) - 1)
+    monkeypatch.setattr(large, "MOST_KEPT_ROWS", len(LARGE) - 1)
     streamed = vectors.load(connection, seen)
     assert kept.rows is not None and streamed.rows is None
     assert kept.bytes - streamed.bytes == kept.rows.nbytes
