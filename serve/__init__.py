@@ -1,6 +1,7 @@
 """Everything a person or a program talks to; the only place where the other packages meet.
 
 - `entry`: where the program starts, and where a run that is not needed leaves
+- `awaited`: whether a run waits already that will take up what is new
 - `about`: which program this is
 - `answering`: who answers: the shared daemon, or this process
 - `answers`: the answers to both questions, field by field

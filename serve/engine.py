@@ -12,11 +12,11 @@ from pipeline.encoder import Encoder
 from pipeline.encoders import bundled_encoder
 from pipeline.modes import Encoding, Precision
 from serve.answers import ExplainAnswer, FindAnswer
-from serve.daemon.wire import Holding
 from serve.explain.explain import Explainer
 from serve.questions import ExplainRequest, FindRequest
 
 if TYPE_CHECKING:
+    from serve.find.kept import Holding
     from serve.find.search import Finder
 
 
@@ -81,8 +81,7 @@ class Engine:
 
     def holdings(self) -> tuple[Holding, ...]:
         """What is kept of which index."""
-        kept = self._finder.holdings() if self._finder else ()
-        return tuple(Holding(str(one.place.path), one.hunks, one.bytes, one.idle_seconds) for one in kept)
+        return self._finder.holdings() if self._finder else ()
 
     def let_go(self) -> None:
         """Forget the models, and what is kept of indexes; the next question brings back what it needs."""

@@ -17,7 +17,7 @@ from pipeline.git.repository import Repository, open_repository
 from pipeline.modes import EmbedCache, Encoding
 from pipeline.workers import Workers, usable_cpus
 from serve import logs, settings, unread
-from serve.entry import LEAVES
+from serve.awaited import LEAVES
 from serve.errors import BadRequest
 from serve.placing import place_of
 from serve.resources import EmbedProvider, Resources

@@ -79,7 +79,7 @@ class Service:
             running=life.running,
             resident_bytes=resident_bytes(),
             models=self.engine.models.loaded,
-            holdings=self.engine.holdings(),
+            holdings=tuple(map(wire.Holding.of, self.engine.holdings())),
         )
 
 

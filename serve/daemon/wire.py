@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -12,6 +12,9 @@ from pipeline.modes import Precision
 from serve.errors import BadRequest, NeedsRebuild
 from serve.questions import ExplainRequest, FindRequest
 from stores.errors import LineageError
+
+if TYPE_CHECKING:
+    from serve.find.kept import Holding as Kept
 
 # Which program asks: the daemon answers its own kind only.
 BUILD_HEADER: Final = "Lineage-Build"
@@ -74,6 +77,11 @@ class Holding:
     hunks: int
     bytes: int
     idle_seconds: float
+
+    @classmethod
+    def of(cls, kept: Kept) -> Holding:
+        """What is kept, as it travels."""
+        return cls(str(kept.place.path), kept.hunks, kept.bytes, kept.idle_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from subprocess import PIPE
 import pytest
 
 from pipeline.git.repository import open_repository
+from serve.awaited import LEAVES, another_waits
 from serve.cli import main
-from serve.entry import HOOKS_WORDS, LEAVES, another_waits
+from serve.entry import HOOKS_WORDS
 from serve.initializing.block import BLOCK
 from stores import database, history, runs
 from stores.locking import closing, opened, took
