@@ -8,11 +8,11 @@
 Each CLONE is the path of a local clone, bare or not; it is only read. Four protocols, each harder than the one
 before to answer by words alone:
 
-- `changelog`: news fragments, answered by the commits that brought them; for projects that keep one fragment per
+- changelog: news fragments, answered by the commits that brought them; for projects that keep one fragment per
   change, such as python-attrs/attrs, python-trio/trio and pytest-dev/pluggy
-- `body`: a sentence of a message's body that is not its subject said again, answered by its commit
-- `scrubbed`: subjects asked of the same history without any message, so that only the change can answer
-- `questions`: "how was this done before?", written and graded by hand for four histories: tornadoweb/tornado,
+- body: a sentence of a message's body that is not its subject said again, answered by its commit
+- scrubbed: subjects asked of the same history without any message, so that only the change can answer
+- questions: "how was this done before?", written and graded by hand for four histories: tornadoweb/tornado,
   BurntSushi/ripgrep, square/okhttp, expressjs/express; the files in `questions` say which and why
 
 How to read a table: a line is a ranking, a number a mean over questions with its 95 % bootstrap interval, of
@@ -23,7 +23,6 @@ Rankings are the lanes alone, their fusion as the product does it, the product's
 without one thing or another, plain BM25 and `git log --grep`. Near-identical commits (backports, cherry-picks)
 count as one. Tune on some histories and seeds, report on others.
 
-- `__main__`: the command
 - `protocols`: what each protocol asks
 - `question`: a text and its graded answers
 - `commits`: a history as its authors tell it

@@ -14,7 +14,7 @@ ROOT = Path(cli.__file__).parent.parent
 # What takes long to load, and no program needs to say its help.
 HEAVY = (
     "duckdb numpy pyarrow onnxruntime tokenizers pygit2 rich tree_sitter tornado joblib polars Stemmer pathspec "
-    "questionary prompt_toolkit"
+    "questionary prompt_toolkit mcp starlette uvicorn"
 )
 
 

