@@ -1,53 +1,105 @@
-"""What cog prints into the README: help texts, the line's stages, the tables. `cog -I . -r README.md` renews it."""
+"""What cog prints into the pages: commands, tools, the line's stages, the tables, figures that were kept.
+
+`cog -I . -r README.md */README.md tests/*/README.md` renews them.
+"""
 
 from __future__ import annotations
 
 import ast
+import asyncio
+import json
 import os
 import re
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import typer
 
 ROOT = Path(__file__).parent.parent
-COMMANDS = (
-    "index",
-    "query",
-    "explain",
-    "status",
-    "serve",
-    "daemon",
-    "plan",
-    "init",
-    "register",
-    "doctor",
-    "gc",
-    "update",
-)
-MINDMAP_COMMANDS = ("mcp", "viewer", "list", "show", "export", "register")
+# Set before a help text is made: the widest line that a page shows whole.
+COLUMNS = "80"
+
+# Rankings as they are called on the pages, and in the file that keeps their figures.
+RANKINGS = {
+    "reranked": "reranked",
+    "reranked without the cross-encoder": "reranked, nothing read",
+    "fusion of three lanes": "fusion",
+    "vectors alone, whitened": "vector, whitened",
+    "words of hunks alone": "BM25, hunk text",
+    "names of symbols alone": "BM25, symbol names",
+    "plain BM25": "plain BM25 (baseline)",
+    "`git log --grep`": "git log --grep",
+}
+
+
+def lineage_app() -> typer.Typer:
+    from serve.cli import app
+
+    return app
+
+
+def mindmap_app() -> typer.Typer:
+    from serve.maps.cli import app
+
+    return app
+
+
+def commands(app: typer.Typer) -> Iterator[tuple[str, str]]:
+    """Each command a person may give, in the order of the program's own help, with its first sentence."""
+    import typer
+
+    for name, command in typer.main.get_group(app).commands.items():
+        yield name, command.get_short_help_str(limit=200)
+
+
+def command_table(program: str, app: typer.Typer) -> str:
+    rows = [f"| `{program} {name}` | {said} |" for name, said in commands(app)]
+    return "\n".join(["| command | what it does |", "|---|---|", *rows, ""])
+
+
+def helps(program: str, app: typer.Typer) -> str:
+    """Every command's `--help`."""
+    return "\n".join(help_of(program, app, name) for name, _ in commands(app))
 
 
 def help_of(program: str, app: typer.Typer, command: str) -> str:
-    """A command's `--help`, as a terminal of 100 columns shows it."""
-    os.environ.update(COLUMNS="100", TERM="dumb")
+    """A command's `--help`, as a plain terminal shows it."""
+    os.environ.update(COLUMNS=COLUMNS, TERM="dumb")
     from typer.testing import CliRunner
 
     shown = CliRunner().invoke(app, [command, "--help"], prog_name=program).output.rstrip()
     return f"```console\n$ {program} {command} --help\n{shown}\n```\n"
 
 
-def helps() -> str:
-    from serve.cli import app
+def lineage_tools() -> str:
+    """The tools of `lineage-mcp` with their arguments, each with what it tells an agent."""
+    from serve.answering import Own
+    from serve.mcp.lineage import lineage_server
 
-    return "\n".join(help_of("lineage", app, command) for command in COMMANDS)
+    listed = asyncio.run(lineage_server(Own(ROOT), ROOT).list_tools())
+    return "\n".join(_tool(tool.name, tool.description or "", tool.input_schema) for tool in listed)
 
 
-def mindmap_helps() -> str:
-    from serve.maps.cli import app
+def _tool(name: str, description: str, schema: dict[str, Any]) -> str:
+    rows = [
+        f"| `{argument}` | {_type(said)} | {_default(said) if argument not in schema['required'] else 'required'} "
+        f"| {said['description']} |"
+        for argument, said in schema["properties"].items()
+    ]
+    table = "\n".join(["| argument | type | default | meaning |", "|---|---|---|---|", *rows])
+    told = "\n".join(f"> {line}".rstrip() for line in description.splitlines())
+    return f"**`{name}`**\n\n{told}\n\n{table}\n"
 
-    return "\n".join(help_of("mindmap", app, command) for command in MINDMAP_COMMANDS)
+
+def _type(said: dict[str, Any]) -> str:
+    return " or ".join(kind["type"] for kind in said.get("anyOf", [said]))
+
+
+def _default(said: dict[str, Any]) -> str:
+    return f"`{json.dumps(said.get('default'))}`"
 
 
 def mindmap_tools() -> str:
@@ -102,7 +154,7 @@ def stages() -> str:
         ast.get_docstring(ast.parse((ROOT / "pipeline" / "__init__.py").read_text(encoding="utf-8"))) or ""
     )
     entries = re.findall(r"^- `(\w+)`: (.+)$", docstring.split("What it stands on")[0], re.MULTILINE)
-    rows = [f"| [`{name}`](pipeline/{name}.py) | {meaning} |" for name, meaning in entries]
+    rows = [f"| [`{name}`]({name}.py) | {meaning} |" for name, meaning in entries]
     return "\n".join(["| stage | what it does |", "|---|---|", *rows, ""])
 
 
@@ -121,3 +173,33 @@ def tables() -> str:
             "\n".join([f"**{table}**", "", "| field | type | meaning |", "|---|---|---|", *fields, ""])
         )
     return "\n".join(parts)
+
+
+def figures(protocol: str, metric: str, histories: Sequence[str]) -> str:
+    """A table of what was kept last: a ranking a line, a history a column, means with 95 % bootstrap intervals."""
+    counts = [_kept()[protocol, metric, history, "fusion"][3] for history in histories]
+    titles = [f"{name}, {n}" for name, n in zip(histories, counts, strict=True)]
+    rows = [f"| {metric} | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
+    for said, system in RANKINGS.items():
+        cells = [_kept().get((protocol, metric, history, system)) for history in histories]
+        if any(cells):
+            shown = [f"{one[0]} [{one[1]}, {one[2]}]" if one else "" for one in cells]
+            rows.append(f"| {said} | {' | '.join(shown)} |")
+    return "\n".join([*rows, ""])
+
+
+@cache
+def _kept() -> dict[tuple[str, str, str, str], tuple[str, str, str, int]]:
+    """The newest figures by protocol, metric, history and ranking."""
+    import polars as pl
+
+    from tests.eval.results import COLUMNS as KEPT
+    from tests.eval.results import FILE
+
+    return {
+        (row["protocol"], row["metric"], row["history"], row["system"]): (
+            *(f"{row[number]:.2f}" for number in ("value", "low", "high")),
+            row["n"],
+        )
+        for row in pl.read_csv(FILE, schema=KEPT).iter_rows(named=True)
+    }

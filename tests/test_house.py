@@ -1,4 +1,4 @@
-"""The house stands as drawn: walls, tables of contents, the README, the linters."""
+"""The house stands as drawn: walls, tables of contents, pages, the linters."""
 
 from __future__ import annotations
 
@@ -27,12 +27,18 @@ PACKAGES = sorted(
 INSTALLERS = {"pip", "setuptools"}
 
 
+def pages() -> list[Path]:
+    """What people read of the project."""
+    inner = (path for folder in (*SOURCES, "tests", "notebooks") for path in (ROOT / folder).rglob("*.md"))
+    return sorted([*ROOT.glob("*.md"), *(path for path in inner if "node_modules" not in path.parts)])
+
+
 CHECKS = {
     "the code is formatted": ["ruff", "format", "--check", "--quiet", "."],
     "the linter finds nothing": ["ruff", "check", "--quiet", "."],
     "the types hold": ["mypy", "--no-error-summary"],
     "the walls stand": ["lint-imports"],
-    "the README says what the program prints": ["cog", "-I", ".", "--check", "--diff", "README.md"],
+    "the pages say what the program prints": ["cog", "-I", ".", "--check", "--diff", *map(str, pages())],
 }
 # The digest of every table's columns, and the schema version it was taken at. A change here is a new version
 # and a migration.
@@ -117,12 +123,6 @@ def test_every_test_says_its_sentence() -> None:
         and not ast.get_docstring(node)
     ]
     assert not silent
-
-
-def pages() -> list[Path]:
-    """What people read of the project."""
-    inner = (path for folder in (*SOURCES, "tests", "notebooks") for path in (ROOT / folder).rglob("*.md"))
-    return [*ROOT.glob("*.md"), *(path for path in inner if "node_modules" not in path.parts)]
 
 
 @pytest.mark.parametrize("page", sorted(path.relative_to(ROOT).as_posix() for path in pages()))
