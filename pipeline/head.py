@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,10 +42,11 @@ class Slice:
 class Outlined:
     """The rows of one slice, in the schemas of `stores.schema`; row numbers count from 0.
 
-    `paths`: its files, also those that could not be read and have no rows.
+    `paths`: its files that were read. `unread`: the others, whose rows stay as they were.
     """
 
     paths: tuple[str, ...]
+    unread: tuple[str, ...]
     files: pa.RecordBatch
     symbols: pa.RecordBatch
     chunks: pa.RecordBatch
@@ -85,14 +85,18 @@ def work(task: Task | Slice) -> Extracted | Outlined:
 
 def outlined(portion: Slice) -> Outlined:
     """New rows for files; a missing blob leaves its file for the next pass."""
-    read = []
+    read, unread = [], []
     for file in portion.files:
         grammar = grammar_of(file.path)
-        with suppress(UnreadableObject):
-            if grammar is not None:
-                source = opened(portion.repository).blob(file.blob)
-                read.append(_Read(file, outline(source, grammar)))
-    return _rows([file.path for file in portion.files], read)
+        if grammar is None:
+            continue
+        try:
+            source = opened(portion.repository).blob(file.blob)
+        except UnreadableObject:
+            unread.append(file.path)
+        else:
+            read.append(_Read(file, outline(source, grammar)))
+    return _rows([entry.file.path for entry in read], read, unread)
 
 
 def gone(paths: Sequence[str]) -> Outlined:
@@ -100,11 +104,12 @@ def gone(paths: Sequence[str]) -> Outlined:
     return _rows(paths, [])
 
 
-def _rows(paths: Sequence[str], outlined: Sequence[_Read]) -> Outlined:
+def _rows(paths: Sequence[str], outlined: Sequence[_Read], unread: Sequence[str] = ()) -> Outlined:
     symbols = [(entry.file, placed) for entry in outlined for placed in entry.outline.symbols]
     documents = [_words(placed.symbol.name, placed.siblings) for _, placed in symbols]
     return Outlined(
         paths=tuple(paths),
+        unread=tuple(unread),
         files=batch_of(
             schema.HEAD_FILES,
             file_path=[entry.file.path for entry in outlined],

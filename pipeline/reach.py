@@ -14,9 +14,8 @@ from pipeline.git.repository import Repository
 from stores.reach import Reach
 
 
-def reach(repository: Repository, noted: str | None) -> Reach:
-    """What HEAD reaches, as a difference to what the index noted for an earlier HEAD."""
-    head = repository.head()
+def reach(repository: Repository, head: str | None, noted: str | None) -> Reach:
+    """What a HEAD reaches, as a difference to what the index noted for an earlier one."""
     if head == noted and head is not None:
         return Reach()
     if head is None or noted is None or not repository.contains(noted):

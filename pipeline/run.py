@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -40,8 +39,6 @@ COMMITS_PER_BATCH: Final = 100
 # hold 85 MB instead of 65, and took as long.
 BATCHES_IN_A_ROW: Final = 4
 
-logger = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -62,7 +59,8 @@ class Options:
 class Progress:
     """Where a pass stands: `commits` of `total` are done; rows of `recorded` of them, and `hunks`, are written.
 
-    `head_symbols`: written for HEAD's snapshot, which follows the history.
+    `head_symbols`: written for HEAD's snapshot, which follows the history; `head_unread`: its files that could not be
+    read.
     """
 
     commits: int = 0
@@ -70,16 +68,21 @@ class Progress:
     recorded: int = 0
     hunks: int = 0
     head_symbols: int = 0
+    head_unread: tuple[str, ...] = ()
     watermark: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is to be done for HEAD's snapshot; `whole`: every row of it is made anew."""
+    """What is to be done for HEAD's snapshot; `every`: each row of it is made anew.
+
+    `unreadable` says why a directory of HEAD, and so what its snapshot should be, could not be read.
+    """
 
     changed: tuple[HeadFile, ...] = ()
     gone: tuple[str, ...] = ()
-    whole: bool = False
+    every: bool = False
+    unreadable: str = ""
 
     @property
     def slices(self) -> int:
@@ -89,7 +92,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a pass did. `seconds` is wall time; `unreadable` commits wait for the next pass.
+    """What a pass did. `seconds` is wall time; `unreadable` commits wait for the next pass, as do files of HEAD.
 
     `verdict` says how the index now stands to this program.
     """
@@ -99,6 +102,7 @@ class Summary:
     hunks: int
     head_symbols: int
     unreadable: tuple[Unreadable, ...]
+    head_unread: tuple[str, ...]
     verdict: Verdict
     seconds: float
     workers: int
@@ -135,7 +139,12 @@ class Pass:
             self.workers.dismiss()
             self.encoder.unload()
             ending = write.finish(
-                index, head, beginning.components, self.profile, head_renewed=snapshot.whole
+                index,
+                head,
+                beginning.components,
+                self.profile,
+                head_renewed=snapshot.every and not done.head_unread,
+                head_whole=not (snapshot.unreadable or done.head_unread),
             )
         return Summary(
             head=head,
@@ -143,6 +152,7 @@ class Pass:
             hunks=done.hunks,
             head_symbols=done.head_symbols,
             unreadable=ending.unreadable,
+            head_unread=done.head_unread or ((snapshot.unreadable,) if snapshot.unreadable else ()),
             verdict=ending.verdict,
             seconds=time.perf_counter() - started,
             workers=self._jobs(beginning, snapshot),
@@ -157,7 +167,7 @@ class Pass:
 
     def _emptied(self) -> EmbedCache | None:
         """Delete the index; how vectors are kept in the new one."""
-        mode = self.options.embed_cache or write.mode_of(self.place)
+        mode = self.options.embed_cache or write.mode_of(write.recorded_at(self.place))
         writing.delete_index(self.place)
         return mode
 
@@ -218,7 +228,11 @@ class Pass:
 
     def _write_head(self, index: Held, outlined: Outlined, progress: Progress) -> Progress:
         write.write_head(index, outlined, self.profile)
-        return replace(progress, head_symbols=progress.head_symbols + outlined.symbols.num_rows)
+        return replace(
+            progress,
+            head_symbols=progress.head_symbols + outlined.symbols.num_rows,
+            head_unread=progress.head_unread + outlined.unread,
+        )
 
     def _snapshot(self, beginning: Beginning, rules: IgnoreRules, head: str) -> Snapshot:
         """What brings the HEAD snapshot up to date."""
@@ -226,12 +240,11 @@ class Pass:
             try:
                 wanted = head_symbols.snapshot(self.repository, head, rules)
             except UnreadableObject as unreadable:
-                logger.warning("HEAD symbols stay as they were: %s", unreadable)
-                return Snapshot()
+                return Snapshot(unreadable=unreadable.message)
             stale = {} if self.options.force else beginning.head_files
             changed = head_symbols.changed(wanted, stale)
             gone = [path for path in beginning.head_files if path not in wanted]
-        return Snapshot(tuple(changed), tuple(gone), whole=len(changed) == len(wanted))
+        return Snapshot(tuple(changed), tuple(gone), every=len(changed) == len(wanted))
 
     def _jobs(self, beginning: Beginning, snapshot: Snapshot) -> int:
         """No more workers than batches, or slices: starting one costs as much as either."""

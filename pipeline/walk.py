@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 
 from pipeline.git.repository import Repository
@@ -13,22 +13,31 @@ def pending(
     head: str,
     watermark: str | None,
     recorded: Callable[[Sequence[str]], set[str]],
-    unreadable: Iterable[str] = (),
+    unreadable: Collection[str] = (),
 ) -> list[str]:
-    """Commits that `head` reaches and that are not recorded, parents before children.
+    """Commits that `head` reaches and that are not recorded, parents before children; of the unreadable the same."""
+    return left(walked(repository, head, watermark, unreadable), recorded, unreadable)
 
-    What the watermark reaches is recorded, so the walk stops there. Two things void that promise: the
-    watermark's own commit is gone (history rewritten, then pruned), or a commit once unreadable can be
-    read now, and behind it lies history that no walk has seen (a clone that is shallow no longer). Then
-    everything is walked. Remembered unreadable commits are part of the answer, to be tried again.
+
+def walked(
+    repository: Repository, head: str, watermark: str | None, unreadable: Collection[str]
+) -> list[str]:
+    """Commits of `head` that may be left to index, parents before children.
+
+    What the watermark reaches is recorded, so the walk stops there. Where commits could not be read it is the whole
+    history: nothing else says which of them HEAD still reaches, and behind one that can be read now may lie history
+    that no walk has seen (a clone that is shallow no longer).
     """
-    waiting = set(unreadable)
-    hidden = [watermark] if watermark and not any(map(repository.readable, waiting)) else []
-    walked = repository.walk(head, hide=hidden)
-    reached = set(walked)
-    again = sorted(sha for sha in waiting if sha not in reached)
-    known = recorded(walked) - waiting
-    return [*again, *(sha for sha in walked if sha not in known)]
+    hidden = [watermark] if watermark and not unreadable else []
+    return repository.walk(head, hide=hidden)
+
+
+def left(
+    walked: Sequence[str], recorded: Callable[[Sequence[str]], set[str]], unreadable: Collection[str]
+) -> list[str]:
+    """Those of the walked commits that are not recorded, and those to be tried again."""
+    known = recorded(walked).difference(unreadable)
+    return [sha for sha in walked if sha not in known]
 
 
 def batches(shas: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:

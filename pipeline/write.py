@@ -15,13 +15,16 @@ from pipeline.modes import EmbedCache, Encoding
 from pipeline.profile import Profile
 from pipeline.reach import reach, unreached
 from pipeline.versions import components, encoding_of
-from pipeline.walk import pending
+from pipeline.walk import left, walked
 from stores import codes, compaction, database, history, metadata, writing
+from stores.database import DamagedIndex, NotIndexed
 from stores.errors import LineageError
 from stores.history import Unreadable, Use
 from stores.holding import Held
 from stores.metadata import REBUILD, Components, Recorded, Status, Verdict
+from stores.migrations import NewerSchema
 from stores.places import Place
+from stores.reach import Reach
 from stores.showing import Connection
 from stores.writing import Batch, HeadChange
 
@@ -34,8 +37,9 @@ class IncompatibleIndex(LineageError):
 class Beginning:
     """What a pass starts from.
 
-    `pending`: commits to index, parents before children, those to retry first. `waiting`: commits that were
-    unreadable. `head_files`: path -> blob. `components`: what this pass makes rows with.
+    `pending`: commits to index, parents before children. `waiting`: commits that were unreadable, of which `pending`
+    has those that HEAD reaches, to be tried again. `head_files`: path -> blob. `components`: what this pass makes rows
+    with.
     """
 
     pending: tuple[str, ...]
@@ -71,44 +75,45 @@ def begin(
     """
     with index.batch() as connection:
         known = metadata.recorded(connection)
-        current = components(mode or _mode(known) or EmbedCache.OFF, encoding)
-        _refuse_other_vectors(known, current)
         status = history.status(connection)
-        watermark = status.last_indexed_commit if status else None
-        waiting = [entry.commit_sha for entry in history.unreadable(connection)]
-        recorded = partial(history.recorded, connection)
-        todo = pending(repository, head, watermark, recorded, waiting)
+        waiting = frozenset(entry.commit_sha for entry in history.unreadable(connection))
+    current = components(mode or mode_of(known) or EmbedCache.OFF, encoding)
+    _refuse_other_vectors(known, current)
+    # A long history is walked for seconds: meanwhile questions are answered.
+    watermark = status.last_indexed_commit if status else None
+    reached = walked(repository, head, watermark, waiting)
+    change = reach(repository, head, status.head_commit) if status else Reach()
+    with index.batch() as connection:
+        todo = left(reached, partial(history.recorded, connection), waiting)
         writing.begin_pass(
             connection,
             index.place,
             head=head,
-            unreached=_unreached(connection, repository, status.head_commit) if status else (),
+            unreached=_unreached(connection, change) if status else (),
+            pruned=[sha for sha in waiting.difference(reached) if not repository.contains(sha)],
             components=current,
         )
         return Beginning(
             pending=tuple(todo),
-            waiting=frozenset(waiting),
+            waiting=waiting,
             head_files=history.head_files(connection),
             components=current,
         )
 
 
-def mode_of(place: Place) -> EmbedCache | None:
-    """How the index at this place keeps vectors; None where there is none that can be read."""
+def recorded_at(place: Place) -> Recorded | None:
+    """The versions that the index at this place names; None where there is none, or none that can be read."""
     try:
-        with database.reading(place) as connection, database.sound(place):
-            return _mode(metadata.recorded(connection))
-    except LineageError:
+        with database.reading(place) as connection:
+            return metadata.recorded(connection)
+    except (NotIndexed, DamagedIndex, NewerSchema):
         return None
 
 
-def encoding_at(place: Place) -> Encoding | None:
-    """The encoder of the index at this place; None where there is none that can be read."""
-    try:
-        with database.reading(place) as connection, database.sound(place):
-            return encoding_of(metadata.recorded(connection).embedding_model)
-    except LineageError:
-        return None
+def mode_of(recorded: Recorded | None) -> EmbedCache | None:
+    """How an index keeps vectors; None where it does not say."""
+    known = recorded.embed_cache if recorded else None
+    return EmbedCache(known) if known in set(EmbedCache) else None
 
 
 def known_vectors(index: Held, digests: Iterable[bytes], profile: Profile) -> set[bytes]:
@@ -154,11 +159,16 @@ def write_head(index: Held, outlined: Outlined, profile: Profile) -> None:
     _timed(index, profile, "symbols", lambda connection: writing.replace_head(connection, change))
 
 
-def finish(index: Held, head: str, current: Components, profile: Profile, *, head_renewed: bool) -> Ending:
-    """Move the watermark to HEAD and vouch for the versions in one transaction; leave the file compact."""
+def finish(
+    index: Held, head: str, current: Components, profile: Profile, *, head_renewed: bool, head_whole: bool
+) -> Ending:
+    """Move the watermark to HEAD and vouch for the versions in one transaction; leave the file compact.
+
+    `head_whole` says that HEAD's snapshot is all there, `head_renewed` that this pass made every row of it.
+    """
     with profile.phase("storage"):
         with index.batch() as connection:
-            writing.end_pass(connection, head, current, head_renewed=head_renewed)
+            writing.end_pass(connection, head, current, head_renewed=head_renewed, head_whole=head_whole)
             unreadable = history.unreadable(connection)
             verdict = metadata.verdict(metadata.recorded(connection), current)
         index.let_go()
@@ -167,14 +177,9 @@ def finish(index: Held, head: str, current: Components, profile: Profile, *, hea
     return Ending(unreadable, verdict)
 
 
-def _mode(recorded: Recorded) -> EmbedCache | None:
-    known = recorded.embed_cache
-    return EmbedCache(known) if known in set(EmbedCache) else None
-
-
-def _unreached(connection: Connection, repository: Repository, noted: str | None) -> Sequence[str]:
+def _unreached(connection: Connection, change: Reach) -> Sequence[str]:
     """Recorded commits that HEAD does not reach; after a short step only those the step concerns are asked for."""
-    change, before = reach(repository, noted), history.unreached(connection)
+    before = history.unreached(connection)
     asked = {*before, *change.gone}
     recorded = history.all_recorded(connection) if change.complete else history.recorded(connection, asked)
     return unreached(change, before, recorded)
@@ -193,9 +198,8 @@ def _switched(recorded: Recorded, current: Components) -> Iterator[str]:
     wanted = encoding_of(current.embedding_model)
     if wanted and encoding_of(recorded.embedding_model) not in (wanted, None):
         yield f"--encoder {wanted}"
-    if {recorded.embed_cache, current.embed_cache} & {
-        EmbedCache.DIFF
-    } and recorded.embed_cache != current.embed_cache:
+    modes = {recorded.embed_cache, current.embed_cache}
+    if len(modes) > 1 and EmbedCache.DIFF in modes:
         yield f"--embed-cache {current.embed_cache}"
 
 

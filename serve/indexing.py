@@ -134,7 +134,8 @@ def _indexed_head(repository: Repository, place: Place) -> str | None:
                 incomplete = codes.is_missing(connection, place)
     except database.NotIndexed:
         return None
-    if status is None or status.completed_commit != head or incomplete:
+    # A pass that aimed at another HEAD and was killed may have left some of that HEAD's snapshot.
+    if status is None or not status.completed_commit == status.head_commit == head or incomplete:
         return None
     return None if any(repository.readable(entry.commit_sha) for entry in waiting) else head
 
@@ -157,12 +158,14 @@ def _run(repository: Repository, place: Place, flags: Flags) -> None:
 
 
 def _encoding_at(place: Place) -> Encoding:
-    """The encoder an index has; without one, the usual."""
+    """The encoder an index has; without one that can be read, the usual."""
     if not place.database.exists():
         return Encoding.MINILM
-    from pipeline.write import encoding_at
+    from pipeline.versions import encoding_of
+    from pipeline.write import recorded_at
 
-    return encoding_at(place) or Encoding.MINILM
+    recorded = recorded_at(place)
+    return (encoding_of(recorded.embedding_model) if recorded else None) or Encoding.MINILM
 
 
 def _provider(encoding: Encoding, flags: Flags) -> str:
@@ -271,6 +274,12 @@ def _print(summary: Summary, *, profile: bool) -> None:
             _named(summary.unreadable),
             unread.remedy(summary.unreadable),
         )
+    if summary.head_unread:
+        logger.warning(
+            "HEAD symbols of what could not be read stay as they were (%d): %s. Every `lineage index` tries again.",
+            len(summary.head_unread),
+            _listed(summary.head_unread),
+        )
     from serve.envelope import compatibility_sentence  # loads the database, which the run has done by now
 
     if sentence := compatibility_sentence(summary.verdict):
@@ -290,8 +299,11 @@ def _phase_lines(summary: Summary) -> Iterator[str]:
 
 def _named(unreadable: Sequence[Unreadable]) -> str:
     """The first of them with their reasons."""
-    named = [f"{entry.commit_sha[:12]} ({entry.reason})" for entry in unreadable[:NAMED_UNREADABLE]]
-    return ", ".join(named) + (", ..." if len(unreadable) > NAMED_UNREADABLE else "")
+    return _listed([f"{entry.commit_sha[:12]} ({entry.reason})" for entry in unreadable])
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED_UNREADABLE]) + (", ..." if len(names) > NAMED_UNREADABLE else "")
 
 
 def duration(seconds: float) -> str:

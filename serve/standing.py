@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from pipeline.git.refusals import BEYOND_BOUNDARY
 from pipeline.git.repository import Repository, open_repository
 from pipeline.modes import EmbedCache, Encoding
 from pipeline.reach import reach
@@ -86,7 +87,7 @@ def standing(repository: Repository, connection: Connection, said: Noted | None 
         indexed_at=status.indexed_at,
         behind=_behind(repository, connection, status),
         commits=status.commits,
-        reach=reach(repository, status.head_commit),
+        reach=reach(repository, repository.head(), status.head_commit),
         verdict=metadata.verdict(said.recorded, components(encoding=encoding)),
         encoding=encoding,
     )
@@ -108,7 +109,9 @@ def without_index(repository: Repository) -> Standing:
 
 def _behind(repository: Repository, connection: Connection, status: IndexStatus) -> int:
     head = repository.head()
-    if head is None or head == status.last_indexed_commit:
+    cut = [entry.commit_sha for entry in history.unreadable(connection) if entry.reason == BEYOND_BOUNDARY]
+    uncovered = {sha for sha in cut if repository.readable(sha)}  # the clone is shallow no longer
+    if head is None or (head == status.last_indexed_commit and not uncovered):
         return 0
     recorded = partial(history.recorded, connection)
-    return len(pending(repository, head, status.last_indexed_commit, recorded))
+    return len(pending(repository, head, status.last_indexed_commit, recorded, uncovered))

@@ -133,12 +133,17 @@ def begin_pass(
     head: str,
     unreached: Sequence[str],
     components: Components,
+    pruned: Sequence[str] = (),
 ) -> None:
-    """Note whose index this is, which HEAD the pass aims at, and which recorded commits it does not reach."""
+    """Note whose index this is, which HEAD the pass aims at, and which recorded commits it does not reach.
+
+    `pruned`: commits that could not be read, and that nobody will try again.
+    """
     rows = pa.table({"commit_sha": pa.array(unreached, pa.string())})
+    lost = pa.table({"commit_sha": pa.array(pruned, pa.string())})
     # A path may have bytes that are no text, and the database holds only text.
     path = str(place.path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    with _transaction(connection, unreached_in=rows):
+    with _transaction(connection, unreached_in=rows, pruned_in=lost):
         connection.execute(
             "INSERT INTO repository SELECT ?, ?, ?, NULL, NULL, NULL, 0, NULL WHERE NOT EXISTS (FROM repository)",
             [place.repo_id, path, place.first_commit],
@@ -146,6 +151,7 @@ def begin_pass(
         connection.execute("UPDATE repository SET path = ?, head_commit = ?", [path, head])
         connection.execute("DELETE FROM unreached")
         connection.execute("INSERT INTO unreached SELECT commit_sha FROM unreached_in")
+        connection.execute("DELETE FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM pruned_in)")
         connection.execute("CREATE OR REPLACE TEMP TABLE metadata_before AS FROM metadata")
         connection.execute("DELETE FROM metadata")
         for name in metadata.NAMES:
@@ -203,11 +209,17 @@ def replace_head(connection: duckdb.DuckDBPyConnection, change: HeadChange) -> S
 
 
 def end_pass(
-    connection: duckdb.DuckDBPyConnection, head: str, components: Components, *, head_renewed: bool
+    connection: duckdb.DuckDBPyConnection,
+    head: str,
+    components: Components,
+    *,
+    head_renewed: bool,
+    head_whole: bool = True,
 ) -> Components:
     """Move the watermark to HEAD, and vouch for what every row is of: the versions that are vouched for.
 
-    `components` are the pass's own; `head_renewed` says that it made every row of HEAD's snapshot.
+    `components` are the pass's own; `head_renewed` says that it made every row of HEAD's snapshot, `head_whole` that
+    the snapshot is all there: else this HEAD does not count as done, and the next pass tries again.
     """
     with _transaction(connection):
         if head_renewed:
@@ -215,17 +227,10 @@ def end_pass(
         made = metadata.recorded(connection).made
         vouched = metadata.vouched(made, components)
         _vouch(connection, vouched)
-        connection.execute(
-            "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?, completed_commit = ?",
-            [head, _now(), head],
-        )
+        connection.execute("UPDATE repository SET last_indexed_commit = ?, indexed_at = ?", [head, _now()])
+        if head_whole:
+            connection.execute("UPDATE repository SET completed_commit = ?", [head])
     return vouched
-
-
-def record_metadata(connection: duckdb.DuckDBPyConnection, components: Components) -> None:
-    """Vouch for these versions."""
-    with _transaction(connection):
-        _vouch(connection, components)
 
 
 def forget(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -> None:

@@ -10,8 +10,8 @@ from typing import Final
 from pipeline.git.repository import Repository, open_repository
 from pipeline.modes import Encoding
 from pipeline.reach import kept_by_anything
-from pipeline.versions import models
-from pipeline.write import encoding_at
+from pipeline.versions import encoding_of, models
+from pipeline.write import recorded_at
 from serve.collecting.fate import Fate, fate
 from serve.collecting.garbage import Garbage, Kind
 from serve.daemon import starting
@@ -72,7 +72,10 @@ def _in_index(place: Place, repository: Repository | None) -> Iterator[Garbage]:
 
 def _cache(place: Place) -> Iterator[Garbage]:
     """Cached vectors of other models; those of a repository that is gone go with its index."""
-    stale, total = pruning.others(place, _model(place))
+    try:
+        stale, total = pruning.others(place, _model(place))
+    except LineageError:  # while another has the index nobody can say what its next pass will look for
+        return
     if stale:
         what = f"{stale:,} cached vectors of {place.path}"
         about = litter.size(place.embeddings) * stale // total
@@ -87,7 +90,9 @@ def _prune(place: Place) -> None:
 
 def _model(place: Place) -> str:
     """What names the vectors that the index's next pass will look for."""
-    return models()[encoding_at(place) or Encoding.MINILM]
+    recorded = recorded_at(place)
+    encoding = encoding_of(recorded.embedding_model) if recorded else None
+    return models()[encoding or Encoding.MINILM]
 
 
 def _is_cut(repository: Repository) -> bool:

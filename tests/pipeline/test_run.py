@@ -68,12 +68,18 @@ def test_rows_do_not_depend_on_batches_or_workers(
 def test_an_incremental_index_equals_a_full_one(
     repo: Repo, clean: object, tmp_path_factory: pytest.TempPathFactory, stops: list[int]
 ) -> None:
-    """Indexing along the way, at any commits of any branch in any order, ends where one pass ends."""
+    """Indexing along the way, at any commits of any branch in any order, ends where one pass ends.
+
+    Each pass on the way leaves out exactly what its HEAD does not reach.
+    """
     home = tmp_path_factory.mktemp("incremental")
     shas = repo.git("rev-list", "main").splitlines()
     for stop in stops:
         repo.switch(shas[stop % len(shas)], detach=True)
         index(repo, home, commit_batch=5)
+        reached = set(repo.git("rev-list", "HEAD").splitlines())
+        with database.reading(place(repo, home)) as connection:
+            assert history.unreached(connection) == set(history.all_recorded(connection)) - reached
     repo.switch("main")
     index(repo, home)
     assert fingerprint(repo.path, home) == clean

@@ -150,7 +150,17 @@ def test_unreadable_commits_are_tried_again(tmp_path: Path) -> None:
     everything = set(shas)
     assert pending(opened, repo.head, shas[1], everything.intersection) == []
     assert pending(opened, repo.head, shas[1], everything.intersection, [shas[0]]) == [shas[0]]
-    assert pending(opened, repo.head, shas[1], nothing, ["0" * 40]) == ["0" * 40, shas[2]]
+
+
+def test_what_head_does_not_reach_is_not_tried(tmp_path: Path) -> None:
+    """An unreadable commit of a branch that HEAD is not on waits until it is; so does one that is gone."""
+    repo = Repo.create(tmp_path / "work")
+    shas = [repo.commit("one"), repo.commit("two")]
+    repo.branch("side")
+    beside = repo.commit("beside")
+    repo.switch("main")
+    opened = open_repository(repo.path)
+    assert pending(opened, repo.head, shas[0], set(shas[:1]).intersection, [beside, "0" * 40]) == [shas[1]]
 
 
 def test_deepening_a_shallow_clone_uncovers_its_past(tmp_path: Path) -> None:

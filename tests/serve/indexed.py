@@ -19,7 +19,7 @@ from pipeline.reach import reach, unreached
 from pipeline.text import words
 from pipeline.versions import components
 from serve.placing import place_of
-from stores import database, history, schema, writing
+from stores import database, history, metadata, schema, writing
 from stores.metadata import Components
 from stores.versions import EMBEDDING_DIMENSION
 from stores.writing import Batch
@@ -78,9 +78,11 @@ def index(
     }
     with database.writing(place) as connection:
         status = history.status(connection)
-        seen = reach(repository, status.head_commit if status else None)
+        seen = reach(repository, repository.head(), status.head_commit if status else None)
         dropped = unreached(seen, history.unreached(connection), history.all_recorded(connection))
         versions = replace(recorded or components(), **{"embed_cache": "off"} | changed)
         writing.begin_pass(connection, place, head=head, unreached=dropped, components=versions)
         writing.replace_batch(connection, Batch(covered=found.shas, vectors=vectors, watermark=head, **rows))
-        writing.record_metadata(connection, versions)
+        for name in metadata.NAMES:
+            vouched = metadata.version(versions, name)
+            connection.execute("UPDATE metadata SET version = ? WHERE component = ?", [vouched, name])
