@@ -66,8 +66,7 @@ def workspace(path: str) -> str:
 def named(path: str) -> str:
     """The absolute path of a workspace, be it there or not."""
     name = limits.text(path, "workspace path", most=limits.LONGEST_PATH)
-    # Unlike `Path.expanduser`, this leaves the home of nobody as it is.
-    folder = Path(os.path.expanduser(name))  # noqa: PTH111
+    folder = Path(os.path.expanduser(name))  # noqa: PTH111 - leaves nobody's home as it is
     if not folder.is_absolute():
         raise BadPath(f"{name!r} is no absolute path.", hint="Give the workspace's whole path, from / on.")
     return _normal(str(folder))

@@ -90,7 +90,7 @@ def opened(path: Path) -> Repository:
 
 
 @lru_cache(maxsize=1)
-def _parses(path: Path) -> Parses:  # noqa: ARG001
+def _parses(path: Path) -> Parses:  # noqa: ARG001 - what it is kept by
     """One for the repository: files live longer than batches, and a version is followed by asking for its blob."""
     return Parses()
 

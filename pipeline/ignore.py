@@ -81,11 +81,8 @@ class IgnoreRules:
             verdict = self._verdicts[path] = self._decide(path)
         return verdict
 
-    def __getstate__(self) -> tuple[Path, tuple[str, ...], bool]:
-        return self.root, self.lines, self.has_attributes
-
-    def __setstate__(self, state: tuple[Path, tuple[str, ...], bool]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[type[IgnoreRules], tuple[Path, tuple[str, ...], bool]]:
+        return type(self), (self.root, self.lines, self.has_attributes)
 
     def _decide(self, path: str) -> bool:
         if self._defaults is None or self._own is None:

@@ -39,7 +39,8 @@ class Messages:
 
     def texts_of(self, shas: Sequence[str]) -> list[str]:
         """The text of each of these commits, which must be among them."""
-        return self.texts.take(pa.array(self._rows(shas), pa.int64())).to_pylist()  # type: ignore[no-any-return]
+        texts: list[str] = self.texts.take(pa.array(self._rows(shas), pa.int64())).to_pylist()
+        return texts
 
     def vectors_of(self, shas: Sequence[str]) -> Vectors:
         """The vector of each of these commits, which must be among them."""

@@ -133,7 +133,8 @@ def _reached(
 
 def integers(column: Any) -> Ints:
     """An Arrow column of whole numbers that are all there."""
-    return column.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+    numbers: Ints = column.to_numpy().astype(np.int64)
+    return numbers
 
 
 def digests(column: pa.Array) -> Digests:

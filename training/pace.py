@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 LEAST_RATE: Final = 0.02
+
+
+class Timed(Protocol):
+    """What tells how much of the time is over."""
+
+    @property
+    def done(self) -> float:
+        """From 0 to 1."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from training.lists.history import files
-from training.pace import Clock
+from training.pace import Timed
 
 CHECKPOINTS: Final = 4
 
@@ -49,7 +49,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def followed(
-    steps: Iterable[tuple[int, float]], clock: Clock, told_every: int, keep: Callable[[], None]
+    steps: Iterable[tuple[int, float]], clock: Timed, told_every: int, keep: Callable[[], None]
 ) -> None:
     """Take every step, tell the mean loss of so many, and keep what is learnt: four times, and at the end."""
     values: list[float] = []

@@ -92,7 +92,7 @@ def marks(lines: Sequence[bytes]) -> bytes:
 
 def numbers(head: bytes) -> tuple[int, int, int, int]:
     """Where a part starts and how many lines it covers: in the old file, then in the new."""
-    old, old_count, new, new_count = PART.match(head).group(1, 2, 3, 4)  # type: ignore[union-attr]
+    old, old_count, new, new_count = PART.match(head).group(1, 2, 3, 4)  # type: ignore[union-attr]  # it is a head
     return int(old), int(old_count or 1), int(new), int(new_count or 1)
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_unix_socket
@@ -83,6 +83,9 @@ class Service:
         )
 
 
+Answer: TypeAlias = Callable[[Service, bytes], bytes]
+
+
 class _Handler(RequestHandler):
     service: Service
 
@@ -107,9 +110,9 @@ class _Handler(RequestHandler):
 
 
 class _Question(_Handler):
-    answer: Callable[[Service, bytes], bytes]
+    answer: Answer
 
-    def initialize(self, service: Service, answer: Callable[[Service, bytes], bytes]) -> None:  # type: ignore[override]
+    def initialize(self, service: Service, answer: Answer) -> None:  # type: ignore[override]  # as its route says
         self.service, self.answer = service, answer
 
     async def post(self) -> None:
@@ -139,7 +142,7 @@ class _Stop(_Handler):
         self._say(200)
 
 
-QUESTIONS: Final[dict[str, Callable[[Service, bytes], bytes]]] = {
+QUESTIONS: Final[dict[str, Answer]] = {
     "/find": Service.find,
     "/explain": Service.explain,
 }

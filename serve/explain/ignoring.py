@@ -61,8 +61,7 @@ def _settings_without(repository: Repository, absent: set[str]) -> tuple[tuple[s
 
 
 def _place(repository: Repository, value: str) -> Path:
-    # Unlike `Path.expanduser`, this leaves the home of nobody as it is.
-    return repository.root / os.path.expanduser(value)  # noqa: PTH111
+    return repository.root / os.path.expanduser(value)  # noqa: PTH111 - leaves nobody's home as it is
 
 
 def _own(repository: Repository) -> bytes:

@@ -104,7 +104,7 @@ def _small_files(repository: Repository, target: Target) -> Iterator[Path]:
     yield common / "info" / "attributes"
     named = [value for name, value in repository.configuration if name in NAMED_FILES]
     # Unlike `Path.expanduser`, this leaves the home of nobody as it is.
-    yield from (Path(os.path.expanduser(name)) for name in (ATTRIBUTES, *named))  # noqa: PTH111
+    yield from (Path(os.path.expanduser(name)) for name in (ATTRIBUTES, *named))  # noqa: PTH111 - as said
     if not repository.is_bare:
         yield repository.root / ".mailmap"
         yield repository.root / ".gitattributes"

@@ -44,9 +44,9 @@ def history(index: Frames) -> Chart:
         look.counted(axes)
     lines.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{abs(value):,.0f}"))
     lines.legend(frameon=False, fontsize=9, ncols=2, loc="lower right", bbox_to_anchor=(1, 0.98))
-    locator = AutoDateLocator(maxticks=9)  # type: ignore[no-untyped-call]
+    locator = AutoDateLocator(maxticks=9)
     kinds.xaxis.set_major_locator(locator)
-    kinds.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    kinds.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     return figure
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import Final
+from typing import Final, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -52,12 +52,12 @@ def figure(height: float, title: str, note: str = "") -> Chart:
     return made
 
 
-def quiet(axes: Axes, *, grid: str = "y") -> Axes:
+def quiet(axes: Axes, *, grid: Literal["both", "x", "y"] = "y") -> Axes:
     """Axes without what says nothing."""
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(GRID)
     axes.tick_params(length=0, colors=FAINT, labelsize=9)
-    axes.grid(axis=grid, color=GRID, linewidth=0.8)  # type: ignore[arg-type]
+    axes.grid(axis=grid, color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     return axes
 

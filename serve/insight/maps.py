@@ -157,5 +157,6 @@ def _shares(axes: Axes, rows: pl.DataFrame, label: str, sizes: pl.Series, unit: 
         axes.annotate(
             text, (size, place), (5, 0), textcoords="offset points", va="center", fontsize=9, color=look.FAINT
         )
-    axes.set_xlim(0, float(sizes.max() or 1.0) * (1.6 if note else 1.2))  # type: ignore[arg-type]
+    largest = float(max(sizes.to_list(), default=0.0)) or 1.0
+    axes.set_xlim(0, largest * (1.6 if note else 1.2))
     axes.set_xlabel(unit, color=look.FAINT, fontsize=9)

@@ -48,8 +48,7 @@ class Events(FromHere):
             raise TooBusy("Too many pages are open.", hint="Close some of them.")
         self.viewer.listeners += 1
         # The system would keep megabytes for one who does not read, and old news with them.
-        connection = self.request.connection.stream.socket  # type: ignore[union-attr]
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENDING_BYTES)
+        self.connection.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENDING_BYTES)
         try:
             await self._tell()
         except StreamClosedError:

@@ -172,7 +172,7 @@ class _Watched(FileSystemEventHandler):
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Called from the observer's thread, for each event."""
         paths = (event.src_path, event.dest_path)
-        names = {os.path.basename(os.fsdecode(path)) for path in paths if path}  # noqa: PTH119
+        names = {os.path.basename(os.fsdecode(path)) for path in paths if path}  # noqa: PTH119 - no Path for every event
         with self._lock:
             is_first = not self._names
             self._names |= names

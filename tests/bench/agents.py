@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -148,7 +149,7 @@ async def _asking(history: History, home: Path, storm: Storm, ends: float, numbe
             ]
             tool, arguments = chance.choice(asked)
             began = time.perf_counter()
-            await _counted(storm, lambda tool=tool, arguments=arguments: client.call_tool(tool, arguments))  # type: ignore[misc]
+            await _counted(storm, partial(client.call_tool, tool, arguments))
             storm.seconds.append(time.perf_counter() - began)
 
 

@@ -46,13 +46,13 @@ def main() -> None:
     place = place_of(Path(home), open_repository(Path(path)))
     queries = grown.questions(place, int(count))[: FEWER if way == "read" else None]
     said, hunks = (_graph if way == "graph" else _lane)(place, queries, way)
-    np.savez(found, **hunks)
+    np.savez(found, allow_pickle=False, **hunks)
     sys.stdout.write(json.dumps(said))
 
 
 def _lane(place: Place, queries: Vectors, way: str) -> Said:
     if way == "kept":
-        large.MOST_KEPT_ROWS = sys.maxsize  # type: ignore[misc]
+        large.MOST_KEPT_ROWS = sys.maxsize  # type: ignore[misc]  # all of them, to compare with
     with database.reading(place) as connection:
         seen = snapshot.load(connection, Reach())
         everything = filters.chosen(connection, seen, Where())

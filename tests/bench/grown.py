@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stores import database, schema
+from stores import database
 from stores.places import Place
 from stores.space import Vectors
+from stores.versions import EMBEDDING_DIMENSION
 
 SEED: Final = 7
 ROWS_AT_ONCE: Final = 20_000
@@ -62,14 +63,14 @@ def _fresh(real: Vectors, numbers: npt.NDArray[np.int64], chance: np.random.Gene
     rows = one + drawn * (other - one) + np.float32(MOVED) * (to - from_)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     digests = [chance.bytes(16) for _ in range(count)]
-    embeddings = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), schema.EMBEDDING_DIMENSION)
+    embeddings = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), EMBEDDING_DIMENSION)
     return pa.table(
         {"hunk_id": numbers, "text_digest": pa.array(digests, pa.binary()), "embedding": embeddings}
     )
 
 
 def _matrix(column: pa.Array) -> Vectors:
-    return np.array(column.flatten().to_numpy(zero_copy_only=False)).reshape(-1, schema.EMBEDDING_DIMENSION)
+    return np.array(column.flatten().to_numpy(zero_copy_only=False)).reshape(-1, EMBEDDING_DIMENSION)
 
 
 def room(place: Place) -> dict[str, int]:

@@ -28,7 +28,10 @@ from stores.snapshot import Bools, Ints, digests
 from stores.space import BLOCK_ROWS
 from stores.versions import EMBEDDING_DIMENSION
 
-OFFLINE: Final = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+OFFLINE: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
 # Candidates for each of the hundred that are wanted, and as wide a search.
 OVER_FETCH: Final = 8
 
@@ -62,7 +65,7 @@ def file_of(place: Place) -> Path:
 
 @contextmanager
 def opened(file: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    (extension,) = files("duckdb_extension_vss").rglob("*.duckdb_extension")  # type: ignore[attr-defined]
+    (extension,) = Path(str(files("duckdb_extension_vss"))).rglob("*.duckdb_extension")
     with duckdb.connect(str(file), read_only=not write, config=OFFLINE) as connection:
         connection.execute(f"LOAD '{extension}'")
         connection.execute("SET hnsw_enable_experimental_persistence = true")

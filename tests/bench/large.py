@@ -105,7 +105,8 @@ def _asked(clone: Path, place: Place, way: str) -> dict[str, Any]:
     found = place.home / f"{way}.npz"
     arguments = (str(place.home), str(clone.absolute()), way, str(QUESTIONS), str(found))
     done = run((sys.executable, "-m", "tests.bench.asked", *arguments), home=place.home, memory=False)
-    return json.loads(done.out) | {"found": dict(np.load(found))}
+    said: dict[str, Any] = json.loads(done.out)
+    return said | {"found": dict(np.load(found))}
 
 
 def _built(name: str, clone: Path, place: Place) -> Row:

@@ -14,11 +14,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from mindmap.document import ROOT, encode
+from mindmap.activity import Edited
+from mindmap.document import ROOT, Mindmap, encode
 from mindmap.edits import NodeUpdate, add_nodes, new_map, update_nodes
 from mindmap.maps import Maps
 from mindmap.moments import now
@@ -143,6 +144,10 @@ def _kill_now_and_then(writers: Sequence[Writer]) -> int:
     return kills
 
 
+def _doing(update: NodeUpdate) -> Callable[[Mindmap], Edited]:
+    return lambda found: update_nodes(found, [update], now())
+
+
 def _one_write(folder: Path) -> Row:
     maps, document = Maps(folder / "large"), new_map("Large", "/workspace", now())
     for number in range(NODES // 100):
@@ -163,7 +168,7 @@ def _one_write(folder: Path) -> Row:
     for _ in range(SAMPLES):
         update = NodeUpdate(chance.choice(touched), status=chance.choice(("in_progress", "completed")))
         began = time.perf_counter()
-        maps.change(document.id, lambda found, update=update: update_nodes(found, [update], now()))
+        maps.change(document.id, _doing(update))
         times.append(time.perf_counter() - began)
     worked = (time.process_time() - worked) / SAMPLES
     size = len(encode(document)) / 1e6

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from serve.answers import BlamedLine
+from serve.explain.explain import Explainer
+from serve.questions import ExplainRequest
 from tests.bench import explain
 from tests.bench.histories import History, wide
 from tests.bench.report import Asked
@@ -26,9 +28,8 @@ def test_measure(tmp_path: Path) -> None:
 def test_what_is_wrong_is_counted(tmp_path: Path) -> None:
     """A line of another commit, an excerpt that git does not show, and a wrong path are each found."""
     history: History = wide(tmp_path / "made", files=1)
-    asking = explain._ask(
-        history, explain.Explainer(tmp_path / "home"), explain.ExplainRequest("part000/module0000.py", 1, 9)
-    )
+    request = ExplainRequest("part000/module0000.py", 1, 9)
+    asking = explain._ask(history, Explainer(tmp_path / "home"), request)
     hit = asking.ours.hits[0]
     assert explain._disagreeing(asking) == 0
     assert explain._shown_by_git(history, asking, hit)
@@ -36,8 +37,8 @@ def test_what_is_wrong_is_counted(tmp_path: Path) -> None:
     lines: tuple[BlamedLine, ...] = (line, *asking.ours.lines[1:])
     assert explain._disagreeing(replace(asking, ours=replace(asking.ours, lines=lines))) == 1
     for wrong in (
-        {"file_path": "x"},
-        {"diff_excerpt": (hit.diff_excerpt or "") + "+more\n"},
-        {"diff_excerpt": ""},
+        replace(hit, file_path="x"),
+        replace(hit, diff_excerpt=(hit.diff_excerpt or "") + "+more\n"),
+        replace(hit, diff_excerpt=""),
     ):
-        assert not explain._shown_by_git(history, asking, replace(hit, **wrong))  # type: ignore[arg-type]
+        assert not explain._shown_by_git(history, asking, wrong)

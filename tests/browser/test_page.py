@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 from xml.etree import ElementTree
 
 import pytest
@@ -23,6 +25,10 @@ from tests.mindmap.maps import id_of, moment
 from tests.repos import Repo
 
 RISK = "Scratch files of abandoned uploads fill the disk"
+
+
+def noting(label: str) -> Callable[[Mindmap], Mindmap]:
+    return lambda document: grown(document, label, "note")
 
 
 def grown(document: Mindmap, label: str, kind: str = "task", status: str | None = None) -> Mindmap:
@@ -112,8 +118,7 @@ def test_what_agents_write_shows_at_once_and_moves_nothing(site: Site, looking: 
 
     def write(name: str) -> None:
         for number in range(6):
-            label = f"{name} finding {number}"
-            site.change(lambda document, label=label: grown(document, label, "note"))  # type: ignore[misc]
+            site.change(noting(f"{name} finding {number}"))
 
     writers = [threading.Thread(target=write, args=(name,)) for name in ("First", "Second")]
     for writer in writers:
@@ -289,11 +294,11 @@ def test_a_narrow_window_has_it_all(site: Site, looking: Looking) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(site: Site, looking: Looking, scheme: str) -> None:
+def test_axe_finds_nothing_serious(site: Site, looking: Looking, scheme: Literal["light", "dark"]) -> None:
     """Sessions, map, panels and help, light and dark: names, roles and contrasts hold."""
     site.write(maps.small("/nowhere"))
     page = looking.page
-    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.emulate_media(color_scheme=scheme)
     states = {
         "": [],
         "#/map/mm_test": [],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 import duckdb
@@ -24,7 +25,7 @@ def built(index: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """A full-text index in memory over everything an opened index holds."""
     documents: pa.Table = index.execute(_DOCUMENTS).to_arrow_table()
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
-    (extension,) = files("duckdb_extension_fts").rglob("*.duckdb_extension")  # type: ignore[attr-defined]
+    (extension,) = Path(str(files("duckdb_extension_fts"))).rglob("*.duckdb_extension")
     connection.execute(f"LOAD '{extension}'")
     connection.register("documents_in", documents)
     connection.execute("CREATE TABLE documents AS FROM documents_in")

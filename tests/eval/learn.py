@@ -232,7 +232,8 @@ def honesty(learnt: Learnt, candidates: Sequence[Candidates]) -> pl.DataFrame:
 def _foreign(history: History, told: Sequence[History], draw: Draw) -> list[Question]:
     """Questions of the other histories, as many as half of its own, without their answers."""
     texts = [question.text for other in told if other.name != history.name for question in other.questions]
-    chosen = random.Random(draw.seed).sample(texts, min(len(texts), len(history.questions) // 2))  # noqa: S311
+    chance = random.Random(draw.seed)  # noqa: S311 - a repeatable draw, nothing secret
+    chosen = chance.sample(texts, min(len(texts), len(history.questions) // 2))
     return [Question(text, {}) for text in chosen]
 
 

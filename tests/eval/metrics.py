@@ -56,7 +56,7 @@ def gain(ranking: Sequence[str], grades: Mapping[str, int], depth: int = GAIN_DE
 
 
 def _discounted(grades: Sequence[int]) -> float:
-    return sum((2**grade - 1) / log2(place + 1) for place, grade in enumerate(grades, 1))
+    return sum((2.0**grade - 1) / log2(place + 1) for place, grade in enumerate(grades, 1))
 
 
 def distinct(shas: Iterable[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
 
@@ -17,7 +18,7 @@ def moment(minutes: int) -> str:
     return f"2026-01-01T{12 + minutes // 60:02}:{minutes % 60:02}:00.000Z"
 
 
-def a_map(*nodes: dict[str, object], workspace: str | None = None) -> Mindmap:
+def a_map(*nodes: Mapping[str, object], workspace: str | None = None) -> Mindmap:
     """A map with these nodes under its root."""
     document = new_map("A map", workspace, NOON)
     return add_nodes(document, ROOT, flattened(nodes), NOON).document if nodes else document

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -262,12 +264,13 @@ def test_root() -> None:
         "Another",
         "root",
     )
-    for refused in (
+    refusals: tuple[Callable[[], object], ...] = (
         lambda: update_nodes(document, [NodeUpdate(ROOT, status="completed")], NOON),
         lambda: update_nodes(document, [NodeUpdate(ROOT, type="task")], NOON),
         lambda: remove_nodes(document, [ROOT], NOON),
         lambda: move_nodes(document, [ROOT], id_of(document, "Plan"), NOON),
-    ):
+    )
+    for refused in refusals:
         with pytest.raises(BadNode, match=r"[Tt]he root"):
             refused()
 
@@ -276,14 +279,15 @@ def test_batch_is_whole_or_not_at_all() -> None:
     """One bad part, and nothing of a batch is done."""
     document = a_map({"label": "One"}, {"label": "Two"})
     one = id_of(document, "One")
-    for refused in (
+    refusals: tuple[Callable[[], object], ...] = (
         lambda: update_nodes(
             document, [NodeUpdate(one, label="Changed"), NodeUpdate("n_none", label="x")], NOON
         ),
         lambda: remove_nodes(document, [one, "n_none"], NOON),
         lambda: move_nodes(document, [one, "n_none"], ROOT, NOON),
         lambda: change_links(document, [NewLink(one, ROOT), NewLink(one, "n_none")], [], NOON),
-    ):
+    )
+    for refused in refusals:
         with pytest.raises(tree.UnknownNode, match="There is no node 'n_none'"):
             refused()
     check(document)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -299,4 +298,4 @@ def test_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(LineageError, match=says):
             workspace(path)
-    assert os.path.isabs(workspace("~"))  # noqa: PTH117
+    assert Path(workspace("~")).is_absolute()

@@ -8,11 +8,18 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import MagicMock
+from typing import Any
 
 import pytest
-from watchdog.observers.inotify_c import WATCHDOG_ALL_EVENTS, CallbackId, InotifyFD
+from watchdog.observers.inotify_c import (
+    WATCHDOG_ALL_EVENTS,
+    CallbackId,
+    InotifyEvent,
+    InotifyFD,
+    WatchDescriptor,
+)
 
+from mindmap.activity import Edited
 from mindmap.document import ROOT, Mindmap
 from mindmap.events import Kind, Pending
 from mindmap.maps import Maps
@@ -158,9 +165,7 @@ def test_deletion_under_a_renamed_name(maps: Maps, watcher: Watcher, repo: Repo)
     assert actions(document) == {"new.py": "rename", "old.py": "delete"}
 
 
-def _attached(document: Mindmap, node: str, touches: list[Touch]) -> object:
-    from mindmap.activity import Edited
-
+def _attached(document: Mindmap, node: str, touches: list[Touch]) -> Edited:
     return Edited(attach(document, node, touches, "Touched", now()), "Touched")
 
 
@@ -196,10 +201,10 @@ def test_limit_is_said_once(
     """Where the system has no more watches to give it is said once, and what is watched is recorded."""
     give = InotifyFD.add_callback
 
-    def give_one(self: InotifyFD, path: bytes, *rest: object) -> object:
+    def give_one(self: InotifyFD, path: bytes, *rest: Any) -> object:
         if path != os.fsencode(repo.path):
             raise OSError(28, "inotify watch limit reached")
-        return give(self, path, *rest)  # type: ignore[arg-type]
+        return give(self, path, *rest)
 
     monkeypatch.setattr(InotifyFD, "add_callback", give_one)
     watcher = Watcher(maps, git_for)
@@ -277,10 +282,20 @@ def test_folders_in_folders(maps: Maps, watcher: Watcher, repo: Repo) -> None:
     until(maps, mindmap_id, lambda document: "old.py" in actions(document))
 
 
+class Deaf:
+    """Is told of what happens in a folder, and does nothing about it."""
+
+    def on_event(self, _: InotifyEvent) -> None: ...
+
+    def on_watch_deleted(self, _: WatchDescriptor) -> None: ...
+
+    def on_queue_overflow(self) -> None: ...
+
+
 def test_folder_found_twice(tmp_path: Path) -> None:
     """A folder that is found twice, which happens while it is being filled, is watched once, without a word."""
     from mindmap.inotify import SparingInotify
 
-    inotify, group = SparingInotify(lambda _: None, 10), MagicMock()
+    inotify, group = SparingInotify(lambda _: None, 10), Deaf()
     first = inotify.add_callback(os.fsencode(tmp_path), WATCHDOG_ALL_EVENTS, group, CallbackId(1))
     assert inotify.add_callback(os.fsencode(tmp_path), WATCHDOG_ALL_EVENTS, group, CallbackId(1)) == first

@@ -115,13 +115,13 @@ def drawn(random: np.random.Generator) -> Tensors:
 
     def dense(name: str, into: int, of: int) -> Iterator[tuple[str, Floats]]:
         yield f"{name}.weight", (random.normal(size=(into, of)) / np.sqrt(of)).astype(np.float32)
-        yield f"{name}.bias", random.normal(size=into).astype(np.float32) / 10
+        yield f"{name}.bias", random.normal(size=into).astype(np.float32) / np.float32(10)
 
     def norm(name: str) -> Iterator[tuple[str, Floats]]:
         yield f"{name}.weight", random.uniform(0.5, 1.5, HIDDEN).astype(np.float32)
-        yield f"{name}.bias", random.normal(size=HIDDEN).astype(np.float32) / 10
+        yield f"{name}.bias", random.normal(size=HIDDEN).astype(np.float32) / np.float32(10)
 
-    source: Tensors = {"apart": np.float32(1), "layers": np.float32(2)}  # type: ignore[dict-item]
+    source: Tensors = {"apart": np.array(1, np.float32), "layers": np.array(2, np.float32)}
     source |= dict(norm("embeddings.LayerNorm"))
     for layer in range(2):
         for part in ("query", "key", "value"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import run, write
+from pipeline import write
 from pipeline.git.repository import open_repository
 from pipeline.reach import reach
 from serve import indexing, standing
@@ -86,7 +86,7 @@ def test_head_may_move_while_a_pass_waits(
         sides.switch("side")
         return begin(*given, **named)  # type: ignore[arg-type]  # handed on as it came
 
-    monkeypatch.setattr(run.write, "begin", begin_late)
+    monkeypatch.setattr(write, "begin", begin_late)
     index(sides, home)
     assert left_out(sides, home) == unreached(sides, home) != set()
     sides.switch("main")
@@ -133,7 +133,7 @@ def test_a_killed_pass_and_the_way_back(sides: Repo, tmp_path: Path, monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(run.write, "finish", killed)
+        patch.setattr(write, "finish", killed)
         index(sides, home)
     assert "walrus" in symbols(sides, home)
     sides.git("reset", "--quiet", "--hard", before)

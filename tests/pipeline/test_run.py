@@ -17,7 +17,9 @@ from pipeline.extract import Extracted, Task
 from pipeline.git.refusals import NothingToIndex
 from pipeline.git.repository import Repository
 from pipeline.head import Outlined, Slice
+from pipeline.parse import outline
 from pipeline.run import Progress
+from pipeline.source.grammars import Grammar
 from pipeline.workers import Workers
 from stores import compaction, database, history
 from tests.bench.indexes import fingerprint
@@ -167,8 +169,12 @@ def test_only_changed_files_are_parsed_again(tmp_path: Path, monkeypatch: pytest
     repo = interleaved(tmp_path / "repo", rounds=2)
     index(repo, tmp_path / "home")
     outlined: list[str] = []
-    outline = run.head_symbols.outline
-    monkeypatch.setattr(run.head_symbols, "outline", lambda s, g: outlined.append(g.name) or outline(s, g))
+
+    def told(source: bytes, grammar: Grammar) -> object:
+        outlined.append(grammar.name)
+        return outline(source, grammar)
+
+    monkeypatch.setattr(head, "outline", told)
     repo.commit_file("main.py", "def turned():\n    return 1\n", "Turn away")
     index(repo, tmp_path / "home")
     assert outlined == ["python"]

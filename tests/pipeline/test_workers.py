@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from pipeline.workers import START, WorkerDied, Workers, in_flight, usable_cpus
 
 ROOT = Path(__file__).parents[2]
+Seen = TypeVar("Seen")
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -41,7 +43,8 @@ def test_items_are_taken_as_results_are(jobs: int, run: int) -> None:
         for used in range(1, 10):
             next(results)
             assert taken - used < (in_flight(jobs, run) if jobs > 1 else 1)
-        results.close()  # type: ignore[attr-defined]
+        assert isinstance(results, Generator)
+        results.close()
 
 
 def test_neighbours_go_to_the_same_worker() -> None:
@@ -201,7 +204,7 @@ def session_of(leader: int) -> list[int]:
     return [pid for pid, session in pairs if session == leader]
 
 
-def eventually(look, enough, seconds: float = 20):  # type: ignore[no-untyped-def]
+def eventually(look: Callable[[], Seen], enough: Callable[[Seen], object], seconds: float = 20) -> Seen:
     until = time.monotonic() + seconds
     while not enough(seen := look()) and time.monotonic() < until:
         time.sleep(0.1)

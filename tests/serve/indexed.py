@@ -35,7 +35,9 @@ class WordEncoder:
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         rows = np.array([self._row(text) for text in texts]).reshape(-1, self.dimension)
-        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        found: npt.NDArray[np.float32] = (rows / lengths).astype(np.float32)
+        return found
 
     def unload(self) -> None:
         """Nothing was loaded."""

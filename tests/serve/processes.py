@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TypedDict, Unpack
 
 from tests.serve.commands import ROOT
 
@@ -22,16 +24,24 @@ def heard(number: signal.Signals) -> Iterator[None]:
         signal.signal(number, before)
 
 
-def start(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
-    """The command at work; options are those of `subprocess.Popen`."""
+class Options(TypedDict, total=False):
+    """Those of `subprocess.Popen`."""
+
+    cwd: Path
+    env: Mapping[str, str]
+    stdin: int | IO[Any]
+    stdout: int | IO[Any]
+    stderr: int | IO[Any]
+
+
+def start(*arguments: str, **options: Unpack[Options]) -> subprocess.Popen[bytes]:
+    """The command at work."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
-        [sys.executable, "-m", "serve.cli", *arguments],
-        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment, **options},
-    )
+    asked: Options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment, **options}
+    return subprocess.Popen([sys.executable, "-m", "serve.cli", *arguments], **asked)
 
 
-def lineage(*arguments: str, **options: object) -> tuple[int, str, str]:
+def lineage(*arguments: str, **options: Unpack[Options]) -> tuple[int, str, str]:
     """Exit code, output and complaints."""
     process = start(*arguments, **options)
     out, err = process.communicate(timeout=60)

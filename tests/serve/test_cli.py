@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -189,7 +190,7 @@ def test_status(repo: Repo, home: Path) -> None:
     ],
 )
 def test_status_shows_the_verdict(
-    repo: Repo, home: Path, changed: dict[str, str], says: str, remedy: list[str]
+    repo: Repo, home: Path, changed: dict[str, Any], says: str, remedy: list[str]
 ) -> None:
     """Status answers under every verdict, and names the command that helps where the verdict does not."""
     index(repo, home, **changed)

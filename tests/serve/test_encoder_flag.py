@@ -35,6 +35,10 @@ def recorded(repo: Repo, home: Path) -> str:
     return str(model)
 
 
+def loaded(engine: Engine) -> tuple[str, ...]:
+    return engine.models.loaded
+
+
 def stands(repo: Repo, home: Path) -> tuple[Encoding, str]:
     _, standing = of_path(repo.path, home)
     return standing.encoding, str(standing.verdict)
@@ -111,9 +115,9 @@ def test_one_process_asks_both(repo: Repo, tmp_path: Path, home: Path) -> None:
     indexed(repo, "--encoder", "static")
     indexed(other)
     engine = Engine(home)
-    assert engine.models.loaded == ()
+    assert loaded(engine) == ()
     for path in (repo.path, other.path):
         assert engine.find(FindRequest("greet"), path).hits
-    assert engine.models.loaded == (STATIC_MODEL, EMBEDDING_MODEL, f"{CROSS_ENCODER}/full")
+    assert loaded(engine) == (STATIC_MODEL, EMBEDDING_MODEL, f"{CROSS_ENCODER}/full")
     engine.let_go()
-    assert engine.models.loaded == ()
+    assert loaded(engine) == ()

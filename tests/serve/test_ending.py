@@ -45,7 +45,7 @@ def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.syspath_prepend(tmp_path)
     whole = False
     with heard(signal.SIGTERM), pytest.raises(KeyboardInterrupt), ending.in_order() as told:
-        import loaded_whole  # type: ignore[import-not-found]
+        import loaded_whole  # type: ignore[import-not-found]  # written above
 
         whole = loaded_whole.whole
         time.sleep(20)
@@ -61,7 +61,7 @@ def test_a_library_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ending, "MOST_TIMES", 5)
     before = time.monotonic()
     with heard(signal.SIGTERM), pytest.raises(KeyboardInterrupt), ending.in_order():
-        import hangs  # type: ignore[import-not-found] # noqa: F401
+        import hangs  # type: ignore[import-not-found]  # noqa: F401 - written above, to be loaded
     assert 5 * ending.AGAIN_SECONDS <= time.monotonic() - before < 10
 
 
@@ -72,7 +72,7 @@ def test_a_command_that_ends_within_an_import(tmp_path: Path, monkeypatch: pytes
     )
     monkeypatch.syspath_prepend(tmp_path)
     with heard(signal.SIGTERM), pytest.raises(SystemExit), ending.in_order():
-        import loaded_last  # type: ignore[import-not-found] # noqa: F401
+        import loaded_last  # type: ignore[import-not-found]  # noqa: F401 - written above, to be loaded
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 

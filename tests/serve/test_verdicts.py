@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import run, versions
+from pipeline import versions, write
 from serve.standing import of_path
 from stores import database
 from stores.metadata import Status
@@ -80,11 +80,12 @@ def test_vectors_change(
     change(monkeypatch, constant)
     capfd.readouterr()
     assert stands(repo, home).startswith(f"needs rebuild ({constant.lower().removesuffix('_version')} ")
-    for command in (
+    commands: tuple[list[str | Path], ...] = (
         ["query", repo.path, "-q", "greet"],
         ["index", repo.path],
         ["index", repo.path, "--force"],
-    ):
+    )
+    for command in commands:
         assert lineage(*command) == 1
         assert "lineage index --rebuild --yes" in capfd.readouterr().err
     assert lineage("explain", "greeter.py", repo.path) == 0
@@ -115,7 +116,7 @@ def test_a_whole_pass_is_cut_short(
     if flags:
         indexed(repo)
     with monkeypatch.context() as cut:
-        cut.setattr(run.write, stage, interrupted)
+        cut.setattr(write, stage, interrupted)
         assert indexed(repo, *flags) == 130
     assert stands(repo, home) == "unknown (no metadata for any component until a run ends)"
     assert indexed(repo, "--incremental") == 0
@@ -130,7 +131,7 @@ def test_a_forced_pass_is_cut_short(repo: Repo, home: Path, monkeypatch: pytest.
     with monkeypatch.context() as newer:
         change(newer, "CHUNKER_VERSION")
         with newer.context() as cut:
-            cut.setattr(run.write, "finish", interrupted)
+            cut.setattr(write, "finish", interrupted)
             assert indexed(repo, "--force") == 130
         assert stands(repo, home).startswith(
             "query-compatible, refresh recommended (chunker_version 1, now 9"
@@ -150,7 +151,8 @@ def test_a_snapshot_that_could_not_be_made_anew(
     tree = repo.git("rev-parse", "HEAD^{tree}")
     (repo.path / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
     assert indexed(repo, "--force") == 0
-    assert of_path(repo.path, home)[1].verdict.status is Status.NEEDS_REFRESH  # type: ignore[union-attr]
+    verdict = of_path(repo.path, home)[1].verdict
+    assert verdict is not None and verdict.status is Status.NEEDS_REFRESH
 
 
 def interrupted(*_: object, **__: object) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from stores import schema
 from stores.metadata import NAMES, Components
 from stores.places import Place
+from stores.versions import EMBEDDING_DIMENSION
 from stores.writing import Batch, HeadChange
 
 # Naive, as the store keeps UTC.
@@ -62,10 +63,10 @@ def batch(documents: Sequence[Document], *, watermark: bool = True) -> Batch:
 
 
 def vectors(digests: Sequence[bytes]) -> pa.Table:
-    rows = [np.random.default_rng(list(key)).standard_normal(schema.EMBEDDING_DIMENSION) for key in digests]
+    rows = [np.random.default_rng(list(key)).standard_normal(EMBEDDING_DIMENSION) for key in digests]
     unit = [(row / np.linalg.norm(row)).astype(np.float32) for row in rows]
     flat = pa.array(np.concatenate([np.zeros(0, np.float32), *unit]))
-    embedding = pa.FixedSizeListArray.from_arrays(flat, schema.EMBEDDING_DIMENSION)
+    embedding = pa.FixedSizeListArray.from_arrays(flat, EMBEDDING_DIMENSION)
     columns = [pa.array(digests, schema.DIGEST), embedding.cast(schema.VECTOR)]
     return pa.Table.from_arrays(columns, schema=schema.VECTORS)
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from stores import schema
+from stores.versions import EMBEDDING_DIMENSION
 
 FIRST_DATE = datetime(2020, 1, 1)  # noqa: DTZ001 - the database keeps UTC without saying so
 TABLES_SQL = Path(schema.__file__).with_name("tables.sql")
@@ -84,7 +85,7 @@ def small_index(
 
 def unit(*parts: float) -> np.ndarray:
     """A unit vector whose first coordinates are in these proportions."""
-    vector = np.zeros(schema.EMBEDDING_DIMENSION, dtype=np.float32)
+    vector = np.zeros(EMBEDDING_DIMENSION, dtype=np.float32)
     vector[: len(parts)] = parts
     return vector / np.linalg.norm(vector)
 

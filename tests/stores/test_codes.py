@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +167,7 @@ def test_no_memory_for_vectors(many: duckdb.DuckDBPyConnection, side: Path) -> N
     assert texts.rows is None and texts.bytes - texts.space.axes.nbytes == 4 * len(LARGE)
 
 
-DAMAGE = {
+DAMAGE: dict[str, Callable[[Path], object]] = {
     "cut short": lambda file: os.truncate(file, file.stat().st_size - 1),
     "empty": lambda file: file.write_bytes(b""),
     "something else": lambda file: file.write_bytes(b"garbage" * 10_000),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.resources import files
+from pathlib import Path
+from random import Random
 
 import duckdb
 import pytest
@@ -38,7 +40,7 @@ docs = st.lists(
 
 def reference(connection: duckdb.DuckDBPyConnection, query: list[str]) -> dict[int, float]:
     """Scores of DuckDB's own full-text extension over the same hunks, words parted by blanks."""
-    (extension,) = files("duckdb_extension_fts").rglob("*.duckdb_extension")  # type: ignore[attr-defined]
+    (extension,) = Path(str(files("duckdb_extension_fts"))).rglob("*.duckdb_extension")
     connection.execute(f"LOAD '{extension}'")
     connection.execute(
         "PRAGMA create_fts_index('hunks', 'hunk_id', 'semantic_text', stemmer='none', stopwords='none',"
@@ -72,10 +74,10 @@ def test_filtered_lane_is_the_filtered_ranking(
 
 @settings(max_examples=25)
 @given(docs, sentences, st.randoms(use_true_random=False), st.sampled_from(LANES))
-def test_order_is_of_content(documents: list[Doc], query: list[str], random: object, lane: Lane) -> None:
+def test_order_is_of_content(documents: list[Doc], query: list[str], random: Random, lane: Lane) -> None:
     """The ranking is the same whatever the order in which the rows came."""
     shuffled = list(documents)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     rankings = [
         [(hit.score, hit.commit_sha, hit.file_path) for hit in lane(small_index(rows), query)]
         for rows in (documents, shuffled)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from serve.find.search import find_pattern
 from serve.placing import place_of
 from serve.questions import FindRequest
 from serve.standing import of_path
-from stores import database, metadata, migrations
+from stores import database, metadata, migrations, places
 from stores.database import NotIndexed
 from stores.metadata import Made, Status
 from stores.migrations import MIGRATIONS, FailedMigration
@@ -137,12 +138,12 @@ def test_the_oldest_version_then_is_one_now(place: Place) -> None:
 
 @pytest.mark.parametrize("opened", [database.reading, database.writing])
 def test_a_failed_migration_changes_nothing(
-    place: Place, monkeypatch: pytest.MonkeyPatch, opened: Callable[[Place], object]
+    place: Place, monkeypatch: pytest.MonkeyPatch, opened: Callable[[Place], AbstractContextManager[object]]
 ) -> None:
     """A step that fails half way leaves the old index whole, and the error says what to do."""
     before = state(place)
     monkeypatch.setitem(MIGRATIONS, 2, fail_after(MIGRATIONS[2]))
-    with pytest.raises(FailedMigration, match=r"as it was.*no room"), opened(place):  # type: ignore[attr-defined]
+    with pytest.raises(FailedMigration, match=r"as it was.*no room"), opened(place):
         pass
     assert state(place) == before
     monkeypatch.undo()
@@ -172,7 +173,7 @@ def test_a_folder_that_cannot_be_written_is_said(place: Place, monkeypatch: pyte
     def refuse(_: Place) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(database.places, "claim", refuse)
+    monkeypatch.setattr(places, "claim", refuse)
     with pytest.raises(FailedMigration, match="Permission denied"), database.reading(place):
         pass
 
@@ -180,7 +181,7 @@ def test_a_folder_that_cannot_be_written_is_said(place: Place, monkeypatch: pyte
 def test_without_tables_there_is_nothing_to_migrate(tmp_path: Path) -> None:
     """An empty file is no index, before and after."""
     place = place_in(tmp_path)
-    database.places.claim(place)
+    places.claim(place)
     with duckdb.connect(str(place.database)):
         pass
     with pytest.raises(NotIndexed), database.reading(place):

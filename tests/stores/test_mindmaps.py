@@ -11,8 +11,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import MagicMock
+from typing import Never
 
 import pytest
 
@@ -292,12 +293,19 @@ def test_no_edit_writes_nothing(folder: Folder) -> None:
     assert maps.listed() == type(maps.listed())([], [])
 
 
+@dataclass
+class NameOnly:
+    """A folder's entry that the system tells nothing else of."""
+
+    name: str
+
+    def stat(self, **_: object) -> Never:
+        raise PermissionError(13, "Permission denied")
+
+
 def test_a_file_that_may_not_be_looked_at(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the system tells nothing of a file but its name, it is listed all the same."""
-    entry = MagicMock(spec=os.DirEntry)
-    entry.name = "mm_1.json"
-    entry.stat.side_effect = PermissionError(13, "Permission denied")
-    monkeypatch.setattr(Folder, "_entries", lambda _: [entry])
+    monkeypatch.setattr(Folder, "_entries", lambda _: [NameOnly("mm_1.json")])
     assert folder.ids() == ["mm_1"]
 
 

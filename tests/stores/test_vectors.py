@@ -38,7 +38,8 @@ def whitened_by_definition(docs: list[Doc], query: np.ndarray) -> np.ndarray:
     scale = (deviations**2 / len(rows)) ** -0.1875
     placed = np.vstack([rows - mean, query - mean / 2]) @ axes.T * scale
     placed /= np.linalg.norm(placed, axis=1, keepdims=True)
-    return placed[:-1] @ placed[-1]
+    cosines: np.ndarray = placed[:-1] @ placed[-1]
+    return cosines
 
 
 def test_small_index_is_compared_by_plain_cosine() -> None:

@@ -34,9 +34,10 @@ class Steps:
 
 def test_a_run_is_kept_as_it_goes(caplog: pytest.LogCaptureFixture) -> None:
     """What is learnt is kept after each quarter of the time and at the end; the mean of the last losses is told."""
-    steps, kept = Steps(20), []
+    steps = Steps(20)
+    kept: list[int] = []
     with caplog.at_level(logging.INFO):
-        followed(steps, steps, 10, lambda: kept.append(steps.taken))  # type: ignore[arg-type]
+        followed(steps, steps, 10, lambda: kept.append(steps.taken))
     assert kept == [6, 11, 16, 20]
     assert caplog.messages == ["step 10: loss 5.500", "step 20: loss 15.500"]
 

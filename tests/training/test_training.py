@@ -217,12 +217,14 @@ def test_slopes() -> None:
     drawn = np.random.default_rng(3).standard_normal((2, 5, 4))
     apart = np.zeros((5, 5), np.bool_)
     apart[0, 3] = apart[3, 0] = True
-    loss, slopes = table.contrasted(*drawn, apart)
+    questions, texts = drawn
+    loss, slopes = table.contrasted(questions, texts, apart)
     assert loss > 0 and slopes.shape == (10, 4)
     for side, row, place in ((0, 0, 1), (0, 3, 2), (1, 0, 0), (1, 4, 3)):
         little = np.zeros_like(drawn)
         little[side, row, place] = 1e-6
-        further, _ = table.contrasted(*(drawn + little), apart)
+        questions, texts = drawn + little
+        further, _ = table.contrasted(questions, texts, apart)
         assert (further - loss) / 1e-6 == pytest.approx(slopes[5 * side + row, place], abs=1e-4)
 
 

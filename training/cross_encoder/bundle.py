@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--into", type=Path, default=Path("pipeline/models"))
     given = parser.parse_args()
     file = given.into / NAME
-    np.savez(file, **named(torch.load(given.checkpoint), len(APART)))  # type: ignore[arg-type]
+    np.savez(file, allow_pickle=False, **named(torch.load(given.checkpoint), len(APART)))
     summed(given.into, NAME, hashlib.sha256(file.read_bytes()).hexdigest())
 
 

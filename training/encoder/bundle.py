@@ -48,7 +48,7 @@ def main() -> None:
 
     given = _parser().parse_args()
     weights = between(make.weights_in(given.weights), learnt(torch.load(given.checkpoint)), given.share)
-    np.savez(given.out, **weights)  # type: ignore[arg-type]
+    np.savez(given.out, allow_pickle=False, **weights)
     file = make.write(weights, given.into)
     summed(given.into, file.name, hashlib.sha256(file.read_bytes()).hexdigest())
 

@@ -195,7 +195,7 @@ def write(
     kept["known"] = np.array([one.known for one in found], np.float16).reshape(-1, OTHERS + 1, 2)
     partial = file.with_suffix(".npz.part")
     with partial.open("wb") as opened:
-        np.savez(opened, **kept)  # type: ignore[arg-type]
+        np.savez(opened, allow_pickle=False, **kept)
     partial.replace(file)
 
 

@@ -68,7 +68,8 @@ def test_no_git(repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert program.numbered("2.39.5 (Apple Git-154)") == (2, 39, 5)
 
 
-def test_repositories_that_cannot_be_read(tmp_path: Path, home: Path) -> None:  # noqa: ARG001
+@pytest.mark.usefixtures("home")
+def test_repositories_that_cannot_be_read(tmp_path: Path) -> None:
     """A damaged history, another object format and a broken HEAD are problems with a way out."""
     repo = Repo.create(tmp_path / "damaged")
     sha = repo.commit_file("a.py", "a = 1\n")
@@ -96,12 +97,12 @@ def test_unread_commits(repo: Repo, tmp_path: Path) -> None:
     """What a shallow clone lacks is fetched; git is asked what is missing where it should be there."""
     repo.commit_file("b.py", "b = 1\n")
     clone = repo.clone(tmp_path / "clone", "--depth=1")
-    lineage("index", clone.path)
+    lineage("index", str(clone.path))
     finding = found(clone.path)["unreadable"]
     assert finding.found == f"1 not indexed: {repo.head[:12]}" and "--unshallow" in finding.remedy
     blob = repo.git("rev-parse", "HEAD:b.py")
     (repo.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
-    lineage("index", repo.path)
+    lineage("index", str(repo.path))
     assert "git fsck" in found(repo.path)["unreadable"].remedy
 
 
@@ -119,9 +120,11 @@ def test_another_users_repository(repo: Repo, monkeypatch: pytest.MonkeyPatch) -
 def test_a_check_that_fails_stops_no_other(repo: Repo) -> None:
     """An error that nobody foresaw is a finding like any other."""
 
-    def broken(_: Subject) -> Iterator[Finding]:
+    def nothing(_: Subject) -> Finding:
         raise ZeroDivisionError("one by none")
-        yield
+
+    def broken(subject: Subject) -> Iterator[Finding]:
+        yield nothing(subject)
 
     said = found(repo.path, {"broken": broken, **QUICK})
     assert said["broken"] == problem(

@@ -18,7 +18,7 @@ from pipeline.cross_encoder import CROSS_ENCODER, CrossEncoder
 from pipeline.encoder import OnnxEncoder
 from serve import settings
 from serve.daemon.address import Address
-from serve.doctor import disk, examine, models
+from serve.doctor import examine, models
 from serve.doctor.finding import Finding
 from serve.initializing.initialize import Wishes, initialize
 from stores import loadable
@@ -74,7 +74,7 @@ def test_an_encoder_that_talks_nonsense(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_the_cross_encoder_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The form the environment names is tried; scores that prefer something else do not pass."""
-    checks = {"cross-encoder": models.check_cross_encoder}
+    checks: dict[str, examine.Check] = {"cross-encoder": models.check_cross_encoder}
     monkeypatch.setenv("LINEAGE_RERANKER", "int8")
     assert f"{CROSS_ENCODER}/int8" in found(tmp_path, checks)["cross-encoder"].found
     real = CrossEncoder.scores
@@ -96,7 +96,11 @@ def test_an_extension_that_does_not_load(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def daemon(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:  # noqa: ARG001
+def daemon(
+    repo: Repo,  # noqa: ARG001 - of whose index a daemon is asked
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[subprocess.Popen[bytes]]:
     monkeypatch.delenv("LINEAGE_NO_DAEMON")
     with daemons.running(home) as process:
         yield process
@@ -209,7 +213,7 @@ def test_room(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk without room for a run is a problem, one with little is worth a word."""
     usage = shutil.disk_usage(repo.path)
     for free, verdict in ((10**8, PROBLEM), (10**9, WARNING), (10**10, OK)):
-        monkeypatch.setattr(disk.shutil, "disk_usage", lambda _, free=free: usage._replace(free=free))
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage._replace(free=free))
         assert found(repo.path)["room"].verdict is verdict
 
 

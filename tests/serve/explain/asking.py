@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from serve.answers import ExplainAnswer
 from serve.explain.blame import parsed
@@ -11,6 +12,16 @@ from serve.questions import ExplainRequest
 from tests.repos import Repo
 
 THREE = "one\ntwo\nthree\n"
+
+
+class Options(TypedDict, total=False):
+    """Those of a question, beside its lines."""
+
+    k: int
+    include_diff: bool
+    include_related: bool
+    ignore_whitespace: bool
+    follow_moves: bool
 
 
 def counted(path: Path) -> Repo:
@@ -30,10 +41,10 @@ def explain(
     end: int = 0,
     *,
     here: Path | None = None,
-    **options: object,
+    **options: Unpack[Options],
 ) -> ExplainAnswer:
     """One answer of a fresh engine."""
-    return Explainer(home).explain(ExplainRequest(file, start, end, **options), repo.path, here)  # type: ignore[arg-type]
+    return Explainer(home).explain(ExplainRequest(file, start, end, **options), repo.path, here)
 
 
 def blamed(repo: Repo, file: str, *options: str) -> list[str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from serve.answers import FindAnswer
 from serve.find.search import find_pattern
@@ -14,8 +15,25 @@ from tests.serve.indexed import WordEncoder
 NOW = FIRST_DATE + timedelta(days=100)
 
 
+class Options(TypedDict, total=False):
+    """Those of a question, beside its text."""
+
+    k: int
+    language: str | None
+    since: str | None
+    path: str | None
+    author: str | None
+    rerank: bool
+
+
+class Asked(Options, total=False):
+    """A question as a table of a test has it."""
+
+    text: str
+
+
 def ask(
-    repo: Repo, home: Path, text: str = "timeout", *, now: datetime = NOW, **options: object
+    repo: Repo, home: Path, text: str = "timeout", *, now: datetime = NOW, **options: Unpack[Options]
 ) -> FindAnswer:
-    request = FindRequest(text, **options)  # type: ignore[arg-type]
+    request = FindRequest(text, **options)
     return find_pattern(request, repo.path, home, encoder=WordEncoder, now=now)

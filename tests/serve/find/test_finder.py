@@ -20,7 +20,7 @@ from pipeline.modes import Encoding
 from serve.answers import FindAnswer
 from serve.find import kept
 from serve.find.search import Finder, find_pattern
-from serve.find.seen import Seen
+from serve.find.seen import Seen, see
 from serve.placing import place_of
 from serve.questions import FindRequest
 from stores import compaction, showing, writing
@@ -171,7 +171,6 @@ def test_one_reads_and_others_wait(
 ) -> None:
     """Questions at once about an index that is not at hand read it once, and have the same answer."""
     reads: list[int] = []
-    see = kept.see
 
     def counted(*given: Any) -> Seen:
         reads.append(threading.get_ident())

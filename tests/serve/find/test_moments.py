@@ -45,4 +45,4 @@ def test_what_is_neither_is_refused(text: str) -> None:
 
 def test_database_moments_are_shown_in_utc() -> None:
     """A naive moment of the database is printed as RFC 3339 in UTC, to the second."""
-    assert rfc3339(datetime(2024, 1, 31, 10, 0, 0, 7)) == "2024-01-31T10:00:00Z"  # noqa: DTZ001
+    assert rfc3339(datetime(2024, 1, 31, 10, 0, 0, 7)) == "2024-01-31T10:00:00Z"  # noqa: DTZ001 - as it gives it

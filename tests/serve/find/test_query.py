@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Unpack
 
 import duckdb
 import pytest
@@ -14,6 +15,7 @@ from serve.answers import PLAIN
 from serve.find import query
 from serve.questions import FindRequest
 from stores.filters import path_regex
+from tests.serve.find.asking import Options
 
 NOW = datetime(2024, 6, 30, tzinfo=UTC)
 pieces = st.sampled_from(
@@ -21,8 +23,8 @@ pieces = st.sampled_from(
 )
 
 
-def read(text: str, **options: object) -> query.Query:
-    return query.read(FindRequest(text, **options), NOW, lambda _: True)  # type: ignore[arg-type]
+def read(text: str, **options: Unpack[Options]) -> query.Query:
+    return query.read(FindRequest(text, **options), NOW, lambda _: True)
 
 
 @given(st.one_of(st.text(), st.lists(pieces).map("".join)))

@@ -22,7 +22,7 @@ from serve.questions import FindRequest
 from stores import database
 from stores.reach import Reach
 from tests.repos import FIRST_DATE, Repo
-from tests.serve.find.asking import NOW, ask
+from tests.serve.find.asking import NOW, Asked, Options, ask
 from tests.serve.indexed import WordEncoder, index
 
 
@@ -148,7 +148,7 @@ def test_k_is_clamped(tmp_path: Path, home: Path, k: int, hits: int) -> None:
         ({"language": "python", "author": "ada", "since": "2020-01-02"}, {"src/pool.py"}),
     ],
 )
-def test_options_filter(repo: Repo, home: Path, options: dict[str, str], expected: set[str]) -> None:
+def test_options_filter(repo: Repo, home: Path, options: Options, expected: set[str]) -> None:
     """Each filter keeps exactly the hunks it names, and they narrow together."""
     index(repo, home)
     assert set(paths(ask(repo, home, **options))) == expected
@@ -234,10 +234,10 @@ def test_any_text_is_a_query(repo: Repo, home: Path, text: str) -> None:
 @pytest.mark.parametrize(
     "options", [{"text": "  "}, {"since": "soon"}, {"path": "!"}, {"language": ""}, {"author": " "}]
 )
-def test_bad_requests_are_refused(repo: Repo, home: Path, options: dict[str, str]) -> None:
+def test_bad_requests_are_refused(repo: Repo, home: Path, options: Asked) -> None:
     """An empty query and filters that mean nothing are errors, with or without an index."""
     with pytest.raises(BadRequest, match=r"\n  "):
-        ask(repo, home, **options)  # type: ignore[arg-type]
+        ask(repo, home, **options)
 
 
 def test_excerpt_is_cut(tmp_path: Path, home: Path) -> None:

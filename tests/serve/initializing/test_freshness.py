@@ -75,7 +75,12 @@ def test_the_one_that_waits_goes_on_after_a_kill(repo: Repo, home: Path, program
     """`kill -9` of the run that a commit started loses nothing: the next commit's run indexes both."""
     git(repo, "commit", "--quiet", "--allow-empty", "--message=Second", path=program)
     seen: list[int] = []
-    assert soon(lambda: bool(seen.extend(running(program)) or seen))
+
+    def has_begun() -> bool:
+        seen.extend(running(program))
+        return bool(seen)
+
+    assert soon(has_begun)
     first = seen[0]
     os.kill(first, signal.SIGSTOP)  # or it might be done before the next one is there
     try:

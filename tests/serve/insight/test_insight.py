@@ -201,7 +201,7 @@ def test_shortened() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the kernel's client
 def test_notebook_runs(notebook: Path, tmp_path: Path) -> None:
     """From top to bottom on a small repository, and a chart comes of it."""
-    read: Any = nbformat.read(notebook, 4)  # type: ignore[no-untyped-call]
+    read: Any = nbformat.read(notebook, 4)
     NotebookClient(read, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert any("image/png" in output.get("data", {}) for output in outputs(read))
 
@@ -209,7 +209,7 @@ def test_notebook_runs(notebook: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_is_readable_as_it_is(notebook: Path) -> None:
     """What is committed was run, shows its charts as small pictures, and names no place of whoever ran it."""
-    read: Any = nbformat.read(notebook, 4)  # type: ignore[no-untyped-call]
+    read: Any = nbformat.read(notebook, 4)
     pictures = [
         output["data"]["image/png"] for output in outputs(read) if "image/png" in output.get("data", {})
     ]

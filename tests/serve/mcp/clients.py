@@ -43,5 +43,6 @@ def said(result: CallToolResult) -> dict[str, Any]:
     """The structured content of a good answer; the text says the same."""
     assert not result.is_error, text(result)
     assert json.loads(text(result)) == result.structured_content
-    assert result.structured_content is not None
-    return result.structured_content
+    content: dict[str, Any] | None = result.structured_content
+    assert content is not None
+    return content

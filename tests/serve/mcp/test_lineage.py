@@ -150,7 +150,7 @@ def test_needs_rebuild(repo: Repo, home: Path) -> None:
     ],
 )
 def test_the_verdict_stands_in_both_answers(
-    repo: Repo, home: Path, changed: dict[str, str | None], said_so: dict[str, Any], hint: str | None
+    repo: Repo, home: Path, changed: dict[str, Any], said_so: dict[str, Any], hint: str | None
 ) -> None:
     """Status, reason and missing components are fields; the hint says them as a sentence, with the command."""
     index(repo, home, **changed)

@@ -71,7 +71,7 @@ def started(repo: Repo, home: Path, stderr: Any = subprocess.DEVNULL) -> subproc
 
 
 def send(server: subprocess.Popen[bytes], method: str, number: int | None = None, **parameters: Any) -> None:
-    message = {"jsonrpc": "2.0", "method": method, "params": parameters}
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": parameters}
     if number is not None:
         message["id"] = number
     assert server.stdin is not None
@@ -113,7 +113,7 @@ def test_outlives_the_daemon(repo: Repo, place: Path) -> None:
     with started(repo, place) as server:
         begin(server)
         send(server, "tools/call", 2, name="find_pattern", arguments={"query": "timeout"})
-        assert server.stdout is not None
+        assert server.stdin is not None and server.stdout is not None
         first = json.loads(server.stdout.readline())["result"]["structuredContent"]
         report = remote(place).report()
         assert report is not None
@@ -122,7 +122,7 @@ def test_outlives_the_daemon(repo: Repo, place: Path) -> None:
         time.sleep(0.3)
         os.kill(report.pid, signal.SIGKILL)
         assert json.loads(server.stdout.readline())["result"]["structuredContent"] == first
-        server.stdin.close()  # type: ignore[union-attr]
+        server.stdin.close()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -130,11 +130,11 @@ def test_log_that_cannot_be_written(repo: Repo, place: Path) -> None:
     """Errors are answered though stderr takes nothing."""
     with Path("/dev/full").open("w") as full, started(repo, place, stderr=full) as server:
         begin(server)
+        assert server.stdin is not None and server.stdout is not None
         for number in (2, 3):
             send(server, "tools/call", number, name="find_pattern", arguments={"wrong": 1})
-            assert server.stdout is not None
             assert json.loads(server.stdout.readline())["result"]["isError"]
-        server.stdin.close()  # type: ignore[union-attr]
+        server.stdin.close()
 
 
 def test_nonsense_on_its_input(repo: Repo, place: Path) -> None:

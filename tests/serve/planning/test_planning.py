@@ -65,8 +65,10 @@ def counts(repo: Repo, home: Path) -> tuple[int, int]:
     """Commits and hunks in the index."""
     with database.reading(place_of(home, open_repository(repo.path))) as connection:
         tables = ("commits", "hunks")
-        rows = [connection.execute(f"SELECT count(*) FROM {table}").fetchone() for table in tables]
-    return rows[0][0], rows[1][0]  # type: ignore[index]
+        [(commits,), (hunks,)] = [
+            row for table in tables for row in connection.execute(f"SELECT count(*) FROM {table}").fetchall()
+        ]
+    return commits, hunks
 
 
 def test_the_effect_is_what_the_index_leaves_out(

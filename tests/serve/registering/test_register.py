@@ -246,7 +246,7 @@ def test_a_link_out_of_the_project(tmp_path: Path, link: str, wish: str) -> None
     before = theirs.read_bytes()
     (project / link).parent.mkdir(parents=True)
     (project / link).symlink_to(theirs if link.endswith(".json") else outside)
-    wishes = Wishes("cursor", project=project, **{wish: True})  # type: ignore[arg-type]
+    wishes = Wishes("cursor", project=project, write=wish == "write", remove=wish == "remove")
     with pytest.raises(OutsideProject, match=f"leads to {theirs}, outside the project"):
         register(wishes, AT_HOME, NOW)
     assert theirs.read_bytes() == before and list(outside.iterdir()) == [theirs]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,16 +38,19 @@ def person(tmp_path: Path, lent: Path) -> Person:
 
 
 def there_and_back(
-    person: Person, source: dict[str, str], next_version: object, first_version: object
+    person: Person,
+    source: dict[str, str],
+    next_version: Callable[[], object],
+    first_version: Callable[[], object],
 ) -> None:
     """From 1.0, which is installed, to 1.1, once the source has it, and back when it has 1.0 alone again."""
     assert (person.version(), person.receipt()["source"]) == ("1.0", source)
     assert "lineage 1.0 is up to date" in person.lineage("update", "--check")
-    next_version()  # type: ignore[operator]
+    next_version()
     assert "lineage 1.1 is available" in person.lineage("update", "--check", code=2)
     assert "Updated: lineage 1.0 -> 1.1" in person.lineage("update")
     assert (person.version(), person.receipt()["version"]) == ("1.1", "1.1")
-    first_version()  # type: ignore[operator]
+    first_version()
     assert "1.1 is newer than 1.0" in person.lineage("update")
     assert "Went back: lineage 1.1 -> 1.0" in person.lineage("update", "--force")
     assert (person.version(), person.receipt()["version"]) == ("1.0", "1.0")
@@ -119,9 +123,9 @@ class Index:
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    def __init__(self, index: Index, *arguments: object) -> None:
+    def __init__(self, index: Index, *arguments: Any) -> None:
         self.index = index
-        super().__init__(*arguments, directory=str(index.folder.parent))  # type: ignore[arg-type]
+        super().__init__(*arguments, directory=str(index.folder.parent))
 
     def log_message(self, *_: object) -> None:
         self.index.asked.append(self.path)

@@ -165,7 +165,7 @@ def test_oversized_bodies(asking: Asking, document: Mindmap) -> None:
     piece = b"10000\r\n" + b" " * 65_536 + b"\r\n"
     chunked = head.format(asking.port, "Transfer-Encoding: chunked\r\nConnection: close").encode()
     assert asking.raw(chunked, *[piece] * 4, b"0\r\n\r\n").startswith(b"HTTP/1.1 413 ")
-    assert asking.ask("/api/mindmaps", body=b" " * (LARGEST_BODY + 1)).error == (413, "too_large")
+    assert asking.ask("/api/mindmaps", "GET", b" " * (LARGEST_BODY + 1)).error == (413, "too_large")
     assert asking.ask("/api/mindmaps").json[0]["id"] == document.id
 
 

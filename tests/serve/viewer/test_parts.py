@@ -58,7 +58,8 @@ class HandClock:
 
 def told(touches: dict[float, str]) -> list[tuple[float, str]]:
     """What is passed on when, in milliseconds, of touches at these milliseconds."""
-    clock, found = HandClock(), []
+    clock = HandClock()
+    found: list[tuple[float, str]] = []
     debounce = Debounce(clock, lambda name: found.append((round(clock.now * 1000), name)))
     for moment in range(3_000):
         clock.go_to(moment / 1000)

@@ -22,7 +22,8 @@ import serve
 from serve.answering import Answering, Own
 from serve.viewer.page import FILES, Page
 from serve.viewer.ports import bound
-from serve.viewer.service import Viewer, started, stopped
+from serve.viewer.service import started, stopped
+from serve.viewer.shared import Viewer
 
 ROOT = Path(serve.__file__).parent.parent
 
@@ -53,7 +54,7 @@ class Asking:
     loop: asyncio.AbstractEventLoop | None = None
 
     def ask(
-        self, target: str, method: str = "GET", body: bytes | None = None, **headers: str | None
+        self, target: str, method: str = "GET", body: bytes | None = None, /, **headers: str | None
     ) -> Response:
         """What comes back; a header that is None is not sent, not even `Host`."""
         said = {name.replace("_", "-"): value for name, value in headers.items()}

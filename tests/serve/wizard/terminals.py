@@ -10,6 +10,7 @@ import struct
 import sys
 import termios
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -25,20 +26,30 @@ ROWS, COLUMNS = 40, 200
 PATIENCE: Final = 60.0
 
 
+class _Screen(pyte.Screen):
+    """What is shown; what the terminal answers is typed for it."""
+
+    def __init__(self, press: Callable[[str], None]) -> None:
+        super().__init__(COLUMNS, ROWS)
+        self._press = press
+
+    def write_process_input(self, data: str) -> None:
+        self._press(data)
+
+
 class Terminal:
     """A program at a terminal. The terminal answers what programs ask it, such as where its cursor is."""
 
     def __init__(self, *arguments: str, folder: Path, **environment: str) -> None:
-        self._screen = pyte.Screen(COLUMNS, ROWS)
+        self._screen = _Screen(self.press)
         self._stream = pyte.ByteStream(self._screen)
-        self._screen.write_process_input = self.press
         self._open = True
         surroundings = os.environ | {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT)} | environment
         command = [sys.executable, "-m", "serve.cli", *arguments]
         self._process, self._fd = pty.fork()
         if not self._process:
             os.chdir(folder)
-            os.execve(sys.executable, command, surroundings)  # noqa: S606
+            os.execve(sys.executable, command, surroundings)  # noqa: S606 - this interpreter, with what a test asks
         size = struct.pack("HHHH", ROWS, COLUMNS, 0, 0)
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, size)
 
