@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import write
+from pipeline import walk, write
 from pipeline.git.repository import open_repository
 from pipeline.reach import reach
 from serve import indexing, standing
@@ -91,6 +91,26 @@ def test_head_may_move_while_a_pass_waits(
     assert left_out(sides, home) == unreached(sides, home) != set()
     sides.switch("main")
     assert left_out(sides, home) == unreached(sides, home) != set()
+
+
+def test_questions_are_answered_while_history_is_walked(
+    sides: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass does not hold the index while it walks, which takes seconds where history is long."""
+    home = tmp_path / "home"
+    index(sides, home)
+    walked = walk.walked
+    asked: list[int] = []
+
+    def walked_beside_a_reader(*given: object) -> list[str]:
+        with database.reading(place(sides, home), wait=5) as connection:
+            status = history.status(connection)
+            asked.append(status.commits if status else 0)
+        return walked(*given)  # type: ignore[arg-type]  # handed on as it came
+
+    monkeypatch.setattr(write, "walked", walked_beside_a_reader)
+    index(sides, home)
+    assert asked == [2]
 
 
 def test_a_commit_of_another_branch_is_tried_again_there(sides: Repo, tmp_path: Path) -> None:
