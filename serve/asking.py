@@ -42,7 +42,10 @@ def query_command(  # noqa: PLR0913 - one parameter for each option a person may
         str | None, typer.Option(help="Only changes to files of this language, such as `python`.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="Only commits since: `30d` (h, d, w, m, y), `2024-01-31`, or RFC 3339.")
+        str | None,
+        typer.Option(
+            help="Only commits since: `30d` (h, d, w, m, y), `2024`, `2024-01`, `2024-01-31`, or RFC 3339."
+        ),
     ] = None,
     path_filter: Annotated[
         str | None,

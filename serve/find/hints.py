@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from pipeline.source.languages import BY_SUFFIX, WITHOUT_SYMBOLS, language_of
-from serve.find.moments import ago
+from serve.find.moments import DATE, ago, date
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ _LAST: Final = re.compile(
     rf"(?:(\d+|{'|'.join(_NUMBERS)}) )?(day|week|month|year)s?\b(?! of\b)",
     re.IGNORECASE,
 )
-_SINCE: Final = re.compile(r"\b(?:since|after) (\d{4}(?:-\d{2}(?:-\d{2})?)?)(?![\d.-])", re.IGNORECASE)
+_SINCE: Final = re.compile(rf"\b(?:since|after) ({DATE})(?![\d.-])", re.IGNORECASE)
 _PATH: Final = re.compile(
     r"(?<![\w/:.+-])(?:\.{0,2}/)?[\w.+-]+(?:/[\w.+-]+)+/?|(?<![\w/:.+-])[\w+-]+/(?=[\s,;:)]|$)"
 )
@@ -102,17 +102,9 @@ def _timeframe(text: str, now: datetime) -> tuple[str, datetime | None]:
         since = ago(_NUMBERS.get(count.lower()) or int(count), match[2].lower(), now)
         return (text.replace(match[0], " "), since) if since else (text, None)
     if match := _SINCE.search(text):
-        since = _date(match[1])
+        since = date(match[1])
         return (text.replace(match[0], " "), since) if since else (text, None)
     return text, None
-
-
-def _date(text: str) -> datetime | None:
-    """A day, or the first day of a month or year; None for one the calendar does not have."""
-    try:
-        return datetime.fromisoformat(f"{text}-01-01"[:10]).replace(tzinfo=UTC)
-    except ValueError:
-        return None
 
 
 def _paths(text: str) -> Iterable[str]:

@@ -76,13 +76,18 @@ def _asked(request: FindRequest, now: datetime) -> Where:
     for name, value in (("language", request.language), ("path", request.path), ("author", request.author)):
         if value is not None and not value.strip():
             raise BadRequest(f"The {name} filter is empty.", hint="Leave it out, or give it a value.")
-    language = request.language.strip().lower() if request.language else None
     return Where(
-        language=LANGUAGES.get(language, language) if language else None,
+        language=_language(request.language) if request.language else None,
         since=moment(request.since, now) if request.since is not None else None,
         path=_checked(request.path) if request.path is not None else None,
         author=request.author.strip() if request.author else None,
     )
+
+
+def _language(name: str) -> str:
+    """A language as the index names it: `Py`, `.py` and `python` are one."""
+    plain = name.strip().lower()
+    return LANGUAGES.get(plain.removeprefix("."), plain)
 
 
 def _checked(pattern: str) -> str:

@@ -69,7 +69,8 @@ def lineage_server(asked: Answering, repository: Path) -> MCPServer[Any]:
         since: Annotated[
             str | None,
             Field(
-                description="Only commits since: `30d` (h, d, w, m, y), `2024-01-31`, or an RFC 3339 time."
+                description="Only commits since: `30d` (h, d, w, m, y), `2024`, `2024-01`, `2024-01-31`, "
+                "or an RFC 3339 time."
             ),
         ] = None,
         path: Annotated[

@@ -8,6 +8,7 @@ import pytest
 
 from serve.answers import rfc3339
 from serve.errors import BadRequest
+from serve.find import hints
 from serve.find.moments import moment
 
 NOW = datetime(2024, 3, 31, 12, tzinfo=UTC)
@@ -23,6 +24,8 @@ NOW = datetime(2024, 3, 31, 12, tzinfo=UTC)
         ("1y", datetime(2023, 4, 1, 12, tzinfo=UTC)),
         ("36h", datetime(2024, 3, 30, tzinfo=UTC)),
         ("2024-01-31", datetime(2024, 1, 31, tzinfo=UTC)),
+        ("2024-01", datetime(2024, 1, 1, tzinfo=UTC)),
+        (" 2023 ", datetime(2023, 1, 1, tzinfo=UTC)),
         ("2024-01-31T10:00:00Z", datetime(2024, 1, 31, 10, tzinfo=UTC)),
         ("2024-01-31t10:00:00.5z", datetime(2024, 1, 31, 10, 0, 0, 500_000, tzinfo=UTC)),
         ("2024-01-31T10:00:00+02:00", datetime(2024, 1, 31, 8, tzinfo=UTC)),
@@ -30,17 +33,37 @@ NOW = datetime(2024, 3, 31, 12, tzinfo=UTC)
     ],
 )
 def test_forms(text: str, expected: datetime) -> None:
-    """Ages, ISO dates and RFC 3339 moments mean a moment in UTC."""
+    """Ages, dates to the day, the month or the year and RFC 3339 moments mean a moment in UTC."""
     assert moment(text, NOW) == expected
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "30", "-3d", "3 days", "2024-02-30", "99999999d", "٣d", "1e3d"]
+    "text",
+    [
+        "",
+        "yesterday",
+        "30",
+        "-3d",
+        "3 days",
+        "2024-02-30",
+        "2024-13",
+        "0000",
+        "٢٠٢٤",
+        "99999999d",
+        "٣d",
+        "1e3d",
+    ],
 )
 def test_what_is_neither_is_refused(text: str) -> None:
     """Anything else is an error that shows the accepted forms."""
     with pytest.raises(BadRequest, match=r"is not a date or an age\.\n  Give an age such as `30d`"):
         moment(text, NOW)
+
+
+@pytest.mark.parametrize("date", ["2023", "2023-11", "2023-11-30"])
+def test_one_calendar(date: str) -> None:
+    """What may be said in a question's text may be given as an option, and means the same."""
+    assert hints.read(f"retries since {date}", NOW, lambda _: False).since == moment(date, NOW)
 
 
 def test_database_moments_are_shown_in_utc() -> None:

@@ -48,6 +48,15 @@ def test_options_win_over_the_text() -> None:
     assert (said.language, said.since) == ("python", NOW - timedelta(days=7))
 
 
+@pytest.mark.parametrize(
+    ("said", "language"),
+    [("Python", "python"), (" PY ", "python"), (".py", "python"), (".Rs", "rust"), (".", "."), (".x", ".x")],
+)
+def test_language_by_its_suffix(said: str, language: str) -> None:
+    """A language may be given by its name or by a suffix of its files, with the dot or without."""
+    assert read("retries", language=said).where.language == language
+
+
 @pytest.mark.parametrize(("path", "pattern"), [("src/net/", "**/src/net/"), ("/etc/a.py", "**/etc/a.py")])
 def test_paths_are_preferred_anywhere(path: str, pattern: str) -> None:
     """A path said in the query is preferred wherever in the tree it begins."""
