@@ -119,6 +119,14 @@ def languages(connection: Connection) -> frozenset[str]:
     return frozenset(language for (language,) in connection.execute(sql).fetchall())
 
 
+def has_path(connection: Connection, path: str) -> bool:
+    """Whether a file of the history has this path, or lies in it: `src/net`, `net/`, `tcp.py`, but not `et/tcp`."""
+    begun = f"/{path.lstrip('/')}"
+    sql = "SELECT EXISTS (SELECT 1 FROM hunks WHERE contains('/' || file_path || '/', $path))"
+    ((found,),) = connection.execute(sql, {"path": begun if path.endswith("/") else f"{begun}/"}).fetchall()
+    return bool(found)
+
+
 def _texts(connection: Connection, hunks: Sequence[int], diffs: Diffs | None) -> dict[int, str]:
     found = diffs.of(hunks) if diffs else {}
     others = [hunk for hunk in hunks if hunk not in found]

@@ -8,6 +8,7 @@
 - `kept`: what stays at hand between questions
 - `lanes`: the vector lane and the full-text lanes
 - `moments`: dates and ages as people write them
+- `paths`: a path filter as it is typed -> a pattern from the repository's root
 - `query`: a request -> what the lanes are asked
 - `reading`: what the cross-encoder reads of each candidate
 - `rerank`: evidence -> the probability that a candidate answers, and the order of that

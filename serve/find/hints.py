@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from pipeline.source.languages import BY_SUFFIX, WITHOUT_SYMBOLS, language_of
@@ -26,6 +28,22 @@ class Hints:
     symbols: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What a question is asked of, as far as its words may speak of it.
+
+    `speaks` says whether the history has files of a language, `holds` whether one of its paths has this one in it, as
+    whole parts; `root` is where the work tree lies, None where nobody can have typed paths of it.
+    """
+
+    speaks: Callable[[str], bool]
+    holds: Callable[[str], bool]
+    root: Path | None = None
+
+
+# Where there is no index yet, a question's words are only words.
+NOTHING_HERE: Final = Here(lambda _: False, lambda _: False)
+
 # Other ways people write a language, beside the names of `pipeline.source.languages` and their suffixes.
 _OTHER_NAMES: Final = {"golang": "go", "c++": "cpp", "c#": "csharp", "objc": "objective-c"}
 LANGUAGES: Final = {name: name for name in BY_SUFFIX.values()} | BY_SUFFIX | _OTHER_NAMES
@@ -35,6 +53,9 @@ _PROPER_NAMES: Final = {"c": "C", "d": "D", "go": "Go", "r": "R", "swift": "Swif
 _PROGRAMMED: Final = (
     frozenset(BY_SUFFIX.values()) - WITHOUT_SYMBOLS - {"make", "cmake", "sql", "graphql", "protobuf"}
 )
+
+# The index is asked about each; nobody names so many, and a text that is pasted in may have thousands of slashes.
+MOST_PATHS: Final = 20
 
 _NAMED: Final = re.compile(r"\b(?:language|lang):\s*([\w+#-]+)", re.IGNORECASE)
 # "in Python 3.12" speaks of a version that is supported, not of the code's language.
@@ -60,9 +81,9 @@ _QUOTED: Final = re.compile(r"`([^`\n]+)`|\"([^\"\n]+)\"|(?<!\w)'([^'\n]+)'(?!\w
 _SYMBOL: Final = re.compile(r"(?:[^\W\d]\w*(?:\.|::|#))*([^\W\d]\w*[!?]?)(?:\(.*\))?")
 
 
-def read(text: str, now: datetime, spoken_here: Callable[[str], bool]) -> Hints:
-    """The hints of a query; `spoken_here` says whether the history has files of a language."""
-    rest, language = _language(text, spoken_here)
+def read(text: str, now: datetime, here: Here) -> Hints:
+    """The hints of a query: what it says of languages and paths that there are here, and of names and times."""
+    rest, language = _language(text, here.speaks)
     rest, since = _timeframe(rest, now)
     rest = " ".join(rest.split())
     return Hints(
@@ -70,19 +91,19 @@ def read(text: str, now: datetime, spoken_here: Callable[[str], bool]) -> Hints:
         text=rest if _WORD.search(rest) else text,
         language=language,
         since=since,
-        paths=tuple(dict.fromkeys(_paths(rest))),
+        paths=tuple(filter(here.holds, islice(dict.fromkeys(_paths(rest)), MOST_PATHS))),
         symbols=tuple(dict.fromkeys(_symbols(rest))),
     )
 
 
-def _language(text: str, spoken_here: Callable[[str], bool]) -> tuple[str, str | None]:
+def _language(text: str, speaks: Callable[[str], bool]) -> tuple[str, str | None]:
     for match in _NAMED.finditer(text):
         language = LANGUAGES.get(match[1].lower())
-        if language and spoken_here(language):
+        if language and speaks(language):
             return text.replace(match[0], " "), language
     for match in _SPOKEN_OF.finditer(text):
         language = _spoken(match[1] or match[2])
-        if language and spoken_here(language):
+        if language and speaks(language):
             return text.replace(match[0], " ", 1), language
     return text, None
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from pipeline.text import words
 from serve.answers import QueryProfile
 from serve.envelope import clamped
 from serve.errors import BadRequest
 from serve.find import hints, intent
-from serve.find.hints import LANGUAGES, Hints
+from serve.find.hints import LANGUAGES, Here, Hints
 from serve.find.intent import Intent, Profile, Reading
 from serve.find.moments import moment
+from serve.find.paths import rooted
 from serve.find.wording import asked_for
 from serve.questions import FindRequest
 from stores.filters import BadPathFilter, Where, path_regex
@@ -38,10 +39,10 @@ class Query:
     now: datetime
 
 
-def read(request: FindRequest, now: datetime, spoken_here: Callable[[str], bool]) -> Query:
-    """Take a request apart; `spoken_here` says whether the history has files of a language."""
-    asked = _asked(request, now)
-    found = hints.read(request.text, now, spoken_here)
+def read(request: FindRequest, now: datetime, here: Here) -> Query:
+    """Take a request apart, as it is asked of what is here."""
+    asked = _asked(request, now, here.root)
+    found = hints.read(request.text, now, here)
     reading = intent.read(request.text)
     text = asked_for(found.text)
     where = Where(
@@ -68,10 +69,10 @@ def check(request: FindRequest, now: datetime) -> None:
     """Refuse a request that cannot be answered by any index, before one is opened."""
     if not request.text.strip():
         raise BadRequest("The query is empty.", hint="Say in a few words what you are looking for.")
-    _asked(request, now)
+    _asked(request, now, None)
 
 
-def _asked(request: FindRequest, now: datetime) -> Where:
+def _asked(request: FindRequest, now: datetime, root: Path | None) -> Where:
     """The filters a person set; they win over those read from the query's text."""
     for name, value in (("language", request.language), ("path", request.path), ("author", request.author)):
         if value is not None and not value.strip():
@@ -79,7 +80,7 @@ def _asked(request: FindRequest, now: datetime) -> Where:
     return Where(
         language=_language(request.language) if request.language else None,
         since=moment(request.since, now) if request.since is not None else None,
-        path=_checked(request.path) if request.path is not None else None,
+        path=_checked(rooted(request.path, root)) if request.path is not None else None,
         author=request.author.strip() if request.author else None,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from serve.errors import NeedsRebuild
 from serve.find import answer, evidence, lanes, query
 from serve.find.answer import best_of_each_commit
 from serve.find.fuse import Candidate, fuse
+from serve.find.hints import NOTHING_HERE, Here
 from serve.find.kept import MOST_BYTES, Holding, Kept, State
 from serve.find.lanes import Rankings
 from serve.find.query import Query
@@ -25,7 +27,7 @@ from serve.find.seen import Seen
 from serve.placing import place_of
 from serve.questions import FindRequest
 from serve.standing import Standing, standing, without_index
-from stores import database, vectors
+from stores import database, showing, vectors
 from stores.database import NotIndexed
 from stores.metadata import REBUILD, Status
 from stores.places import Place
@@ -85,7 +87,10 @@ class Finder:
             with database.sound(place), self._kept.question(place) as opened:
                 said = self._kept.said(place, opened)
                 here = standing(repository, opened.connection, said.noted)
-                asked = query.read(request, asked_at, said.languages.__contains__)
+                holds = partial(showing.has_path, opened.connection)
+                asked = query.read(
+                    request, asked_at, Here(said.languages.__contains__, holds, repository.root)
+                )
                 ranker = (reranker or EvidenceRanker()) if request.rerank else None
                 return self._answer(opened.connection, asked, ranker, here, self._seeing(place, opened, here))
         except NotIndexed:
@@ -147,7 +152,7 @@ def _hits(
 
 def _nothing(request: FindRequest, repository: Repository, now: datetime) -> FindAnswer:
     here = without_index(repository)
-    asked: Query = query.read(request, now, lambda _: False)
+    asked: Query = query.read(request, now, replace(NOTHING_HERE, root=repository.root))
     return FindAnswer((), answer.meta(here, asked, ()))
 
 

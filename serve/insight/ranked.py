@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +13,7 @@ from pipeline.git.repository import open_repository
 from serve import standing
 from serve.find import lanes, query
 from serve.find.fuse import fuse
+from serve.find.hints import Here
 from serve.find.seen import see
 from serve.insight.opening import place
 from serve.questions import FindRequest
@@ -29,7 +31,11 @@ def side_by_side(question: str, path: Path | str | None = None) -> pl.DataFrame:
     with database.reading(where) as connection:
         here = standing.standing(open_repository(where.path), connection)
         said = showing.languages(connection)
-        asked = query.read(FindRequest(question), datetime.now(UTC), said.__contains__)
+        asked = query.read(
+            FindRequest(question),
+            datetime.now(UTC),
+            Here(said.__contains__, partial(showing.has_path, connection)),
+        )
         encoder = bundled_encoder(here.encoding)
         rankings = lanes.rank(connection, lambda: see(connection, here.reach), asked, encoder)
         fused = fuse(rankings.lanes, asked.profile.candidates)

@@ -28,6 +28,7 @@ from serve.daemon.address import Address
 from serve.daemon.client import Remote
 from serve.find import lanes, query
 from serve.find.fuse import fuse
+from serve.find.hints import NOTHING_HERE
 from serve.find.rerank import EvidenceRanker, ReadingRanker, Reranker
 from serve.find.search import Finder, ordered
 from serve.find.seen import Seen, see
@@ -111,7 +112,7 @@ def _reading(precision: Precision) -> Reranker:
 def _reranking(
     connection: Connection, seen: Seen, encoder: OnnxEncoder, questions: Sequence[str], reranker: Reranker
 ) -> Ask:
-    read = {text: query.read(FindRequest(text), datetime.now(UTC), lambda _: False) for text in questions}
+    read = {text: query.read(FindRequest(text), datetime.now(UTC), NOTHING_HERE) for text in questions}
     ranked = {text: lanes.rank(connection, lambda: seen, asked, encoder) for text, asked in read.items()}
     fused = {text: fuse(ranked[text].lanes, read[text].profile.candidates) for text in questions}
     return lambda text: ordered(connection, read[text], ranked[text], fused[text], reranker)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import duckdb
@@ -20,6 +21,7 @@ from pipeline.encoder import Encoder
 from pipeline.text import words
 from serve.find import intent, lanes, query, search
 from serve.find.fuse import Candidate, fuse
+from serve.find.hints import Here
 from serve.find.lanes import Rankings
 from serve.find.query import Query
 from serve.find.rerank import EvidenceRanker, Reranker
@@ -108,8 +110,8 @@ class Asker:
 
     def query(self, question: str) -> Query:
         """A question as the product reads it."""
-        spoken = showing.languages(self.index).__contains__
-        return query.read(FindRequest(question), self.beside.now, spoken)
+        here = Here(showing.languages(self.index).__contains__, partial(showing.has_path, self.index))
+        return query.read(FindRequest(question), self.beside.now, here)
 
     def ranked(self, asked: Query) -> Rankings:
         """Every lane's answer."""

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from serve.answers import FindAnswer
+from serve.find.hints import Here
 from serve.find.search import find_pattern
 from serve.questions import FindRequest
 from tests.repos import FIRST_DATE, Repo
 from tests.serve.indexed import WordEncoder
 
+# Every language is spoken and every path is there: what is read from a text is its own matter.
+ANYWHERE = Here(lambda _: True, lambda _: True)
 NOW = FIRST_DATE + timedelta(days=100)
 
 

@@ -13,6 +13,7 @@ from pipeline.git.repository import open_repository
 from serve.find import evidence, lanes, query
 from serve.find.evidence import FEATURES, Evidence
 from serve.find.fuse import Candidate, fuse
+from serve.find.hints import NOTHING_HERE
 from serve.find.lanes import Rankings
 from serve.find.query import Query
 from serve.find.seen import see
@@ -45,7 +46,7 @@ def asked(
     """An index and what its lanes say to a question."""
     repository = open_repository(repo.path)
     with database.reading(place_of(home, repository)) as connection:
-        wanted = query.read(FindRequest(text), FIRST_DATE, lambda _: False)
+        wanted = query.read(FindRequest(text), FIRST_DATE, NOTHING_HERE)
         rankings = lanes.rank(connection, lambda: see(connection, Reach()), wanted, WordEncoder())
         yield connection, wanted, rankings, fuse(rankings.lanes, 50)
 

@@ -11,8 +11,12 @@ from serve.find import hints
 NOW = datetime(2024, 6, 30, tzinfo=UTC)
 
 
-def read(text: str, *, spoken: str = "python rust go typescript cpp c json") -> hints.Hints:
-    return hints.read(text, NOW, spoken.split().__contains__)
+LANGUAGES = frozenset({"python", "rust", "go", "typescript", "cpp", "c", "json"})
+PATHS = frozenset({"src/net/", "src/net/tcp.rs", "app.py", "docs/"})
+
+
+def read(text: str) -> hints.Hints:
+    return hints.read(text, NOW, hints.Here(LANGUAGES.__contains__, PATHS.__contains__))
 
 
 @pytest.mark.parametrize(
@@ -87,6 +91,32 @@ def test_timeframe(text: str, since: datetime | None, rest: str) -> None:
 def test_paths(text: str, paths: tuple[str, ...]) -> None:
     """File and folder names are found; addresses, versions and attributes are none."""
     assert read(text).paths == paths
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "HTTP/2 support",
+        "TCP/IP",
+        "and/or",
+        "HTTP/1.1",
+        "read/write locks",
+        "client/server",
+        "Node.js",
+        "other.py",
+    ],
+)
+def test_no_paths(text: str) -> None:
+    """What has a slash or a dot and lies nowhere in the history is no path."""
+    assert read(text).paths == ()
+
+
+def test_a_pasted_text_names_few_paths() -> None:
+    """Of a text with a thousand slashes the index is asked about the first few."""
+    asked: list[str] = []
+    here = hints.Here(lambda _: False, lambda path: not asked.append(path))
+    assert len(hints.read(" ".join(f"a/{n}" for n in range(1_000)), NOW, here).paths) == len(asked)
+    assert len(asked) == hints.MOST_PATHS
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from serve.answers import PLAIN
 from serve.find import query
 from serve.questions import FindRequest
 from stores.filters import path_regex
-from tests.serve.find.asking import Options
+from tests.serve.find.asking import ANYWHERE, Options
 
 NOW = datetime(2024, 6, 30, tzinfo=UTC)
 pieces = st.sampled_from(
@@ -24,7 +24,7 @@ pieces = st.sampled_from(
 
 
 def read(text: str, **options: Unpack[Options]) -> query.Query:
-    return query.read(FindRequest(text, **options), NOW, lambda _: True)
+    return query.read(FindRequest(text, **options), NOW, ANYWHERE)
 
 
 @given(st.one_of(st.text(), st.lists(pieces).map("".join)))

@@ -22,7 +22,7 @@ from serve.questions import FindRequest
 from stores import database
 from stores.reach import Reach
 from tests.repos import FIRST_DATE, Repo
-from tests.serve.find.asking import NOW, Asked, Options, ask
+from tests.serve.find.asking import ANYWHERE, NOW, Asked, Options, ask
 from tests.serve.indexed import WordEncoder, index
 
 
@@ -179,6 +179,44 @@ def test_query_text_prefers_paths(repo: Repo, home: Path) -> None:
     assert ask(repo, home, "timeout src/net/").hits[0].file_path == "src/net/tcp.py"
 
 
+def test_ordinary_slashes_are_no_paths(repo: Repo, home: Path) -> None:
+    """A path is read from a question only where the history has it, in whole parts."""
+    index(repo, home)
+
+    def preferred(text: str) -> bool:
+        return "paths preferred" in ask(repo, home, text).meta.query_profile.explanation
+
+    assert preferred("timeout in src/net/tcp.py") and preferred("timeout in net/") and preferred("src/net")
+    assert not preferred("HTTP/2 timeout") and not preferred("rc/net/ timeout") and not preferred("net/tcp")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("./src/net/", {"src/net/tcp.py"}),
+        ("{root}/src/net/tcp.py", {"src/net/tcp.py"}),
+        ("{root}/docs/", {"docs/guide.md"}),
+        ("{link}/src/*.rs", {"src/app.rs"}),
+    ],
+)
+def test_paths_as_shells_complete_them(
+    repo: Repo, home: Path, tmp_path: Path, path: str, expected: set[str]
+) -> None:
+    """A path with `./` in front, and one of this machine into the work tree, filter as from the repository's root."""
+    index(repo, home)
+    (tmp_path / "link").symlink_to(repo.path)
+    said = path.format(root=repo.path, link=tmp_path / "link")
+    assert set(paths(ask(repo, home, path=said))) == expected
+
+
+def test_paths_outside_are_refused(repo: Repo, home: Path) -> None:
+    """A path that lies outside the work tree is an error with or without an index, not an answer of nothing."""
+    for _ in range(2):
+        with pytest.raises(BadRequest, match="names nothing inside the repository"):
+            ask(repo, home, path=str(home.parent))
+        index(repo, home)
+
+
 def test_query_text_means_quoted_names(tmp_path: Path, home: Path) -> None:
     """A symbol named in quotes lifts the hunk that touched exactly that symbol."""
     repo = Repo.create(tmp_path / "repo")
@@ -188,7 +226,7 @@ def test_query_text_means_quoted_names(tmp_path: Path, home: Path) -> None:
 
     def symbol_lane(text: str) -> list[str]:
         with database.reading(place_of(home, open_repository(repo.path))) as connection:
-            asked = query.read(FindRequest(text), NOW, lambda _: True)
+            asked = query.read(FindRequest(text), NOW, ANYWHERE)
             return [
                 hunk.file_path
                 for hunk in lanes.rank(
@@ -204,9 +242,7 @@ def test_configuration_has_no_symbol_lane(repo: Repo, home: Path) -> None:
     """A question of configuration is answered without the symbol-name lane."""
     index(repo, home)
     with database.reading(place_of(home, open_repository(repo.path))) as connection:
-        asked = [
-            query.read(FindRequest(text), NOW, lambda _: True) for text in ("connect", "connect settings")
-        ]
+        asked = [query.read(FindRequest(text), NOW, ANYWHERE) for text in ("connect", "connect settings")]
         rankings = [
             lanes.rank(connection, partial(see, connection, Reach()), one, WordEncoder()) for one in asked
         ]
@@ -232,7 +268,16 @@ def test_any_text_is_a_query(repo: Repo, home: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"text": "  "}, {"since": "soon"}, {"path": "!"}, {"language": ""}, {"author": " "}]
+    "options",
+    [
+        {"text": "  "},
+        {"since": "soon"},
+        {"path": "!"},
+        {"path": ".."},
+        {"path": "./"},
+        {"language": ""},
+        {"author": " "},
+    ],
 )
 def test_bad_requests_are_refused(repo: Repo, home: Path, options: Asked) -> None:
     """An empty query and filters that mean nothing are errors, with or without an index."""
