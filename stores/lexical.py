@@ -155,6 +155,16 @@ def symbol_names(
     return best(snapshot, scores * _preferring(chosen), eligible, limit)
 
 
+def touching(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, names: tuple[str, ...]) -> Bools:
+    """Which hunks touched a symbol that has one of these names, to the letter."""
+    found = np.zeros(len(snapshot.hunks), np.bool_)
+    if names:
+        rows = connection.execute(_NAMED.format(names=_literals(names))).to_arrow_table()
+        positions = snapshot.hunks.positions.at(integers(rows.column("hunk_id")))
+        found[positions[positions >= 0]] = True
+    return found
+
+
 def _common(snapshot: Snapshot, text: Scores) -> Bools:
     """Words that more than a share of the texts have, and more than a lane could list whole."""
     texts = np.count_nonzero(snapshot.hunks.words)
@@ -173,11 +183,7 @@ def _touched(
     scores, held = _scored(names, hunks.symbol_words).scores, _held(names, worth, len(hunks))
     if not quoted:
         return Named(scores, held)
-    rows = connection.execute(_NAMED.format(names=_literals(quoted))).to_arrow_table()
-    positions = hunks.positions.at(integers(rows.column("hunk_id")))
-    factors = np.ones(len(hunks))
-    factors[positions[positions >= 0]] = QUOTED_NAME
-    return Named(scores * factors, held)
+    return Named(scores * np.where(touching(connection, snapshot, quoted), QUOTED_NAME, 1.0), held)
 
 
 def _living(

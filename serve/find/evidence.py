@@ -31,6 +31,9 @@ SHOWN_WORDS: Final = 5
 # "wip", "Change", "." and nothing at all say that something was done, not what.
 FEWEST_TOLD: Final = 2
 
+# What a question may say to the letter, beside its words.
+LITERAL: Final = ("a path", "a name in quotes")
+
 # Where a word may stand, in the order they are told.
 PARTS: Final = ("message", "path", "symbols", "change")
 
@@ -131,12 +134,14 @@ class Found:
 class Evidence:
     """A row of numbers for each candidate, in their order, and what of the question each was found by.
 
-    `told` are those whose commit says of itself what it did; `pairs` is what a cross-encoder reads.
+    `told` are those whose commit says of itself what it did; `literal` which candidates (rows) have what the question
+    says to the letter (columns, as in `LITERAL`); `pairs` is what a cross-encoder reads.
     """
 
     rows: Floats
     found: tuple[Found, ...]
     told: Bools
+    literal: Bools
     pairs: Pairs
 
 
@@ -170,8 +175,15 @@ def gather(
         rows,
         tuple(Found(wanted, counts) for counts in parts),
         np.array(told, np.bool_),
+        _literal(connection, query, rankings)[positions],
         pairs(query.text, rankings.shelf, candidates),
     )
+
+
+def _literal(connection: Connection, query: Query, rankings: Rankings) -> Bools:
+    """What each hunk of the snapshot has of what the question says to the letter."""
+    touching = lexical.touching(connection, rankings.seen.snapshot, query.symbols)
+    return np.column_stack((rankings.chosen.preferred, touching))
 
 
 def _messages(rankings: Rankings, candidates: Sequence[Candidate]) -> tuple[list[str], Floats]:

@@ -37,7 +37,8 @@ MESSAGE_SHARE: Final = 0.25
 class Rankings:
     """Each lane's best hunks, the query's vector and words they were compared by, and what they were chosen from.
 
-    `messages` has those of every commit that is in a lane, `shelf` what is read of hunks.
+    `chosen` is what the question's filters and paths mean here, `messages` has those of every commit that is in a lane,
+    `shelf` what is read of hunks.
     """
 
     nearest: tuple[Ranked, ...]
@@ -46,6 +47,7 @@ class Rankings:
     vector: npt.NDArray[np.float32]
     asked: Asked
     seen: Seen
+    chosen: Chosen
     messages: Messages
     shelf: Shelf
 
@@ -70,7 +72,8 @@ def rank(connection: Connection, see: Callable[[], Seen], query: Query, encoder:
     shas = dict.fromkeys(hunk.commit_sha for hunk in chain(nearest, text, symbols))
     told = seen.messages or messages.some(connection, tuple(shas))
     shelf = Shelf(connection, seen.diffs)
-    return Rankings(with_messages(nearest, told, vector), text, symbols, vector, asked, seen, told, shelf)
+    with_told = with_messages(nearest, told, vector)
+    return Rankings(with_told, text, symbols, vector, asked, seen, chosen, told, shelf)
 
 
 def with_messages(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pipeline.cross_encoder import Change
 from serve.find import rerank
-from serve.find.evidence import FEATURES, PARTS, Evidence, Found, Wanted
+from serve.find.evidence import FEATURES, LITERAL, PARTS, Evidence, Found, Wanted
 from serve.find.fuse import Candidate
 from serve.find.reading import Pairs
 from serve.find.rerank import FIT, EvidenceRanker, ReadingRanker, by_evidence, by_fusion
@@ -60,6 +60,7 @@ def known(rows: Floats) -> Evidence:
         rows,
         (NOTHING,) * len(rows),
         np.arange(len(rows)) % 2 == 0,
+        np.zeros((len(rows), len(LITERAL)), np.bool_),
         Pairs("anything", lambda: CHANGES[: len(rows)]),
     )
 
@@ -117,6 +118,28 @@ def test_recency_only_breaks_ties(older: float, leader: int) -> None:
     )
     assert placed[0].candidate.hunk_id == leader
     assert placed[0].probability in (older, 0.50)
+
+
+def test_what_is_meant_to_the_letter_leads() -> None:
+    """A path or a name that the question names raises who has it above near equals, both of them more, none to 1."""
+    probabilities = (0.70, 0.50, 0.50, 0.50, 0.99)
+    literal = np.array([[False, False], [True, False], [True, True], [False, False], [False, True]])
+    evidence = replace(known(np.zeros((5, len(FEATURES)))), literal=literal)
+    placed = by_evidence(candidates(5), evidence, Fixed(probabilities), lambda _: 0)
+    assert [one.candidate.hunk_id for one in placed] == [4, 2, 1, 0, 3]
+    assert all(0 < one.score < 1 for one in placed)
+    assert placed[3].score == 0.70 and placed[4].score == 0.50
+    assert placed[1].literal == (True, True)
+
+
+def test_what_is_meant_to_the_letter_is_no_evidence() -> None:
+    """Far likelier changes still lead, and nothing is taken for an answer because of where it is."""
+    literal = np.array([[False, False], [True, False]])
+    evidence = replace(known(np.zeros((2, len(FEATURES)))), literal=literal, told=np.ones(2, np.bool_))
+    placed = by_evidence(candidates(2), evidence, Fixed((0.3, rerank.WEAK * 0.9)), lambda _: 0)
+    assert [one.candidate.hunk_id for one in placed] == [0, 1]
+    assert (placed[1].weak, placed[1].probability) == (True, rerank.WEAK * 0.9)
+    assert placed[1].score > rerank.WEAK
 
 
 def test_weak_where_it_is_known() -> None:

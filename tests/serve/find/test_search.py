@@ -170,13 +170,34 @@ def test_query_text_filters(repo: Repo, home: Path, text: str, expected: set[str
     assert "read from the query" in answer.meta.query_profile.explanation
 
 
-def test_query_text_prefers_paths(repo: Repo, home: Path) -> None:
-    """A path said in the query lifts the hunks below it and hides none."""
-    index(repo, home)
-    plain, hinted = ask(repo, home, "timeout docs"), ask(repo, home, "timeout docs/")
-    assert ask(repo, home, "timeout guide.md").hits[0].file_path == "docs/guide.md"
-    assert len(plain.hits) == len(hinted.hits) == 5
-    assert ask(repo, home, "timeout src/net/").hits[0].file_path == "src/net/tcp.py"
+@pytest.fixture
+def twins(tmp_path: Path) -> Repo:
+    """Two commits with the same words everywhere, in the names of folders too; only the older one touches `send`."""
+    repo = Repo.create(tmp_path / "twins")
+    repo.write("net/tcp/a.py", "def send():\n    sends()\n")
+    repo.commit("Wait for a timeout", date=FIRST_DATE)
+    repo.write("tcp/net/a.py", "def sends():\n    send()\n")
+    repo.commit("Wait for a timeout", date=FIRST_DATE + timedelta(days=10))
+    return repo
+
+
+@pytest.mark.parametrize("rerank", [True, False])
+@pytest.mark.parametrize("path", ["net/tcp/", "net/tcp/a.py"])
+def test_query_text_prefers_paths(twins: Repo, home: Path, path: str, rerank: bool) -> None:
+    """A path said in the query puts what lies there before its equals, reranked or not, and hides nothing."""
+    index(twins, home)
+    words = path.replace("/", " ").replace(".", " ")
+    plain = ask(twins, home, f"timeout in {words}", rerank=rerank)
+    hinted = ask(twins, home, f"timeout in {path}", rerank=rerank)
+    assert paths(plain) == ["tcp/net/a.py", "net/tcp/a.py"]
+    assert paths(hinted) == ["net/tcp/a.py", "tcp/net/a.py"]
+
+
+def test_reranked_names_are_meant_literally(twins: Repo, home: Path) -> None:
+    """A name in quotes puts the change that touched it before one that has the same words."""
+    index(twins, home)
+    assert paths(ask(twins, home, "timeout of send")) == ["tcp/net/a.py", "net/tcp/a.py"]
+    assert paths(ask(twins, home, "timeout of `send`")) == ["net/tcp/a.py", "tcp/net/a.py"]
 
 
 def test_ordinary_slashes_are_no_paths(repo: Repo, home: Path) -> None:
@@ -251,11 +272,15 @@ def test_configuration_has_no_symbol_lane(repo: Repo, home: Path) -> None:
 
 
 def test_bug_fixes_weigh_recency_more(repo: Repo, home: Path) -> None:
-    """Bug-fix intent raises the recency weight by half; the order stays fusion's."""
+    """Bug-fix intent raises the recency weight by half; the order of fusion stays where nothing is reranked."""
     index(repo, home)
-    plain, fix = ask(repo, home, "timeout connect").hits[0], ask(repo, home, "fix timeout connect").hits[0]
-    assert plain.commit_sha == fix.commit_sha
-    assert fix.recency_weight == pytest.approx(1.5 * plain.recency_weight, abs=1e-5)
+
+    def asked(text: str) -> dict[str, float]:
+        return {hit.commit_sha: hit.recency_weight for hit in ask(repo, home, text, rerank=False).hits}
+
+    plain, fix = asked("timeout connect"), asked("timeout connect fix")
+    assert list(plain) == list(fix) and len(plain) == 5
+    assert list(fix.values()) == pytest.approx([1.5 * weight for weight in plain.values()], abs=1e-5)
 
 
 @pytest.mark.parametrize(
