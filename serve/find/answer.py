@@ -89,7 +89,7 @@ def _hints(standing: Standing, query: Query, best: Sequence[Placed]) -> Iterable
     elif FUNCTION_WORDS.issuperset(query.terms):
         yield NOTHING_ASKED
     elif all(placed.weak for placed in best):
-        yield NO_PRECEDENT
+        yield _no_precedent(query.where)
 
 
 def _unindexed(standing: Standing) -> str:
@@ -98,17 +98,28 @@ def _unindexed(standing: Standing) -> str:
     return "There is nothing to search: the repository has no commits that could be indexed."
 
 
+def _no_precedent(where: Where) -> str:
+    """What weak hits alone say: nothing about what the filters leave out."""
+    if not where.narrows:
+        return NO_PRECEDENT
+    return f"Every hit is weak: nothing within the filters resembles it: {_filters(where)}. Ask without them."
+
+
 def _nothing_found(where: Where) -> str:
-    filters: Mapping[str, str | None] = {
+    if not where.narrows:
+        return "HEAD reaches no indexed change."
+    return f"No indexed change passes the filters: {_filters(where)}.{_unknown_language(where.language)}"
+
+
+def _filters(where: Where) -> str:
+    """The filters that are set, as a person sets them."""
+    said: Mapping[str, str | None] = {
         "language": where.language,
         "since": where.since.date().isoformat() if where.since else None,
         "path": where.path,
         "author": where.author,
     }
-    said = ", ".join(f"{name} {value!r}" for name, value in filters.items() if value is not None)
-    if not said:
-        return "HEAD reaches no indexed change."
-    return f"No indexed change passes the filters: {said}.{_unknown_language(where.language)}"
+    return ", ".join(f"{name} {value!r}" for name, value in said.items() if value is not None)
 
 
 def _unknown_language(name: str | None) -> str:

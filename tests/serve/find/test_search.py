@@ -80,6 +80,26 @@ def test_weak_hits_say_so(repo: Repo, home: Path) -> None:
     assert kept.meta.hint is None and kept.hits[0].weak is None
 
 
+@pytest.mark.parametrize(
+    ("text", "options", "named"),
+    [
+        ("", {"path": "./src/", "author": "ada"}, "path 'src/', author 'ada'"),
+        (" in the last 2 years", {}, "since '2018-04-11'"),
+        (" in rust", {"since": "2020"}, "language 'rust', since '2020-01-01'"),
+    ],
+)
+def test_weak_within_the_filters(
+    repo: Repo, home: Path, text: str, options: dict[str, str], named: str
+) -> None:
+    """Where filters left out other changes, weak hits say nothing of these, and the hint names the filters."""
+    index(repo, home)
+    answer = ask(repo, home, f"colour management of printers in the viewfinder{text}", **options)
+    assert answer.hits and all(hit.weak for hit in answer.hits)
+    assert answer.meta.hint == (
+        f"Every hit is weak: nothing within the filters resembles it: {named}. Ask without them."
+    )
+
+
 def test_question_without_content(repo: Repo, home: Path) -> None:
     """A question of nothing but function words is told so, not that its answer was never done."""
     index(repo, home)
