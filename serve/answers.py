@@ -43,7 +43,7 @@ class Compatibility:
 
 @dataclass(frozen=True, slots=True)
 class PatternHit:
-    """A commit that resembles what was asked, shown by its best hunk.
+    """A commit that resembles what was asked, shown by its best hunk: of its code, where that answers too.
 
     `similarity` is the plain cosine of query and hunk text; `recency_weight` the share by which the commit's
     age would raise its score; `combined_score` the score that ordered the hits: the probability that the commit

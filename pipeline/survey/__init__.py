@@ -5,5 +5,6 @@
 - `effect`: patterns -> the commits and hunks they leave out
 - `directories`: changes -> what happened in each directory
 - `changed`: which paths each commit changed, from the git program
+- `roles`: what a file is for: the program, its tests, its documentation, or what goes with it
 - `kinds`: what a file is: code, prose, data, or made by a program
 """

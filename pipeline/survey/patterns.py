@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.survey.directories import TOP, Directory
+from pipeline.survey.roles import TESTS
 
 # Below this share of the commits and of the hunks a line in a file is not worth reading.
 WORTH: Final = 0.01
@@ -62,8 +63,6 @@ DOCUMENTATION: Final = frozenset(
         "news",
     }
 )
-# Tests say how code is used: their own folder is no data, though a folder of inputs in it may be.
-TESTS: Final = frozenset({"test", "tests", "testing", "spec", "specs", "__tests__", "t"})
 # People's own names for where their code is, should there be little of it yet.
 SOURCES: Final = frozenset(
     {"src", "lib", "app", "source", "sources", "pkg", "internal", "cmd", "crates", "packages"}

@@ -1,6 +1,7 @@
 """How was it done before? From a query to ranked commits.
 
 - `answer`: hits and what is to be said about them
+- `best`: one hit for each commit, and the hunk it is shown by
 - `evidence`: what is known of each candidate, as numbers
 - `fuse`: reciprocal rank fusion
 - `hints`: language, paths, quoted names and timeframe said in a query's text

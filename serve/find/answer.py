@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from itertools import islice
 from math import exp
 from typing import Final
 
@@ -31,14 +30,6 @@ NO_PRECEDENT: Final = (
 NOTHING_ASKED: Final = (
     "The question has no word that tells of a change: say what was done, or name something of the code."
 )
-
-
-def best_of_each_commit(ordered: Iterable[Placed], count: int) -> tuple[Placed, ...]:
-    """The first hunk of each commit, for the first commits."""
-    best: dict[str, Placed] = {}
-    for placed in ordered:
-        best.setdefault(placed.candidate.commit_sha, placed)
-    return tuple(islice(best.values(), count))
 
 
 def hit(placed: Placed, shown: Shown, similarity: float, query: Query) -> PatternHit:

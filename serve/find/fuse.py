@@ -24,6 +24,7 @@ class Candidate:
     score: float
     commit_sha: str
     commit_date: datetime
+    file_path: str
 
 
 def fuse(rankings: Sequence[Sequence[Ranked]], limit: int) -> tuple[Candidate, ...]:
@@ -48,9 +49,11 @@ def fuse(rankings: Sequence[Sequence[Ranked]], limit: int) -> tuple[Candidate, .
         return -scores[key], firsts[key], -hunk.commit_date.timestamp(), hunk.commit_sha, hunk.file_path
 
     best = nsmallest(limit, hunks, key=place)
-    return tuple(
-        Candidate(key, scores[key] / one, hunks[key].commit_sha, hunks[key].commit_date) for key in best
-    )
+    return tuple(_candidate(hunks[key], scores[key] / one) for key in best)
+
+
+def _candidate(hunk: Ranked, score: float) -> Candidate:
+    return Candidate(hunk.hunk_id, score, hunk.commit_sha, hunk.commit_date, hunk.file_path)
 
 
 @lru_cache

@@ -1,4 +1,4 @@
-"""What kind of precedent a query asks for, told by cue words, and what follows from it."""
+"""What kind of precedent a query asks for, and of which files, told by cue words, and what follows from it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from pipeline.survey.roles import Role
 
 
 class Intent(Enum):
@@ -85,12 +87,27 @@ CUES: Final = {
 }
 
 
+# What a question asks to see beside the program itself, where code could be shown. "For testing" says what the code is
+# for, not where it is.
+ROLES: Final[dict[Role, re.Pattern[str]]] = {
+    "tests": _any_of(
+        "test, tests, tested, unit testing, unittest*, pytest, fixture*, coverage, spec, specs, benchmark*"
+    ),
+    "prose": _any_of(
+        "doc, docs, document, documents, documented, documenting, documentation, readme, changelog*, change log*,"
+        "changes for, release note*, news, guide*, tutorial*, typo, typos, spelling, license, licence"
+    ),
+    "other": CUES[Intent.CONFIGURATION],
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An intent and the cues that gave it."""
+    """An intent and the cues that gave it; `roles` are what beside the program itself is asked for."""
 
     intent: Intent
     cues: tuple[str, ...]
+    roles: frozenset[Role]
 
     @property
     def profile(self) -> Profile:
@@ -102,7 +119,8 @@ def read(text: str) -> Reading:
     """The kind with the most cues in the text."""
     found = {intent: _cues(pattern, text.lower()) for intent, pattern in CUES.items()}
     intent = max(found, key=lambda kind: len(found[kind]))
-    return Reading(intent, found[intent]) if found[intent] else Reading(Intent.UNKNOWN, ())
+    roles = frozenset(role for role, pattern in ROLES.items() if pattern.search(text.lower()))
+    return Reading(intent if found[intent] else Intent.UNKNOWN, found[intent], roles)
 
 
 def _cues(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:

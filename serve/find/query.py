@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from pipeline.survey.roles import Role
 from pipeline.text import words
 from serve.answers import QueryProfile
 from serve.envelope import clamped
@@ -25,7 +26,8 @@ class Query:
     """What the lanes are asked.
 
     `text` is what the encoder and the cross-encoder read, `terms` what the full-text lanes look up, `symbols` the
-    names meant literally, `k` the number of commits wanted, `now` the moment ages count from.
+    names meant literally, `roles` what is asked for beside the program itself, `k` the number of commits wanted, `now`
+    the moment ages count from.
     """
 
     text: str
@@ -33,6 +35,7 @@ class Query:
     symbols: tuple[str, ...]
     where: Where
     intent: Intent
+    roles: frozenset[Role]
     profile: Profile
     explained: QueryProfile
     k: int
@@ -58,6 +61,7 @@ def read(request: FindRequest, now: datetime, here: Here) -> Query:
         symbols=found.symbols,
         where=where,
         intent=reading.intent,
+        roles=reading.roles,
         profile=reading.profile,
         explained=QueryProfile(reading.intent.value, _explanation(reading, found, asked)),
         k=clamped(request.k),

@@ -16,7 +16,7 @@ from pipeline.modes import Encoding
 from serve.answers import FindAnswer, PatternHit
 from serve.errors import NeedsRebuild
 from serve.find import answer, evidence, lanes, query
-from serve.find.answer import best_of_each_commit
+from serve.find.best import best_of_each_commit
 from serve.find.fuse import Candidate, fuse
 from serve.find.hints import NOTHING_HERE, Here
 from serve.find.kept import MOST_BYTES, Holding, Kept, State
@@ -122,7 +122,8 @@ class Finder:
             return FindAnswer((), answer.meta(here, asked, ()))
         rankings = lanes.rank(connection, seeing, asked, self._encoder(here.encoding))
         fused = fuse(rankings.lanes, asked.profile.candidates)
-        best = best_of_each_commit(ordered(connection, asked, rankings, fused, reranker), asked.k)
+        placed = ordered(connection, asked, rankings, fused, reranker)
+        best = best_of_each_commit(placed, asked.k, asked.roles)
         return FindAnswer(_hits(connection, best, rankings, asked), answer.meta(here, asked, best))
 
 

@@ -148,6 +148,7 @@ class Asker:
             symbols=(),
             where=Where(),
             intent=intent.Intent.UNKNOWN,
+            roles=frozenset(),
             profile=intent.PROFILES[intent.Intent.UNKNOWN],
             explained=asked.explained,
             k=asked.k,

@@ -29,6 +29,25 @@ def test_kind(text: str, kind: Intent) -> None:
     assert intent.read(text).intent is kind
 
 
+@pytest.mark.parametrize(
+    ("text", "roles"),
+    [
+        ("tests for redirects", {"tests"}),
+        ("changelog for 0.18", {"prose"}),
+        ("documentation of the test fixtures", {"prose", "tests"}),
+        ("pin dependencies", {"other"}),
+        ("fix the ci workflow", {"other"}),
+        ("mock transport for testing", set()),
+        ("support zstd content decoding", set()),
+        ("latest documents", {"prose"}),
+        ("attestation and contests", set()),
+    ],
+)
+def test_roles(text: str, roles: set[str]) -> None:
+    """Tests, documentation and configuration are asked for by name, whatever the kind of question."""
+    assert intent.read(text).roles == roles
+
+
 def test_bug_fixes_weigh_recency_half_more() -> None:
     """Bug-fix intent raises the recency weight by 1.5."""
     assert intent.PROFILES[Intent.BUG_FIX].recency == pytest.approx(0.05 * 1.5)

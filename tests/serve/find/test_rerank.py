@@ -52,7 +52,7 @@ class Reads:
 
 
 def candidates(count: int) -> list[Candidate]:
-    return [Candidate(number, 1 / (number + 1), str(number), FIRST_DATE) for number in range(count)]
+    return [Candidate(number, 1 / (number + 1), str(number), FIRST_DATE, "a.py") for number in range(count)]
 
 
 def known(rows: Floats) -> Evidence:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, timedelta
 from functools import partial
 from pathlib import Path
@@ -142,6 +142,27 @@ def test_one_hit_per_commit(tmp_path: Path, home: Path) -> None:
     repo.commit_file("other.py", "timeout\n")
     index(repo, home)
     assert len(ask(repo, home, k=5).hits) == 2
+
+
+def test_the_hunk_that_is_shown(tmp_path: Path, home: Path) -> None:
+    """A commit is shown by its code, with all that is said of that, where nothing else is asked for."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.write("src/net.py", "def connect(host):\n    return open(host, port, timeout=3)\n")
+    repo.write("tests/test_net.py", "def test_connect_timeout():\n    assert connect(host).timeout\n")
+    repo.commit("Wait for the host")
+    index(repo, home)
+
+    def first(text: str, **options: object) -> PatternHit:
+        return ask(repo, home, text, **options).hits[0]  # type: ignore[arg-type]
+
+    test, code = first("connect timeout", path="tests/"), first("connect timeout", path="src/")
+    shown = first("connect timeout")
+    assert test.combined_score > code.combined_score and test.similarity != code.similarity
+    assert shown == replace(code, combined_score=test.combined_score)
+    assert shown.matched == "symbols: connect; change: connect, timeout"
+    assert first("connect timeout", rerank=False).file_path == "tests/test_net.py"
+    assert first("tests of connect timeout").file_path == "tests/test_net.py"
+    assert first("connect timeout in tests/").file_path == "tests/test_net.py"
 
 
 @pytest.mark.parametrize(("k", "hits"), [(-3, 1), (0, 1), (3, 3), (99, 20)])
