@@ -20,6 +20,7 @@
 - `serving`: what the daemon's and the viewer's servers share
 - `engine`: both questions, answered in this process
 - `envelope`: what both questions share
+- `windows`: of a diff the lines that matter, under heads that say where they stand
 - `errors`: errors of a question or an option
 - `exits`: where errors become text and exit codes
 - `find`: how was it done before? from a query to ranked commits

@@ -45,12 +45,13 @@ class Compatibility:
 class PatternHit:
     """A commit that resembles what was asked, shown by its best hunk: of its code, where that answers too.
 
-    `similarity` is the plain cosine of query and hunk text; `recency_weight` the share by which the commit's
-    age would raise its score; `combined_score` the score that ordered the hits: the probability that the commit
-    answers, raised by its recency and where it has a path or a quoted name of the question, or without reranking what
-    fusion gave it. `matched` says in a line which of the
-    question's words were found where; `weak` that the hit is more likely none than a precedent. Both are known only
-    where hits are reranked, `weak` also not of an unlikely hit whose message says nothing, and left out elsewhere.
+    `diff_excerpt` is the diff, or of a long one, under a `…` for what is left out above, the lines with most of the
+    question's words. `similarity` is the plain cosine of query and hunk text; `recency_weight` the share by which
+    the commit's age would raise its score; `combined_score` the score that ordered the hits: the probability that
+    the commit answers, raised by its recency and where it has a path or a quoted name of the question, or without
+    reranking what fusion gave it. `matched` says in a line which of the question's words were found where; `weak`
+    that the hit is more likely none than a precedent. Both are known only where hits are reranked, `weak` also not
+    of an unlikely hit whose message says nothing, and left out elsewhere.
     """
 
     commit_sha: str

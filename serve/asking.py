@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -59,14 +60,13 @@ def query_command(  # noqa: PLR0913 - one parameter for each option a person may
     as_json: AsJson = False,
 ) -> None:
     """Find commits whose changes resemble a description."""
-    from serve import render
     from serve.answering import answering
     from serve.questions import FindRequest, worded
 
     request = FindRequest(worded(query, path), k, language, since, path_filter, author, rerank=not no_rerank)
     said = settings.read()
     answer = answering(said, daemon=not no_daemon).find(request, path)
-    _answer(answer, render.show, as_json=as_json)
+    _answer(answer, partial(_page, request.text), as_json=as_json)
 
 
 def explain_command(  # noqa: PLR0913 - one parameter for each option a person may give
@@ -120,6 +120,15 @@ def explain_command(  # noqa: PLR0913 - one parameter for each option a person m
     said = settings.read()
     answer = answering(said, daemon=not no_daemon).explain(request, path, Path.cwd())
     _answer(answer, page.show, as_json=as_json)
+
+
+def _page(question: str, answer: FindAnswer, console: Console) -> None:
+    """Print a page of hits."""
+    from pipeline.text import words
+    from serve import render
+    from serve.find.wording import telling
+
+    render.show(answer, console, telling(words(question)))
 
 
 def _answer(answer: Said, show: Callable[[Said, Console], None], *, as_json: bool) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
+from serve import windows
 from serve.answers import Compatibility, IndexState, rfc3339
 from serve.standing import Standing
 from stores.metadata import NAMES, Status, Verdict
@@ -55,9 +56,12 @@ def clamped(k: int) -> int:
     return max(FEWEST_HITS, min(MOST_HITS, k))
 
 
-def cut(diff: str) -> str:
-    """The first lines of a diff, and of each line the first columns."""
-    return "\n".join(narrowed(line) for line in diff.split("\n")[:EXCERPT_LINES])
+def cut(diff: str, wanted: Collection[str]) -> str:
+    """A diff, or as many lines as are shown from where most of the wanted words are; of each line the first columns."""
+    lines = diff.split("\n")
+    whole = "\n".join(map(narrowed, lines))
+    few = len(lines) <= EXCERPT_LINES + (not lines[-1])
+    return whole if few else windows.about(whole, wanted, EXCERPT_LINES).text
 
 
 def narrowed(line: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
+from serve import windows
 from serve.answers import (
     PLAIN,
     ExplainAnswer,
@@ -22,9 +24,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from serve.standing import CacheState, Standing
+    from serve.windows import Window
     from stores.places import Place
 
-# A person scans several hits at a glance; the whole excerpt is in the JSON.
+# A person scans several hits at a glance, a mark above included; the whole excerpt is in the JSON.
 SHOWN_LINES: Final = 12
 # A message's first paragraph says what happened; longer ones are kept to this many lines.
 MESSAGE_LINES: Final = 3
@@ -67,22 +70,24 @@ def _cache_line(cache: CacheState) -> str:
     return f"{cache.mode}, {use.entries:,} entries, {size}{hits}"
 
 
-def show(answer: FindAnswer, console: Console) -> None:
-    """Print an answer for a person."""
+def show(answer: FindAnswer, console: Console, wanted: Collection[str] = ()) -> None:
+    """Print an answer for a person; of long changes the lines that have most of the wanted words."""
     for number, hit in enumerate(answer.hits, start=1):
-        show_hit(_heading(number, hit), hit, console)
+        show_hit(_heading(number, hit), hit, console, wanted)
     for line in _closing(answer.meta):
         console.print(line)
 
 
-def show_hit(heading: Text, hit: PatternHit | ExplainHit, console: Console) -> None:
+def show_hit(
+    heading: Text, hit: PatternHit | ExplainHit, console: Console, wanted: Collection[str] = ()
+) -> None:
     """Print a hit under its heading."""
     # Said here: a Text forgets what it was told of wrapping when it is printed.
     console.print(heading, no_wrap=True, overflow="ellipsis")
     if hit.diff_excerpt:
-        console.print(
-            _excerpt(hit.diff_excerpt, truncated=hit.diff_truncated), no_wrap=True, overflow="ellipsis"
-        )
+        window = windows.about(hit.diff_excerpt, wanted, SHOWN_LINES)
+        excerpt = _excerpt(window, truncated=hit.diff_truncated)
+        console.print(excerpt, no_wrap=True, overflow="ellipsis")
     console.print()
 
 
@@ -96,16 +101,18 @@ def message(text: str) -> list[str]:
     return [lines[0] or "(no message)", *body[:MESSAGE_LINES], *rest]
 
 
-def _excerpt(diff: str, *, truncated: bool) -> Text:
-    """The first lines of a diff, coloured."""
+def _excerpt(window: Window, *, truncated: bool) -> Text:
+    """Lines of a diff, coloured, between marks where there are more."""
     from rich.text import Text
 
-    lines = [visible(line.removesuffix("\r")) for line in diff.rstrip("\n").split("\n")]
-    shown = Text()
-    for line in lines[:SHOWN_LINES]:
-        shown.append(f"\n    │ {line.expandtabs(4)}", style=_line_style(line))
-    if len(lines) > SHOWN_LINES or truncated:
-        shown.append("\n    │ …", style="dim")
+    shown, more = Text(), f"\n    │ {windows.MORE}"
+    if window.above:
+        shown.append(more, style="dim")
+    for line in window.lines:
+        plain = visible(line.removesuffix("\r"))
+        shown.append(f"\n    │ {plain.expandtabs(4)}", style=_line_style(plain))
+    if window.below or truncated:
+        shown.append(more, style="dim")
     return shown[1:]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,12 +11,10 @@ from typing import Final
 from pipeline.git import patches
 from pipeline.git.repository import Repository, UnreadableObject
 from pipeline.hunks import OVERSIZE_BYTES
+from serve import windows
 from serve.envelope import EXCERPT_COLUMNS, EXCERPT_LINES, narrowed
 from serve.explain.blame import Line, Origin
-
-# Lines kept around an asked line where its whole part is too long: as many as git shows.
-CONTEXT: Final = 3
-PART: Final = re.compile(rb"^@@ ", re.MULTILINE)
+from serve.windows import CONTEXT, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +26,6 @@ class Excerpt:
 
 
 NOTHING: Final = Excerpt("", truncated=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A line of a part: its own text, and where it stands in the old and the new file."""
-
-    text: bytes
-    old: int
-    new: int
 
 
 def main_origin(lines: Sequence[Line]) -> Origin:
@@ -59,25 +47,20 @@ def excerpt(repository: Repository, lines: Sequence[Line]) -> Excerpt:
         body = _body(repository, origin)
     except UnreadableObject:
         return Excerpt("", truncated=True)
-    return Excerpt("", truncated=True) if body is None else _shown(_parts(body), wanted)
+    return Excerpt("", truncated=True) if body is None else _shown(windows.parts(body), wanted)
 
 
-def _body(repository: Repository, origin: Origin) -> bytes | None:
+def _body(repository: Repository, origin: Origin) -> str | None:
     """The `@@` parts between the two files; None where one is too large to compare."""
     new = repository.entry(origin.commit_sha, origin.path)
     old = repository.entry(*origin.previous) if origin.previous else None
     blobs = [entry.sha if entry else None for entry in (old, new)]
     if any(repository.size(blob) > OVERSIZE_BYTES for blob in blobs if blob):
         return None
-    return patches.body(repository.between(*blobs).data)
+    return patches.body(repository.between(*blobs).data).decode("utf-8", errors="replace")
 
 
-def _parts(body: bytes) -> list[bytes]:
-    starts = [match.start() for match in PART.finditer(body)]
-    return [body[start:end] for start, end in zip(starts, [*starts[1:], len(body)], strict=True)]
-
-
-def _shown(parts: Sequence[bytes], wanted: set[int]) -> Excerpt:
+def _shown(parts: Sequence[str], wanted: set[int]) -> Excerpt:
     """Whole parts where they fit; else only what is near the lines asked about."""
     if not parts:
         return NOTHING
@@ -89,69 +72,50 @@ def _shown(parts: Sequence[bytes], wanted: set[int]) -> Excerpt:
     if not touched:
         touched = [parts[apart.index(min(apart))]]
         wanted = {_within(touched[0], number) for number in wanted}
-    whole = b"".join(touched)
-    if whole.count(b"\n") <= EXCERPT_LINES:
-        return _decoded(whole, truncated=False)
-    near = b"".join(window for part in touched for window in _windows(part, wanted))
-    return _decoded(b"\n".join(near.split(b"\n")[:EXCERPT_LINES]), truncated=True)
+    whole = "".join(touched)
+    if whole.count("\n") <= EXCERPT_LINES:
+        return _narrowed(whole, truncated=False)
+    near = "".join(window for part in touched for window in _windows(part, wanted))
+    return _narrowed("\n".join(near.split("\n")[:EXCERPT_LINES]), truncated=True)
 
 
-def _apart(part: bytes, numbers: Sequence[int]) -> int:
+def _apart(part: str, numbers: Sequence[int]) -> int:
     """How many lines lie between the part and the nearest of these, which are in order; 0 where it has one."""
-    _, _, start, count = patches.numbers(part)
+    _, _, start, count = windows.numbers(part)
     place = bisect_left(numbers, start)
     before = [start - numbers[place - 1]] if place else []
     after = [max(0, numbers[place] - (start + count - 1))] if place < len(numbers) else []
     return min([*before, *after])
 
 
-def _within(part: bytes, number: int) -> int:
+def _within(part: str, number: int) -> int:
     """The line of the part that is nearest to a line of the new file."""
-    _, _, start, count = patches.numbers(part)
+    _, _, start, count = windows.numbers(part)
     return max(start, min(number, start + count - 1))
 
 
-def _windows(part: bytes, wanted: set[int]) -> Iterator[bytes]:
+def _windows(part: str, wanted: set[int]) -> Iterator[str]:
     """The rows near a wanted line, under heads that say where they stand."""
-    head, *texts = part.removesuffix(b"\n").split(b"\n")
-    rows = list(_rows(head, texts))
+    rows = list(windows.rows(part))
     kept = {
         near
         for place, row in enumerate(rows)
-        if row.text[:1] != b"-" and row.new in wanted
+        if row.text[:1] != "-" and row.new in wanted
         for near in range(place - CONTEXT, place + CONTEXT + 1)
         if 0 <= near < len(rows)
     }
-    heading = head.split(b"@@", 2)[2]
-    run: list[_Row] = []
+    run: list[Row] = []
     for place, row in enumerate(rows):
         if place in kept:
             run.append(row)
         elif run:
-            yield _printed(run, heading)
+            yield windows.printed(part, run)
             run = []
     if run:
-        yield _printed(run, heading)
+        yield windows.printed(part, run)
 
 
-def _rows(head: bytes, texts: Sequence[bytes]) -> Iterator[_Row]:
-    old, old_count, new, new_count = patches.numbers(head)
-    old, new = old + (old_count == 0), new + (new_count == 0)
-    for text in texts:
-        yield _Row(text, old, new)
-        old += text[:1] in (b" ", b"-")
-        new += text[:1] in (b" ", b"+")
-
-
-def _printed(rows: Sequence[_Row], heading: bytes) -> bytes:
-    old_count = sum(row.text[:1] in (b" ", b"-") for row in rows)
-    new_count = sum(row.text[:1] in (b" ", b"+") for row in rows)
-    old, new = rows[0].old - (not old_count), rows[0].new - (not new_count)
-    head = b"@@ -%d,%d +%d,%d @@" % (old, old_count, new, new_count)
-    return b"\n".join([head + heading, *(row.text for row in rows), b""])
-
-
-def _decoded(text: bytes, *, truncated: bool) -> Excerpt:
-    lines = text.decode("utf-8", errors="replace").split("\n")
+def _narrowed(text: str, *, truncated: bool) -> Excerpt:
+    lines = text.split("\n")
     shown = "\n".join(map(narrowed, lines))
     return Excerpt(shown, truncated or any(len(line) > EXCERPT_COLUMNS for line in lines))

@@ -13,7 +13,7 @@ from serve.envelope import compatibility, cut, index_hints, index_state
 from serve.find.hints import LANGUAGES
 from serve.find.query import Query
 from serve.find.rerank import Placed
-from serve.find.wording import FUNCTION_WORDS
+from serve.find.wording import FUNCTION_WORDS, telling
 from serve.standing import Standing
 from stores.filters import Where, naive_utc
 from stores.showing import Shown
@@ -34,7 +34,7 @@ NOTHING_ASKED: Final = (
 
 def hit(placed: Placed, shown: Shown, similarity: float, query: Query) -> PatternHit:
     """One hit as it is shown."""
-    excerpt = cut(shown.diff)
+    excerpt = cut(shown.diff, telling(query.terms))
     return PatternHit(
         commit_sha=shown.commit_sha,
         commit_message=shown.commit_message,

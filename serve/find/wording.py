@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from pipeline.text import words
@@ -24,6 +25,11 @@ _ASKS: Final = re.compile(
     r"\W*(?:how|what|when|where|which|who|why|(?:are|can|could|did|do|have|should|were) (?:i|they|we|you))\b",
     re.IGNORECASE,
 )
+
+
+def telling(terms: Iterable[str]) -> frozenset[str]:
+    """The words that say what is asked for."""
+    return frozenset(terms) - FUNCTION_WORDS
 
 
 def asked_for(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from serve import render
+from serve import asking, render
 from serve.answers import (
     PLAIN,
     Compatibility,
@@ -91,6 +91,43 @@ def test_long_lines_are_cut_not_wrapped() -> None:
     lines = page(FindAnswer((wide,), META)).splitlines()
     assert sum(line.endswith("…") for line in lines) >= 2
     assert all(len(line) <= 80 for line in lines)
+
+
+def test_long_messages_are_cut() -> None:
+    """Of a message the subject and three lines of what follows are shown, and a mark where there is more."""
+    body = [f"Line {number}." for number in range(1, 5)]
+    for count, rest in ((3, []), (4, ["    …"])):
+        said = "\n\n".join(["Add retries", *body[:count]])
+        lines = page(FindAnswer((replace(HIT, commit_message=said),), META)).splitlines()
+        assert lines[2 : lines.index("    src/net/tcp.py  modified  in connect, retry, a, b, …")] == [
+            *(f"    {line}" for line in body[:3]),
+            *rest,
+        ]
+
+
+def drawn(hit: PatternHit, question: str = "") -> list[str]:
+    """The lines of a hit's change on the page that answers a question."""
+    screen = io.StringIO()
+    asking._page(question, FindAnswer((hit,), META), Console(file=screen, width=80, highlight=False))
+    return [line[6:].rstrip() for line in screen.getvalue().splitlines() if line.startswith("    │")]
+
+
+@pytest.mark.parametrize(("count", "rest"), [(11, []), (12, ["…"])])
+def test_long_changes_are_cut(count: int, rest: list[str]) -> None:
+    """Of a change twelve lines are shown, and a mark where there are more."""
+    rows = [f"+{number}" for number in range(count)]
+    long = replace(HIT, diff_excerpt="\n".join(["@@ -0,0 +1 @@", *rows, ""]), diff_truncated=False)
+    assert drawn(long) == ["@@ -0,0 +1 @@", *rows[:11], *rest]
+
+
+def test_the_page_begins_where_the_answer_is() -> None:
+    """Of a long change the lines with the question's words are shown, between marks; function words are none."""
+    rows = [f"+{number} how did we" for number in range(5)] + [f"+{number}" for number in range(5, 30)]
+    rows[20] = "+    retrying = True"
+    long = replace(HIT, diff_excerpt="\n".join(["@@ -0,0 +1,30 @@", *rows, ""]), diff_truncated=False)
+    shown = drawn(long, "how did we retry")
+    assert shown == ["…", "@@ -0,0 +18,10 @@", *rows[17:27], "…"]
+    assert drawn(long, "how did we do it")[0] == "@@ -0,0 +1,30 @@"
 
 
 def test_page_is_coloured_on_a_terminal() -> None:

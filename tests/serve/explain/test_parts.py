@@ -85,9 +85,9 @@ def test_near(anchors: str, expected: str) -> None:
     assert near("abcdefg", anchors) == set(expected)
 
 
-def part(old: int, new: int, rows: list[str]) -> bytes:
+def part(old: int, new: int, rows: list[str]) -> str:
     counts = [sum(row[0] in marks for row in rows) for marks in (" -", " +")]
-    return "\n".join([f"@@ -{old},{counts[0]} +{new},{counts[1]} @@ def f():", *rows, ""]).encode()
+    return "\n".join([f"@@ -{old},{counts[0]} +{new},{counts[1]} @@ def f():", *rows, ""])
 
 
 SMALL = part(1, 1, [" a", "-b", "+B", " c"])
@@ -96,12 +96,12 @@ LONG = part(20, 20, [" x", "-y", *(f"+{n}" for n in range(21, 121)), " z"])
 
 def test_only_touched_parts() -> None:
     """A part that has none of the lines is left out."""
-    assert excerpts._shown([SMALL, LONG], {2}) == excerpts.Excerpt(SMALL.decode(), truncated=False)
+    assert excerpts._shown([SMALL, LONG], {2}) == excerpts.Excerpt(SMALL, truncated=False)
 
 
 def test_nearest_part() -> None:
     """Where no part shows the lines, the nearest does: blame and diff may see an added block a little apart."""
-    assert excerpts._shown([SMALL, LONG], {8}).text == SMALL.decode()
+    assert excerpts._shown([SMALL, LONG], {8}).text == SMALL
     assert excerpts._shown([SMALL, LONG], {15, 16}).text.split("\n")[:3] == [
         "@@ -20,2 +20,3 @@ def f():",
         " x",

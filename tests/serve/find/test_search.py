@@ -365,6 +365,21 @@ def test_excerpt_is_cut(tmp_path: Path, home: Path) -> None:
     )
 
 
+def test_excerpt_begins_where_the_answer_is(tmp_path: Path, home: Path) -> None:
+    """Of a long diff the lines that have the question's words are shown, under a mark; a diff that fits is whole."""
+    repo = Repo.create(tmp_path / "repo")
+    lines = [f"value_{n} = {n}\n" for n in range(200)]
+    repo.commit_file("long.py", "".join([*lines[:150], "timeout = 3\n", *lines[150:]]))
+    repo.commit_file("short.py", "".join(lines[: EXCERPT_LINES - 1]))
+    index(repo, home)
+    hits = {hit.file_path: hit for hit in ask(repo, home, "the timeout", rerank=False).hits}
+    shown = hits["long.py"].diff_excerpt.split("\n")
+    assert shown[:2] == ["…", "@@ -0,0 +148,38 @@"] and "+timeout = 3" in shown
+    assert (len(shown), hits["long.py"].diff_truncated) == (EXCERPT_LINES, True)
+    assert hits["short.py"].diff_excerpt.count("\n") == EXCERPT_LINES
+    assert not hits["short.py"].diff_truncated
+
+
 def test_nothing_passes_the_filters(repo: Repo, home: Path) -> None:
     """When the filters leave nothing, the hint repeats them."""
     index(repo, home)
