@@ -14,7 +14,18 @@ Role = Literal["source", "tests", "prose", "other"]
 TESTS: Final = frozenset({"test", "tests", "testing", "spec", "specs", "__tests__", "t"})
 # Beside these, by the languages' customs: what tests stand on, and what only measures.
 _TESTS_TOO: Final = frozenset(
-    {"testdata", "__mocks__", "__fixtures__", "e2e", "bench", "benches", "benchmark", "benchmarks"}
+    {
+        "testdata",
+        "testfixtures",
+        "test-fixtures",
+        "__mocks__",
+        "__fixtures__",
+        "e2e",
+        "bench",
+        "benches",
+        "benchmark",
+        "benchmarks",
+    }
 )
 # Folders named for whose tests they are: `commonTest` and `androidInstrumentedTest` of Kotlin, `Shop.Tests` of C#,
 # `core-tests` of builds of many parts. In small letters and without a sign it is another word: `latest`, `contest`.

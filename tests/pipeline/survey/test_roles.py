@@ -43,6 +43,9 @@ tokio/tests.rs
 Shop.Tests/Pool.cs
 web/pool.specimen.test.mjs
 tests/data/answer.json
+plugin/test-fixtures/Settings.kt
+plugin/testData/Classes.kt
+lib/src/testFixtures/java/Pool.java
 tests/README.md
 """)
 
