@@ -12,8 +12,8 @@ from serve.find.rerank import Placed
 
 # Who asks how something was done wants to see the code. A changelog says the same in fewer words, and a test in more of
 # the question's, so that either is often likelier than the change itself: of 280 hits of 56 questions to httpx, 67 were
-# shown by one though the commit's code was a candidate. In 57 of these it had half the likelihood, and was what the
-# commit did about the question; of the 10 where it had less, four were of another matter.
+# shown by one though the commit's code was a candidate. In 57 of these it had half the likelihood or more, and all but
+# three of these changes were what the commit did about the question; of the 10 below, half were of another matter.
 LIKELY_ENOUGH: Final = 0.5
 
 
