@@ -88,9 +88,7 @@ def test_weak_hits_say_so(repo: Repo, home: Path) -> None:
         (" in rust", {"since": "2020"}, "language 'rust', since '2020-01-01'"),
     ],
 )
-def test_weak_within_the_filters(
-    repo: Repo, home: Path, text: str, options: dict[str, str], named: str
-) -> None:
+def test_weak_within_the_filters(repo: Repo, home: Path, text: str, options: Options, named: str) -> None:
     """Where filters left out other changes, weak hits say nothing of these, and the hint names the filters."""
     index(repo, home)
     answer = ask(repo, home, f"colour management of printers in the viewfinder{text}", **options)
