@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.git import layout
-from pipeline.git.program import Git, GitMissing
+from pipeline.git.program import Git, GitMissing, GitTooSlow
 from pipeline.git.repository import Repository
 
 # git reads commits that the graph lacks in the ordinary way; this many cost a blame a few milliseconds.
@@ -24,6 +24,12 @@ TIP: Final = "tip"
 # git waits for no lock: one that a killed git has left would stop every later one, and without a word. The largest
 # histories take minutes.
 ABANDONED_SECONDS: Final = 3_600
+LOCK: Final = "commit-graph.lock"
+# A damaged history can keep git going for ever. Making took a quarter of a millisecond a commit; slow disks and
+# machines have ten times as long.
+SMALL: Final = 20_000
+SMALL_SECONDS: Final = 60.0
+MOST_SECONDS: Final = 900.0
 # Files that git includes in its configuration and libgit2 does not.
 UNSEEN_INCLUDE: Final = "includeif.hasconfig:"
 
@@ -45,15 +51,29 @@ def _make(repository: Repository, head: str, folder: Path) -> None:
     made = folder / "info" / "commit-graph"
     folder.mkdir(mode=0o700, exist_ok=True)
     made.parent.mkdir(mode=0o700, exist_ok=True)
-    _unlock(made.with_name("commit-graph.lock"))
+    _unlock(made.with_name(LOCK))
     command = ("commit-graph", "write", "--stdin-commits", "--changed-paths", "--no-progress")
     given = f"{head}\n".encode()
-    done = program(repository, folder).output(*command, f"--object-dir={folder}", given=given)
+    git, limit = program(repository, folder), _limit(repository, head)
+    try:
+        done = git.output(*command, f"--object-dir={folder}", given=given, limit=limit)
+    except GitTooSlow:
+        made.with_name(LOCK).unlink(missing_ok=True)
+        _note(folder, head)  # or every run would take as long
+        return
     if done.code == 0 and made.exists():
         # What was committed when and by whom is nobody else's business, whatever the umask.
         made.chmod(0o600)
-        (folder / TIP).touch(mode=0o600)
-        (folder / TIP).write_text(head, encoding="ascii")
+        _note(folder, head)
+
+
+def _note(folder: Path, head: str) -> None:
+    (folder / TIP).touch(mode=0o600)
+    (folder / TIP).write_text(head, encoding="ascii")
+
+
+def _limit(repository: Repository, head: str) -> float:
+    return MOST_SECONDS if repository.reaches_more(head, SMALL) else SMALL_SECONDS
 
 
 def _unlock(lock: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,6 +50,15 @@ class GitMissing(LineageError):
 
     def __init__(self) -> None:
         super().__init__("git was not found.", hint="Install git, or put it on PATH.")
+
+
+class GitTooSlow(LineageError):
+    """The git program took longer than it was given, and was ended."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"git was ended after {seconds:.0f} seconds.", hint="`git fsck` says what is damaged."
+        )
 
 
 def version() -> str:
@@ -96,6 +106,7 @@ class Git:
                 stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                process_group=0,  # so that it can be ended together with what it started
             )
         except FileNotFoundError as error:
             raise GitMissing from error
@@ -104,12 +115,14 @@ class Git:
                 yield Running(process)
             finally:
                 if process.poll() is None:
-                    process.kill()
+                    _end(process)
 
-    def output(self, *arguments: str | bytes, given: bytes | None = None) -> Finished:
-        """What the program says, waited for."""
+    def output(
+        self, *arguments: str | bytes, given: bytes | None = None, limit: float | None = None
+    ) -> Finished:
+        """What the program says, waited for; GitTooSlow after so many seconds."""
         with self.started(*arguments, given=given) as running:
-            return running.finished()
+            return running.finished(limit)
 
     def environment(self) -> Mapping[str, str]:
         """The person's own environment, less every word to git in it, and ours."""
@@ -147,10 +160,19 @@ class Running:
 
     process: subprocess.Popen[bytes]
 
-    def finished(self) -> Finished:
-        """Its answer, waited for."""
-        out, err = self.process.communicate()
+    def finished(self, limit: float | None = None) -> Finished:
+        """Its answer, waited for; GitTooSlow after so many seconds."""
+        try:
+            out, err = self.process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired as error:
+            raise GitTooSlow(error.timeout) from error
         return Finished(out, err.decode("utf-8", "replace").strip(), self.process.returncode)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
 
 
 @contextmanager

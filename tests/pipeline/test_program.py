@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -65,6 +66,38 @@ def test_a_lock_that_was_left_behind(repo: Repo, tmp_path: Path) -> None:
     os.utime(lock, (before, before))
     graph.refresh(open_repository(repo.path), folder)
     assert not lock.exists() and (folder / "info" / "commit-graph").exists()
+
+
+def test_a_graph_that_git_never_finishes(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git is ended with all it started, leaves no lock, and is not asked again for the same history."""
+    folder, asked = tmp_path / "lent", tmp_path / "asked"
+    script = tmp_path / "bin" / "git"
+    script.parent.mkdir()
+    script.write_text(
+        f"#!/bin/sh\ntouch '{folder}/info/commit-graph.lock'\nsleep 300 &\necho $! >> '{asked}'\nwait\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(graph, "SMALL_SECONDS", 1.0)
+    began = time.monotonic()
+    for _ in range(2):
+        graph.refresh(open_repository(repo.path), folder)
+    assert time.monotonic() - began < 10
+    [child] = asked.read_text().split()
+    assert _ended(int(child))
+    assert not (folder / "info" / "commit-graph.lock").exists()
+
+
+def _ended(number: int) -> bool:
+    """Whether a process is no more, or waits for nothing but to be buried."""
+    for _ in range(100):
+        state = subprocess.run(
+            ["ps", "-o", "stat=", "-p", str(number)], capture_output=True, check=False
+        ).stdout
+        if not state.strip() or state.startswith(b"Z"):
+            return True
+        time.sleep(0.05)
+    return False
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"CGPH" + b"\xff" * 3_000])
