@@ -154,7 +154,7 @@ def _run(repository: Repository, place: Place, flags: Flags) -> None:
         with _reporting(flags.progress) as report:
             summary = Pass(repository, place, _options(flags), portioned, workers, report).run()
     graph.refresh(repository, place.graph)
-    _print(summary, profile=flags.profile)
+    _print(summary, profile=flags.profile, partial=repository.is_partial)
 
 
 def _encoding_at(place: Place) -> Encoding:
@@ -258,7 +258,7 @@ class _Events:
         self.told = now.commits
 
 
-def _print(summary: Summary, *, profile: bool) -> None:
+def _print(summary: Summary, *, profile: bool, partial: bool) -> None:
     lines = [
         f"indexed in {duration(summary.seconds)} - {summary.commits:,} commits, {summary.hunks:,} hunks, "
         f"{summary.head_symbols:,} HEAD symbols",
@@ -272,7 +272,7 @@ def _print(summary: Summary, *, profile: bool) -> None:
             "Commits that could not be read are not indexed (%d): %s. %s",
             len(summary.unreadable),
             _named(summary.unreadable),
-            unread.remedy(summary.unreadable),
+            unread.remedy(summary.unreadable, partial=partial),
         )
     if summary.head_unread:
         logger.warning(

@@ -11,8 +11,13 @@ if TYPE_CHECKING:
     from stores.history import Unreadable
 
 
-def remedy(unreadable: Sequence[Unreadable]) -> str:
-    """What brings them: a shallow clone lacks parents by design, and git finds nothing wrong with it."""
+def remedy(unreadable: Sequence[Unreadable], *, partial: bool = False) -> str:
+    """What brings them: a shallow or partial clone lacks some by design, and git finds nothing wrong with it."""
+    if partial and any(entry.reason.endswith(" is missing") for entry in unreadable):
+        return (
+            "A partial clone has not fetched all objects, and lineage never does: `git fetch --refetch --no-filter`, "
+            "then `lineage index`, takes them up."
+        )
     if all(entry.reason == BEYOND_BOUNDARY for entry in unreadable):
         return "`git fetch --unshallow`, then `lineage index`, takes them up."
     return "`git fsck` names what is missing; every `lineage index` tries them again."

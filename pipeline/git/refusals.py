@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Final
 
@@ -69,9 +70,10 @@ def refusal(path: Path, reason: str) -> LineageError:
 
 
 def _unsafe(path: Path, reason: str) -> UnsafeRepository:
+    """Not `git config --global`: that may write into the file of GIT_CONFIG_GLOBAL, which libgit2 does not read."""
     quoted = re.search(r"'(.+)'", reason)
     top = quoted[1].rstrip("/") if quoted else str(path)
     return UnsafeRepository(
         f"{top} belongs to another user, so git does not trust it",
-        hint=f"if you do: git config --global --add safe.directory {top}",
+        hint=f"if you do: git config --file ~/.gitconfig --add safe.directory {shlex.quote(top)}",
     )

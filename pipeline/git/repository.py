@@ -44,10 +44,10 @@ REMEMBERED_PATHS: Final = 4_000
 
 def open_repository(path: Path) -> Repository:
     """The repository that holds `path`: a work tree, a linked one, a bare repository, or anything inside."""
-    start = path if path.is_dir() else path.parent
-    found = pygit2.discover_repository(str(start))
+    there = path.exists()
+    found = pygit2.discover_repository(str(path if path.is_dir() else path.parent)) if there else None
     if found is None:
-        lacking = "is not in a git repository" if path.exists() else "does not exist"
+        lacking = "is not in a git repository" if there else "does not exist"
         raise NotARepository(
             f"{path.absolute()} {lacking}.",
             hint="Go into a repository, or name one: any path inside it will do.",

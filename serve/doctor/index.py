@@ -105,7 +105,7 @@ def _standing(repository: Repository, connection: Connection) -> Iterator[Findin
         yield warning(
             "unreadable",
             f"{len(waiting):,} not indexed: {named}{', ...' if len(waiting) > NAMED else ''}",
-            remedy(waiting),
+            remedy(waiting, partial=repository.is_partial),
         )
 
 

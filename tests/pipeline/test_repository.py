@@ -64,6 +64,13 @@ def test_a_folder_without_a_repository_is_refused(tmp_path: Path, name: str, lac
         open_repository(tmp_path / name)
 
 
+def test_a_path_that_is_not_there_is_refused(repo: Repo) -> None:
+    """A mistyped path inside a repository does not stand for the repository around it."""
+    for name in ("nonexistent", "src/nonexistent.py", "a.py/below"):
+        with pytest.raises(NotARepository, match=f"{name} does not exist"):
+            open_repository(repo.path / name)
+
+
 def test_a_sha256_repository_is_refused_in_words(tmp_path: Path) -> None:
     """A repository with SHA-256 objects is refused by name, not with a library's message."""
     made = Repo.create(tmp_path / "long", object_format="sha256")
@@ -89,32 +96,31 @@ def test_a_broken_config_is_refused(repo: Repo) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository to another user")
 def test_somebody_elses_repository_needs_safe_directory(repo: Repo, tmp_path: Path) -> None:
-    """A foreign repository is refused with git's command for trusting it, and opens once trusted."""
+    """A foreign repository is refused with a command for trusting it, after which it opens, whatever git reads."""
     for place in (repo.path, *repo.path.rglob("*")):
         os.lchown(place, 12345, 12345)
     program = (
         "import sys, pathlib; from pipeline.git.repository import open_repository\n"
         "try: print(open_repository(pathlib.Path(sys.argv[1])).head())\n"
-        "except Exception as error: print(type(error).__name__, error)\n"
+        "except Exception as error: print(type(error).__name__, error, error.hint, sep='\\n')\n"
     )
+    elsewhere = {"GIT_CONFIG_GLOBAL": str(tmp_path / "elsewhere")}
+    environment = os.environ | elsewhere | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
 
-    def ask() -> str:
-        environment = os.environ | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
-        command = [sys.executable, "-c", program, str(repo.path)]
+    def said(*command: str) -> str:
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
-    refused = ask()
-    assert refused.startswith("UnsafeRepository")
-    assert f"git config --global --add safe.directory {repo.path}" in refused
-    (tmp_path / ".gitconfig").write_text(f"[safe]\n\tdirectory = {repo.path}\n")
-    assert len(ask().strip()) == 40
+    kind, *_, hint = said(sys.executable, "-c", program, str(repo.path)).splitlines()
+    assert kind == "UnsafeRepository"
+    said("sh", "-c", hint.removeprefix("if you do: "))
+    assert len(said(sys.executable, "-c", program, str(repo.path)).strip()) == 40
 
 
 def test_refusals_say_what_to_do() -> None:
-    """libgit2's words for another owner become git's command."""
-    error = refusal(Path("/r"), "/r: repository path '/r/' is not owned by current user")
+    """libgit2's words for another owner become a command for a shell."""
+    error = refusal(Path("/r"), "/r: repository path '/my r/' is not owned by current user")
     assert isinstance(error, LineageError)
-    assert error.hint.endswith("git config --global --add safe.directory /r")
+    assert error.hint.endswith("git config --file ~/.gitconfig --add safe.directory '/my r'")
 
 
 def test_an_empty_repository_has_no_head(tmp_path: Path) -> None:

@@ -240,17 +240,42 @@ def test_unreadable_commits_are_said_at_the_end(repo: Repo, home: Path) -> None:
     """How many commits could not be read, and why, stands at the end; the run succeeds."""
     blob = repo.git("rev-parse", "HEAD:main.py")
     (repo.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
-    run = [sys.executable, "-m", "serve.cli", "index", str(repo.path)]
-    done = subprocess.run(
-        run,
+    done = run(repo, home)
+    assert "could not be read" in done.stderr and f"object {blob} is missing" in done.stderr
+    assert done.stdout.startswith("indexed in")
+
+
+def run(repo: Repo, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "serve.cli", "index", str(repo.path)],
         cwd=ROOT,
         env=os.environ | {"LINEAGE_HOME": str(home)},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert "could not be read" in done.stderr and f"object {blob} is missing" in done.stderr
-    assert done.stdout.startswith("indexed in")
+
+
+def test_a_partial_clone_is_told_how_to_become_whole(tmp_path: Path, home: Path) -> None:
+    """git finds nothing wrong with it, so its own check would name nothing; what is advised works."""
+    repo = Repo.create(tmp_path / "origin")
+    repo.git("config", "uploadpack.allowFilter", "true")
+    for number in range(2):
+        repo.commit_file("a.py", f"{number}\n")
+    clone = repo.clone(tmp_path / "partial", "--filter=blob:none")
+    said = run(clone, home).stderr
+    assert "is missing" in said and "`git fetch --refetch --no-filter`" in said and "fsck" not in said
+    clone.git("fetch", "--quiet", "--refetch", "--no-filter")
+    assert "could not be read" not in run(clone, home).stderr
+
+
+def test_a_path_that_is_not_there_is_no_repository(
+    repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mistyped folder is not taken for the repository around it."""
+    assert lineage("index", repo.path / "nonexistent") == 1
+    assert "nonexistent does not exist" in capsys.readouterr().err
+    assert not home.exists()
 
 
 @pytest.mark.parametrize(
