@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pipeline.git import merges, patches
-from pipeline.git.changes import SUBMODULE_MODE, SYMLINK_MODE, Change, Kind, RawPatch, is_binary, shown_path
+from pipeline.git.changes import (
+    SUBMODULE_MODE,
+    SYMLINK_MODE,
+    Change,
+    Kind,
+    RawPatch,
+    is_binary,
+    regular,
+    shown_path,
+)
 from pipeline.git.patches import Part, Patch
 from pipeline.git.repository import Difference, Repository, UnreadableObject
 
@@ -30,11 +39,11 @@ class Hunk:
     old_path: str | None  # only for a rename
     change_kind: Kind
     content_kind: ContentKind
-    old_blob: str | None  # None where there is none, or the parts do not lead from it to the new one
-    new_blob: str | None
+    old_blob: str | None  # a regular file's; None where there is none, or the parts do not lead away from it
+    new_blob: str | None  # a regular file's, whom the parts lead to: what a symlink points to is no source
     added_lines: int  # before any cut; 0 for binary and oversize
     removed_lines: int
-    diff: str  # the `@@` parts, cut after patches.DIFF_BYTES; empty unless text
+    diff: str  # the `@@` parts, cut after patches.DIFF_BYTES; empty unless text or a change of type
     diff_truncated: bool
     parts: tuple[Part, ...]
     added_text: str  # the added lines, or a symlink's target, or a submodule's commit
@@ -65,10 +74,27 @@ def _changed(repository: Repository, sha: str, ignored: Callable[[str], bool]) -
     differences = repository.differences(sha)
     if len(differences) == 1:
         [difference] = differences
-        kept = [change for change in difference.changes if not ignored(shown_path(change.path))]
+        kept = _kept(difference, ignored)
         found = tuple(_hunk(repository, difference, change) for change in kept)
         return Changed(found, all_ignored=bool(difference.changes) and not kept)
     return Changed(tuple(_merge_hunks(repository, differences, ignored)), all_ignored=False)
+
+
+def _kept(difference: Difference, ignored: Callable[[str], bool]) -> list[Change]:
+    """What a difference changed outside of what is ignored, in the order of the paths."""
+    kept = [seen for change in difference.changes if (seen := _seen(change, ignored)) is not None]
+    return sorted(kept, key=lambda change: change.path)
+
+
+def _seen(change: Change, ignored: Callable[[str], bool]) -> Change | None:
+    """A change as far as it is not ignored: what moves behind the rules goes, what moves out from there comes."""
+    new = ignored(shown_path(change.path))
+    if change.old_path is None:
+        return None if new else change
+    old = ignored(shown_path(change.old_path))
+    if new == old:
+        return None if new else change
+    return change.gone() if new else change.come()
 
 
 def _hunk(repository: Repository, difference: Difference, change: Change) -> Hunk:
@@ -85,9 +111,9 @@ def _merge_hunks(
     repository: Repository, differences: Sequence[Difference], ignored: Callable[[str], bool]
 ) -> Iterator[Hunk]:
     """Only what differs from every parent, so that a branch is not indexed twice."""
-    tables = [{change.path: change for change in difference.changes} for difference in differences]
+    tables = [{change.path: change for change in _kept(difference, ignored)} for difference in differences]
     for path in tables[0] if tables else ():
-        if all(path in table for table in tables) and not ignored(shown_path(path)):
+        if all(path in table for table in tables):
             hunk = _merged(repository, differences, [table[path] for table in tables])
             if hunk is not None:
                 yield hunk
@@ -108,7 +134,8 @@ def _merged(
         return _opened(sides[0], kinds[0], found[0], patches.read(patches.body(found[0].data)))
     own = merges.own_lines([patches.body(patch.data) for patch in found])
     if not own.parts:
-        return None
+        # A symlink's target and a file may be the same bytes, and then its type is all that the merge wrote.
+        return _unopened(sides[0], "text") if all(side.kind == "type_changed" for side in sides) else None
     counted = RawPatch(own.parts, own.added, own.removed, binary=False)
     return _opened(sides[own.parent], "text", counted, patches.read(own.parts), leads=False)
 
@@ -123,16 +150,16 @@ def _path_only(repository: Repository, sides: Sequence[Change]) -> Hunk | None:
 
 def _kind_unread(repository: Repository, change: Change) -> ContentKind:
     """What can be said without reading the content."""
-    if change.mode == SUBMODULE_MODE:
-        return "submodule"
     if any(repository.size(blob) > OVERSIZE_BYTES for blob in change.blobs):
         return "oversize"
+    if change.mode == SUBMODULE_MODE:
+        return "submodule"
     return "symlink" if change.mode == SYMLINK_MODE else "text"
 
 
 def _is_binary(repository: Repository, change: Change) -> bool:
     """Whether content that did not change is binary; libgit2 does not look at it."""
-    if change.mode in (SUBMODULE_MODE, SYMLINK_MODE):
+    if not regular(change.mode):
         return False
     blob = change.blobs[-1]
     return repository.size(blob) <= OVERSIZE_BYTES and is_binary(repository.blob(blob))
@@ -143,7 +170,7 @@ def _unopened(change: Change, kind: ContentKind) -> Hunk:
 
 
 def _opened(change: Change, kind: ContentKind, raw: RawPatch, patch: Patch, *, leads: bool = True) -> Hunk:
-    submodule = change.mode == SUBMODULE_MODE
+    shows = kind == "text" or change.kind == "type_changed"
     shown = shown_path(change.path)
     leads = (leads and patch.complete) or change.new_blob is None
     return Hunk(
@@ -152,13 +179,13 @@ def _opened(change: Change, kind: ContentKind, raw: RawPatch, patch: Patch, *, l
         old_path=None if change.old_path is None else shown_path(change.old_path),
         change_kind=change.kind,
         content_kind=kind,
-        old_blob=change.old_blob if leads and not submodule else None,
-        new_blob=None if submodule else change.new_blob,
+        old_blob=change.old_blob if leads and regular(change.old_mode) else None,
+        new_blob=change.new_blob if regular(change.new_mode) else None,
         added_lines=raw.added,
         removed_lines=raw.removed,
-        diff=patch.diff if kind == "text" else "",
-        diff_truncated=patch.diff_truncated if kind == "text" else False,
-        parts=patch.parts if kind == "text" else (),
+        diff=patch.diff if shows else "",
+        diff_truncated=patch.diff_truncated if shows else False,
+        parts=patch.parts if shows else (),
         added_text=patch.added_text,
         removed_text=patch.removed_text,
     )

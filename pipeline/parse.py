@@ -71,10 +71,6 @@ class HunkLike(Protocol):
         """Path before a rename."""
 
     @property
-    def content_kind(self) -> str:
-        """`text`, or a kind that has no symbols."""
-
-    @property
     def old_blob(self) -> str | None:
         """Blob that the parts lead away from."""
 
@@ -135,7 +131,7 @@ class Parses:
 
     def touched(self, hunk: HunkLike, contents: Contents) -> tuple[Touched, ...]:
         """Symbols a hunk touched, each once; they depend on the hunk and its blobs alone."""
-        if hunk.content_kind != "text" or not hunk.parts:
+        if not hunk.parts:
             return ()
         grammar = grammar_of(hunk.file_path)
         if grammar is None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol, cast
 
 import pygit2
-from pygit2.enums import DiffFind, DiffOption
+from pygit2.enums import DiffFind, DiffOption, FileMode
 
 from pipeline.git.changes import (
     EMPTY_PATCH,
     NO_PATCH,
     SIMILARITY,
+    SUBMODULE_MODE,
     Change,
     Kind,
     RawPatch,
     exact_renames,
+    regular,
+    renamed,
+    too_large_to_compare,
     too_many_to_compare,
 )
 from pipeline.git.library import Reading
@@ -36,6 +40,21 @@ KINDS: Final[dict[str, Kind]] = {
 }
 
 
+class Sources(NamedTuple):
+    """Where contents come from."""
+
+    blob: Callable[[str], pygit2.Blob]  # a file's or a symlink's, by its sha
+    size: Callable[[str], int]  # its length, without reading it
+    named: Callable[[bytes], str]  # the path a difference is made under; empty where no attribute says how
+
+
+class Trees(NamedTuple):
+    """Two trees to compare."""
+
+    old: pygit2.Tree | None  # None for nothing
+    new: pygit2.Tree
+
+
 class Difference(Protocol):
     """What turns one tree into another: its changes, and their patches on request."""
 
@@ -50,39 +69,28 @@ class Difference(Protocol):
 class Edited:
     """A difference of plain files that kept their names."""
 
-    def __init__(
-        self,
-        sha: str,
-        changes: list[Change],
-        *,
-        blob: Callable[[str], pygit2.Blob],
-        named: Callable[[bytes], str],
-    ) -> None:
+    def __init__(self, sha: str, changes: list[Change], sources: Sources) -> None:
         self._sha = sha
-        self._blob = blob
-        self._named = named
+        self._sources = sources
         self.changes = changes
 
     def patch(self, change: Change) -> RawPatch:
         """Both contents as git compares them under the file's path."""
         with Reading(self._sha):
-            old = self._blob(change.old_blob) if change.old_blob else None
-            new = self._blob(change.new_blob) if change.new_blob else None
-            # Attributes of the path say whether it is text, and how its sections are named.
-            path, options = self._named(change.path), PATCH_OPTIONS
-            if old is None:  # pygit2 has libgit2 look for them in the repository of the first content alone
-                old, new, options = new, old, PATCH_OPTIONS | DiffOption.REVERSE
-            return _raw(
-                pygit2.Patch.create_from(old, new, path, path, flag=options, context_lines=CONTEXT_LINES)
-            )
+            blob = self._sources.blob
+            old = blob(change.old_blob) if change.old_blob else None
+            new = blob(change.new_blob) if change.new_blob else None
+            return _made(old, new, self._sources.named(change.path))
 
 
 class Compared:
     """A difference as libgit2 finds it."""
 
-    def __init__(self, sha: str, diff: pygit2.Diff) -> None:
+    def __init__(self, sha: str, trees: Trees, sources: Sources) -> None:
         self._sha = sha
-        self._diff = diff
+        self._trees = trees
+        self._sources = sources
+        self._diff = _diff(trees)
         self._kept: set[bytes] | None = None
 
     @cached_property
@@ -102,46 +110,112 @@ class Compared:
         if "changes" in self.__dict__:
             self.changes = [change for change in self.changes if change.path in paths]
 
-    def follow_renames(self, size: Callable[[str], int]) -> None:
-        """Pair deleted with added files: by likeness, or by equal content where that costs too much."""
+    def follow_renames(self) -> None:
+        """Pair deleted with added files: by likeness, or by equal content where that costs too much.
+
+        libgit2 is for regular files; the others git pairs by equal content.
+        """
         if not {"A", "D"} <= {delta.status_char() for delta in self._diff.deltas}:
             return
         with Reading(self._sha):
-            if too_many_to_compare(self.changes, size):
+            if too_many_to_compare(self.changes):
                 self.changes = exact_renames(self.changes)
                 return
-            limit = len(self.changes)  # the pairs are bounded already: let every source be tried
-            self._diff.find_similar(flags=RENAMES, rename_threshold=SIMILARITY, rename_limit=limit)
+            large = too_large_to_compare(self.changes, self._sources.size)
+            if large:
+                self.changes = exact_renames(renamed(self.changes, self._alike_without(large)))
+                return
+            _find_similar(self._diff, len(self.changes))
             del self.changes
+            if any(change.kind == "deleted" and not regular(change.mode) for change in self.changes):
+                self.changes = exact_renames(self.changes)
+
+    def _alike_without(self, large: Sequence[Change]) -> list[tuple[Change, Change]]:
+        """The pairs libgit2 finds when files are taken for equal that are too large to be read."""
+        if self._trees.old is None:
+            return []
+        diff = self._trees.old.diff_to_index(_index(self._trees.new, large), flags=DIFF_OPTIONS)
+        _find_similar(diff, len(self.changes))
+        ends = {(change.kind, change.path): change for change in self.changes}
+        pairs = (
+            (ends.get(("deleted", delta.old_file.raw_path)), ends.get(("added", delta.new_file.raw_path)))
+            for delta in diff.deltas
+            if delta.status_char() == "R"
+        )
+        return [(old, new) for old, new in pairs if old and new]
 
     def patch(self, change: Change) -> RawPatch:
-        """As libgit2 prints it; nothing for a rename that was told by equal content alone."""
-        if change.index == NO_PATCH:
-            return EMPTY_PATCH
+        """As libgit2 prints it. Where it has no text, both contents are compared as one file's.
+
+        That is so of a change of type, which `git show` prints as two files and whose lines it counts like this, and
+        of what was paired, or parted, here.
+        """
         with Reading(self._sha):
+            if change.index == NO_PATCH or change.kind == "type_changed":
+                return EMPTY_PATCH if change.same_content else self._between(change)
             patch = self._diff[change.index]
-            if patch is None:
-                return EMPTY_PATCH
-            return _raw(patch)
+            return EMPTY_PATCH if patch is None else _raw(patch)
+
+    def _between(self, change: Change) -> RawPatch:
+        old = self._content(change.old_mode, change.old_blob)
+        new = self._content(change.new_mode, change.new_blob)
+        return _made(old, new, self._sources.named(change.path))
+
+    def _content(self, mode: int, sha: str | None) -> pygit2.Blob | bytes | None:
+        """What git compares of a path: a file's content, a symlink's target, a line about a submodule's commit."""
+        if sha is None or mode == SUBMODULE_MODE:
+            return f"Subproject commit {sha}\n".encode() if sha else None
+        return self._sources.blob(sha)
 
 
-def compared(git: pygit2.Repository, old: str | None, new: str) -> pygit2.Diff:
-    """How a tree differs from another, or from nothing; KeyError for what is no tree here."""
-    tree = git[new]
-    if not isinstance(tree, pygit2.Tree):
-        raise KeyError(new)
-    if old is None:
-        return tree.diff_to_tree(flags=DIFF_OPTIONS, context_lines=CONTEXT_LINES, swap=True)
-    former = git[old]
-    if not isinstance(former, pygit2.Tree):
-        raise KeyError(old)
-    return former.diff_to_tree(tree, flags=DIFF_OPTIONS, context_lines=CONTEXT_LINES)
+def _index(tree: pygit2.Tree, undone: Sequence[Change]) -> pygit2.Index:
+    """A tree as it were without some of its changes; in memory alone."""
+    index = pygit2.Index()
+    index.read_tree(tree)
+    for change in undone:
+        path = cast("str", change.path)  # pygit2 takes bytes as well, and paths may be no text
+        if change.old_blob is None:
+            index.remove(path)
+        else:
+            index.add(pygit2.IndexEntry(path, pygit2.Oid(hex=change.old_blob), FileMode(change.old_mode)))
+    return index
+
+
+def trees(git: pygit2.Repository, old: str | None, new: str) -> Trees:
+    """Two trees, or nothing and one, by their shas; KeyError for what is no tree here."""
+    return Trees(None if old is None else _tree(git, old), _tree(git, new))
+
+
+def _tree(git: pygit2.Repository, sha: str) -> pygit2.Tree:
+    found = git[sha]
+    if not isinstance(found, pygit2.Tree):
+        raise KeyError(sha)
+    return found
+
+
+def _diff(trees: Trees) -> pygit2.Diff:
+    if trees.old is None:
+        return trees.new.diff_to_tree(flags=DIFF_OPTIONS, context_lines=CONTEXT_LINES, swap=True)
+    return trees.old.diff_to_tree(trees.new, flags=DIFF_OPTIONS, context_lines=CONTEXT_LINES)
+
+
+def _find_similar(diff: pygit2.Diff, limit: int) -> None:
+    # The pairs are bounded already: let every source be tried.
+    diff.find_similar(flags=RENAMES, rename_threshold=SIMILARITY, rename_limit=limit)
 
 
 def patch_between(before: bytes | None, after: bytes | None) -> RawPatch:
     """What turns one content into another; None for no content."""
     patch = pygit2.Patch.create_from(before, after, flag=PATCH_OPTIONS, context_lines=CONTEXT_LINES)
     return _raw(patch)
+
+
+def _made(old: pygit2.Blob | bytes | None, new: pygit2.Blob | bytes | None, path: str) -> RawPatch:
+    """A patch under a path, whose attributes say whether it is text, and how its sections are named."""
+    options = PATCH_OPTIONS
+    if not isinstance(old, pygit2.Blob):  # libgit2 looks for them in the first content's repository alone
+        old, new, options = new, old, PATCH_OPTIONS | DiffOption.REVERSE
+    return _raw(pygit2.Patch.create_from(old, new, path, path, flag=options, context_lines=CONTEXT_LINES))
 
 
 def _raw(patch: pygit2.Patch) -> RawPatch:

@@ -58,16 +58,17 @@ def wrote_files(result: Entries, parents: Sequence[Entries], read: Callable[[byt
     both sides changed, where comparing it with its parents costs everything that either side changed. A name
     that is a file here and a directory there counts as a file that differs.
     """
-    for name in set(result).union(*parents):
-        own, theirs = result.get(name), [entries.get(name) for entries in parents]
-        if own in theirs:
-            continue
-        found = [entry for entry in (own, *theirs) if entry is not None]
-        if any(mode != TREE for mode, _ in found):
-            return True
-        inside, *beside = ({} if entry is None else read(entry[1]) for entry in (own, *theirs))
-        if wrote_files(inside, beside, read):
-            return True
+    folders = [(result, parents)]
+    while folders:
+        inside, beside = folders.pop()
+        for name in set(inside).union(*beside):
+            own, theirs = inside.get(name), [entries.get(name) for entries in beside]
+            if own in theirs:
+                continue
+            if any(entry is not None and entry[0] != TREE for entry in (own, *theirs)):
+                return True
+            there, *others = ({} if entry is None else read(entry[1]) for entry in (own, *theirs))
+            folders.append((there, others))
     return False
 
 

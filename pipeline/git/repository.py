@@ -20,8 +20,8 @@ from pygit2.enums import AttrCheck, ObjectType, SortMode
 
 from pipeline.git import layout, patches
 from pipeline.git.ancestry import Parents, parents_first, reachable
-from pipeline.git.changes import SUBMODULE_MODE, SYMLINK_MODE, TREE_MODE, RawPatch, shown_path
-from pipeline.git.differences import Compared, Difference, Edited, compared, patch_between
+from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, RawPatch, regular, shown_path
+from pipeline.git.differences import Compared, Difference, Edited, Sources, patch_between, trees
 from pipeline.git.edited import edits
 from pipeline.git.library import Reading
 from pipeline.git.merges import Entries, wrote_files
@@ -165,23 +165,30 @@ class Repository:
         if sha in self.boundary:
             raise UnreadableObject(sha, BEYOND_BOUNDARY)
         links = self._links(sha)
-        trees = [self._links(parent).tree for parent in links.parents]
+        parents = [self._links(parent).tree for parent in links.parents]
         with Reading(sha):
-            if len(trees) > 1 and not self._wrote_files(links.tree, trees):
+            if len(parents) > 1 and not self._wrote_files(links.tree, parents):
                 return []
-            if len(trees) > 1:
-                found = [Compared(sha, compared(self._git, old, links.tree)) for old in trees]
+            if len(parents) > 1:
+                found = [self._compared(sha, old, links.tree) for old in parents]
                 return [*self._differing_from_all(found)]
-            return [self._difference(sha, trees[0] if trees else None, links.tree)]
+            return [self._difference(sha, parents[0] if parents else None, links.tree)]
 
     def _difference(self, sha: str, old: str | None, new: str) -> Difference:
         entries = self._entries(bytes.fromhex(old)) if old else {}
         plain = edits(entries, self._entries(bytes.fromhex(new)), self._entries)
         if plain is not None:
-            return Edited(sha, plain, blob=self._blob, named=self._diff_path)
-        found = Compared(sha, compared(self._git, old, new))
-        found.follow_renames(self.size)
+            return Edited(sha, plain, self._sources)
+        found = self._compared(sha, old, new)
+        found.follow_renames()
         return found
+
+    def _compared(self, sha: str, old: str | None, new: str) -> Compared:
+        return Compared(sha, trees(self._git, old, new), self._sources)
+
+    @property
+    def _sources(self) -> Sources:
+        return Sources(blob=self._blob, size=self.size, named=self._diff_path)
 
     def _diff_path(self, path: bytes) -> str:
         """The path a difference is made under; empty where no attribute of it says how.
@@ -201,7 +208,7 @@ class Repository:
         shared = set(kinds[0]).intersection(*kinds[1:])
         if any(kind[path] == "A" for kind in kinds for path in shared):  # or it has another name in a parent
             for difference in found:
-                difference.follow_renames(self.size)
+                difference.follow_renames()
         for difference in found:
             difference.keep(shared)
         return found if shared else []
@@ -243,7 +250,7 @@ class Repository:
 
     def tree_files(self, sha: str) -> list[tuple[str, str]]:
         """(path, blob) of each regular file in a commit's tree; symlinks and submodules left out."""
-        return [(shown_path(path), blob) for path, blob in self._files(sha, self._links(sha).tree, b"")]
+        return [(shown_path(path), blob) for path, blob in self._files(sha, self._links(sha).tree)]
 
     def entry(self, commit: str, path: bytes) -> TreeEntry | None:
         """What a commit has at a path, or the submodule on the way there; None where it has neither."""
@@ -347,14 +354,21 @@ class Repository:
         except UnreadableObject:
             return ()
 
-    def _files(self, commit: str, tree: str, folder: bytes) -> Iterator[tuple[bytes, str]]:
-        with Reading(commit):
-            entries = parse_tree(self._odb.read(tree)[1])
-        for entry in entries:
-            if entry.mode == TREE_MODE:
-                yield from self._files(commit, entry.sha, folder + entry.name + b"/")
-            elif entry.mode not in (SYMLINK_MODE, SUBMODULE_MODE):
+    def _files(self, commit: str, tree: str) -> Iterator[tuple[bytes, str]]:
+        folders = [(b"", self._listed(commit, tree))]
+        while folders:
+            folder, entries = folders[-1]
+            entry = next(entries, None)
+            if entry is None:
+                folders.pop()
+            elif entry.mode == TREE_MODE:
+                folders.append((folder + entry.name + b"/", self._listed(commit, entry.sha)))
+            elif regular(entry.mode):
                 yield folder + entry.name, entry.sha
+
+    def _listed(self, commit: str, tree: str) -> Iterator[TreeEntry]:
+        with Reading(commit):
+            return parse_tree(self._odb.read(tree)[1])
 
 
 def _is_bare_unsaid(git: pygit2.Repository, git_dir: Path) -> bool:

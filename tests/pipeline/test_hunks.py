@@ -198,16 +198,20 @@ def test_a_symlink_is_its_target(repo: Repo) -> None:
 
 
 def test_a_file_that_becomes_a_symlink_changes_its_type(repo: Repo) -> None:
-    """One hunk, whose content kind is what the path is afterwards, in both directions."""
+    """One hunk, whose content kind is what the path is afterwards, and whose diff has both, in both directions."""
     repo.remove("a.py")
     repo.symlink("a.py", "elsewhere")
     repo.commit("To link")
     hunk = only(repo)
-    assert (hunk.change_kind, hunk.content_kind, hunk.diff) == ("type_changed", "symlink", "")
+    assert summary([hunk]) == [("a.py", "type_changed", "symlink", 1, 20)]
+    assert (hunk.added_text, hunk.removed_text.splitlines()[:2]) == ("elsewhere", ["line 1", "line 2"])
+    assert hunk.diff.startswith("@@ -1,20 +1 @@\n-line 1\n")
     repo.remove("a.py")
     repo.write("a.py", "text\n")
     repo.commit("Back")
-    assert (only(repo).change_kind, only(repo).content_kind) == ("type_changed", "text")
+    hunk = only(repo)
+    assert summary([hunk]) == [("a.py", "type_changed", "text", 1, 1)]
+    assert hunk.diff == "@@ -1 +1 @@\n-elsewhere\n\\ No newline at end of file\n+text\n"
 
 
 def test_a_submodule_is_its_commit(repo: Repo) -> None:
