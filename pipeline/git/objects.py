@@ -6,18 +6,24 @@ line that git itself only complains about.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-# Signs of a person, as lenient as git: whatever stands before `<`, up to `>`, then seconds and zone.
-IDENTITY: Final = re.compile(rb"(?P<name>[^<]*)<(?P<email>[^>]*)>?[^0-9-]*(?P<seconds>-?\d+)?")
+# Signs of a person, as lenient as git: whatever stands before `<`, up to `>`, then seconds and zone. Of the seconds as
+# many digits as a calendar can need: Python refuses to read thousands.
+IDENTITY: Final = re.compile(rb"(?P<name>[^<]*)<(?P<email>[^>]*)>?[^0-9-]*(?P<seconds>-?\d{1,20})?")
 TREE_ENTRY: Final = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
 # git has no dates before 1970, and Python's end with the year 9999: what lies outside is a broken clock.
 EPOCH: Final = datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
 LATEST_SECONDS: Final = 253_402_214_400  # 9999-12-31
+
+UTF_8: Final = "utf-8"
+# Python's codecs for its own literals and for host names: nobody's message is written in them.
+NOT_OF_TEXT: Final = frozenset({"unicode-escape", "raw-unicode-escape", "punycode", "idna", "undefined"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ class _Header:
     parents: list[str] = field(default_factory=list)
     author: bytes = b""
     committer: bytes = b""
-    encoding: str = "utf-8"
+    encoding: str = UTF_8
 
 
 def parse_commit(sha: str, data: bytes) -> Commit:
@@ -96,6 +102,11 @@ def links_of(data: bytes) -> Links:
 def entries_of(data: bytes) -> dict[bytes, tuple[bytes, bytes]]:
     """Name -> mode and object, as they stand in a tree object: all that comparing trees needs."""
     return {name: (mode, raw) for mode, name, raw in TREE_ENTRY.findall(data)}
+
+
+def tagged(data: bytes) -> str:
+    """The object that a tag names."""
+    return data.partition(b"\n")[0].decode("ascii", "replace").removeprefix("object ")
 
 
 def parse_tree(data: bytes) -> Iterator[TreeEntry]:
@@ -134,7 +145,13 @@ def _person(line: bytes, encoding: str) -> Person:
 
 
 def _decoded(text: bytes, encoding: str) -> str:
+    """As text that can be written anywhere: whatever the encoding, no half of a surrogate pair is left alone."""
+    if encoding == UTF_8:
+        return text.decode(UTF_8, errors="replace")
     try:
-        return text.decode(encoding, errors="replace")
+        if codecs.lookup(encoding).name in NOT_OF_TEXT:
+            return text.decode(UTF_8, errors="replace")
+        found = text.decode(encoding, errors="replace")
     except (LookupError, ValueError):  # a name no codec has, or a codec that is none of text
-        return text.decode("utf-8", errors="replace")
+        return text.decode(UTF_8, errors="replace")
+    return found.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")

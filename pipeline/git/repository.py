@@ -25,7 +25,16 @@ from pipeline.git.differences import Compared, Difference, Edited, Sources, patc
 from pipeline.git.edited import edits
 from pipeline.git.library import Reading
 from pipeline.git.merges import Entries, wrote_files
-from pipeline.git.objects import Commit, Links, TreeEntry, entries_of, links_of, parse_commit, parse_tree
+from pipeline.git.objects import (
+    Commit,
+    Links,
+    TreeEntry,
+    entries_of,
+    links_of,
+    parse_commit,
+    parse_tree,
+    tagged,
+)
 from pipeline.git.patches import Part
 from pipeline.git.recent import Recent
 from pipeline.git.refusals import BEYOND_BOUNDARY, NotARepository, UnreadableObject, refusal
@@ -100,11 +109,21 @@ class Repository:
     def head(self) -> str | None:
         """The commit HEAD names, on a branch or detached; None before the first commit."""
         try:
-            return str(self._git.head.peel(pygit2.Commit).id)
+            named = self._git.head.target
         except pygit2.GitError as error:
             if self._git.head_is_unborn:
                 return None
             raise UnreadableObject("HEAD", str(error)) from error
+        return self._peeled(str(named))
+
+    def _peeled(self, sha: str) -> str:
+        """The commit that a tag stands for; libgit2 would load it, and refuse what git only complains about."""
+        with Reading("HEAD"):
+            while (kind := self._odb.read_header(sha)[0]) == ObjectType.TAG:
+                sha = tagged(self._odb.read(sha)[1])
+        if kind != ObjectType.COMMIT:
+            raise UnreadableObject("HEAD", f"{sha} is not a commit")
+        return sha
 
     def first_commit(self, sha: str) -> str:
         """The first-parent line's oldest commit: a root, a shallow boundary, or the last readable."""
@@ -304,10 +323,10 @@ class Repository:
         """A file's content at HEAD; None when HEAD has no such file, or it cannot be read."""
         head = self.head()
         try:
-            entry = self._git[head].peel(pygit2.Tree)[path] if head else None
-        except (pygit2.GitError, KeyError, ValueError):
+            entry = self.entry(head, os.fsencode(path)) if head else None
+            return self.blob(entry.sha) if entry and entry.mode != TREE_MODE and regular(entry.mode) else None
+        except UnreadableObject:
             return None
-        return entry.data if isinstance(entry, pygit2.Blob) else None
 
     def _blob(self, sha: str) -> pygit2.Blob:
         """A file's content as libgit2 holds it; those read last are kept."""

@@ -11,7 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import pygit2
 import pytest
+from pygit2.enums import FileMode
 
 from pipeline.git.refusals import (
     DamagedRepository,
@@ -233,6 +235,7 @@ def test_dates_are_utc(repo: Repo) -> None:
     ("signature", "year"),
     [
         ("Ada <ada@example.org> 99999999999999999 +0000", 9999),
+        (f"Ada <ada@example.org> {'9' * 5_000} +0000", 9999),
         ("Ada <ada@example.org> -5 +0000", 1970),
         ("Ada <ada@example.org>", 1970),
         ("Ada <ada@example.org 1600000000 +0000", 1970),
@@ -250,6 +253,72 @@ def test_a_malformed_signature_does_not_hide_its_commit(repo: Repo, signature: s
     assert (commit.message, commit.author_name, commit.commit_date.year) == ("Odd", "Ada", year)
     assert opened.walk(sha)[-1] == sha
     assert hunks(opened, sha, everything).hunks == ()
+
+
+def test_a_head_that_libgit2_refuses_is_a_head(repo: Repo) -> None:
+    """The last commit may be one that git only complains about; a tag stands for its commit."""
+    tree = repo.git("rev-parse", "HEAD^{tree}")
+    text = f"tree {tree}\nparent {repo.head}\nauthor Ada\ncommitter Ada\n\nOdd\n"
+    raw = ["hash-object", "-t", "commit", "-w", "--literally", "--stdin"]
+    sha = repo.git(*raw, stdin=text.encode())
+    repo.git("update-ref", "HEAD", sha)
+    opened = open_repository(repo.path)
+    assert (opened.head(), opened.read_at_head("src/b.py")) == (sha, b"b = 1\n")
+    assert [opened.commit(each).message for each in opened.walk(sha)] == ["First", "Second", "Odd"]
+    repo.git("tag", "--annotate", "--message=Tagged", "tag")
+    (repo.path / ".git/HEAD").write_text(repo.git("rev-parse", "tag") + "\n")
+    assert open_repository(repo.path).head() == sha
+
+
+def test_a_head_that_is_not_there_is_unreadable(repo: Repo) -> None:
+    """A commit that is missing, and what is no commit."""
+    for sha in ("1" * 40, repo.git("rev-parse", "HEAD:a.py")):
+        (repo.path / ".git/HEAD").write_text(f"{sha}\n")
+        with pytest.raises(UnreadableObject, match="HEAD cannot be read"):
+            open_repository(repo.path).head()
+
+
+def test_a_thousand_nested_folders_are_listed_and_compared(repo: Repo) -> None:
+    """However deep a tree is, its files are found, and what a merge wrote in it."""
+    trees = []
+    for content in (b"one", b"two", b"both"):
+        entry = f"100644 blob {repo.git('hash-object', '-w', '--stdin', stdin=content)}\tf\n"
+        trees.append(_nested(repo, entry.encode()))
+    parents = [repo.git("commit-tree", tree, stdin=b"side") for tree in trees[:2]]
+    merge = repo.git("commit-tree", trees[2], *(f"-p{parent}" for parent in parents), stdin=b"merge")
+    opened = open_repository(repo.path)
+    path = "d/" * 1_200 + "f"
+    assert [found for found, _ in opened.tree_files(merge)] == [path]
+    for sha in (*parents, merge):
+        assert [hunk.file_path for hunk in hunks(opened, sha, everything).hunks] == [path]
+
+
+def _nested(repo: Repo, entry: bytes) -> str:
+    """A tree of folders in folders; git's own way of making one would take a process each."""
+    git = pygit2.Repository(repo.path)
+    tree = pygit2.Oid(hex=repo.git("mktree", stdin=entry))
+    for _ in range(1_200):
+        builder = git.TreeBuilder()
+        builder.insert("d", tree, FileMode.TREE)
+        tree = builder.write()
+    return str(tree)
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-7", "unicode_escape", "raw-unicode-escape", "utf-16-le", "punycode"]
+)
+def test_no_encoding_leaves_half_a_character(repo: Repo, encoding: str) -> None:
+    """Whatever a commit declares and whatever its bytes are, names and message are text that can be written."""
+    tree, text = repo.git("rev-parse", "HEAD^{tree}"), b"hi +2AA- \\ud800 there \x00\xd8 \\x"
+    author = b"A+2AA- \\udfff <a+3/8-@b> 1 +0000"
+    head = f"tree {tree}\nauthor ".encode() + author + b"\ncommitter " + author
+    data = head + f"\nencoding {encoding}\n\n".encode() + text
+    sha = repo.git("hash-object", "-t", "commit", "-w", "--literally", "--stdin", stdin=data)
+    commit = open_repository(repo.path).commit(sha)
+    for text_of in (commit.message, commit.author_name, commit.author_email):
+        assert text_of.encode().decode() == text_of
+    if encoding in ("unicode_escape", "utf-7"):
+        assert "hi " in commit.message and "there" in commit.message
 
 
 def test_a_message_is_decoded_by_its_own_encoding(repo: Repo) -> None:
