@@ -1,58 +1,79 @@
 """Which paths stay out of the index: built-in defaults < git attributes < `.lineageignore`.
 
 The last layer that says anything about a path decides, so `!package-lock.json` in `.lineageignore`
-brings back what a default leaves out.
+brings back what a default leaves out. Attributes are what git itself says they are for the person who
+indexes: committed ones, those of the clone, and the person's own (`core.attributesFile`).
 """
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from pathspec import GitIgnoreSpec
 
+from pipeline.git import layout
 from pipeline.git.repository import Repository, UnreadableObject, open_repository
+from stores.errors import LineageError
 
 IGNORE_FILE: Final = ".lineageignore"
 ATTRIBUTES: Final = ("linguist-generated", "linguist-vendored")
-ATTRIBUTE_FILE: Final = ".gitattributes"
 # Verdicts kept: more than the paths of most histories, and no more than some megabytes of them.
 REMEMBERED_PATHS: Final = 50_000
 
-# What programs write and people do not read. Kept short: a default that hides somebody's work is worse
-# than one that lets a lock file in.
+# What programs write and people do not read: what the specification names, and "similar". Kept short: a default that
+# hides somebody's work is worse than one that lets a lock file in.
 DEFAULTS: Final = (
     # dependencies copied in
-    "node_modules/",
-    "bower_components/",
     ".yarn/",
+    "bower_components/",
+    "node_modules/",
     "vendor/",
     # lock files
-    "package-lock.json",
-    "npm-shrinkwrap.json",
-    "yarn.lock",
-    "pnpm-lock.yaml",
     "bun.lock",
+    "bun.lockb",
     "Cargo.lock",
-    "poetry.lock",
-    "pdm.lock",
-    "uv.lock",
-    "Pipfile.lock",
     "composer.lock",
+    "deno.lock",
+    "flake.lock",
     "Gemfile.lock",
     "go.sum",
     "gradle.lockfile",
+    "mix.lock",
+    "npm-shrinkwrap.json",
+    "package-lock.json",
+    "Package.resolved",
+    "packages.lock.json",
+    "pdm.lock",
+    "Pipfile.lock",
+    "pixi.lock",
+    "pnpm-lock.yaml",
+    "Podfile.lock",
+    "poetry.lock",
+    "pubspec.lock",
+    "uv.lock",
+    "yarn.lock",
     # built or generated
-    "*.min.js",
-    "*.min.css",
-    "*.js.map",
     "*.css.map",
+    "*.js.map",
+    "*.min.css",
+    "*.min.js",
     "*.pb.go",
     "*_pb2.py",
     "*_pb2_grpc.py",
     "__pycache__/",
+    "dist/",
+    "target/",
 )
+
+
+class UnreadableRules(LineageError):
+    """An ignore file is there and cannot be read: what it leaves out, secrets maybe, must not be indexed for that."""
+
+    def __init__(self, file: Path, reason: str) -> None:
+        super().__init__(f"{file} cannot be read: {reason}.", hint="Make it readable, or move it away.")
 
 
 @dataclass(slots=True)
@@ -109,27 +130,46 @@ def _spec(lines: tuple[str, ...]) -> GitIgnoreSpec:
     return GitIgnoreSpec.from_lines(lines, backend="simple")
 
 
-def _lines(repository: Repository) -> tuple[str, ...]:
-    data = _current(repository, IGNORE_FILE)
-    return tuple(data.decode("utf-8", errors="replace").splitlines()) if data else ()
+def patterns(content: bytes) -> tuple[str, ...]:
+    """The lines of an ignore file that say something, as git takes them: a line ends at a line feed alone."""
+    text = content.removeprefix(BOM_UTF8).decode("utf-8", errors="replace")
+    return tuple(line for line in (line.removesuffix("\r") for line in text.split("\n")) if _says(line))
 
 
-def _current(repository: Repository, name: str) -> bytes | None:
-    """A file's content in the work tree; at HEAD, where there is no work tree."""
-    if repository.is_bare:
-        return repository.read_at_head(name)
+def _says(line: str) -> bool:
     try:
-        return (repository.root / name).read_bytes()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return None
+        return any(pattern.include is not None for pattern in _spec((line,)).patterns)
+    except ValueError:  # `!` alone, or a backslash at the end
+        return False
+
+
+def _lines(repository: Repository) -> tuple[str, ...]:
+    try:
+        return patterns(_current(repository, IGNORE_FILE))
+    except OSError as error:
+        raise UnreadableRules(repository.root / IGNORE_FILE, error.strerror or str(error)) from error
+
+
+def _current(repository: Repository, name: str) -> bytes:
+    """A file's content in the work tree, or at HEAD where there is no work tree; nothing where there is no file."""
+    if repository.is_bare:
+        return repository.read_at_head(name) or b""
+    return layout.content(repository.root / name)
 
 
 def _speaks_of_them(repository: Repository) -> bool:
     """Whether asking for attributes, path by path, can say anything."""
-    names = {ATTRIBUTE_FILE, *_attribute_files(repository)}
-    contents = [_current(repository, name) or b"" for name in names]
-    contents.append(repository.own_attributes())
-    return any(b"linguist-" in content for content in contents)
+    names = {layout.ATTRIBUTE_FILE, *_attribute_files(repository)}
+    if any(b"linguist-" in content for content in repository.own_attributes()):
+        return True
+    return any(b"linguist-" in _said(repository, name) for name in names)
+
+
+def _said(repository: Repository, name: str) -> bytes:
+    try:
+        return _current(repository, name)
+    except OSError:  # git warns of one that it cannot read, and goes on
+        return b""
 
 
 def _attribute_files(repository: Repository) -> list[str]:
@@ -138,4 +178,4 @@ def _attribute_files(repository: Repository) -> list[str]:
         files = repository.tree_files(head) if head else []
     except UnreadableObject:
         return []
-    return [path for path, _ in files if path.endswith("/" + ATTRIBUTE_FILE)]
+    return [path for path, _ in files if path.endswith("/" + layout.ATTRIBUTE_FILE)]

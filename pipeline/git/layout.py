@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -10,6 +11,7 @@ from typing import Final, TypeAlias
 # Name and value of each setting that acts, the last word last.
 Configuration: TypeAlias = Sequence[tuple[str, str]]
 
+ATTRIBUTE_FILE: Final = ".gitattributes"
 PROMISES: Final = re.compile(r"extensions\.partialclone|remote\..+\.promisor")
 FILTERS: Final = re.compile(r"filter\..*\.(clean|smudge|process|required)", re.DOTALL)
 
@@ -28,12 +30,21 @@ def boundary(common: Path) -> frozenset[str]:
         return frozenset()
 
 
-def own_attributes(common: Path) -> bytes:
-    """The attributes that are this clone's alone, not part of its history."""
+def content(file: Path) -> bytes:
+    """A small file's bytes; none where there is no file. A pipe of its name would be waited for."""
     try:
-        return (common / "info" / "attributes").read_bytes()
+        return file.read_bytes() if file.is_file() else b""
     except FileNotFoundError:
         return b""
+
+
+def waits(file: Path) -> bool:
+    """Whether opening what has this name would wait for somebody, as a pipe does."""
+    try:
+        mode = file.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def is_partial(configuration: Configuration) -> bool:

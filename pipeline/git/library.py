@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 import pygit2
+from pygit2.enums import ConfigLevel
 
 from pipeline.git.refusals import UnreadableObject
 
@@ -30,6 +33,15 @@ def _prepare_library() -> None:
 
 
 _prepare_library()
+
+
+def persons_attributes(configuration: Mapping[str, str]) -> Path | None:
+    """The file of attributes that a person has for all repositories: as configured, or where git looks for one."""
+    home, usual = (pygit2.settings.search_path[level] for level in (ConfigLevel.GLOBAL, ConfigLevel.XDG))
+    named = configuration.get("core.attributesfile") or (usual and f"{usual}/attributes")
+    if named.startswith("~/"):
+        return Path(home) / named.removeprefix("~/")
+    return Path(named) if named else None
 
 
 class Reading:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,7 @@ from pipeline.git.ancestry import Parents, parents_first, reachable
 from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, RawPatch, regular, shown_path
 from pipeline.git.differences import Compared, Difference, Edited, Sources, patch_between, trees
 from pipeline.git.edited import edits
-from pipeline.git.library import Reading
+from pipeline.git.library import Reading, persons_attributes
 from pipeline.git.merges import Entries, wrote_files
 from pipeline.git.objects import (
     Commit,
@@ -87,6 +87,7 @@ class Repository:
         self._mailmap = _mailmap(git)
         self._lately: dict[str, Links] = {}
         self._diff_paths: dict[bytes, str] = {}
+        self._barred: dict[str, bool] = {}
         self._blobs = Recent[str, pygit2.Blob](KEPT_BLOB_BYTES)
         self._folders = Recent[bytes, Entries](KEPT_NAMES)
 
@@ -218,8 +219,20 @@ class Repository:
             if len(self._diff_paths) >= REMEMBERED_PATHS:
                 self._diff_paths.clear()
             name = os.fsdecode(path)
-            self._diff_paths[path] = "" if self._git.get_attr(name, "diff") is None else name
+            said = None if self._bars_attributes(name) else self._git.get_attr(name, "diff")
+            self._diff_paths[path] = "" if said is None else name
         return self._diff_paths[path]
+
+    def _bars_attributes(self, path: str) -> bool:
+        """Whether asking for a path's attributes would wait for ever, as git would: some file of them is a pipe."""
+        folder = path.rpartition("/")[0]
+        if folder not in self._barred:
+            if len(self._barred) >= REMEMBERED_PATHS:
+                self._barred.clear()
+            folders = ("", *accumulate(folder.split("/"), "{}/{}".format))
+            files = (self.root / above / layout.ATTRIBUTE_FILE for above in folders)
+            self._barred[folder] = any(map(layout.waits, files))
+        return self._barred[folder]
 
     def _differing_from_all(self, found: list[Compared]) -> list[Compared]:
         """A merge's differences, cut to the paths that differ from every parent."""
@@ -310,14 +323,17 @@ class Repository:
     def attribute(self, path: str, name: str) -> bool | str | None:
         """A git attribute of a path: from the work tree, or from HEAD in a bare repository."""
         flags = AttrCheck.INCLUDE_HEAD if self.is_bare else AttrCheck.FILE_THEN_INDEX
+        if self._bars_attributes(path):
+            return None
         try:
             return self._git.get_attr(path, name, flags=flags | AttrCheck.NO_SYSTEM)
         except (pygit2.GitError, KeyError, ValueError):  # attribute files that cannot be read say nothing
             return None
 
-    def own_attributes(self) -> bytes:
-        """The attributes that are this clone's alone, not part of its history."""
-        return layout.own_attributes(self.common_dir)
+    def own_attributes(self) -> list[bytes]:
+        """The attributes that are not part of the history: this clone's alone, and the person's own."""
+        own = (self.common_dir / "info" / "attributes", persons_attributes(dict(self.configuration)))
+        return [_content(file) for file in own if file]
 
     def read_at_head(self, path: str) -> bytes | None:
         """A file's content at HEAD; None when HEAD has no such file, or it cannot be read."""
@@ -396,7 +412,16 @@ def _is_bare_unsaid(git: pygit2.Repository, git_dir: Path) -> bool:
     return not said and git_dir.name != ".git" and not (git_dir / "commondir").exists()
 
 
+def _content(file: Path) -> bytes:
+    try:
+        return layout.content(file)
+    except OSError:  # git warns of one that it cannot read, and goes on
+        return b""
+
+
 def _mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
+    if git.workdir and layout.waits(Path(git.workdir) / ".mailmap"):
+        return pygit2.Mailmap()
     try:
         return pygit2.Mailmap.from_repository(git)
     except (pygit2.GitError, KeyError):  # a mailmap that cannot be read renames nobody

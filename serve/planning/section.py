@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.git.repository import Repository
-from pipeline.ignore import IGNORE_FILE
+from pipeline.ignore import IGNORE_FILE, patterns
 from pipeline.survey.plan import Suggestion
 from serve.initializing.changes import Change
 from serve.initializing.fences import BrokenFence, Fences
@@ -33,7 +33,7 @@ class SectionRefused(LineageError):
 def own_lines(content: bytes | None) -> tuple[str, ...]:
     """The lines that are not ours."""
     try:
-        return tuple(FENCES.removed(content or b"").decode("utf-8", "replace").splitlines())
+        return patterns(FENCES.removed(content or b""))
     except BrokenFence as broken:
         raise _broken(broken) from broken
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+from collections.abc import Iterator
+from errno import EACCES
 from pathlib import Path
 
+import pygit2
 import pytest
+from pygit2.enums import ConfigLevel
 
 from pipeline import ignore
+from pipeline.git import layout
 from pipeline.git.repository import open_repository
-from pipeline.ignore import IgnoreRules
+from pipeline.hunks import hunks
+from pipeline.ignore import IgnoreRules, UnreadableRules
 from tests.repos import Repo
 
 
@@ -32,9 +39,38 @@ def ignored(repo: Repo, *paths: str) -> list[bool]:
 def test_defaults_leave_out_what_programs_write(repo: Repo) -> None:
     """Lock files, copied dependencies and built files are out; look-alikes written by people are in."""
     out = ["package-lock.json", "web/yarn.lock", "node_modules/x/a.js", "lib/a.min.js", "api/x_pb2.py"]
-    kept = ["a.py", "src/lock.py", "vendors.py", "docs/node_modules.md", "build/rules.py", "dist/a.py"]
+    out += [
+        "dist/a.js",
+        "sub/target/debug/a.d",
+        "bun.lockb",
+        "deno.lock",
+        "flake.lock",
+        "mix.lock",
+        "pixi.lock",
+    ]
+    out += ["ios/Podfile.lock", "app/pubspec.lock", "src/packages.lock.json", "Package.resolved"]
+    kept = [
+        "a.py",
+        "src/lock.py",
+        "vendors.py",
+        "docs/node_modules.md",
+        "build/rules.py",
+        "src/dist.py",
+        "target.go",
+    ]
     assert ignored(repo, *out) == [True] * len(out)
     assert ignored(repo, *kept) == [False] * len(kept)
+
+
+def test_every_default_can_be_brought_back(repo: Repo) -> None:
+    """One line in `.lineageignore` overrules one default; the others stand."""
+    repo.write(".lineageignore", "!dist/\n!/target/\n")
+    assert ignored(repo, "dist/a.js", "web/dist/b.js", "target/x", "sub/target/x") == [
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 def test_attributes_overrule_defaults(repo: Repo) -> None:
@@ -53,6 +89,25 @@ def test_attributes_of_the_clone_alone_count(repo: Repo) -> None:
     """`info/attributes` speaks like a committed attribute file."""
     (repo.path / ".git/info").mkdir(exist_ok=True)
     (repo.path / ".git/info/attributes").write_text("a.py linguist-generated\n")
+    assert ignored(repo, "a.py", "b.py") == [True, False]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Path]:
+    """Where git looks for the attributes that a person has for all repositories."""
+    before = pygit2.settings.search_path[ConfigLevel.XDG]
+    pygit2.settings.search_path[ConfigLevel.XDG] = str(tmp_path)
+    yield tmp_path / "attributes"
+    pygit2.settings.search_path[ConfigLevel.XDG] = before
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_the_persons_own_attributes_count(repo: Repo, own: Path, configured: bool) -> None:
+    """Those for all repositories speak whatever the repository itself mentions: from the usual file, or another."""
+    if configured:
+        own = own.with_name("others")
+        repo.git("config", "core.attributesFile", str(own))
+    own.write_text("a.py linguist-generated\n")
     assert ignored(repo, "a.py", "b.py") == [True, False]
 
 
@@ -88,6 +143,36 @@ def test_an_uncommitted_ignore_file_counts(repo: Repo) -> None:
     assert ignored(repo, "a.py") == [False]
     repo.write(".lineageignore", "a.py\n")
     assert ignored(repo, "a.py") == [True]
+
+
+def test_the_lines_of_the_ignore_file_are_gits(repo: Repo) -> None:
+    """A byte order mark is no part of a pattern, a form feed is one; what is no pattern says nothing."""
+    repo.write(".lineageignore", b"\xef\xbb\xbffirst.py\r\nform\x0cfeed.py\n!\nback\\\nlast.py\r")
+    paths = {"first.py": True, "form\x0cfeed.py": True, "form": False, "feed.py": False, "last.py": True}
+    assert ignored(repo, *paths) == list(paths.values())
+
+
+def test_a_pipe_is_no_file_of_rules(repo: Repo) -> None:
+    """Whatever waits to be read says nothing: nobody would ever write into it."""
+    repo.write("sub/b.py", "b\n")
+    repo.write("sub/.gitattributes", "b.py linguist-generated\n")
+    sha = repo.commit("Attributes")
+    (repo.path / "sub/.gitattributes").unlink()
+    for name in (".lineageignore", ".gitattributes", "sub/.gitattributes", ".mailmap"):
+        os.mkfifo(repo.path / name)
+    assert ignored(repo, "sub/b.py", "a.py", "yarn.lock") == [False, False, True]
+    assert len(hunks(open_repository(repo.path), sha, lambda _: False).hunks) == 2
+
+
+def test_rules_that_cannot_be_read_are_refused(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they leave out must not be indexed for that; the error names the file."""
+
+    def refused(file: Path) -> bytes:
+        raise PermissionError(EACCES, os.strerror(EACCES), file)  # root, who runs tests, reads everything
+
+    monkeypatch.setattr(layout, "content", refused)
+    with pytest.raises(UnreadableRules, match=r"\.lineageignore cannot be read: Permission denied"):
+        rules(repo)
 
 
 def test_a_bare_repository_has_the_rules_of_its_head(repo: Repo, tmp_path: Path) -> None:
