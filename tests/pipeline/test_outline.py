@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.parse import Outline, Symbol, outline
-from pipeline.source.definitions import NESTING_LIMIT
+from pipeline.source.definitions import NESTING_LIMIT, definitions
 from pipeline.source.grammars import load
 from pipeline.source.languages import PARSED
-from pipeline.source.trees import LINE_BYTES, PARSED_BYTES
+from pipeline.source.trees import LINE_BYTES, PARSED_BYTES, parsed
 
 
 def outlined(grammar: str, source: str) -> Outline:
@@ -189,6 +189,44 @@ TYPESCRIPT = """
     const table = { method() {}, key: 1 }
     const plainValue = 1
 """
+
+
+def test_kotlin_that_the_grammar_does_not_know_keeps_its_symbols() -> None:
+    """Bodies on one line and `..<` are errors to the pinned grammar; all around them is found nevertheless."""
+    source = """
+        interface I { val x: Int; fun a() }
+        class A {
+            companion object { val Z = 1 }
+            fun after() {
+                for (i in 1..<10) println(i)
+            }
+        }
+        fun top() {}
+        """
+    assert symbols("kotlin", source) == [
+        "interface I",
+        "method I.a",
+        "class A",
+        "companion_object A.Companion",
+        "method A.after",
+        "function top",
+    ]
+    version = parsed(dedent(source).encode(), load("kotlin"))
+    assert version is not None
+    assert [found.name for found in definitions(version) if found.exact] == ["a", "top"]
+
+
+@pytest.mark.parametrize("grammar", ["typescript", "tsx"])
+def test_an_arrow_with_its_type_said_behind_it_is_a_function(grammar: str) -> None:
+    """`as` and `satisfies` say what it is; a call that is given a function is not one."""
+    source = """
+        const one = (() => {}) as Handler;
+        export const two = (async (x) => x) satisfies Handler;
+        const three = function () {} as Handler;
+        const four = useMemo(() => {}) as Handler, five = (six) as Handler;
+        """
+    assert symbols(grammar, source) == ["function one", "function two", "function three"]
+    assert symbol(grammar, source, "one").source_text == "const one = (() => {}) as Handler;"
 
 
 @pytest.mark.parametrize("grammar", ["typescript", "tsx"])

@@ -23,6 +23,16 @@
   name: (identifier) @name
   value: [(arrow_function) (function_expression) (generator_function)]) @function
 
+; `const f = (() => {}) as T` and `satisfies T` say its type and are the function itself.
+(variable_declarator
+  name: (identifier) @name
+  value: [
+    (as_expression . (parenthesized_expression . [(arrow_function) (function_expression)]))
+    (satisfies_expression . (parenthesized_expression . [(arrow_function) (function_expression)]))
+    (as_expression . (function_expression))
+    (satisfies_expression . (function_expression))
+  ]) @function
+
 ; `app.use = function use(fn) {}` is how whole libraries define their functions. The @second
 ; name counts where the first is no name: `module.exports = function create() {}`.
 (assignment_expression
