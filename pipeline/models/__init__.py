@@ -10,5 +10,5 @@ from `training`.
 - `unquantized`: the bundled file's weights as 32-bit floats, in a graph of steps that every provider has
 - `keeping`: the unquantized encoder as a file, made once and looked over
 - `wire`: ONNX files read and written
-- `make`: what writes both files; needs `onnx`, the program does not
+- `make`: writes the tokenizer, and the graph of weights it is given; needs `onnx`, the program does not
 """

@@ -1,4 +1,4 @@
-"""Makes `tokenizer.json` out of all-MiniLM-L6-v2's, and `minilm.onnx` out of weights; no part of the program.
+"""Writes `tokenizer.json`, and for `training.encoder` the graph `minilm.onnx`; no part of the program.
 
     python -m pipeline.models.make [FOLDER_WITH_THE_WHEEL]
 
