@@ -15,7 +15,9 @@
 - `terminal`: what every program does at its ends
 - `ending`: what ends a program
 - `visible`: text of strangers made fit for a terminal
-- `indexing`: `lineage index`: flags, the run, what a person sees of it
+- `indexing`: `lineage index`: what its flags mean, and the run
+- `flags`: the flags of `lineage index`
+- `reporting`: what a person sees of an index run
 - `daemon`: one process that answers for all of a person's sessions
 - `serving`: what the daemon's and the viewer's servers share
 - `engine`: both questions, answered in this process

@@ -98,7 +98,8 @@ def index_command(  # noqa: PLR0913 - one parameter for each option a person may
     ] = False,
 ) -> None:
     """Index the history, from where the last run ended up to HEAD."""
-    from serve.indexing import Flags, index
+    from serve.flags import Flags
+    from serve.indexing import index
 
     flags = Flags(
         incremental=incremental,

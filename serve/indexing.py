@@ -1,12 +1,8 @@
-"""`lineage index`: what the flags mean, the run, and what a person sees of it."""
+"""`lineage index`: what the flags mean, and the run."""
 
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,55 +10,30 @@ from pipeline import allocator, providers
 from pipeline.git import graph
 from pipeline.git.refusals import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
-from pipeline.modes import EmbedCache, Encoding
+from pipeline.modes import Encoding
 from pipeline.workers import Workers, usable_cpus
-from serve import logs, settings, unread
+from serve import logs, reporting, settings
 from serve.awaited import LEAVES
 from serve.errors import BadRequest
+from serve.flags import Flags
 from serve.placing import place_of
 from serve.resources import EmbedProvider, Resources
+from serve.terminal import say
 from stores import runs
 from stores.places import Place
 from stores.runs import RunAtWork
 
 if TYPE_CHECKING:
     from pipeline.encoder import Encoder
-    from pipeline.run import Options, Progress, Summary
-    from stores.history import Unreadable
+    from pipeline.run import Options
 
 logger = logging.getLogger(__name__)
 
-# Log events, like the watermark, move with the walk.
-EVENT_EVERY: Final = 100
-BAR_CELLS: Final = 24
 # Commits for each worker from which on all of them will be needed: a batch.
 WORTH_BEGINNING: Final = 100
-# Enough to see what kind of damage it is.
-NAMED_UNREADABLE: Final = 3
-
 
 # Share of the processors for the encoder, and of the specification's batch: half, all, double.
 _SHARES: Final = {Resources.CONSERVATIVE: 0.5, Resources.AUTO: 1.0, Resources.AGGRESSIVE: 2.0}
-
-
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """The flags of `lineage index`; None where a flag was not given."""
-
-    incremental: bool = False
-    force: bool = False
-    rebuild: bool = False
-    yes: bool = False
-    commit_batch: int | None = None
-    embed_batch: int | None = None
-    threads: int | None = None
-    workers: int | None = None
-    resources: Resources = Resources.AUTO
-    provider: EmbedProvider = EmbedProvider.AUTO
-    embed_cache: EmbedCache | None = None
-    encoder: Encoding | None = None
-    progress: bool = True
-    profile: bool = False
 
 
 def index(path: Path, flags: Flags) -> None:
@@ -85,12 +56,12 @@ def _take_up(path: Path, git_dir: Path, place: Place, flags: Flags) -> None:
     """Index what is new, after the run at work; not when another run waits already, which will see it."""
     with runs.next_run(place, git_dir, _tell) as run:
         if run is None:
-            print(LEAVES)  # noqa: T201 - why it did nothing
+            say(LEAVES)
             return
         repository = open_repository(path)  # anew: HEAD moves while a run waits
         done = _indexed_head(repository, place)
         if done is not None:
-            print(f"index up-to-date at {done}")  # noqa: T201 - the specified output
+            say(f"index up-to-date at {done}")
             return
         run.begin()
         _run(repository, place, flags)
@@ -151,10 +122,10 @@ def _run(repository: Repository, place: Place, flags: Flags) -> None:
 
         encoder = _encoder(encoding, provider, _threads(flags), place.home)
         portioned = InPortions(encoder, flags.embed_batch) if flags.embed_batch else encoder
-        with _reporting(flags.progress) as report:
+        with reporting.heard(bar=flags.progress) as report:
             summary = Pass(repository, place, _options(flags), portioned, workers, report).run()
     graph.refresh(repository, place.graph)
-    _print(summary, profile=flags.profile, partial=repository.is_partial)
+    reporting.tell(summary, profile=flags.profile, partial=repository.is_partial)
 
 
 def _encoding_at(place: Place) -> Encoding:
@@ -220,97 +191,3 @@ def _options(flags: Flags) -> Options:
         rebuild=flags.rebuild,
         embed_cache=flags.embed_cache,
     )
-
-
-@contextmanager
-def _reporting(progress: bool) -> Iterator[Callable[[Progress], None]]:
-    """What hears of each batch: the log, and on a terminal a bar."""
-    if not (progress and sys.stderr.isatty()):
-        yield _Events().hear
-        return
-    from serve.progress import bar
-
-    events = _Events()
-    with bar() as draw:
-
-        def hear(now: Progress) -> None:
-            events.hear(now)
-            draw(now)
-
-        yield hear
-
-
-@dataclass(slots=True)
-class _Events:
-    """One log event for every hundred commits."""
-
-    told: int = 0
-
-    def hear(self, now: Progress) -> None:
-        if now.commits // EVENT_EVERY > self.told // EVENT_EVERY:
-            logger.info(
-                "event=indexing commits=%d total=%d hunks=%d watermark=%s",
-                now.commits,
-                now.total,
-                now.hunks,
-                now.watermark,
-            )
-        self.told = now.commits
-
-
-def _print(summary: Summary, *, profile: bool, partial: bool) -> None:
-    lines = [
-        f"indexed in {duration(summary.seconds)} - {summary.commits:,} commits, {summary.hunks:,} hunks, "
-        f"{summary.head_symbols:,} HEAD symbols",
-        *_phase_lines(summary),
-    ]
-    if profile:
-        lines.append(summary.profile.line())
-    print("\n".join(lines))  # noqa: T201 - the specified output
-    if summary.unreadable:
-        logger.warning(
-            "Commits that could not be read are not indexed (%d): %s. %s",
-            len(summary.unreadable),
-            _named(summary.unreadable),
-            unread.remedy(summary.unreadable, partial=partial),
-        )
-    if summary.head_unread:
-        logger.warning(
-            "HEAD symbols of what could not be read stay as they were (%d): %s. Every `lineage index` tries again.",
-            len(summary.head_unread),
-            _listed(summary.head_unread),
-        )
-    from serve.envelope import compatibility_sentence  # loads the database, which the run has done by now
-
-    if sentence := compatibility_sentence(summary.verdict):
-        logger.warning("%s", sentence)
-
-
-def _phase_lines(summary: Summary) -> Iterator[str]:
-    shares = summary.profile.shares(summary.workers)
-    for name, seconds in shares:
-        share = min(seconds / summary.seconds, 1.0)
-        bar = "█" * round(share * BAR_CELLS)
-        yield f"  {name:<8}{duration(seconds):>9}  {bar:<{BAR_CELLS}} {share:>4.0%}"
-    if shares:
-        among = f"; diff and parse: mean of {summary.workers} workers" if summary.workers > 1 else ""
-        yield f"  wall time, phases overlap{among}"
-
-
-def _named(unreadable: Sequence[Unreadable]) -> str:
-    """The first of them with their reasons."""
-    return _listed([f"{entry.commit_sha[:12]} ({entry.reason})" for entry in unreadable])
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED_UNREADABLE]) + (", ..." if len(names) > NAMED_UNREADABLE else "")
-
-
-def duration(seconds: float) -> str:
-    """A length of time as a person reads it: `820 ms`, `12.3 s`, `4 min 05 s`."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s"

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from serve.indexing import Flags
+from serve.flags import Flags
 from serve.wizard.knobs import Knob, Switch, differs
 
 

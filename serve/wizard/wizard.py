@@ -10,7 +10,8 @@ from pipeline.git.refusals import NothingToIndex
 from pipeline.git.repository import open_repository
 from serve import settings, standing
 from serve.errors import Cancelled
-from serve.indexing import Flags, index
+from serve.flags import Flags
+from serve.indexing import index
 from serve.resources import EmbedProvider
 from serve.standing import Standing
 from serve.terminal import warn

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from serve.indexing import duration
+from serve.reporting import duration
 from stores import database, runs
 from tests.bench.indexes import files, fingerprint
 from tests.pipeline.histories import interleaved, place

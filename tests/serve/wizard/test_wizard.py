@@ -12,7 +12,7 @@ import pytest
 from pipeline import providers
 from pipeline.modes import EmbedCache, Encoding
 from serve import cli, indexing
-from serve.indexing import Flags
+from serve.flags import Flags
 from serve.resources import EmbedProvider, Resources
 from serve.wizard.command import command, options
 from serve.wizard.knobs import ADVANCED, RESOURCES, Choice, Knob, Mode, Number, knobs, offered, read_number

@@ -1,0 +1,120 @@
+"""What a person sees of an index run: events and a bar while it is at work, and at its end what it did."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from serve import unread
+from serve.terminal import say
+
+if TYPE_CHECKING:
+    from pipeline.run import Progress, Summary
+    from stores.history import Unreadable
+
+logger = logging.getLogger(__name__)
+
+# Log events, like the watermark, move with the walk.
+EVENT_EVERY: Final = 100
+BAR_CELLS: Final = 24
+# Enough to see what kind of damage it is.
+NAMED_UNREADABLE: Final = 3
+
+
+@contextmanager
+def heard(*, bar: bool) -> Iterator[Callable[[Progress], None]]:
+    """What hears of each batch: the log, and on a terminal a bar where one is wanted."""
+    if not (bar and sys.stderr.isatty()):
+        yield _Events().hear
+        return
+    from serve import progress
+
+    events = _Events()
+    with progress.bar() as draw:
+
+        def hear(now: Progress) -> None:
+            events.hear(now)
+            draw(now)
+
+        yield hear
+
+
+@dataclass(slots=True)
+class _Events:
+    """One log event for every hundred commits."""
+
+    told: int = 0
+
+    def hear(self, now: Progress) -> None:
+        if now.commits // EVENT_EVERY > self.told // EVENT_EVERY:
+            logger.info(
+                "event=indexing commits=%d total=%d hunks=%d watermark=%s",
+                now.commits,
+                now.total,
+                now.hunks,
+                now.watermark,
+            )
+        self.told = now.commits
+
+
+def tell(summary: Summary, *, profile: bool, partial: bool) -> None:
+    """Say what a run did, where its time went, and what it had to leave."""
+    lines = [
+        f"indexed in {duration(summary.seconds)} - {summary.commits:,} commits, {summary.hunks:,} hunks, "
+        f"{summary.head_symbols:,} HEAD symbols",
+        *_phase_lines(summary),
+    ]
+    if profile:
+        lines.append(summary.profile.line())
+    say("\n".join(lines))
+    if summary.unreadable:
+        logger.warning(
+            "Commits that could not be read are not indexed (%d): %s. %s",
+            len(summary.unreadable),
+            _named(summary.unreadable),
+            unread.remedy(summary.unreadable, partial=partial),
+        )
+    if summary.head_unread:
+        logger.warning(
+            "HEAD symbols of what could not be read stay as they were (%d): %s. Every `lineage index` tries again.",
+            len(summary.head_unread),
+            _listed(summary.head_unread),
+        )
+    from serve.envelope import compatibility_sentence  # loads the database, which the run has done by now
+
+    if sentence := compatibility_sentence(summary.verdict):
+        logger.warning("%s", sentence)
+
+
+def _phase_lines(summary: Summary) -> Iterator[str]:
+    shares = summary.profile.shares(summary.workers)
+    for name, seconds in shares:
+        share = min(seconds / summary.seconds, 1.0)
+        bar = "█" * round(share * BAR_CELLS)
+        yield f"  {name:<8}{duration(seconds):>9}  {bar:<{BAR_CELLS}} {share:>4.0%}"
+    if shares:
+        among = f"; diff and parse: mean of {summary.workers} workers" if summary.workers > 1 else ""
+        yield f"  wall time, phases overlap{among}"
+
+
+def _named(unreadable: Sequence[Unreadable]) -> str:
+    """The first of them with their reasons."""
+    return _listed([f"{entry.commit_sha[:12]} ({entry.reason})" for entry in unreadable])
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED_UNREADABLE]) + (", ..." if len(names) > NAMED_UNREADABLE else "")
+
+
+def duration(seconds: float) -> str:
+    """A length of time as a person reads it: `820 ms`, `12.3 s`, `4 min 05 s`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s"
