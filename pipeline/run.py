@@ -113,7 +113,7 @@ class Summary:
 class Pass:
     """One run over one repository; whoever starts it holds the place of the only one.
 
-    `workers` extract, and no row depends on how many they are.
+    `workers` extract, and no row depends on how many they are. `report` hears what there is to do, and of each batch.
     """
 
     repository: Repository
@@ -202,6 +202,8 @@ class Pass:
         diff_only = beginning.mode is EmbedCache.DIFF
         embedding = Embedding(self.encoder, index, self.profile, cache, diff_only=diff_only)
         progress = Progress(total=len(beginning.pending))
+        if progress.total:
+            self.report(progress)
         jobs = self._jobs(beginning, snapshot)
         run = max(1, min(BATCHES_IN_A_ROW, -(-self._batches(beginning) // jobs)))
         tasks = self._tasks(beginning, snapshot, rules, diff_only=diff_only)

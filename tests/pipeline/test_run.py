@@ -148,11 +148,12 @@ def test_ignored_commits_leave_no_rows_and_are_passed(repo: Repo, tmp_path: Path
 
 
 def test_progress_moves_with_the_watermark(repo: Repo, tmp_path: Path) -> None:
-    """Each batch is told with the commits done so far and the last of them."""
+    """First it is told what there is to do, then each batch with the commits done so far and the last of them."""
     heard: list[Progress] = []
     index(repo, tmp_path, heard, commit_batch=10)
     total = len(repo.git("rev-list", "HEAD").splitlines())
-    assert [now.commits for now in heard] == [*range(10, total, 10), total]
+    assert [now.commits for now in heard] == [0, *range(10, total, 10), total]
+    assert {now.total for now in heard} == {total}
     assert heard[-1].watermark == repo.head
 
 

@@ -104,7 +104,7 @@ def test_commit_batch_is_what_a_transaction_takes(repo: Repo, home: Path, ran: l
     """Each transaction takes as many commits as were asked for."""
     assert index(repo, "--commit-batch", "7") == 0
     total = len(repo.git("rev-list", "HEAD").splitlines())
-    assert ran[0].batches == [*range(7, total, 7), total]
+    assert ran[0].batches == [0, *range(7, total, 7), total]
     assert home.exists()
 
 
