@@ -8,7 +8,7 @@ from typing import Final
 from serve import windows
 from serve.answers import Compatibility, IndexState, rfc3339
 from serve.standing import Standing
-from stores.metadata import NAMES, Status, Verdict
+from stores.metadata import GO_ON, NAMES, Status, Verdict
 
 FEWEST_HITS: Final = 1
 MOST_HITS: Final = 20
@@ -36,11 +36,20 @@ def compatibility(verdict: Verdict | None) -> Compatibility:
 
 def index_hints(standing: Standing) -> Iterator[str]:
     """What a person can do about an index that is there."""
+    if standing.verdict and standing.verdict.awaits_first_run:
+        yield f"The {first_run(standing)}: run `{GO_ON}`."
+        return
     if standing.behind:
-        commits = "1 commit" if standing.behind == 1 else f"{standing.behind} commits"
-        yield f"The index is {commits} behind HEAD: run `lineage index --incremental`."
+        yield f"The index is {_commits(standing.behind)} behind HEAD: run `lineage index --incremental`."
     if standing.verdict and (sentence := compatibility_sentence(standing.verdict)):
         yield sentence
+
+
+def first_run(standing: Standing) -> str:
+    """How far the first run came, of which nothing else is to be said before it has ended."""
+    verb = "is" if standing.behind == 1 else "are"
+    left = f", {_commits(standing.behind)} {verb} left" if standing.behind else ""
+    return f"first index run has not ended{left}"
 
 
 def compatibility_sentence(verdict: Verdict) -> str:
@@ -49,6 +58,10 @@ def compatibility_sentence(verdict: Verdict) -> str:
         return ""
     remedy = f": run `{verdict.remedy}`" if verdict.remedy and verdict.remedy not in str(verdict) else ""
     return f"The index is {verdict}{remedy}."
+
+
+def _commits(count: int) -> str:
+    return f"{count:,} commit{'' if count == 1 else 's'}"
 
 
 def clamped(k: int) -> int:

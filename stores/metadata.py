@@ -114,6 +114,11 @@ class Verdict:
     missing: tuple[str, ...] = ()
     remedy: str | None = None
 
+    @property
+    def awaits_first_run(self) -> bool:
+        """Whether no run has ended yet: the first is at work, or was cut short."""
+        return self.remedy == GO_ON
+
     def __str__(self) -> str:
         """The text `lineage status` prints."""
         if self.status is Status.NEEDS_REFRESH:
@@ -121,7 +126,7 @@ class Verdict:
         if self.status is Status.NEEDS_REBUILD:
             return f"needs rebuild ({self.reason})"
         if self.status is Status.UNKNOWN:
-            missing = "any component until a run ends" if self.remedy == GO_ON else ", ".join(self.missing)
+            missing = "any component until a run ends" if self.awaits_first_run else ", ".join(self.missing)
             return f"unknown (no metadata for {missing})"
         return "compatible"
 

@@ -8,13 +8,15 @@ from typing import Final
 from pipeline.git.repository import Repository
 from serve import standing
 from serve.doctor.finding import Finding, Subject, ok, problem, warning
+from serve.envelope import first_run
+from serve.standing import Standing
 from serve.unread import remedy
 from stores import database, history, integrity
 from stores.errors import LineageError
 from stores.holders import holders
 from stores.holding import LARGEST_HELD_WAL
 from stores.locking import DOOR, LOCK, IndexBusy
-from stores.metadata import Status, Verdict
+from stores.metadata import GO_ON, Status, Verdict
 from stores.places import Place
 from stores.runs import RUN
 from stores.showing import Connection
@@ -91,14 +93,7 @@ def _content(repository: Repository, connection: Connection) -> Iterator[Finding
 
 def _standing(repository: Repository, connection: Connection) -> Iterator[Finding]:
     stands = standing.standing(repository, connection)
-    if stands.verdict is not None:
-        yield _fitting(stands.verdict)
-    if stands.behind:
-        yield warning(
-            "freshness",
-            f"{stands.behind:,} commit{'' if stands.behind == 1 else 's'} behind HEAD",
-            "`lineage index --incremental` takes them up.",
-        )
+    yield from _currency(stands)
     waiting = history.unreadable(connection)
     if waiting:
         named = ", ".join(entry.commit_sha[:12] for entry in waiting[:NAMED])
@@ -106,6 +101,21 @@ def _standing(repository: Repository, connection: Connection) -> Iterator[Findin
             "unreadable",
             f"{len(waiting):,} not indexed: {named}{', ...' if len(waiting) > NAMED else ''}",
             remedy(waiting, partial=repository.is_partial),
+        )
+
+
+def _currency(stands: Standing) -> Iterator[Finding]:
+    """Whether it is of this program, and of HEAD: one thing while the first run has not ended."""
+    if stands.verdict is not None and stands.verdict.awaits_first_run:
+        yield warning("freshness", f"the {first_run(stands)}", f"`{GO_ON}` goes on from there.")
+        return
+    if stands.verdict is not None:
+        yield _fitting(stands.verdict)
+    if stands.behind:
+        yield warning(
+            "freshness",
+            f"{stands.behind:,} commit{'' if stands.behind == 1 else 's'} behind HEAD",
+            "`lineage index --incremental` takes them up.",
         )
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from pipeline import versions, write
+from serve.envelope import index_hints
 from serve.standing import of_path
 from stores import database
 from stores.metadata import Status
 from tests.pipeline.histories import interleaved, place
 from tests.repos import Repo
 from tests.serve.commands import indexed, lineage
+from tests.serve.doctor.examining import found
 from tests.serve.indexed import WordEncoder
 
 
@@ -112,13 +114,20 @@ def test_metadata_that_was_never_written(repo: Repo, home: Path, flags: list[str
 def test_a_whole_pass_is_cut_short(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, stage: str, flags: list[str]
 ) -> None:
-    """Unknown until a pass ends; `--incremental` ends it, wherever it was cut."""
+    """Unknown until a pass ends, which hints and doctor say once; `--incremental` ends it, wherever it was cut."""
     if flags:
         indexed(repo)
     with monkeypatch.context() as cut:
         cut.setattr(write, stage, interrupted)
         assert indexed(repo, *flags) == 130
     assert stands(repo, home) == "unknown (no metadata for any component until a run ends)"
+    left = f", {of_path(repo.path, home)[1].behind} commits are left" if stage == "write_batch" else ""
+    assert list(index_hints(of_path(repo.path, home)[1])) == [
+        f"The first index run has not ended{left}: run `lineage index`."
+    ]
+    said = found(repo.path)
+    assert said["freshness"].found == f"the first index run has not ended{left}"
+    assert "compatibility" not in said
     assert indexed(repo, "--incremental") == 0
     assert stands(repo, home) == "compatible"
     assert symbols(repo, home) > 0
