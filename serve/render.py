@@ -60,6 +60,9 @@ def status_lines(place: Place, standing: Standing) -> str:
         lines["remedy"] = remedy
     if standing.cache:
         lines["embed_cache"] = _cache_line(standing.cache)
+    if standing.unreadable:
+        commits = "1 commit" if standing.unreadable == 1 else f"{standing.unreadable:,} commits"
+        lines["unreadable"] = f"{commits}, tried again by each `lineage index`"
     return "\n".join(f"{name}: {visible(value)}" for name, value in lines.items())
 
 

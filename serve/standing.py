@@ -38,6 +38,7 @@ class Standing:
 
     `behind` counts commits of HEAD that an index run would take up; `verdict` is None without an index. `cache`: of the
     embedding cache, where one is in use and somebody asks for it. `encoding`: which encoder made its vectors.
+    `unreadable`: how many commits wait because they could not be read.
     """
 
     last_indexed_commit: str | None = None
@@ -48,6 +49,7 @@ class Standing:
     verdict: Verdict | None = None
     cache: CacheState | None = None
     encoding: Encoding = Encoding.MINILM
+    unreadable: int = 0
 
 
 def of_path(path: Path, home: Path) -> tuple[Place, Standing]:
@@ -90,6 +92,7 @@ def standing(repository: Repository, connection: Connection, said: Noted | None 
         reach=reach(repository, repository.head(), status.head_commit),
         verdict=metadata.verdict(said.recorded, components(encoding=encoding)),
         encoding=encoding,
+        unreadable=status.unreadable,
     )
 
 

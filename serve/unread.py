@@ -18,6 +18,12 @@ def remedy(unreadable: Sequence[Unreadable], *, partial: bool = False) -> str:
             "A partial clone has not fetched all objects, and lineage never does: `git fetch --refetch --no-filter`, "
             "then `lineage index`, takes them up."
         )
-    if all(entry.reason == BEYOND_BOUNDARY for entry in unreadable):
+    beyond = {entry.reason == BEYOND_BOUNDARY for entry in unreadable}
+    if beyond == {True, False}:
+        return (
+            "`git fetch --unshallow`, then `lineage index`, takes up those at the shallow boundary; "
+            "of the others `git fsck` names what is missing, and every `lineage index` tries them again."
+        )
+    if beyond == {True}:
         return "`git fetch --unshallow`, then `lineage index`, takes them up."
     return "`git fsck` names what is missing; every `lineage index` tries them again."
