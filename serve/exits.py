@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from dataclasses import dataclass
@@ -46,12 +47,26 @@ def failure(error: BaseException) -> Failure | None:
             return Failure(f"error: {error}", MISUSED if isinstance(error, BadRequest) else FAILED)
         case TyperException():
             return Failure(_usage(error), error.exit_code)
-        # The last is DuckDB's way, of a statement that runs on the main thread.
-        case KeyboardInterrupt() | Abort() | RuntimeError(__cause__=KeyboardInterrupt()):
+        case _ if is_interrupt(error):
             return Failure("", INTERRUPTED)
         case BrokenPipeError() | SystemExit(__context__=BrokenPipeError()):  # the latter is typer's way
             return Failure("", PIPE_CLOSED)
     return None
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether it is Ctrl-C, or a signal that ends a program as that does."""
+    match error:
+        # The third is DuckDB's way, of a statement that runs on the main thread; the last that of a progress bar
+        # whose terminal was closed.
+        case (
+            KeyboardInterrupt()
+            | Abort()
+            | RuntimeError(__cause__=KeyboardInterrupt())
+            | OSError(errno=errno.EIO, __context__=KeyboardInterrupt())
+        ):
+            return True
+    return False
 
 
 def _usage(error: TyperException) -> str:

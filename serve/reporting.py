@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from serve import unread
-from serve.terminal import say
+from serve import exits, unread
+from serve.terminal import note, say
 
 if TYPE_CHECKING:
     from pipeline.run import Progress, Summary
@@ -28,13 +28,8 @@ NAMED_UNREADABLE: Final = 3
 @contextmanager
 def heard(*, bar: bool) -> Iterator[Callable[[Progress], None]]:
     """What hears of each batch: the log, and on a terminal a bar where one is wanted."""
-    if not (bar and sys.stderr.isatty()):
-        yield _Events().hear
-        return
-    from serve import progress
-
     events = _Events()
-    with progress.bar() as draw:
+    with _last_word(events), _drawn(wanted=bar) as draw:
 
         def hear(now: Progress) -> None:
             events.hear(now)
@@ -43,14 +38,45 @@ def heard(*, bar: bool) -> Iterator[Callable[[Progress], None]]:
         yield hear
 
 
+@contextmanager
+def _drawn(*, wanted: bool) -> Iterator[Callable[[Progress], None]]:
+    if not (wanted and sys.stderr.isatty()):
+        yield lambda _: None
+        return
+    from serve import progress
+
+    with progress.bar() as draw:
+        yield draw
+
+
+@contextmanager
+def _last_word(events: _Events) -> Iterator[None]:
+    """Of a run that is stopped, say how far it came; of one that had not begun there is nothing to say."""
+    try:
+        yield
+    except BaseException as error:
+        if exits.is_interrupt(error) and events.newest:
+            with suppress(OSError):  # a terminal that was closed
+                note(_stopped(events.newest))
+        raise
+
+
+def _stopped(now: Progress) -> str:
+    done = f"{now.commits:,} of {now.total:,} commits"
+    if now.commits == now.total:
+        done = f"all {now.total:,} commits, before the index was complete"
+    return f"stopped after {done}; `lineage index` goes on from there"
+
+
 @dataclass(slots=True)
 class _Events:
-    """One log event for every hundred commits."""
+    """One log event for every hundred commits; `newest` is None until anything is known."""
 
-    told: int = 0
+    newest: Progress | None = None
 
     def hear(self, now: Progress) -> None:
-        if now.commits // EVENT_EVERY > self.told // EVENT_EVERY:
+        told = self.newest.commits if self.newest else 0
+        if now.commits // EVENT_EVERY > told // EVENT_EVERY:
             logger.info(
                 "event=indexing commits=%d total=%d hunks=%d watermark=%s",
                 now.commits,
@@ -58,7 +84,7 @@ class _Events:
                 now.hunks,
                 now.watermark,
             )
-        self.told = now.commits
+        self.newest = now
 
 
 def tell(summary: Summary, *, profile: bool, partial: bool) -> None:

@@ -1,0 +1,111 @@
+"""What a person is told of an index run."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from pathlib import Path
+
+import pytest
+
+from pipeline import write
+from pipeline.interrupts import ENDING
+from serve import exits
+from stores import database, history
+from tests.pipeline.histories import interleaved, place
+from tests.repos import Repo
+from tests.serve.commands import indexed
+from tests.serve.indexed import WordEncoder
+from tests.serve.processes import heard
+
+
+@pytest.fixture
+def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
+    monkeypatch.setattr("pipeline.encoder.OnnxEncoder.encode", lambda _, texts: WordEncoder().encode(texts))
+    return interleaved(tmp_path / "repo", rounds=2)
+
+
+def stopping(monkeypatch: pytest.MonkeyPatch, stage: str, number: int, calls: int = 1) -> None:
+    """Have a signal come when a stage of the run is called for this time."""
+    function, left = getattr(write, stage), [calls]
+
+    def stopped(*given: object, **named: object) -> object:
+        left[0] -= 1
+        if not left[0]:
+            signal.raise_signal(number)
+        return function(*given, **named)
+
+    monkeypatch.setattr(write, stage, stopped)
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_stopped_run_says_how_far_it_came(
+    repo: Repo,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    number: signal.Signals,
+) -> None:
+    """One line, of what is written and of what there was to do; the exit code is the signal's."""
+    stopping(monkeypatch, "write_batch", number, calls=3)
+    with heard(number):
+        assert indexed(repo, "--commit-batch", "5") == 128 + number
+    assert capfd.readouterr().err == "stopped after 10 of 17 commits; `lineage index` goes on from there\n"
+    with database.reading(place(repo, home)) as connection:
+        status = history.status(connection)
+    assert status and status.commits == 10
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("stage", "says"),
+    [
+        ("begin", ""),
+        ("write_batch", "stopped after 0 of 17 commits; `lineage index` goes on from there\n"),
+        (
+            "finish",
+            "stopped after all 17 commits, before the index was complete; `lineage index` goes on from there\n",
+        ),
+    ],
+)
+def test_a_run_stopped_at_its_ends(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], stage: str, says: str
+) -> None:
+    """Before it knows what there is to do it says nothing; behind the last commit it is not done yet."""
+    stopping(monkeypatch, stage, signal.SIGINT)
+    with heard(signal.SIGINT):
+        assert indexed(repo) == 130
+    assert capfd.readouterr() == ("", says)
+
+
+@pytest.mark.usefixtures("home")
+def test_a_second_signal_takes_the_last_word(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Who presses Ctrl-C again while it is said leaves at once, and silently."""
+    stopping(monkeypatch, "write_batch", signal.SIGINT)
+    monkeypatch.setattr("serve.reporting.note", lambda _: signal.raise_signal(signal.SIGINT))
+    with heard(signal.SIGINT):
+        assert indexed(repo) == 130
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("home")
+def test_nobody_hears_the_last_word(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that was closed takes no word, and the run ends as it would have."""
+
+    def gone(_: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    stopping(monkeypatch, "write_batch", signal.SIGHUP)
+    monkeypatch.setattr("serve.reporting.note", gone)
+    with heard(signal.SIGHUP):
+        assert indexed(repo) == 129
+
+
+def test_a_bar_whose_terminal_was_closed() -> None:
+    """It fails as it is taken away, on the way out of what the terminal ended; other failures are failures."""
+    for cause, is_one in ((KeyboardInterrupt(), True), (ValueError(), False)):
+        error = OSError(errno.EIO, "Input/output error")
+        error.__context__ = cause
+        assert exits.is_interrupt(error) is is_one
