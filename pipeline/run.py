@@ -94,13 +94,14 @@ class Snapshot:
 class Summary:
     """What a pass did. `seconds` is wall time; `unreadable` commits wait for the next pass, as do files of HEAD.
 
-    `verdict` says how the index now stands to this program.
+    `indexed`: commits that the index now has. `verdict` says how it now stands to this program.
     """
 
     head: str
     commits: int
     hunks: int
     head_symbols: int
+    indexed: int
     unreadable: tuple[Unreadable, ...]
     head_unread: tuple[str, ...]
     verdict: Verdict
@@ -151,6 +152,7 @@ class Pass:
             commits=done.recorded,
             hunks=done.hunks,
             head_symbols=done.head_symbols,
+            indexed=ending.commits,
             unreadable=ending.unreadable,
             head_unread=done.head_unread or ((snapshot.unreadable,) if snapshot.unreadable else ()),
             verdict=ending.verdict,

@@ -60,8 +60,9 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What a pass leaves: commits yet unreadable, and how the index now stands to this program."""
+    """What a pass leaves: how many commits, which yet unreadable, and how the index now stands to this program."""
 
+    commits: int
     unreadable: tuple[Unreadable, ...]
     verdict: Verdict
 
@@ -169,12 +170,13 @@ def finish(
     with profile.phase("storage"):
         with index.batch() as connection:
             writing.end_pass(connection, head, current, head_renewed=head_renewed, head_whole=head_whole)
+            status = history.status(connection)
             unreadable = history.unreadable(connection)
             verdict = metadata.verdict(metadata.recorded(connection), current)
         index.let_go()
         compaction.tidy(index.place)
         codes.refresh(index.place)
-    return Ending(unreadable, verdict)
+    return Ending(status.commits if status else 0, unreadable, verdict)
 
 
 def _unreached(connection: Connection, change: Reach) -> Sequence[str]:

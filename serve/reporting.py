@@ -94,6 +94,8 @@ def tell(summary: Summary, *, profile: bool, partial: bool) -> None:
         f"{summary.head_symbols:,} HEAD symbols",
         *_phase_lines(summary),
     ]
+    if not (summary.commits or summary.head_symbols):
+        lines.append(f"nothing new; the index has {summary.indexed:,} commits")
     if profile:
         lines.append(summary.profile.line())
     say("\n".join(lines))

@@ -92,6 +92,19 @@ def test_incremental_takes_up_a_new_commit(
     assert home.exists()
 
 
+def test_nothing_new(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run with nothing to do did nothing, and says what is there all the same."""
+    lineage("index", repo.path)
+    capsys.readouterr()
+    assert lineage("index", repo.path) == 0
+    header, *_, last = capsys.readouterr().out.splitlines()
+    assert header.endswith(" - 0 commits, 0 hunks, 0 HEAD symbols")
+    assert last == "nothing new; the index has 16 commits"
+    assert lineage("index", repo.path, "--force") == 0
+    assert "nothing new" not in capsys.readouterr().out
+    assert home.exists()
+
+
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
