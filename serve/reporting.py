@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 # Log events, like the watermark, move with the walk.
 EVENT_EVERY: Final = 100
 BAR_CELLS: Final = 24
+# On a terminal, of the watermark: as many as git shows, so that an event of 9,999 commits fits 80 columns.
+FEW_DIGITS: Final = 7
 # Enough to see what kind of damage it is.
 NAMED_UNREADABLE: Final = 3
 
@@ -28,7 +30,7 @@ NAMED_UNREADABLE: Final = 3
 @contextmanager
 def heard(*, bar: bool) -> Iterator[Callable[[Progress], None]]:
     """What hears of each batch: the log, and on a terminal a bar where one is wanted."""
-    events = _Events()
+    events = _Events(FEW_DIGITS if sys.stderr.isatty() else None)
     with _last_word(events), _drawn(wanted=bar) as draw:
 
         def hear(now: Progress) -> None:
@@ -70,8 +72,12 @@ def _stopped(now: Progress) -> str:
 
 @dataclass(slots=True)
 class _Events:
-    """One log event for every hundred commits; `newest` is None until anything is known."""
+    """One log event for every hundred commits; `newest` is None until anything is known.
 
+    `digits`: how many of the watermark's are shown, None for all.
+    """
+
+    digits: int | None = None
     newest: Progress | None = None
 
     def hear(self, now: Progress) -> None:
@@ -82,7 +88,7 @@ class _Events:
                 now.commits,
                 now.total,
                 now.hunks,
-                now.watermark,
+                now.watermark and now.watermark[: self.digits],
             )
         self.newest = now
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from pipeline import write
 from pipeline.interrupts import ENDING
-from serve import exits
+from pipeline.run import Progress
+from serve import exits, logs, reporting
 from stores import database, history
 from tests.pipeline.histories import interleaved, place
 from tests.repos import Repo
@@ -36,6 +38,20 @@ def stopping(monkeypatch: pytest.MonkeyPatch, stage: str, number: int, calls: in
         return function(*given, **named)
 
     monkeypatch.setattr(write, stage, stopped)
+
+
+@pytest.mark.parametrize("digits", [7, 40])
+def test_events_fit_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], digits: int
+) -> None:
+    """There the watermark is short, so that 80 columns are enough; programs get the whole of it."""
+    logs.configure("info")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: digits == 7)
+    with reporting.heard(bar=False) as hear:
+        hear(Progress(commits=9_900, total=9_999, hunks=99_999, watermark="0123456789" * 4))
+    line = capsys.readouterr().err.rstrip("\n")
+    assert len(line.partition("watermark=")[2]) == digits
+    assert (len(line) <= 80) is (digits == 7)
 
 
 @pytest.mark.parametrize("number", ENDING)
