@@ -43,6 +43,7 @@
 - `wizard`: `lineage index -i`: questions instead of flags
 - `settings`: the only reader of the environment
 - `unread`: commits that an index lacks, and what brings them
+- `pasting`: commands in errors and hints, with the PATH that was given
 - `placing`: where the index of a repository lives
 - `standing`: how an index stands to its repository's HEAD
 """

@@ -5,7 +5,8 @@ Light enough for every door to import; `serve.find` and `serve.explain` fill the
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -39,6 +40,10 @@ class Compatibility:
     status: Literal["compatible", "query_compatible_needs_refresh", "needs_rebuild", "unknown"]
     reason: str | None = None
     missing_components: tuple[str, ...] = ()
+
+    def told(self, words: Callable[[str], str]) -> Compatibility:
+        """The same in other words."""
+        return replace(self, reason=self.reason and words(self.reason))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,12 @@ class FindAnswer:
 
     hits: tuple[PatternHit, ...]
     meta: FindMeta
+
+    def told(self, words: Callable[[str], str]) -> FindAnswer:
+        """The same answer, what it says of the index in other words."""
+        meta = self.meta
+        hint, fits = meta.hint and words(meta.hint), meta.compatibility.told(words)
+        return replace(self, meta=replace(meta, hint=hint, compatibility=fits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +193,13 @@ class ExplainAnswer:
     meta: ExplainMeta
     lines: tuple[BlamedLine, ...] = ()
     passing: bool = False
+
+    def told(self, words: Callable[[str], str]) -> ExplainAnswer:
+        """The same answer, what it says of the index in other words."""
+        meta, limit = self.meta, self.meta.explain.enrichment_limitation
+        hint, fits = meta.hint and words(meta.hint), meta.compatibility.told(words)
+        explain = replace(meta.explain, enrichment_limitation=limit and words(limit))
+        return replace(self, meta=replace(meta, hint=hint, compatibility=fits, explain=explain))
 
     @property
     def weight(self) -> int:

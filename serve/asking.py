@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from serve import settings
+from serve.pasting import pasted
 from serve.terminal import RepositoryPath, write
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from serve.answers import ExplainAnswer, FindAnswer
 
-Said = TypeVar("Said", bound="FindAnswer | ExplainAnswer")
+Said = TypeVar("Said", "FindAnswer", "ExplainAnswer")
 
 NoDaemon = Annotated[
     bool, typer.Option("--no-daemon", help="Answer in this process, not in the shared daemon.")
@@ -133,6 +134,7 @@ def _page(question: str, answer: FindAnswer, console: Console) -> None:
 
 def _answer(answer: Said, show: Callable[[Said, Console], None], *, as_json: bool) -> None:
     """Print an answer: as a page on a terminal, as JSON to a program or where it is asked for."""
+    answer = answer.told(pasted)
     if as_json or not sys.stdout.isatty():
         from serve import render
 

@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
+from serve.pasting import pasted
 from serve.visible import visible
 
 _LEVELS: Final = {
@@ -37,7 +38,7 @@ def configure(level: str) -> None:
 
 class _Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        message = visible(record.getMessage())
+        message = visible(pasted(record.getMessage()))
         return f"level={record.levelname.lower()} {message if message.startswith('event=') else _quoted(message)}"
 
 

@@ -17,6 +17,7 @@ from serve.answers import (
     document,
     rfc3339,
 )
+from serve.pasting import from_here
 from serve.visible import visible
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def status_lines(place: Place, standing: Standing) -> str:
     }
     remedy = standing.verdict.remedy if standing.verdict else None
     if remedy and remedy not in lines["compatibility"]:
-        lines["remedy"] = remedy
+        lines["remedy"] = from_here(remedy)
     if standing.cache:
         lines["embed_cache"] = _cache_line(standing.cache)
     if standing.unreadable:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextvars import copy_context
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from serve import about, ending, exits
+from serve import about, ending, exits, pasting
+from serve.pasting import pasted
 from serve.visible import visible
 
 
-def _from_here(path: Path) -> Path:
+def _given(path: Path) -> Path:
     """The path, once it is sure that there is a folder it counts from: git would call a deleted one no repository."""
     path.absolute()
+    pasting.given(path)
     return path
 
 
 RepositoryPath = Annotated[
     Path,
-    typer.Argument(metavar="PATH", help="The repository, or any path inside it.", callback=_from_here),
+    typer.Argument(metavar="PATH", help="The repository, or any path inside it.", callback=_given),
 ]
 
 
@@ -52,7 +55,7 @@ def version_option(name: str) -> Any:
 def run(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
     """Run a command; errors become text and an exit code here and nowhere else."""
     with ending.in_order() as told:
-        code = _run(app, name, arguments)
+        code = copy_context().run(_run, app, name, arguments)  # what it is given is no other command's
     return ending.code(told.number) if code == exits.INTERRUPTED else code
 
 
@@ -75,8 +78,8 @@ def write(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Print a text for people, who may be at a terminal, and a line break."""
-    write(visible(text))
+    """Print a text for people, who may be at a terminal and paste from it, and a line break."""
+    write(visible(pasted(text)))
 
 
 def warn(text: str) -> None:
@@ -86,12 +89,12 @@ def warn(text: str) -> None:
 
 def note(text: str) -> None:
     """Say something on stderr, without a sign of anything being wrong."""
-    typer.echo(visible(text), err=True)
+    typer.echo(visible(pasted(text)), err=True)
 
 
 def _failed(failure: exits.Failure) -> int:
     if failure.text:
-        typer.echo(visible(failure.text), err=True)
+        note(failure.text)
     if failure.code == exits.PIPE_CLOSED:
         # The interpreter flushes once more at its end, and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

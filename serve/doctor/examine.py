@@ -13,6 +13,7 @@ from pipeline.git.refusals import NotARepository
 from pipeline.git.repository import open_repository
 from serve.doctor import clients, daemon, disk, extensions, hooks, index, models, repository
 from serve.doctor.finding import Finding, Subject, problem, warning
+from serve.pasting import pasted
 from serve.placing import place_of
 from serve.settings import Settings
 from stores.errors import LineageError
@@ -47,7 +48,7 @@ def examine(path: Path, settings: Settings, checks: dict[str, Check] = CHECKS) -
     if refused:
         yield refused
     for name, check in checks.items():
-        yield from _guarded(name, check, opened)
+        yield from map(_from_here, _guarded(name, check, opened))
 
 
 def _opened(subject: Subject) -> tuple[Subject, Finding | None]:
@@ -61,6 +62,11 @@ def _opened(subject: Subject) -> tuple[Subject, Finding | None]:
         return subject, warning("repository", error.message, remedy)
     except LineageError as error:
         return subject, problem("repository", error.message, f"{error.hint[:1].upper()}{error.hint[1:]}.")
+
+
+def _from_here(finding: Finding) -> Finding:
+    """The finding, its commands as they are to be run where the person stands."""
+    return replace(finding, found=pasted(finding.found), remedy=pasted(finding.remedy))
 
 
 def _guarded(name: str, check: Check, subject: Subject) -> Iterator[Finding]:

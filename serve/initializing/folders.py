@@ -26,7 +26,7 @@ def hooks_folder(repository: Repository) -> Path:
     if repository.is_bare:
         raise BareRepository(
             f"{repository.root} is a bare repository: nobody commits in it, so its hooks would never run.",
-            hint="Run `lineage index --incremental` in it after each fetch or push, or `lineage init` in a work tree.",
+            hint="Run `lineage index --incremental` after each fetch or push, or `lineage init` in a work tree of it.",
         )
     said = configured(repository)
     folder = repository.common_dir / "hooks" if said is None else _meant(said, repository)
@@ -70,6 +70,6 @@ def _elsewhere(folder: Path, said: str | None) -> OutsideRepository:
     return OutsideRepository(
         f"git looks for hooks in {folder}, outside this repository ({because}): others may use them too.",
         hint="Give this repository hooks of its own with `git config --local core.hooksPath .git/hooks` (the others "
-        "then no longer run here), or call `lineage index --incremental` from your own hook. "
+        'then no longer run here), or call "lineage index --incremental" from your own hook. '
         "`git config --show-origin core.hooksPath` says where it is set.",
     )

@@ -83,7 +83,7 @@ def _taken(file: Path, repository: Repository) -> bytes | None:
     if not contains(repository, file):
         raise HookRefused(
             f"{file} is a link to {os.path.realpath(file)}, outside this repository: others may use it too.",
-            hint="Put the hook itself in the link's place, or add `lineage index --incremental` to it by hand; "
+            hint='Put the hook itself in the link\'s place, or add "lineage index --incremental" to it by hand; '
             "`--force` puts a hook of lineage's alone there.",
         )
     if not file.is_file():
@@ -116,7 +116,7 @@ def _refuse_interpreter(file: Path, first: bytes) -> None:
     if interpreter(first) not in SHELLS:
         raise HookRefused(
             f"{file} is run by {first[2:].strip().decode('utf-8', 'replace')}, which reads no shell block.",
-            hint="Start `lineage index --incremental` from it yourself, or make it a shell script that calls it; "
+            hint='Start "lineage index --incremental" from it yourself, or make it a shell script that calls it; '
             "`--force` puts a hook of lineage's alone there and keeps this one beside it.",
         )
 

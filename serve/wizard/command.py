@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from serve.flags import Flags
+from serve.pasting import argument
 from serve.wizard.knobs import Knob, Switch, differs
 
 
 def command(path: Path, flags: Flags, knobs: Sequence[Knob]) -> str:
     """The command as it can be pasted into a shell, with nothing in it that goes without saying."""
-    said = str(path)
-    where = [] if said == "." else [f"./{said}" if said.startswith("-") else said]
-    return shlex.join(["lineage", "index", *where, *options(flags, knobs)])
+    return shlex.join(["lineage", "index", *argument(path), *options(flags, knobs)])
 
 
 def options(flags: Flags, knobs: Sequence[Knob]) -> list[str]:

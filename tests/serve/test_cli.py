@@ -194,7 +194,7 @@ def test_status_shows_the_verdict(
 ) -> None:
     """Status answers under every verdict, and names the command that helps where the verdict does not."""
     index(repo, home, **changed)
-    code, out, _ = lineage("status", str(repo.path))
+    code, out, _ = lineage("status", cwd=repo.path)
     assert code == 0
     assert [line for line in out.splitlines() if line.startswith(f"compatibility: {says}")]
     assert [line for line in out.splitlines() if line.startswith("remedy: ")] == remedy

@@ -94,7 +94,7 @@ def test_another_version_of_the_table(
     assert stands(repo, home)[1].startswith(f"needs rebuild (embedding_model {STATIC_MODEL}, now static/next")
     capfd.readouterr()
     assert indexed(repo) == 1
-    assert "Run `lineage index --rebuild --yes`." in capfd.readouterr().err
+    assert f"Run `lineage index --rebuild --yes {repo.path}`." in capfd.readouterr().err
     assert indexed(repo, "--rebuild", "--yes") == 0
     assert stands(repo, home) == (Encoding.STATIC, "compatible")
 

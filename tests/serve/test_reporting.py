@@ -66,7 +66,10 @@ def test_a_stopped_run_says_how_far_it_came(
     stopping(monkeypatch, "write_batch", number, calls=3)
     with heard(number):
         assert indexed(repo, "--commit-batch", "5") == 128 + number
-    assert capfd.readouterr().err == "stopped after 10 of 17 commits; `lineage index` goes on from there\n"
+    assert (
+        capfd.readouterr().err
+        == f"stopped after 10 of 17 commits; `lineage index {repo.path}` goes on from there\n"
+    )
     with database.reading(place(repo, home)) as connection:
         status = history.status(connection)
     assert status and status.commits == 10
@@ -77,10 +80,10 @@ def test_a_stopped_run_says_how_far_it_came(
     ("stage", "says"),
     [
         ("begin", ""),
-        ("write_batch", "stopped after 0 of 17 commits; `lineage index` goes on from there\n"),
+        ("write_batch", "stopped after 0 of 17 commits; `lineage index {path}` goes on from there\n"),
         (
             "finish",
-            "stopped after all 17 commits, before the index was complete; `lineage index` goes on from there\n",
+            "stopped after all 17 commits, before the index was complete; `lineage index {path}` goes on from there\n",
         ),
     ],
 )
@@ -91,7 +94,7 @@ def test_a_run_stopped_at_its_ends(
     stopping(monkeypatch, stage, signal.SIGINT)
     with heard(signal.SIGINT):
         assert indexed(repo) == 130
-    assert capfd.readouterr() == ("", says)
+    assert capfd.readouterr() == ("", says.format(path=repo.path))
 
 
 @pytest.mark.usefixtures("home")

@@ -64,7 +64,9 @@ def test_a_derived_component_changes(
     assert said["hits"] and "now 9" in said["meta"]["hint"]
     assert indexed(repo, "--force") == 0
     assert forced in stands(repo, home)
-    assert (forced == "compatible") != ("run `lineage index --rebuild --yes`" in capfd.readouterr().err)
+    assert (forced == "compatible") != (
+        f"run `lineage index --rebuild --yes {repo.path}`" in capfd.readouterr().err
+    )
     assert indexed(repo, "--rebuild", "--yes") == 0
     assert stands(repo, home) == "compatible"
 

@@ -67,6 +67,15 @@ def test_the_same_answers(repo: Repo, place: Path, question: list[str]) -> None:
     assert shared == lineage(place, *arguments, cwd=repo.path / "src", LINEAGE_NO_DAEMON="1")
 
 
+@pytest.mark.parametrize("question", [["query", "..", "-q", "timeout"], ["explain", "tcp.py", ".."]], ids=str)
+def test_the_same_hints(repo: Repo, place: Path, question: list[str]) -> None:
+    """A command in a hint has the PATH that was given, which the daemon never hears: the asker puts it there."""
+    index(repo, place, upto="HEAD~1")
+    shared = lineage(place, *question, cwd=repo.path / "src")
+    assert "`lineage index --incremental ..`" in shared[1] and remote(place).report() is not None
+    assert shared == lineage(place, *question, "--no-daemon", cwd=repo.path / "src")
+
+
 def test_every_asker_has_its_own_precision(repo: Repo, place: Path) -> None:
     """Whoever started the daemon: candidates are read in the precision that the asker's environment says."""
     index(repo, place)
