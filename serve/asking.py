@@ -31,6 +31,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on a terminal t
 
 
 def query_command(  # noqa: PLR0913 - one parameter for each option a person may give
+    context: typer.Context,
     path: RepositoryPath = Path(),
     *,
     query: Annotated[
@@ -64,7 +65,9 @@ def query_command(  # noqa: PLR0913 - one parameter for each option a person may
     from serve.answering import answering
     from serve.questions import FindRequest, worded
 
-    request = FindRequest(worded(query, path), k, language, since, path_filter, author, rerank=not no_rerank)
+    request = FindRequest(
+        worded(query, path, context.args), k, language, since, path_filter, author, rerank=not no_rerank
+    )
     said = settings.read()
     answer = answering(said, daemon=not no_daemon).find(request, path)
     _answer(answer, partial(_page, request.text), as_json=as_json)

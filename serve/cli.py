@@ -125,7 +125,8 @@ def index_command(  # noqa: PLR0913 - one parameter for each option a person may
     guided(path, flags)
 
 
-app.command("query")(asking.query_command)
+# Words of a question that nobody quoted are taken, to say how it is asked.
+app.command("query", context_settings={"allow_extra_args": True})(asking.query_command)
 app.command("explain")(asking.explain_command)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from serve.errors import BadRequest
+from serve.pasting import argument
 
 # The daemon takes 1 MiB a question, where JSON in ASCII spends six bytes on each of these; on an emoji, two of them.
 LONGEST_QUERY: Final = 100_000
@@ -61,16 +63,22 @@ class ExplainRequest:
         _check_length("file's name", len(self.file), LONGEST_FILTER)
 
 
-def worded(query: str | None, path: Path) -> str:
-    """The question; where a command line has none, an error that says how one is asked.
+def worded(query: str | None, path: Path, more: Sequence[str] = ()) -> str:
+    """The question; where a command line has none, or not all of it, an error that says how one is asked.
 
-    Who leaves the option out has given the question in the path's place.
+    Who leaves the option out has given the question in the path's place; who leaves out the quotes, a part of it there
+    and `more` words behind it.
     """
-    if query is not None:
+    if query is not None and not more:
         return query
     is_path = os.path.exists(path)  # noqa: PTH110 - unlike `Path.exists`, it knows no errors
-    meant = '"how was it done before?"' if is_path else shlex.quote(str(path))
-    raise BadRequest("No question was asked.", hint=f"Ask with --query: `lineage query --query {meant}`.")
+    words = [word for word in (query, None if is_path else str(path), *more) if word is not None]
+    meant = shlex.quote(" ".join(words)) if words else '"how was it done before?"'
+    command = shlex.join(["lineage", "query", *(argument(path) if is_path else ())])
+    raise BadRequest(
+        "No question was asked." if query is None else "The question ends at its first space.",
+        hint=f"Ask with --query: `{command} --query {meant}`.",
+    )
 
 
 def _check(name: str, text: str, most: int) -> None:

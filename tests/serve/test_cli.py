@@ -73,6 +73,16 @@ def test_query_without_index(repo: Repo, home: Path) -> None:
     [
         (["query"], "No question was asked.\n  Ask with --query: `lineage query --query"),
         (["query", "what's new"], "`lineage query --query 'what'\"'\"'s new'`."),
+        (
+            ["query", "how", "new"],
+            "No question was asked.\n  Ask with --query: `lineage query --query 'how new'`.",
+        ),
+        (["query", "src", "new"], "`lineage query src --query new`."),
+        (["query", "src"], '`lineage query src --query "how was it done before?"`.'),
+        (
+            ["query", "-q", "how", "was", "it done"],
+            "The question ends at its first space.\n  Ask with --query: `lineage query --query 'how was it done'`.",
+        ),
         (["query", "-q", "x", "--since", "soon"], "'soon' is not a date or an age"),
         (["query", "-q", "x", "--path", "!"], "is not a path filter"),
         (["query", "-q", "x", "--path", "app/[post-id]/page.tsx"], r"escaped: `app/\[post-id\]/`"),
