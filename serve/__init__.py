@@ -11,7 +11,7 @@
 - `maps`: the `mindmap` command, and the MCP server of mindmaps
 - `viewer`: maps in a browser, live
 - `workspaces`: lends maps the git program
-- `telling`: the options of `register`, for both programs
+- `telling`: the `register` command of both programs
 - `terminal`: what every program does at its ends
 - `ending`: what ends a program
 - `visible`: text of strangers made fit for a terminal

@@ -230,22 +230,11 @@ def gc_command(
     collect(settings.read().home, yes=yes, absent=absent, ask=ask)
 
 
-@app.command("register")
-def register_command(
-    *,
-    client: telling.Client = None,
-    project: telling.Project = None,
-    file: telling.File = None,
-    shape: telling.ShapeName = None,
-    server_name: telling.ServerName = "lineage",
-    write: telling.Write = False,
-    remove: telling.Remove = False,
-) -> None:
-    """Show MCP clients' configuration for lineage, or write it."""
-    from serve.registering.register import Wishes
+def _server() -> telling.Program:
+    return telling.Program("lineage-mcp", about.DISTRIBUTION, {"LINEAGE_HOME": settings.said_home()})
 
-    program = telling.Program("lineage-mcp", about.DISTRIBUTION, {"LINEAGE_HOME": settings.said_home()})
-    telling.tell(Wishes(client, project, file, shape, write, remove), server_name, program)
+
+app.command("register")(telling.command("lineage", _server))
 
 
 @app.command("update")

@@ -1,8 +1,8 @@
-"""The options of `register`, and what it does: the same for both programs, each of which tells of its own server."""
+"""The `register` command: the same for both programs, each of which tells of its own server."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve import terminal
-from serve.visible import visible
 
 if TYPE_CHECKING:
     from serve.registering.register import Wishes
@@ -39,8 +38,28 @@ class Program:
     arguments: tuple[str, ...] = ()
 
 
-def tell(wishes: Wishes, server_name: str, program: Program) -> None:
-    """Show what a client is to be told of the program, or tell it."""
+def command(name: str, program: Callable[[], Program]) -> Callable[..., None]:
+    """The command that shows what clients are to be told of the program, or tells them; `name` is the server's."""
+
+    def register_command(
+        *,
+        client: Client = None,
+        project: Project = None,
+        file: File = None,
+        shape: ShapeName = None,
+        server_name: ServerName = name,
+        write: Write = False,
+        remove: Remove = False,
+    ) -> None:
+        from serve.registering.register import Wishes
+
+        _tell(Wishes(client, project, file, shape, write, remove), server_name, program())
+
+    register_command.__doc__ = f"Show MCP clients' configuration for {name}, or write it."
+    return register_command
+
+
+def _tell(wishes: Wishes, server_name: str, program: Program) -> None:
     from serve.registering.register import register
     from serve.registering.server import Server, installed
 
@@ -48,5 +67,5 @@ def tell(wishes: Wishes, server_name: str, program: Program) -> None:
     server = Server(server_name, command, program.arguments, program.environment)
     said = register(wishes, server, datetime.now().astimezone())
     if said.note:
-        typer.echo(visible(said.note), err=True)
+        terminal.note(said.note)
     terminal.say(said.text.rstrip("\n"))

@@ -115,23 +115,12 @@ def export_command(
     write(visible(text) if sys.stdout.isatty() else text)
 
 
-@app.command("register")
-def register_command(
-    *,
-    client: telling.Client = None,
-    project: telling.Project = None,
-    file: telling.File = None,
-    shape: telling.ShapeName = None,
-    server_name: telling.ServerName = "mindmap",
-    write: telling.Write = False,
-    remove: telling.Remove = False,
-) -> None:
-    """Show MCP clients' configuration for mindmap, or write it."""
-    from serve.registering.register import Wishes
-
+def _server() -> telling.Program:
     environment = {"MINDMAP_DATA_DIR": settings.said_maps()}
-    program = telling.Program("mindmap", about.DISTRIBUTION, environment, ("mcp",))
-    telling.tell(Wishes(client, project, file, shape, write, remove), server_name, program)
+    return telling.Program("mindmap", about.DISTRIBUTION, environment, ("mcp",))
+
+
+app.command("register")(telling.command("mindmap", _server))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
