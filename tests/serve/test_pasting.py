@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,11 @@ def commands(text: str) -> list[list[str]]:
 def test_errors_name_the_repository(repo: Repo, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A rebuild that is pasted deletes the index that was meant, and not that of where one stands."""
     index(repo, home, embedding_model="another")
-    for command in (["index", there(repo), "--rebuild"], ["query", there(repo), "-q", "timeout"]):
+    asked: list[list[str | Path]] = [
+        ["index", there(repo), "--rebuild"],
+        ["query", there(repo), "-q", "timeout"],
+    ]
+    for command in asked:
         assert lineage(*command) in {1, 2}
         assert commands(capfd.readouterr().err) == [
             ["lineage", "index", "--rebuild", "--yes", str(there(repo))]
@@ -50,7 +55,11 @@ def test_hints_name_the_repository(repo: Repo, home: Path, capfd: pytest.Capture
     index(repo, home, upto="HEAD")
     repo.commit_file("new.py", "a = 1\n")
     meant = ["lineage", "index", "--incremental", str(there(repo))]
-    for command in (["query", there(repo), "-q", "timeout"], ["explain", "docs/how.md", there(repo)]):
+    asked: list[list[str | Path]] = [
+        ["query", there(repo), "-q", "timeout"],
+        ["explain", "docs/how.md", there(repo)],
+    ]
+    for command in asked:
         assert lineage(*command, "--no-daemon") == 0
         said = json.loads(capfd.readouterr().out)
         assert commands(said["meta"]["hint"]) == [meant]
@@ -70,7 +79,7 @@ def test_hints_name_the_repository(repo: Repo, home: Path, capfd: pytest.Capture
     ],
 )
 def test_status_names_the_repository(
-    repo: Repo, home: Path, capfd: pytest.CaptureFixture[str], changed: dict[str, str], says: str
+    repo: Repo, home: Path, capfd: pytest.CaptureFixture[str], changed: dict[str, Any], says: str
 ) -> None:
     """The remedy can be pasted too, also where the verdict itself has it."""
     index(repo, home, **changed)
