@@ -12,6 +12,7 @@ from typer import Abort, TyperException
 
 from serve import ending
 from serve.errors import BadRequest, Cancelled, NoWorkingDirectory
+from stores import refusals
 from stores.errors import LineageError
 
 OK: Final = 0
@@ -83,8 +84,11 @@ def _usage(error: TyperException) -> str:
 
 def _ours(error: BaseException) -> BaseException:
     """The error, or what it means: asked for a deleted working directory, the system names no file."""
-    lost = isinstance(error, FileNotFoundError) and error.filename is None and _is_nowhere()
-    return NoWorkingDirectory() if lost else error
+    if isinstance(error, FileNotFoundError) and error.filename is None and _is_nowhere():
+        return NoWorkingDirectory()
+    if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+        return refusals.of(error) or error
+    return error
 
 
 def _is_nowhere() -> bool:

@@ -1,6 +1,7 @@
 """The contract between the folders, and the databases; knows Arrow, DuckDB and files; nothing of git.
 
 - `errors`: the root of the error tree
+- `refusals`: what the system refuses a file, in words for a person
 - `schema`: one Arrow schema per table, a line of meaning per field
 - `versions`: the schema's version and what each one changed
 - `places`: where an index lives; the repo id

@@ -21,7 +21,7 @@ from serve.daemon import wire
 from serve.daemon.address import Address, build, person
 from serve.daemon.life import Life, resident_bytes
 from serve.engine import Engine
-from stores import locking
+from stores import locking, refusals
 from stores.errors import LineageError
 from stores.locking import Deadline
 
@@ -122,8 +122,11 @@ class _Question(_Handler):
                 said = await loop.run_in_executor(
                     self.service.threads, self.answer, self.service, self.request.body
                 )
-            except LineageError as error:
-                self._say(wire.REFUSED, wire.packed(wire.Refusal.of(error)))
+            except (LineageError, OSError) as error:
+                known = refusals.of(error) if isinstance(error, OSError) else error
+                if known is None:
+                    raise
+                self._say(wire.REFUSED, wire.packed(wire.Refusal.of(known)))
             else:
                 self._say(200, said)
 

@@ -37,6 +37,7 @@ from pipeline.interrupts import ENDING
 from serve import ending, logs
 from serve.errors import NeedsRebuild
 from serve.mcp.lines import Messages
+from stores import refusals
 from stores.errors import LineageError
 
 # A model pays for each word, and mends the others like the first ones.
@@ -228,5 +229,7 @@ def _threaded(function: Callable[..., Returned]) -> Callable[..., Awaitable[Retu
             raise MCPError(INVALID_PARAMS, str(error)) from error
         except LineageError as error:
             raise ToolError(str(error)) from error
+        except OSError as error:
+            raise ToolError(str(refusals.of(error) or error)) from error
 
     return answer
