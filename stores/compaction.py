@@ -7,7 +7,6 @@ it takes the old file's place in one rename, so that a kill leaves either file w
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +15,7 @@ from typing import Final
 
 import duckdb
 
-from stores import database, locking, migrations, schema
+from stores import database, locking, migrations, places, schema
 from stores.database import READ_WAIT_SECONDS, WRITE_WAIT_SECONDS
 from stores.locking import Deadline
 from stores.places import DATABASE, Place
@@ -93,7 +92,7 @@ def compact(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
         except BaseException:
             _clear(draft)  # it may have filled the disk
             raise
-    _sync(draft)
+    places.sync(draft)
     with locking.entered(place.folder, exclusive=True, deadline=Deadline.after(wait)):
         # Nobody should have written meanwhile; if somebody did, theirs is the newer truth.
         if database.fingerprint(place) == before and not database.wal_size(place):
@@ -178,11 +177,3 @@ def _is_hollow(connection: duckdb.DuckDBPyConnection) -> bool:
     sql = "SELECT free_blocks * block_size, total_blocks * block_size FROM pragma_database_size()"
     free, total = connection.execute(f"{sql} WHERE database_name = 'ix'").fetchall()[0]
     return bool(free > MOST_FREE_BYTES and free > MOST_FREE_SHARE * total)
-
-
-def _sync(file: Path) -> None:
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -11,10 +11,14 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from stores import refusals
+from stores.errors import LineageError
 
 DATABASE: Final = "index.duckdb"
 PLACE: Final = "place.json"
@@ -25,6 +29,16 @@ GRAPH: Final = "git"
 ID_DIGITS: Final = 16
 # A folder's name may have 255 bytes; forty characters are enough to recognise a repository by.
 LONGEST_NAME: Final = 40
+# The owner's alone: diffs hold secrets.
+PRIVATE: Final = 0o700
+
+
+class HomeUnusable(LineageError):
+    """Where indexes are to be kept there is something else than a folder, or can be none."""
+
+
+class ForeignFolder(LineageError):
+    """What lies under the name of an index's folder leads elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +94,11 @@ def locate(
     """The place of the repository at `canonical`; nothing is created.
 
     `first_commit` is called only when no index is found under the path. `contains` says whether the
-    repository has a commit: the one an index was made with must still be there.
+    repository has a commit: the one an index was made with must still be there. HomeUnusable where the home
+    is something else than a folder.
     """
+    if os.path.lexists(home) and not home.is_dir():
+        raise _unusable(home)
     found = [place for place in under_path(home, canonical) if contains(place.first_commit or "")]
     if len(found) == 1:
         return found[0]
@@ -104,21 +121,62 @@ def existing(
 
 
 def claim(place: Place) -> None:
-    """Make the folder, readable by its owner only, and say in it whose it is."""
-    place.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place.folder.mkdir(mode=0o700, exist_ok=True)
-    # It may have been made by a program with other habits; diffs hold secrets.
-    place.folder.chmod(0o700)
-    if not (place.folder / PLACE).exists():
+    """Make the folder, readable by its owner only, and say in it whose it is.
+
+    HomeUnusable, or ForeignFolder before anything in it is touched.
+    """
+    try:
+        place.home.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
+        raise _unusable(place.home) from error
+    refuse_foreign(place)
+    place.folder.mkdir(mode=PRIVATE, exist_ok=True)
+    # It may have been made by a program with other habits; where it may only be read, it is left as it is.
+    if stat.S_IMODE(place.folder.stat().st_mode) != PRIVATE:
+        place.folder.chmod(PRIVATE)
+    if _read(place.folder / PLACE) is None:
         _write(place)
+
+
+def refuse_foreign(place: Place) -> None:
+    """ForeignFolder unless the folder lies, or would lie, under its own name in the home itself."""
+    named = Path(place.repo_id).name == place.repo_id and place.repo_id not in {"", ".", ".."}
+    if not named or place.folder.is_symlink():
+        raise ForeignFolder(
+            f"{place.folder} is not an index folder directly under {place.home}; nothing in it was touched.",
+            hint="Look where it leads, and remove it by hand if it is meant to go.",
+        )
+
+
+def sync(file: Path) -> None:
+    """Have the system write the file to the disk, before another one gives way to it."""
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        with refusals.named(file):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unusable(home: Path) -> HomeUnusable:
+    return HomeUnusable(
+        f"Indexes cannot be kept in {home}: it is no folder, and none can be made there.",
+        hint="LINEAGE_HOME must name a folder, or where one can be made.",
+    )
 
 
 def _write(place: Place) -> None:
     text = json.dumps({"path": str(place.path), "first_commit": place.first_commit})
     draft = place.folder / f"{PLACE}.{os.getpid()}"
-    draft.write_text(text + "\n", encoding="ascii")
-    draft.chmod(0o600)
-    draft.replace(place.folder / PLACE)
+    try:
+        with refusals.named(draft):
+            draft.write_text(text + "\n", encoding="ascii")
+        draft.chmod(0o600)
+        sync(draft)
+        draft.replace(place.folder / PLACE)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def _made(home: Path, canonical: Path, first_commit: str | None) -> Place:

@@ -10,27 +10,21 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import duckdb
 import pyarrow as pa
 
-from stores import locking, metadata, schema, words
+from stores import locking, metadata, places, schema, words
 from stores.database import SPILL, WRITE_WAIT_SECONDS, registered
-from stores.errors import LineageError
 from stores.history import Use
 from stores.locking import Deadline
 from stores.metadata import Components
 from stores.places import DATABASE, PLACE, Place
 from stores.words import Rows
-
-
-class RefusedDeletion(LineageError):
-    """The folder to delete is not one of ours."""
 
 
 def nothing(of: pa.Schema) -> pa.Table:
@@ -243,9 +237,9 @@ def forget(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -> None:
 def delete_index(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
     """Delete the database, its write-ahead log and side files; only lock files stay, which others may hold.
 
-    RefusedDeletion unless the folder really lies, under its own name, in `place.home`.
+    ForeignFolder unless the folder really lies, under its own name, in `place.home`.
     """
-    _refuse_foreign(place)
+    places.refuse_foreign(place)
     if not place.folder.exists():
         return
     with locking.entered(place.folder, exclusive=True, deadline=Deadline.after(wait)):
@@ -253,16 +247,6 @@ def delete_index(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
         for file in [place.wal, *sorted(place.folder.glob(f"{DATABASE}*")), place.folder / PLACE]:
             file.unlink(missing_ok=True)
         shutil.rmtree(place.folder / SPILL, ignore_errors=True)
-
-
-def _refuse_foreign(place: Place) -> None:
-    expected = place.home.resolve() / place.repo_id
-    named = Path(place.repo_id).name == place.repo_id and place.repo_id not in {"", ".", ".."}
-    if not named or place.folder.resolve() != expected:
-        raise RefusedDeletion(
-            f"{place.folder} is not an index folder directly under {place.home}; nothing was deleted.",
-            hint="Look where it leads, and remove it by hand if it is meant to go.",
-        )
 
 
 def _vouch(connection: duckdb.DuckDBPyConnection, components: Components) -> None:
@@ -344,6 +328,7 @@ def _transaction(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Iterato
         try:
             yield
         except BaseException:
-            connection.execute("ROLLBACK")
+            with suppress(duckdb.Error):  # what failed may have ended it, or the engine
+                connection.execute("ROLLBACK")
             raise
         connection.execute("COMMIT")

@@ -149,7 +149,7 @@ def test_rebuild_deletes_only_under_home(
     here.folder.rename(tmp_path / "elsewhere")
     here.folder.symlink_to(tmp_path / "elsewhere")
     assert lineage("index", repo.path, "--rebuild", "--yes") == 1
-    assert "nothing was deleted" in capsys.readouterr().err
+    assert "nothing in it was touched" in capsys.readouterr().err
     assert (tmp_path / "elsewhere" / here.database.name).exists()
 
 

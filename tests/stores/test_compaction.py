@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from stores import compaction, database, migrations, schema, writing
+from stores import compaction, database, migrations, places, schema, writing
 from stores.places import Place
 from tests.stores.batches import CURRENT, Document, batch, head, place_in
 from tests.stores.processes import running
@@ -229,14 +229,14 @@ def test_worth_it(place: Place, monkeypatch: pytest.MonkeyPatch, limit: str) -> 
 
 def test_a_writer_that_came_between_wins(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """When a batch was committed while the copy was made, the copy is thrown away."""
-    sync = compaction._sync
+    sync = places.sync
 
     def write_then_sync(draft: Path) -> None:
         with database.writing(place) as connection:
             writing.replace_batch(connection, batch([Document(1000)]))
         sync(draft)
 
-    monkeypatch.setattr(compaction, "_sync", write_then_sync)
+    monkeypatch.setattr(places, "sync", write_then_sync)
     compaction.compact(place)
     assert len(read(place)["commits"]) == 121
     assert not (place.folder / compaction.DRAFT).exists()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
 from stores import places
-from stores.places import Place
+from stores.places import ForeignFolder, HomeUnusable, Place
+from tests.refusing import read_only
 
 FIRST, BOUNDARY = "a" * 40, "b" * 40
 
@@ -78,11 +81,75 @@ def test_several_candidates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"path": 1}', "null", json.dumps({"path": "/x"})])
 def test_unreadable_description_counts_as_absent(tmp_path: Path, text: str) -> None:
-    """A place.json that says nothing useful stops nobody."""
+    """A place.json that says nothing useful stops nobody, and is written anew by whoever claims the place."""
     claimed = place(tmp_path, "/src/flask")
     places.claim(claimed)
-    (claimed.folder / places.PLACE).write_text(text)
+    file = claimed.folder / places.PLACE
+    before = file.read_text()
+    file.write_text(text)
     assert place(tmp_path, "/src/flask") == claimed
+    assert list(places.under_path(tmp_path, Path("/src/flask"))) == []
+    places.claim(claimed)
+    assert file.read_text() == before
+
+
+def test_a_description_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is on the disk before it gets its name; on a full disk the draft is named, and goes."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    claimed = place(tmp_path, "/src/flask")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space") as raised:
+        places.claim(claimed)
+    assert str(raised.value.filename).startswith(str(claimed.folder / places.PLACE))
+    assert list(claimed.folder.iterdir()) == []
+
+
+def test_a_foreign_folder_is_not_touched(tmp_path: Path) -> None:
+    """A link under an index's name is refused before anything behind it changes, its mode included."""
+    foreign = tmp_path / "foreign"
+    foreign.mkdir(mode=0o755)
+    (tmp_path / "home").mkdir()
+    linked = place(tmp_path / "home", "/src/flask")
+    linked.folder.symlink_to(foreign)
+    with pytest.raises(ForeignFolder, match="nothing in it was touched"):
+        places.claim(linked)
+    assert (stat.S_IMODE(foreign.stat().st_mode), list(foreign.iterdir())) == (0o755, [])
+
+
+def homes_that_are_none(tmp_path: Path) -> dict[str, Path]:
+    """What LINEAGE_HOME may name by mistake."""
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere" / "at all")
+    (tmp_path / "loop").symlink_to("loop")
+    found = {name: tmp_path / name for name in ("file", "dangling", "loop")}
+    return found | {"below": tmp_path / "file" / "below", "proc": Path("/proc/nope")}
+
+
+@pytest.mark.parametrize("kind", ["file", "dangling", "loop", "below", "proc"])
+def test_a_home_that_is_no_folder(tmp_path: Path, kind: str) -> None:
+    """No index can be kept there, which is said with the name of what to change; and none is there to be found."""
+    home = homes_that_are_none(tmp_path)[kind]
+    with pytest.raises(HomeUnusable, match="LINEAGE_HOME must name a folder") as raised:
+        places.claim(Place(home, "flask-01", Path("/src/flask"), FIRST))
+    assert str(home) in raised.value.message
+    if kind in {"file", "dangling", "loop"}:
+        with pytest.raises(HomeUnusable):
+            place(home, "/src/flask")
+
+
+def test_a_place_is_claimed_where_nothing_can_be_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where all is as it should be, nothing is written."""
+    claimed = place(tmp_path, "/src/flask")
+    places.claim(claimed)
+    read_only(tmp_path, monkeypatch)
+    places.claim(claimed)
+    with pytest.raises(OSError, match="Read-only"):
+        places.claim(place(tmp_path, "/src/rich"))
 
 
 @pytest.mark.parametrize("path", ["/", "/src/.hidden", "/src/bad\udcff", "/src/a b.git", "/src/" + "x" * 200])

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from stores import database, history, locking, migrations, schema, writing
 from stores.locking import IndexBusy
-from stores.places import Place
-from stores.writing import Batch, HeadChange, RefusedDeletion
+from stores.places import ForeignFolder, Place
+from stores.writing import Batch, HeadChange
 from tests.stores.batches import CURRENT, Document, batch, digest, head, place_in, sha, vectors
 
 # What lexical ranking is made of: the postings by word and commit, and the statistics of BM25.
@@ -225,7 +225,7 @@ def test_delete_refuses_a_path_outside(tmp_path: Path, name: str) -> None:
     files = [folder / "index.duckdb" for folder in (tmp_path, tmp_path / "elsewhere-01", tmp_path / "home")]
     for file in files:
         file.touch()
-    with pytest.raises(RefusedDeletion):
+    with pytest.raises(ForeignFolder):
         writing.delete_index(place_in(tmp_path / "home", name))
     assert all(file.exists() for file in files)
 
@@ -234,7 +234,7 @@ def test_delete_follows_no_link(tmp_path: Path) -> None:
     """A link in the home, to outside or to another index, is refused; a home behind a link is not."""
     other = indexed(place_in(tmp_path / "home", "other-01"))
     (tmp_path / "home" / "link-01").symlink_to(other.folder)
-    with pytest.raises(RefusedDeletion):
+    with pytest.raises(ForeignFolder):
         writing.delete_index(place_in(tmp_path / "home", "link-01"))
     assert other.database.exists()
     (tmp_path / "alias").symlink_to(tmp_path / "home")

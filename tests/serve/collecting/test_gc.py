@@ -13,7 +13,7 @@ import pytest
 from serve.collecting import fate as fates
 from serve.collecting.garbage import Kind
 from stores import writing
-from stores.places import Place
+from stores.places import ForeignFolder, Place
 from tests.repos import Repo
 from tests.serve import indexed
 from tests.serve.collecting.sweeping import found, place, sweep
@@ -147,7 +147,7 @@ def test_a_folder_outside_the_home(repo: Repo, home: Path, tmp_path: Path) -> No
     folder.symlink_to(outside)
     shutil.rmtree(repo.path)
     assert found(home) == {}
-    with pytest.raises(writing.RefusedDeletion):
+    with pytest.raises(ForeignFolder):
         writing.delete_index(Place(home, folder.name, repo.path, None))
     assert (outside / "index.duckdb").exists()
 
