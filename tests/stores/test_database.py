@@ -243,3 +243,19 @@ def test_an_engine_that_was_left_holds_nothing(tmp_path: Path) -> None:
         connection.execute("INSERT INTO migrations SELECT * FROM migrations LIMIT 1")
     with database.reading(place) as connection:
         assert connection.execute("SELECT count(*) FROM migrations").fetchone() != before
+
+
+def test_privacy_is_shared_by_threads(tmp_path: Path) -> None:
+    """Files stay their owner's alone until the last thread that wants it has done; then the umask is as it was."""
+    before = os.umask(0o022)
+    try:
+        first, second = database.private(), database.private()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        (tmp_path / "secret").touch()
+        second.__exit__(None, None, None)
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == 0o600
