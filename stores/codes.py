@@ -20,6 +20,7 @@ import json
 import logging
 import os
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ from stores import coding, database, large, metadata
 from stores.coding import PAGE, Part, Places
 from stores.database import READ_WAIT_SECONDS
 from stores.places import Place
+from stores.refusals import Refused
 from stores.snapshot import Digests, Ints
 from stores.space import EVENING, MOST_TO_LEARN_FROM, Space, Vectors
 
@@ -72,7 +74,8 @@ class Codes:
     def discard(self) -> None:
         """Delete the file, because it is not what it was; the next run makes it anew."""
         logger.warning("event=codes_damaged file=%s: the next `lineage index` makes it anew.", self.file)
-        self.file.unlink(missing_ok=True)
+        with suppress(OSError):  # where it may only be read, it is passed over each time
+            self.file.unlink(missing_ok=True)
 
 
 def opened(connection: duckdb.DuckDBPyConnection, file: Path) -> Codes | None:
@@ -109,7 +112,7 @@ def refresh(place: Place, *, wait: float = READ_WAIT_SECONDS) -> bool:
                 return False
             database.frugally(connection, partial(coding.write, connection, draft, _made_of(connection)))
         draft.replace(place.codes)
-    except OSError as error:
+    except (OSError, Refused) as error:
         draft.unlink(missing_ok=True)
         logger.warning("event=codes_not_made reason=%s: questions are answered without, but slower.", error)
         return False

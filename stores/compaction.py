@@ -125,23 +125,18 @@ def _copy(connection: duckdb.DuckDBPyConnection, draft: Path) -> None:
 def _attached(connection: duckdb.DuckDBPyConnection, draft: Path) -> Iterator[None]:
     """The draft, with its tables, as `fresh`."""
     connection.execute(database.attachment(draft, "fresh", f"ROW_GROUP_SIZE {COMPACT_ROW_GROUP_SIZE}"))
-    try:
+    with database.ending(connection, "DETACH fresh", "DROP TABLE IF EXISTS memory.abandoned"):
         with _used(connection, "fresh"):
             connection.execute(migrations.tables_sql())
         yield
-    finally:
-        connection.execute("DETACH fresh")
-        connection.execute("DROP TABLE IF EXISTS memory.abandoned")
 
 
 @contextmanager
 def _used(connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[None]:
     """Statements that name no database mean this one; what is in use cannot be detached."""
     connection.execute(f"USE {name}")
-    try:
+    with database.ending(connection, "USE ix"):
         yield
-    finally:
-        connection.execute("USE ix")
 
 
 def _copy_table(connection: duckdb.DuckDBPyConnection, table: str) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import duckdb
 
-from stores import locking, migrations, places
+from stores import locking, migrations, places, refusals
 from stores.errors import LineageError
 from stores.locking import Deadline
 from stores.places import Place
@@ -72,6 +72,8 @@ DAMAGE: Final = (
     duckdb.InternalException,
     duckdb.SerializationException,
 )
+# What it says in when the system took no more of what it wrote.
+UNWRITTEN: Final = (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException)
 
 
 # Engines that readers left, with no file attached, for the next reader of the same place: starting one costs
@@ -89,13 +91,13 @@ class DamagedIndex(LineageError):
 
 @contextmanager
 def reading(place: Place, *, wait: float = READ_WAIT_SECONDS) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that sees the last committed batch and keeps writers out while it lasts.
+    """A connection that sees the last committed batch and keeps writers out while it lasts; errors as those of `sound`.
 
     An index of an older schema is migrated first, under the writer's lock: a question asked after an upgrade is
     answered, and a step takes milliseconds.
     """
     deadline = Deadline.after(wait)
-    with ExitStack() as stack:
+    with sound(place), ExitStack() as stack:
         connection, found = _opened(stack, place, deadline)
         if found < SCHEMA_VERSION:
             stack.close()
@@ -123,7 +125,7 @@ def _bring_forward(place: Place, deadline: Deadline) -> None:
     try:
         with writing(place, wait=deadline.left):
             pass
-    except (OSError, DamagedIndex) as error:  # it was opened for reading a moment ago
+    except (OSError, DamagedIndex, refusals.Refused) as error:  # it was opened for reading a moment ago
         raise migrations.not_migrated(SCHEMA_VERSION, str(error).splitlines()[0]) from error
 
 
@@ -131,16 +133,16 @@ def _bring_forward(place: Place, deadline: Deadline) -> None:
 def writing(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection for one batch, alone; the index is made or migrated first where it has to be.
 
-    What the body committed stays; what it left uncommitted when it failed is gone.
+    What the body committed stays; what it left uncommitted when it failed is gone. Errors as those of `sound`.
     """
     places.claim(place)
     deadline = Deadline.after(wait)
     with (
+        sound(place),
         locking.entered(place.folder, exclusive=True, deadline=deadline),
         private(),
-        _attached(
-            _writing_engine(place), place.database, f"ROW_GROUP_SIZE {ROW_GROUP_SIZE}", deadline
-        ) as connection,
+        _writing_engine(place) as engine,
+        _attached(engine, place.database, f"ROW_GROUP_SIZE {ROW_GROUP_SIZE}", deadline) as connection,
     ):
         migrations.migrate(connection)
         yield connection
@@ -161,8 +163,27 @@ def registered(connection: duckdb.DuckDBPyConnection, **rows: pa.Table | pa.Reco
     with ExitStack() as names:
         for name, table in rows.items():
             connection.register(name, table)
-            names.callback(connection.unregister, name)
+            names.callback(_forget, connection, name)
         yield
+
+
+def _forget(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    with suppress(duckdb.Error):  # whatever ended the engine is told already
+        connection.unregister(name)
+
+
+@contextmanager
+def ending(connection: duckdb.DuckDBPyConnection, *statements: str) -> Iterator[None]:
+    """These statements at the end; where the body fails they are tried, and its error is the one that is told."""
+    try:
+        yield
+    except BaseException:
+        for statement in statements:
+            with suppress(duckdb.Error):
+                connection.execute(statement)
+        raise
+    for statement in statements:
+        connection.execute(statement)
 
 
 def frugally(connection: duckdb.DuckDBPyConnection, work: Callable[[], Made]) -> Made:
@@ -183,13 +204,10 @@ def frugally(connection: duckdb.DuckDBPyConnection, work: Callable[[], Made]) ->
 def _frugal(connection: duckdb.DuckDBPyConnection, limit: str) -> Iterator[None]:
     """A statement runs on the thread that gave it, in little memory; the next reader finds the engine as it was."""
     before = connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
-    try:
+    with ending(connection, f"SET threads = {before}", f"SET memory_limit = '{MEMORY_LIMIT}'"):
         connection.execute("SET threads = 1")
         connection.execute(f"SET memory_limit = '{limit}'")
         yield
-    finally:
-        connection.execute(f"SET threads = {before}")
-        connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
 
 
 def _is_for_memory(error: duckdb.Error) -> bool:
@@ -202,11 +220,17 @@ def _is_for_memory(error: duckdb.Error) -> bool:
 
 @contextmanager
 def sound(place: Place) -> Iterator[None]:
-    """Reads that tell a damaged index from a program's mistake: damage deep in a file shows late."""
+    """What tells a damaged index, and a disk without room, from a program's mistake: damage deep in a file shows late.
+
+    DamagedIndex, or `refusals.Refused`.
+    """
     try:
         yield
-    except DAMAGE as error:
-        raise _damaged(place.database, error) from error
+    except (*UNWRITTEN, *DAMAGE) as error:
+        told = _told(place.database, error)
+        if told is None:
+            raise
+        raise told from error
 
 
 class _Privacy:
@@ -281,34 +305,47 @@ def _attached(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     with closing(engine.cursor()) as connection:
         _attach(connection, file, option, deadline)
-        connection.execute("USE ix")
-        try:
-            yield connection
-        finally:
-            with suppress(duckdb.TransactionException):
-                connection.rollback()
-            connection.execute("USE memory")
-            connection.execute("DETACH ix")
+        with ending(connection, "USE memory", "DETACH ix"):
+            connection.execute("USE ix")
+            try:
+                yield connection
+            finally:
+                with suppress(duckdb.Error):  # mostly there is nothing to take back
+                    connection.rollback()
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, file: Path, option: str, deadline: Deadline) -> None:
+    begins = not file.exists()
     while True:
         try:
             connection.execute(attachment(file, "ix", option))
         except duckdb.IOException as error:
             # A program that does not know our locks, or a killed process whose locks vanish one by one.
             if "lock on file" not in str(error):
-                raise _damaged(file, error) from error
+                raise _unattached(file, error, begins=begins) from error
         except duckdb.Error as error:
-            raise _damaged(file, error) from error
+            raise _unattached(file, error, begins=begins) from error
         else:
             return
         deadline.pause()
 
 
+@contextmanager
+def _writing_engine(place: Place) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The engine of a pass; one that failed may still have the file attached, and is not used again."""
+    used = _writer(place)
+    try:
+        yield used
+    except BaseException:
+        _writer.cache_clear()
+        with suppress(duckdb.Error):
+            used.close()
+        raise
+
+
 # Starting DuckDB costs 10 ms, attaching a file to it 1 ms: a pass starts it once, and attaches for each batch.
 @lru_cache(maxsize=1)
-def _writing_engine(place: Place) -> duckdb.DuckDBPyConnection:
+def _writer(place: Place) -> duckdb.DuckDBPyConnection:
     made = engine(place, WRITER_THREADS)
     made.execute("PRAGMA disable_checkpoint_on_shutdown")
     made.execute(UNCOMPRESSED_FLOATS)
@@ -360,6 +397,21 @@ def _stamp(file: Path) -> Stamp | None:
 
 def _not_indexed(place: Place) -> NotIndexed:
     return NotIndexed(f"{place.path} is not indexed yet.", hint="Run `lineage index` in it first.")
+
+
+def _unattached(file: Path, error: duckdb.Error, *, begins: bool) -> LineageError:
+    told = _told(file, error) or _damaged(file, error)
+    if begins and isinstance(told, refusals.Refused):
+        file.unlink(missing_ok=True)  # begun, and no database: it would count as a damaged one
+    return told
+
+
+def _told(file: Path, error: duckdb.Error) -> LineageError | None:
+    """What a person is told of it; None for a program's mistake."""
+    refused = refusals.told_by_engine(str(error), file) if isinstance(error, UNWRITTEN) else None
+    if refused is None and isinstance(error, DAMAGE):
+        return _damaged(file, error)
+    return refused
 
 
 def _damaged(file: Path, error: duckdb.Error) -> DamagedIndex:

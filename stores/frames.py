@@ -60,7 +60,7 @@ class Frames:
 
 def read(place: Place, *, texts: bool = False, wait: float = PATIENCE_SECONDS) -> Frames:
     """The index as it is now; with `texts` also diffs, what was embedded, and the source of symbols."""
-    with database.reading(place, wait=wait) as connection, database.sound(place):
+    with database.reading(place, wait=wait) as connection:
         return Frames(
             commits=_dated(_frame(connection, _COMMITS)),
             hunks=_frame(connection, _table("hunks", texts=texts)),

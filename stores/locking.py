@@ -10,6 +10,7 @@ Waiting is polling, because a blocking `flock` knows no time limit.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -29,6 +30,8 @@ POLL_SECONDS: Final = 0.002
 # Whoever waits longer than this waits for something slow; polling less often leaves it the processor.
 PATIENT_AFTER: Final = 0.5
 PATIENT_POLL_SECONDS: Final = 0.02
+# What the system says of a file that may only be read.
+_ONLY_TO_READ: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 class IndexBusy(LineageError):
@@ -71,9 +74,11 @@ class Deadline:
 
 @contextmanager
 def entered(folder: Path, *, exclusive: bool, deadline: Deadline) -> Iterator[None]:
-    """Hold the index in this folder, shared with readers or alone."""
-    with closing(lock(folder / DOOR, _until(deadline, fcntl.LOCK_EX))):
-        inside = lock(folder / LOCK, _until(deadline, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH))
+    """Hold the index in this folder, shared with readers, though it may only be read, or alone."""
+    reads = not exclusive
+    with closing(lock(folder / DOOR, _until(deadline, fcntl.LOCK_EX), reads=reads)):
+        kind = fcntl.LOCK_SH if reads else fcntl.LOCK_EX
+        inside = lock(folder / LOCK, _until(deadline, kind), reads=reads)
     with closing(inside):
         yield
 
@@ -95,10 +100,10 @@ def held(path: Path, deadline: Deadline) -> Iterator[int]:
         yield descriptor
 
 
-def lock(path: Path, take: Callable[[int], None]) -> int:
-    """A descriptor whose lock `take` has taken; closing it lets go."""
+def lock(path: Path, take: Callable[[int], None], *, reads: bool = False) -> int:
+    """A descriptor whose lock `take` has taken; closing it lets go. `reads` as in `opened`."""
     while True:
-        descriptor = opened(path)
+        descriptor = opened(path, reads=reads)
         try:
             take(descriptor)
             if _is_current(descriptor, path):
@@ -117,9 +122,19 @@ def took(descriptor: int, kind: int) -> bool:
     return False
 
 
-def opened(path: Path) -> int:
-    """A descriptor of the lock file, made if it is not there."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+def opened(path: Path, *, reads: bool = False) -> int:
+    """A descriptor of the lock file, made if it is not there.
+
+    Who only `reads` what it guards gets one of a file that may not be written to, too: it can be locked all the same.
+    """
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if not reads or error.errno not in _ONLY_TO_READ:
+            raise
+        with suppress(FileNotFoundError):
+            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        raise
 
 
 @contextmanager

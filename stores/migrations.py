@@ -6,6 +6,7 @@ A step that fails, or is killed, leaves the index as it was, for the version of 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import resources
 from typing import Final
@@ -91,6 +92,7 @@ def _step(
         moment = datetime.now(UTC).replace(tzinfo=None)
         connection.execute("INSERT INTO migrations VALUES (?, ?)", [version, moment])
     except BaseException:
-        connection.execute("ROLLBACK")
+        with suppress(duckdb.Error):  # what failed may have ended it, or the engine
+            connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")

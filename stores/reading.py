@@ -16,10 +16,11 @@ from typing import Final
 import duckdb
 
 from stores import database, locking
-from stores.database import READ_WAIT_SECONDS, Fingerprint
+from stores.database import READ_WAIT_SECONDS, DamagedIndex, Fingerprint
 from stores.locking import Deadline
 from stores.lookout import Lookout
 from stores.places import Place
+from stores.refusals import Refused
 
 # How long a writer may wait beside an index that nobody asks: looking more often would keep a processor awake.
 LOOK_SECONDS: Final = 0.05
@@ -78,14 +79,15 @@ class Reading:
 
     @contextmanager
     def question(self, *, wait: float = READ_WAIT_SECONDS) -> Iterator[Opened]:
-        """The last committed batch, for one thread; errors as those of `database.reading`."""
+        """The last committed batch, for one thread; errors as those of `database.reading`, in the body, too."""
         deadline = Deadline.after(wait)
         while (entered := self._enter(deadline)) is None:
             deadline.pause()
         hold, connection = entered
         try:
-            yield Opened(connection, hold.fingerprint)
-        except duckdb.Error:
+            with database.sound(self.place):
+                yield Opened(connection, hold.fingerprint)
+        except (duckdb.Error, DamagedIndex, Refused):
             hold.spoilt = True  # whatever it was, the next question starts from the file
             raise
         finally:
@@ -139,7 +141,7 @@ class Reading:
             self._hold = None
             hold.ended.set()
             # Nothing was written, so there is nothing to lose; an engine that fails here is not used again.
-            with suppress(duckdb.Error), hold.closing:
+            with suppress(duckdb.Error, DamagedIndex, Refused), hold.closing:
                 for connection in hold.free:
                     connection.close()
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from stores import places
+from stores import places, refusals
 from stores.locking import POLL_SECONDS, IndexBusy, closing, lock, took
 from stores.places import Place
 
@@ -32,22 +32,26 @@ class RunAtWork(IndexBusy):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The only run, by the lock it holds."""
+    """The only run, for as long as it holds the lock on this file."""
 
-    descriptor: int
+    file: Path
 
     def begin(self) -> None:
-        """Say which process is at work: from here on there is something to write."""
-        os.ftruncate(self.descriptor, 0)
-        os.pwrite(self.descriptor, f"{os.getpid()}\n".encode(), 0)
+        """Say which process is at work: from here on there is something to write, and an OSError where nobody may."""
+        with (
+            refusals.named(self.file),
+            closing(os.open(self.file, os.O_WRONLY | os.O_NOFOLLOW)) as descriptor,
+        ):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
 
 @contextmanager
 def sole_run(place: Place) -> Iterator[None]:
     """Be the only run of this index; RunAtWork when there is one already."""
     places.claim(place)
-    with closing(lock(place.folder / RUN, _or_refuse_soon)) as descriptor:
-        Run(descriptor).begin()
+    with closing(lock(place.folder / RUN, _or_refuse_soon)):
+        Run(place.folder / RUN).begin()
         yield
 
 
@@ -56,9 +60,14 @@ def next_run(place: Place, git_dir: Path, waits: Callable[[RunAtWork], None]) ->
     """Be the only run as soon as the one at work ends; None at once when another waits in this work tree already.
 
     `git_dir` is the work tree's own. Who waits is out of the waiting place before looking at what there is to do:
-    so who finds it taken may leave. `waits` hears of the run that is waited for.
+    so who finds it taken may leave. `waits` hears of the run that is waited for. Where the folder may only be read,
+    there may be nothing to do; only who begins all the same is refused.
     """
-    places.claim(place)
+    try:
+        places.claim(place)
+    except OSError:
+        if not place.folder.is_dir():
+            raise
     run = _if_free(place.folder / RUN)
     if run is None:
         run = _after_waiting(place, git_dir, waits)
@@ -66,7 +75,7 @@ def next_run(place: Place, git_dir: Path, waits: Callable[[RunAtWork], None]) ->
         yield None
         return
     with closing(run):
-        yield Run(run)
+        yield Run(place.folder / RUN)
 
 
 def is_awaited(place: Place, git_dir: Path) -> bool:
@@ -76,7 +85,7 @@ def is_awaited(place: Place, git_dir: Path) -> bool:
     and take it, `next_run`, when nobody does.
     """
     try:
-        descriptor = os.open(waiting_place(place, git_dir), os.O_RDWR | os.O_NOFOLLOW)
+        descriptor = os.open(waiting_place(place, git_dir), os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
     with closing(descriptor):
@@ -94,13 +103,13 @@ def _after_waiting(place: Place, git_dir: Path, waits: Callable[[RunAtWork], Non
     if waiting is None:
         return None
     with closing(waiting):
-        return lock(place.folder / RUN, lambda descriptor: _or_wait(descriptor, waits))
+        return lock(place.folder / RUN, lambda descriptor: _or_wait(descriptor, waits), reads=True)
 
 
 def _if_free(path: Path) -> int | None:
     """A descriptor that holds this lock, or None when somebody else does."""
     try:
-        return lock(path, _or_refuse)
+        return lock(path, _or_refuse, reads=True)
     except RunAtWork:
         return None
 

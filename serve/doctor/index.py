@@ -40,7 +40,7 @@ def check_index(subject: Subject) -> Iterator[Finding]:
         yield warning("index", "not opened: its lock files are missing", "`lineage status` makes them anew.")
         return
     try:
-        with database.reading(place, wait=PATIENCE_SECONDS) as connection, database.sound(place):
+        with database.reading(place, wait=PATIENCE_SECONDS) as connection:
             yield from _content(repository, connection)
     except IndexBusy as busy:
         yield _busy(place, busy)

@@ -12,13 +12,14 @@ from pipeline.git.program import Git
 from pipeline.git.repository import Repository
 from serve.explain.warm import Warm, history_key
 from serve.standing import Standing, standing
-from stores import database, history
+from stores import database, history, refusals
 from stores.database import DamagedIndex, NotIndexed
 from stores.errors import LineageError
 from stores.history import FileCommit
 from stores.locking import IndexBusy
 from stores.migrations import NewerSchema
 from stores.places import Place
+from stores.refusals import Refused
 from stores.showing import Connection
 
 # The specification's: at most this many before and as many after each anchor.
@@ -69,7 +70,7 @@ class Index:
                 hunks = [line[sha] for sha in near(list(line), anchors)]
                 found = history.file_commits(self.connection, hunks)
                 return Added(frozenset(known), found, bool(line))
-        except DamagedIndex as error:
+        except (DamagedIndex, Refused) as error:
             return Added(trouble=_said(error))
 
 
@@ -114,8 +115,10 @@ def _index(
             return Index(here, place, connection, line=line)
     except NotIndexed:
         return Index(unindexed())
-    except (DamagedIndex, IndexBusy, NewerSchema) as error:
+    except (DamagedIndex, IndexBusy, NewerSchema, Refused) as error:
         return Index(unindexed(), trouble=_said(error))
+    except OSError as error:
+        return Index(unindexed(), trouble=_said(refusals.of(error) or error))
 
 
 def _unindexed(repository: Repository, git: Git, counted: Warm[int]) -> Standing:
@@ -133,6 +136,6 @@ def _unindexed(repository: Repository, git: Git, counted: Warm[int]) -> Standing
     return Standing(behind=behind)
 
 
-def _said(error: LineageError) -> str:
+def _said(error: LineageError | OSError) -> str:
     """An error and its hint on one line."""
     return " ".join(str(error).split())

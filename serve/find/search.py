@@ -27,7 +27,7 @@ from serve.find.seen import Seen
 from serve.placing import place_of
 from serve.questions import FindRequest
 from serve.standing import Standing, standing, without_index
-from stores import database, showing, vectors
+from stores import showing, vectors
 from stores.database import NotIndexed
 from stores.metadata import REBUILD, Status
 from stores.places import Place
@@ -84,7 +84,7 @@ class Finder:
         repository = open_repository(path)
         place = place_of(self.home, repository)
         try:
-            with database.sound(place), self._kept.question(place) as opened:
+            with self._kept.question(place) as opened:
                 said = self._kept.said(place, opened)
                 here = standing(repository, opened.connection, said.noted)
                 holds = partial(showing.has_path, opened.connection)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from stores import database, history, places, writing
+from stores import database, history, integrity, places, writing
 from stores.database import DamagedIndex, NotIndexed
 from stores.locking import IndexBusy
 from stores.migrations import NewerSchema
+from stores.refusals import Refused
 from stores.versions import SCHEMA_VERSION
+from tests.refusing import read_only
 from tests.stores.batches import CURRENT, Document, batch, place_in, sha
 from tests.stores.processes import finished, line, running
 
@@ -34,6 +38,8 @@ import duckdb
 with duckdb.connect(str(place.database), read_only={read_only}):
     say("in"); sys.stdin.read()
 """
+
+Opening = Callable[[places.Place], AbstractContextManager[duckdb.DuckDBPyConnection]]
 
 
 def make(home: Path, documents: int = 1) -> places.Place:
@@ -245,6 +251,98 @@ def test_an_engine_that_was_left_holds_nothing(tmp_path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM migrations").fetchone() != before
 
 
+# Writes batches with the lid that a disk has: files may be so long and no longer.
+WITHOUT_ROOM = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes}, {bytes}))
+number = int(sys.stdin.readline())
+try:
+    while True:
+        with database.writing(place) as connection:
+            writing.begin_pass(connection, place, head="h", unreached=[], components=CURRENT)
+            documents = [Document(number * 20 + n, {{f"w{{n}}": 1, f"b{{number}}": 1}}) for n in range(20)]
+            writing.replace_batch(connection, batch(documents))
+        number += 1
+except Exception as error:
+    say(number, type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("room", [0, 1_000, 100_000, 700_000, 1_500_000])
+def test_no_room(tmp_path: Path, room: int) -> None:
+    """Wherever it ends, the disk is what is told of; every batch stays that was committed, and the next run goes on."""
+    with running(WITHOUT_ROOM.format(bytes=room), tmp_path) as writer:
+        assert writer.stdin is not None
+        writer.stdin.write("0\n")
+        status, said, complaint = finished(writer)
+    assert (status, complaint) == (0, "")
+    number, kind, words = said.split(" ", 2)
+    assert kind in {"Refused", "OSError"} and "File too large" in words and str(tmp_path) in words
+    place = place_in(tmp_path)
+    if int(number):
+        with database.reading(place) as connection:
+            # A commit that failed in the end may be there whole: what it lacked was room for a checkpoint.
+            assert _whole_batches(connection) in {int(number), int(number) + 1}
+    with database.writing(place) as connection:
+        writing.begin_pass(connection, place, head="h", unreached=[], components=CURRENT)
+        writing.replace_batch(connection, batch([Document(9999)]))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        duckdb.IOException('Could not write file "x": No space left on device'),
+        duckdb.TransactionException("Failed to commit: Could not write all bytes to file"),
+        duckdb.FatalException(
+            "invalidated because of a previous fatal error. Original error: No space left on device"
+        ),
+    ],
+)
+@pytest.mark.parametrize("opened", [database.reading, database.writing])
+def test_a_full_disk_is_no_damage(tmp_path: Path, opened: Opening, error: duckdb.Error) -> None:
+    """What the engine says of a disk without room is told as that, with the file, and with what to do."""
+    place = make(tmp_path)
+    with pytest.raises(Refused, match="Make room there") as raised, opened(place):
+        raise error
+    assert str(place.database) in raised.value.message
+
+
+def test_the_first_error_is_told(tmp_path: Path) -> None:
+    """What fails while an index is closed after a failure does not take its place; the next batch starts afresh."""
+    place = make(tmp_path)
+    with pytest.raises(ZeroDivisionError), database.writing(place) as connection:
+        connection.close()
+        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), database.reading(place) as connection:
+        connection.close()
+        raise ZeroDivisionError
+    with database.writing(place) as connection:
+        writing.replace_batch(connection, batch([Document(1)]))
+    with database.reading(place) as connection:
+        assert history.recorded(connection, [sha(0), sha(1)]) == {sha(0), sha(1)}
+
+
+@pytest.mark.parametrize("opened", [database.reading, database.writing])
+def test_damage_deep_in_a_file(tmp_path: Path, opened: Opening) -> None:
+    """An index that opens, and of which some block is not what it was, is reported like one that does not open."""
+    place = make(tmp_path, 1_000)
+    with database.writing(place) as connection:
+        database.settle(connection, place)
+    whole = place.database.read_bytes()
+    found = 0
+    for block in range(3 * 4096, len(whole), 3 * database.BLOCK_SIZE):
+        place.database.write_bytes(whole[: block + 30_000] + b"x" * 200 + whole[block + 30_200 :])
+        opens = False
+        try:
+            with opened(place) as connection:
+                opens = True
+                integrity.read_all(connection)
+        except DamagedIndex as error:
+            assert "--rebuild --yes" in error.hint
+            found += opens
+    assert found > 3
+
+
 def test_privacy_is_shared_by_threads(tmp_path: Path) -> None:
     """Files stay their owner's alone until the last thread that wants it has done; then the umask is as it was."""
     before = os.umask(0o022)
@@ -259,3 +357,14 @@ def test_privacy_is_shared_by_threads(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == 0o600
+
+
+def test_reading_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index on a file system that is read-only, its log not yet taken in, is read as any other."""
+    place = make(tmp_path)
+    assert place.wal.exists()
+    read_only(tmp_path, monkeypatch)
+    with database.reading(place) as connection:
+        assert history.recorded(connection, [sha(0)]) == {sha(0)}
+    with pytest.raises(OSError, match="Read-only"), database.writing(place):
+        pass

@@ -13,6 +13,7 @@ from stores import database, history, holding, writing
 from stores.database import LARGEST_WAL
 from stores.holding import LARGEST_HELD_WAL, Held, IndexGone
 from stores.places import Place
+from stores.refusals import Refused
 from tests.stores.batches import CURRENT, Document, batch, place_in
 from tests.stores.processes import IN_THE_ENGINE, finished, running
 
@@ -148,7 +149,7 @@ def test_what_fails_beside_the_batches_is_told_with_the_next(
     with Held(place) as index:
         write(index, 1)
         monkeypatch.setattr(database, "settle", fail)
-        with pytest.raises(duckdb.IOException, match="no space"), database.reading(place):
+        with pytest.raises(Refused, match="Make room"), database.reading(place):
             write(index, 2)
 
 

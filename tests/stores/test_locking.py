@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from stores import database, history, locking, places
 from stores.locking import Deadline, IndexBusy
+from tests.refusing import read_only
 from tests.stores.batches import place_in
 from tests.stores.processes import finished, line, running
 
@@ -44,6 +47,7 @@ while time.monotonic() < until:
     time.sleep({pause})
 say(answered, longest)
 """
+
 
 
 @pytest.mark.parametrize(
@@ -119,6 +123,32 @@ def test_writer_under_a_stream_of_readers(tmp_path: Path) -> None:
         assert int(said.split()[-1]) >= 3
         for reader in readers:
             assert finished(reader)[::2] == (0, "")
+
+
+def test_who_only_reads_needs_no_leave_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lock files that may only be read are locked all the same by readers, and refused to a writer, by name."""
+    place = place_in(tmp_path)
+    places.claim(place)
+    with locking.entered(place.folder, exclusive=True, deadline=Deadline.after(1)):
+        pass
+    read_only(tmp_path, monkeypatch)
+    with locking.entered(place.folder, exclusive=False, deadline=Deadline.after(1)):
+        inside = os.open(place.folder / locking.LOCK, os.O_RDONLY)
+        with locking.closing(inside):
+            assert not locking.took(inside, fcntl.LOCK_EX)
+        with (
+            pytest.raises(OSError, match=locking.DOOR),
+            locking.entered(place.folder, exclusive=True, deadline=Deadline.after(1)),
+        ):
+            pass
+    monkeypatch.undo()
+    (place.folder / locking.LOCK).unlink()
+    read_only(tmp_path, monkeypatch)
+    with (
+        pytest.raises(OSError, match="Read-only"),
+        locking.entered(place.folder, exclusive=False, deadline=Deadline.after(1)),
+    ):
+        pass
 
 
 def test_last_batch_is_seen(tmp_path: Path) -> None:

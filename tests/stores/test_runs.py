@@ -9,8 +9,9 @@ from subprocess import Popen
 
 import pytest
 
-from stores import runs
+from stores import places, runs
 from stores.runs import RunAtWork
+from tests.refusing import read_only
 from tests.stores.batches import place_in
 from tests.stores.processes import finished, line, running
 
@@ -107,3 +108,34 @@ class Started:
 def _started(stack: ExitStack, home: Path, before: str = "") -> Started:
     process = stack.enter_context(running(before + TAKES_TURN, home))
     return Started(process, line(process))
+
+
+def test_a_run_that_only_looks_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a home that may only be read a run may find nothing to do; one that begins is refused, by name."""
+    place, git_dir = place_in(tmp_path), tmp_path / ".git"
+    with runs.sole_run(place):
+        pass
+    place.folder.chmod(0o755)
+    read_only(tmp_path, monkeypatch)
+    with runs.next_run(place, git_dir, lambda _: None) as run:
+        assert run is not None
+        with pytest.raises(OSError, match=runs.RUN):
+            run.begin()
+    for refused in (
+        runs.sole_run(place),
+        runs.next_run(place_in(tmp_path, "new-01"), git_dir, lambda _: None),
+    ):
+        with pytest.raises(OSError, match="Read-only"), refused:
+            pass
+
+
+def test_a_foreign_folder_has_no_run(tmp_path: Path) -> None:
+    """Behind a link under an index's name no lock file is made, whoever would run."""
+    place, foreign = place_in(tmp_path / "home"), tmp_path / "foreign"
+    foreign.mkdir()
+    place.home.mkdir()
+    place.folder.symlink_to(foreign)
+    for refused in (runs.sole_run(place), runs.next_run(place, tmp_path / ".git", lambda _: None)):
+        with pytest.raises(places.ForeignFolder), refused:
+            pass
+    assert list(foreign.iterdir()) == []
