@@ -69,10 +69,10 @@ FROM repository LEFT JOIN hunks ON TRUE"""
 def tidy(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> bool:
     """Make the index compact if that is worth it; to be called by the only indexing run, at its end.
 
-    Says whether it copied.
+    Says whether it copied. IndexGone where the index was deleted meanwhile.
     """
     _clear(place.folder / DRAFT)
-    with database.writing(place, wait=wait) as connection:
+    with database.writing(place, wait=wait, create=False) as connection:
         database.settle(connection, place)
         worth_it = _is_scattered(connection) or _is_hollow(connection)
     if worth_it:
@@ -83,7 +83,7 @@ def tidy(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> bool:
 def compact(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
     """Replace the database file by a compact copy of itself."""
     draft = place.folder / DRAFT
-    with database.writing(place, wait=wait) as connection:
+    with database.writing(place, wait=wait, create=False) as connection:
         database.settle(connection, place)
     with database.reading(place, wait=READ_WAIT_SECONDS) as connection, database.private():
         before = database.fingerprint(place)

@@ -89,6 +89,10 @@ class DamagedIndex(LineageError):
     """The database file is not one, or is damaged."""
 
 
+class IndexGone(LineageError):
+    """The index, or its folder, was deleted while a run wrote into it."""
+
+
 @contextmanager
 def reading(place: Place, *, wait: float = READ_WAIT_SECONDS) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection that sees the last committed batch and keeps writers out while it lasts; errors as those of `sound`.
@@ -130,23 +134,36 @@ def _bring_forward(place: Place, deadline: Deadline) -> None:
 
 
 @contextmanager
-def writing(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> Iterator[duckdb.DuckDBPyConnection]:
+def writing(
+    place: Place, *, wait: float = WRITE_WAIT_SECONDS, create: bool = True
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection for one batch, alone; the index is made or migrated first where it has to be.
 
-    What the body committed stays; what it left uncommitted when it failed is gone. Errors as those of `sound`.
+    What the body committed stays; what it left uncommitted when it failed is gone. Errors as those of `sound`, and
+    IndexGone where there is no index and none is to be made.
     """
-    places.claim(place)
+    if create:
+        places.claim(place)
+    elif not place.database.exists():  # a lock file made now would keep its folder from being deleted
+        raise gone(place)
     deadline = Deadline.after(wait)
-    with (
-        sound(place),
-        locking.entered(place.folder, exclusive=True, deadline=deadline),
-        private(),
-        _writing_engine(place) as engine,
-        _attached(engine, place.database, f"ROW_GROUP_SIZE {ROW_GROUP_SIZE}", deadline) as connection,
-    ):
-        migrations.migrate(connection)
-        yield connection
-        settle(connection, place, LARGEST_WAL)
+    with sound(place), locking.entered(place.folder, exclusive=True, deadline=deadline), private():
+        if not create and not place.database.exists():
+            raise gone(place)
+        with (
+            _writing_engine(place) as engine,
+            _attached(engine, place.database, f"ROW_GROUP_SIZE {ROW_GROUP_SIZE}", deadline) as connection,
+        ):
+            migrations.migrate(connection)
+            yield connection
+            settle(connection, place, LARGEST_WAL)
+
+
+def gone(place: Place) -> IndexGone:
+    """What is said to a run whose index was deleted."""
+    return IndexGone(
+        f"The index in {place.folder} was deleted while it was written to.", hint="Run `lineage index` again."
+    )
 
 
 def beside(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:

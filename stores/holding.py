@@ -15,7 +15,6 @@ from typing import Final
 import duckdb
 
 from stores import database, locking
-from stores.errors import LineageError
 from stores.lookout import Lookout
 from stores.places import Place
 
@@ -23,10 +22,6 @@ from stores.places import Place
 LOOK_SECONDS: Final = 0.01
 # A checkpoint costs the same for one batch as for ten, and what it leaves is replayed only after a kill.
 LARGEST_HELD_WAL: Final = 8_000_000
-
-
-class IndexGone(LineageError):
-    """The index's folder was deleted while a run wrote into it."""
 
 
 class Held:
@@ -38,6 +33,7 @@ class Held:
         self._opened: ExitStack | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._made = False
+        self._inode = 0
         self._failure: Exception | None = None
         self._ended = threading.Event()
         self._lookout = Lookout(self._look, self._ended)
@@ -46,7 +42,7 @@ class Held:
     def batch(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection for one batch, alone, which may be closed behind it.
 
-        Errors are those of `database.writing`, and IndexGone.
+        Errors are those of `database.writing`.
         What the body committed stays; what it left uncommitted when it failed is gone.
         """
         with self._turn:
@@ -81,11 +77,10 @@ class Held:
 
     def _open(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
-            # Opening would make another, empty one.
-            if self._made and not self.place.database.exists():
-                raise self._gone()
             with ExitStack() as opening:
-                self._connection = opening.enter_context(database.writing(self.place))
+                # Once there was one, opening would make another, empty one.
+                self._connection = opening.enter_context(database.writing(self.place, create=not self._made))
+                self._inode = self._found()
                 self._opened = opening.pop_all()
             self._made = True
         return self._connection
@@ -100,16 +95,18 @@ class Held:
             return
         try:
             wanted = locking.wanted(self.place.folder)
-        except FileNotFoundError as error:
+            there = self._found() == self._inode
+        except FileNotFoundError:
+            there = False
+        if not there:
             self._close()
-            raise self._gone() from error
+            raise database.gone(self.place)
         if wanted:
             self._close()
 
-    def _gone(self) -> IndexGone:
-        return IndexGone(
-            f"{self.place.folder} was deleted while it was written to.", hint="Run `lineage index` again."
-        )
+    def _found(self) -> int:
+        """Which file lies where the index does: one that was deleted can be written to, and nobody will read it."""
+        return self.place.database.stat().st_ino
 
     def _look(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):

@@ -9,10 +9,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from stores import database, history, holding, writing
-from stores.database import LARGEST_WAL
-from stores.holding import LARGEST_HELD_WAL, Held, IndexGone
-from stores.places import Place
+from stores import compaction, database, history, holding, writing
+from stores.database import LARGEST_WAL, IndexGone
+from stores.holding import LARGEST_HELD_WAL, Held
+from stores.places import DATABASE, Place
 from stores.refusals import Refused
 from tests.stores.batches import CURRENT, Document, batch, place_in
 from tests.stores.processes import IN_THE_ENGINE, finished, running
@@ -136,6 +136,53 @@ def test_a_deleted_index_is_named(place: Place, monkeypatch: pytest.MonkeyPatch,
         with pytest.raises(IndexGone, match="was deleted"):
             for number in range(2, 100):
                 write(index, number)
+
+
+@pytest.mark.parametrize("largest", [LARGEST_HELD_WAL, 0])
+def test_a_deleted_file_is_no_index_any_more(
+    place: Place, monkeypatch: pytest.MonkeyPatch, largest: int
+) -> None:
+    """Where only the database's files went, no batch goes to nobody, and nothing empty takes their place."""
+    monkeypatch.setattr(holding, "LARGEST_HELD_WAL", largest)
+    with Held(place) as index:
+        write(index, 1)
+        delete(place)
+        with pytest.raises(IndexGone, match="was deleted"):
+            for number in range(2, 100):
+                write(index, number)
+    assert not list(place.folder.glob("index.duckdb*"))
+
+
+def test_another_file_in_its_place_is_not_the_index(place: Place) -> None:
+    """What a run has open is looked for by what it is, and not by its name."""
+    with Held(place) as index:
+        write(index, 1)
+        delete(place)
+        place.database.write_bytes(b"another's")
+        with pytest.raises(IndexGone, match="was deleted"):
+            for number in range(2, 100):
+                write(index, number)
+    assert place.database.read_bytes() == b"another's"
+
+
+def test_an_index_that_went_at_the_end_is_not_made_anew(place: Place) -> None:
+    """What a run does last, to leave the file compact, finds out, too."""
+    with Held(place) as index:
+        write(index, 1)
+    for files in (place.database, place.folder):
+        delete(place)
+        shutil.rmtree(files, ignore_errors=True)
+        for last in (compaction.tidy, compaction.compact):
+            with pytest.raises(IndexGone, match="Run `lineage index` again"):
+                last(place)
+        assert not place.database.exists()
+    assert not place.folder.exists()
+
+
+def delete(place: Place) -> None:
+    """`rm index.duckdb*`."""
+    for file in place.folder.glob(f"{DATABASE}*"):
+        file.unlink()
 
 
 def test_what_fails_beside_the_batches_is_told_with_the_next(
