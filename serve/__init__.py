@@ -13,6 +13,7 @@
 - `workspaces`: lends maps the git program
 - `telling`: the `register` command of both programs
 - `terminal`: what every program does at its ends
+- `streams`: a program's streams, whatever it was started with
 - `ending`: what ends a program
 - `visible`: text of strangers made fit for a terminal
 - `indexing`: `lineage index`: what its flags mean, and the run

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from serve import ending
+from serve import ending, streams
 from serve.awaited import LEAVES, another_waits
 
 # As our hooks write it.
@@ -20,6 +20,7 @@ HOOKS_WORDS: Final = ["index", "--incremental", "--embed-provider", "cpu"]
 def main() -> int:
     """Run the program."""
     ending.at_once()
+    streams.ready()
     if sys.argv[1:] == HOOKS_WORDS and another_waits(Path()):
         print(LEAVES)  # noqa: T201 - why it did nothing
         return 0

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from serve import about, ending, exits, pasting
+from serve import about, ending, exits, pasting, streams
 from serve.pasting import pasted
 from serve.visible import visible
 
@@ -54,8 +54,10 @@ def version_option(name: str) -> Any:
 
 def run(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
     """Run a command; errors become text and an exit code here and nowhere else."""
+    streams.ready()
     with ending.in_order() as told:
         code = copy_context().run(_run, app, name, arguments)  # what it is given is no other command's
+    streams.let_go()
     return ending.code(told.number) if code == exits.INTERRUPTED else code
 
 
@@ -67,7 +69,9 @@ def _run(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
         failure = exits.failure(error)
         if failure is None:
             raise
-        return _failed(failure)
+        if failure.text:
+            note(failure.text)
+        return failure.code
     return int(code or exits.OK)
 
 
@@ -89,13 +93,5 @@ def warn(text: str) -> None:
 
 def note(text: str) -> None:
     """Say something on stderr, without a sign of anything being wrong."""
-    typer.echo(visible(pasted(text)), err=True)
-
-
-def _failed(failure: exits.Failure) -> int:
-    if failure.text:
-        note(failure.text)
-    if failure.code == exits.PIPE_CLOSED:
-        # The interpreter flushes once more at its end, and would complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return failure.code
+    with suppress(OSError):  # a full disk takes nothing from the answer
+        typer.echo(visible(pasted(text)), err=True)

@@ -34,7 +34,7 @@ from mcp_types import (
 from pydantic import ConfigDict, ValidationError
 
 from pipeline.interrupts import ENDING
-from serve import ending, logs
+from serve import ending, logs, streams
 from serve.errors import NeedsRebuild
 from serve.mcp.lines import Messages
 from stores import refusals
@@ -117,10 +117,28 @@ def serve(served: MCPServer[Any], log: str, *, at_end: Callable[[], None] = lamb
     except BrokenPipeError:
         pass
     except BaseExceptionGroup as failures:
-        code = int(failures.split(BrokenPipeError)[1] is not None)
-        if code:
-            sys.excepthook(type(failures), failures, failures.__traceback__)
+        code = _told(failures)
     leave(code)
+
+
+def _told(failures: BaseExceptionGroup[BaseException]) -> int:
+    """The exit code of a server that failed, once it has said why; a client that left is no failure."""
+    _, rest = failures.split(BrokenPipeError)
+    if rest is None:
+        return 0
+    _, others = rest.split(OSError)  # the client's own stream: what tools meet, the client is told
+    with suppress(OSError):
+        if others is None:
+            print(f"error: {streams.lost(_first(rest))}", file=sys.stderr)  # noqa: T201 - where clients look for it
+        else:
+            sys.excepthook(type(failures), failures, failures.__traceback__)
+    return 1
+
+
+def _first(failures: BaseException) -> OSError:
+    while isinstance(failures, BaseExceptionGroup):
+        failures = failures.exceptions[0]
+    return failures if isinstance(failures, OSError) else OSError(str(failures))
 
 
 class _Answering(MCPServer[Any]):

@@ -10,7 +10,7 @@ from mcp.server import MCPServer
 from mcp_types import CallToolResult
 from pydantic import BaseModel, Field
 
-from serve import about, settings
+from serve import about, settings, streams
 from serve.answering import Answering, answering
 from serve.answers import ExplainAnswer, ExplainHit, ExplainMeta, FindAnswer, FindMeta, PatternHit, document
 from serve.mcp import door
@@ -123,13 +123,15 @@ def lineage_server(asked: Answering, repository: Path) -> MCPServer[Any]:
 
 def main() -> None:
     """Serve the client that started this program."""
+    streams.ready()
     parser = argparse.ArgumentParser(
         "lineage-mcp",
         description="Serve the history of the working directory's repository to an MCP client, over stdin and stdout. "
         "`lineage register` says how a client is told of it.",
     )
     parser.add_argument("--version", action="version", version=f"lineage-mcp {about.version()}")
-    parser.parse_args()
+    with streams.answering():
+        parser.parse_args()
     said = settings.read()
     settings.calm_libraries()
     asked = answering(said)
