@@ -112,7 +112,7 @@ def _indexed_head(repository: Repository, place: Place) -> str | None:
 
 
 def _run(repository: Repository, place: Place, flags: Flags) -> None:
-    encoding = flags.encoder or _encoding_at(place)
+    encoding = flags.encoder or _encoding_at(place, rebuild=flags.rebuild)
     provider = _provider(encoding, flags)  # before anything is started, or deleted by --rebuild
     allocator.spare()
     with workers_for(repository, place, flags.workers or usable_cpus()) as workers:
@@ -128,7 +128,7 @@ def _run(repository: Repository, place: Place, flags: Flags) -> None:
     reporting.tell(summary, profile=flags.profile, partial=repository.is_partial)
 
 
-def _encoding_at(place: Place) -> Encoding:
+def _encoding_at(place: Place, *, rebuild: bool) -> Encoding:
     """The encoder an index has; without one that can be read, the usual."""
     if not place.database.exists():
         return Encoding.MINILM
@@ -136,6 +136,10 @@ def _encoding_at(place: Place) -> Encoding:
     from pipeline.write import recorded_at
 
     recorded = recorded_at(place)
+    if recorded is None and rebuild:
+        logger.warning(
+            "What the index was made with cannot be read; it is made anew with what no flag says as usual."
+        )
     return (encoding_of(recorded.embedding_model) if recorded else None) or Encoding.MINILM
 
 

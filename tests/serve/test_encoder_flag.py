@@ -14,7 +14,8 @@ from pipeline.modes import Encoding
 from serve.engine import Engine
 from serve.questions import FindRequest
 from serve.standing import of_path
-from stores import database
+from stores import database, locking
+from stores.locking import Deadline
 from tests.pipeline.histories import interleaved, place
 from tests.repos import Repo
 from tests.serve.commands import indexed, lineage
@@ -121,3 +122,25 @@ def test_one_process_asks_both(repo: Repo, tmp_path: Path, home: Path) -> None:
     assert loaded(engine) == (STATIC_MODEL, EMBEDDING_MODEL, f"{CROSS_ENCODER}/full")
     engine.let_go()
     assert loaded(engine) == ()
+
+
+def test_an_unreadable_index_is_told_of_before_it_is_made_anew(
+    repo: Repo, home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A rebuild that cannot know which encoder there was says so, and takes the usual."""
+    assert indexed(repo, "--encoder", "static") == 0
+    place(repo, home).database.write_bytes(b"no database")
+    assert indexed(repo, "--rebuild", "--yes") == 0
+    assert "What the index was made with cannot be read" in capfd.readouterr().err
+    assert recorded(repo, home) == EMBEDDING_MODEL
+
+
+def test_a_busy_index_keeps_its_encoder(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rebuild that meets an index in use waits and then leaves it, instead of guessing what it was made with."""
+    assert indexed(repo, "--encoder", "static") == 0
+    reading = database.reading
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "reading", lambda here, **_: reading(here, wait=0.1))
+        with locking.entered(place(repo, home).folder, exclusive=True, deadline=Deadline.after(1)):
+            assert indexed(repo, "--rebuild", "--yes") == 1
+    assert recorded(repo, home) == STATIC_MODEL
