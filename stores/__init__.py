@@ -8,7 +8,9 @@
 - `locking`: who may open an index, many readers or one writer, nobody starved; who may write a mindmap
 - `holders`: which processes hold a lock
 - `runs`: which indexing run is the only one of its index, and which one is next
-- `database`: open for reading, open for one batch of writing; the settings of both
+- `engines`: DuckDB's engines, kept between uses, and how much of the machine they take
+- `privacy`: files that are made meanwhile are their owner's alone
+- `database`: open for reading, open for one batch of writing
 - `lookout`: a thread that looks after an open index, and is waited for when Python ends
 - `holding`: keep an index open from batch to batch, until somebody waits for it
 - `reading`: keep an index open from question to question, until a writer waits for it

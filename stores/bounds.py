@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from stores.codes import Codes
 from stores.coding import FIRST_AXES, Codes8, Places
-from stores.database import READER_THREADS
+from stores.engines import READER_THREADS
 from stores.errors import LineageError
 from stores.ranking import Floats
 from stores.snapshot import Bools, Ints, Snapshot

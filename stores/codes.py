@@ -30,10 +30,11 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from stores import coding, database, large, metadata
+from stores import coding, database, engines, large, metadata
 from stores.coding import PAGE, Part, Places
 from stores.database import READ_WAIT_SECONDS
 from stores.places import Place
+from stores.privacy import private
 from stores.refusals import Refused
 from stores.snapshot import Digests, Ints
 from stores.space import EVENING, MOST_TO_LEARN_FROM, Space, Vectors
@@ -107,10 +108,10 @@ def refresh(place: Place, *, wait: float = READ_WAIT_SECONDS) -> bool:
     draft = place.codes.with_name(f"{place.codes.name}{DRAFT}")
     try:
         draft.unlink(missing_ok=True)
-        with database.reading(place, wait=wait) as connection, database.private():
-            if not database.frugally(connection, partial(_is_worth_making, connection, place)):
+        with database.reading(place, wait=wait) as connection, private():
+            if not engines.frugally(connection, partial(_is_worth_making, connection, place)):
                 return False
-            database.frugally(connection, partial(coding.write, connection, draft, _made_of(connection)))
+            engines.frugally(connection, partial(coding.write, connection, draft, _made_of(connection)))
         draft.replace(place.codes)
     except (OSError, Refused) as error:
         draft.unlink(missing_ok=True)

@@ -15,10 +15,11 @@ from typing import Final
 
 import duckdb
 
-from stores import database, locking, migrations, places, schema
+from stores import database, engines, locking, migrations, places, schema
 from stores.database import READ_WAIT_SECONDS, WRITE_WAIT_SECONDS
 from stores.locking import Deadline
 from stores.places import DATABASE, Place
+from stores.privacy import private
 
 # A copy costs about 25 ms a megabyte: worth a tenth of the file, not worth a few blocks of a small one.
 MOST_FREE_SHARE: Final = 0.15
@@ -85,10 +86,10 @@ def compact(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
     draft = place.folder / DRAFT
     with database.writing(place, wait=wait, create=False) as connection:
         database.settle(connection, place)
-    with database.reading(place, wait=READ_WAIT_SECONDS) as connection, database.private():
+    with database.reading(place, wait=READ_WAIT_SECONDS) as connection, private():
         before = database.fingerprint(place)
         try:
-            database.frugally(connection, partial(_copy, connection, draft))
+            engines.frugally(connection, partial(_copy, connection, draft))
         except BaseException:
             _clear(draft)  # it may have filled the disk
             raise
@@ -125,7 +126,7 @@ def _copy(connection: duckdb.DuckDBPyConnection, draft: Path) -> None:
 def _attached(connection: duckdb.DuckDBPyConnection, draft: Path) -> Iterator[None]:
     """The draft, with its tables, as `fresh`."""
     connection.execute(database.attachment(draft, "fresh", f"ROW_GROUP_SIZE {COMPACT_ROW_GROUP_SIZE}"))
-    with database.ending(connection, "DETACH fresh", "DROP TABLE IF EXISTS memory.abandoned"):
+    with engines.ending(connection, "DETACH fresh", "DROP TABLE IF EXISTS memory.abandoned"):
         with _used(connection, "fresh"):
             connection.execute(migrations.tables_sql())
         yield
@@ -135,7 +136,7 @@ def _attached(connection: duckdb.DuckDBPyConnection, draft: Path) -> Iterator[No
 def _used(connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[None]:
     """Statements that name no database mean this one; what is in use cannot be detached."""
     connection.execute(f"USE {name}")
-    with database.ending(connection, "USE ix"):
+    with engines.ending(connection, "USE ix"):
         yield
 
 

@@ -6,21 +6,18 @@ attached file can be given a row-group size. Nothing is ever installed or loaded
 
 from __future__ import annotations
 
-import os
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import duckdb
 
-from stores import locking, migrations, places, refusals
+from stores import engines, locking, migrations, places, refusals
 from stores.errors import LineageError
 from stores.locking import Deadline
 from stores.places import Place
+from stores.privacy import private
 from stores.versions import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -40,25 +37,6 @@ BLOCK_SIZE: Final = 65_536
 # A checkpoint costs 30 ms for one batch and 40 ms for two; what is not checkpointed costs 7 ms a megabyte at
 # every opening. 2 MB are one or two batches, and a reader still opens in under 30 ms.
 LARGEST_WAL: Final = 2_000_000
-# Compressing floats saves 12 % and doubles the time of a checkpoint; `compaction` does it once, at the end.
-UNCOMPRESSED_FLOATS: Final = "SET disabled_compression_methods = 'alp,alprd'"
-
-# A batch needs a few megabytes, a query the columns it reads; what does not fit goes to the spill folder.
-MEMORY_LIMIT: Final = "512MB"
-# DuckDB keeps every block it wrote until its limit is reached, so a run's memory would follow the index's size. A
-# limit that nothing fits under empties its buffers; the system still has the file's pages, so reading again is cheap.
-EMPTYING_LIMIT: Final = "1MB"
-SPILL: Final = "spill"
-# What passes over whole tables are done in. The engine keeps blocks up to its limit, needed or not: to copy an index, a
-# third of the first was enough at 80,000 hunks and two thirds at 1,000,000; thousands of hunks in a row as long as they
-# may be, 57 KB each, take the second.
-FRUGAL_LIMITS: Final = ("96MB", "256MB", MEMORY_LIMIT)
-# More threads do not make a batch faster, and the encoder wants them.
-WRITER_THREADS: Final = 1
-READER_THREADS: Final = 4
-
-
-Made = TypeVar("Made")
 
 # Inode, size and time of a file: compaction puts another file in its place, a batch lengthens its log, a run makes
 # the side file anew.
@@ -74,11 +52,6 @@ DAMAGE: Final = (
 )
 # What it says in when the system took no more of what it wrote.
 UNWRITTEN: Final = (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException)
-
-
-# Engines that readers left, with no file attached, for the next reader of the same place: starting one costs
-# 10 to 30 ms. The oldest is dropped, and closes itself.
-_left: Final[deque[tuple[Place, duckdb.DuckDBPyConnection]]] = deque(maxlen=4)
 
 
 class NotIndexed(LineageError):
@@ -117,7 +90,7 @@ def _opened(stack: ExitStack, place: Place, deadline: Deadline) -> tuple[duckdb.
     stack.enter_context(locking.entered(place.folder, exclusive=False, deadline=deadline))
     if not place.database.exists():
         raise _not_indexed(place)
-    engine = stack.enter_context(_reading_engine(place))
+    engine = stack.enter_context(engines.reading_engine(place))
     connection = stack.enter_context(_attached(engine, place.database, "READ_ONLY", deadline))
     found = migrations.check(connection)
     if not found:
@@ -151,7 +124,7 @@ def writing(
         if not create and not place.database.exists():
             raise gone(place)
         with (
-            _writing_engine(place) as engine,
+            engines.writing_engine(place) as engine,
             _attached(engine, place.database, f"ROW_GROUP_SIZE {ROW_GROUP_SIZE}", deadline) as connection,
         ):
             migrations.migrate(connection)
@@ -190,52 +163,6 @@ def _forget(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 
 
 @contextmanager
-def ending(connection: duckdb.DuckDBPyConnection, *statements: str) -> Iterator[None]:
-    """These statements at the end; where the body fails they are tried, and its error is the one that is told."""
-    try:
-        yield
-    except BaseException:
-        for statement in statements:
-            with suppress(duckdb.Error):
-                connection.execute(statement)
-        raise
-    for statement in statements:
-        connection.execute(statement)
-
-
-def frugally(connection: duckdb.DuckDBPyConnection, work: Callable[[], Made]) -> Made:
-    """What comes of a pass over whole tables, in the least memory that is enough: one that runs out begins anew."""
-    *sparing, last = FRUGAL_LIMITS
-    for limit in sparing:
-        try:
-            with _frugal(connection, limit):
-                return work()
-        except duckdb.Error as error:
-            if not _is_for_memory(error):
-                raise
-    with _frugal(connection, last):
-        return work()
-
-
-@contextmanager
-def _frugal(connection: duckdb.DuckDBPyConnection, limit: str) -> Iterator[None]:
-    """A statement runs on the thread that gave it, in little memory; the next reader finds the engine as it was."""
-    before = connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
-    with ending(connection, f"SET threads = {before}", f"SET memory_limit = '{MEMORY_LIMIT}'"):
-        connection.execute("SET threads = 1")
-        connection.execute(f"SET memory_limit = '{limit}'")
-        yield
-
-
-def _is_for_memory(error: duckdb.Error) -> bool:
-    """Whether a statement failed for lack of memory; when it is committed, any failure has the same type.
-
-    Of whatever type, the engine then names the setting that would give it more.
-    """
-    return isinstance(error, duckdb.OutOfMemoryException) or "SET memory_limit" in str(error)
-
-
-@contextmanager
 def sound(place: Place) -> Iterator[None]:
     """What tells a damaged index, and a disk without room, from a program's mistake: damage deep in a file shows late.
 
@@ -250,50 +177,13 @@ def sound(place: Place) -> Iterator[None]:
         raise told from error
 
 
-class _Privacy:
-    """A process's umask, which all its threads share: how many want it strict, and what it was before the first."""
-
-    def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._inside = 0
-        self._before = 0
-
-    def __enter__(self) -> None:
-        with self._turn:
-            if not self._inside:
-                self._before = os.umask(0o077)
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._turn:
-            self._inside -= 1
-            if not self._inside:
-                os.umask(self._before)
-
-
-_privacy: Final = _Privacy()
-
-
-@contextmanager
-def private() -> Iterator[None]:
-    """Files made meanwhile, the write-ahead log among them, are readable by their owner only."""
-    with _privacy:
-        yield
-
-
 def settle(connection: duckdb.DuckDBPyConnection, place: Place, largest: int = 0) -> bool:
     """Leave at most this many bytes for the next opening to replay; says whether there were more."""
     if wal_size(place) <= largest:
         return False
     connection.execute("CHECKPOINT")
-    _empty_buffers(connection)
+    engines.empty_buffers(connection)
     return True
-
-
-def _empty_buffers(connection: duckdb.DuckDBPyConnection) -> None:
-    with suppress(duckdb.OutOfMemoryException):  # what is in use stays, and the engine says so
-        connection.execute(f"SET memory_limit = '{EMPTYING_LIMIT}'")
-    connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
 
 
 def wal_size(place: Place) -> int:
@@ -322,7 +212,7 @@ def _attached(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     with closing(engine.cursor()) as connection:
         _attach(connection, file, option, deadline)
-        with ending(connection, "USE memory", "DETACH ix"):
+        with engines.ending(connection, "USE memory", "DETACH ix"):
             connection.execute("USE ix")
             try:
                 yield connection
@@ -345,63 +235,6 @@ def _attach(connection: duckdb.DuckDBPyConnection, file: Path, option: str, dead
         else:
             return
         deadline.pause()
-
-
-@contextmanager
-def _writing_engine(place: Place) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The engine of a pass; one that failed may still have the file attached, and is not used again."""
-    used = _writer(place)
-    try:
-        yield used
-    except BaseException:
-        _writer.cache_clear()
-        with suppress(duckdb.Error):
-            used.close()
-        raise
-
-
-# Starting DuckDB costs 10 ms, attaching a file to it 1 ms: a pass starts it once, and attaches for each batch.
-@lru_cache(maxsize=1)
-def _writer(place: Place) -> duckdb.DuckDBPyConnection:
-    made = engine(place, WRITER_THREADS)
-    made.execute("PRAGMA disable_checkpoint_on_shutdown")
-    made.execute(UNCOMPRESSED_FLOATS)
-    return made
-
-
-@contextmanager
-def _reading_engine(place: Place) -> Iterator[duckdb.DuckDBPyConnection]:
-    """An engine for one reader at a time: one that the last reader left, where there is one."""
-    used = _taken(place) or engine(place, min(READER_THREADS, os.cpu_count() or 1))
-    try:
-        yield used
-    except BaseException:
-        used.close()
-        raise
-    _left.append((place, used))
-
-
-def _taken(place: Place) -> duckdb.DuckDBPyConnection | None:
-    for left in tuple(_left):
-        if left[0] == place:
-            with suppress(ValueError):  # another thread was faster
-                _left.remove(left)
-                return left[1]
-    return None
-
-
-def engine(place: Place, threads: int) -> duckdb.DuckDBPyConnection:
-    """A database in memory that files are attached to; it installs and loads nothing by itself."""
-    return duckdb.connect(
-        ":memory:",
-        config={
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-            "memory_limit": MEMORY_LIMIT,
-            "temp_directory": str(place.folder / SPILL),
-            "threads": threads,
-        },
-    )
 
 
 def _stamp(file: Path) -> Stamp | None:

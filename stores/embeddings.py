@@ -17,9 +17,10 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from stores import database, locking, places
+from stores import database, engines, locking, places
 from stores.locking import Deadline, IndexBusy
 from stores.places import Place
+from stores.privacy import private
 from stores.schema import DIGEST, VECTOR
 from stores.versions import EMBEDDING_DIMENSION
 
@@ -100,10 +101,10 @@ class Embeddings:
             engine.close()
 
     def _open(self) -> None:
-        engine = database.engine(self.place, database.WRITER_THREADS)
+        engine = engines.started(self.place, engines.WRITER_THREADS)
         rows = f"ROW_GROUP_SIZE {database.ROW_GROUP_SIZE}"
         try:
-            with database.private():
+            with private():
                 engine.execute(database.attachment(self.place.embeddings, "cache", rows))
                 engine.execute("USE cache")
                 engine.execute(_TABLE)
@@ -140,7 +141,7 @@ class Embeddings:
             engine.execute("BEGIN")
             engine.execute(_REPLACED, [self.model])
             engine.execute(_KEPT, [self.model])
-            with database.private():  # the write-ahead log is made here
+            with private():  # the write-ahead log is made here
                 engine.execute("COMMIT")
 
 

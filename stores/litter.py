@@ -14,7 +14,7 @@ from typing import Final
 from stores import pruning, runs, writing
 from stores.codes import DRAFT as CODES_DRAFT
 from stores.compaction import DRAFT
-from stores.database import SPILL
+from stores.engines import SPILL
 from stores.places import GRAPH, PLACE, Place
 
 # As `places` names the folder of an index.

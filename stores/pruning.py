@@ -10,10 +10,11 @@ from typing import Final
 
 import duckdb
 
-from stores import database, locking
+from stores import database, engines, locking
 from stores.embeddings import LOCK
 from stores.locking import Deadline
 from stores.places import EMBEDDINGS, Place
+from stores.privacy import private
 
 DRAFT: Final = f"{EMBEDDINGS}.draft"
 # A run keeps the cache for as long as it lasts; who finds it at work comes again.
@@ -26,7 +27,7 @@ def others(place: Place, model: str) -> tuple[int, int]:
     """Entries of other models than this one, and all; (0, 0) for a cache that is absent or cannot be read."""
     if not place.embeddings.exists():
         return 0, 0
-    with closing(database.engine(place, database.READER_THREADS)) as engine, suppress(duckdb.Error):
+    with closing(engines.started(place, engines.READER_THREADS)) as engine, suppress(duckdb.Error):
         engine.execute(database.attachment(place.embeddings, "cache", "READ_ONLY"))
         found, total = engine.execute(_COUNT, [model]).fetchall()[0]
         return int(found), int(total)
@@ -37,8 +38,8 @@ def drop_others(place: Place, model: str) -> None:
     """Leave only what this model made, in a file as small as that; killed at any moment, one of both is whole."""
     with (
         locking.held(place.folder / LOCK, Deadline.after(WAIT_SECONDS)),
-        database.private(),
-        closing(database.engine(place, database.WRITER_THREADS)) as engine,
+        private(),
+        closing(engines.started(place, engines.WRITER_THREADS)) as engine,
     ):
         (place.folder / DRAFT).unlink(missing_ok=True)
         engine.execute(database.attachment(place.embeddings, "cache"))

@@ -19,7 +19,8 @@ import duckdb
 import pyarrow as pa
 
 from stores import locking, metadata, places, schema, words
-from stores.database import SPILL, WRITE_WAIT_SECONDS, registered
+from stores.database import WRITE_WAIT_SECONDS, registered
+from stores.engines import SPILL
 from stores.history import Use
 from stores.locking import Deadline
 from stores.metadata import Components

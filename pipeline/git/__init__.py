@@ -9,6 +9,7 @@ What a history makes by the hundred thousand is a tuple with names: making a fro
 - `graph`: git's commit-graph, kept beside the index and lent to git
 - `layout`: what a repository's folders, small files and settings say of it
 - `objects`: the bytes of commits and trees -> their fields
+- `folders`: the folders of commits, read and looked through
 - `ancestry`: a history as a graph of parents
 - `changes`: one file's entry in the difference of two trees
 - `edited`: the files edited between two trees

@@ -7,10 +7,10 @@ a partial clone's absent objects are reported as unreadable, like damaged ones.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Final
@@ -20,19 +20,18 @@ from pygit2.enums import AttrCheck, ObjectType, SortMode
 
 from pipeline.git import layout, patches
 from pipeline.git.ancestry import Parents, parents_first, reachable
-from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, RawPatch, regular, shown_path
+from pipeline.git.changes import TREE_MODE, RawPatch, regular, shown_path
 from pipeline.git.differences import Compared, Difference, Edited, Sources, patch_between, trees
 from pipeline.git.edited import edits
+from pipeline.git.folders import Folders
 from pipeline.git.library import Reading, persons_attributes
-from pipeline.git.merges import Entries, wrote_files
+from pipeline.git.merges import wrote_files
 from pipeline.git.objects import (
     Commit,
     Links,
     TreeEntry,
-    entries_of,
     links_of,
     parse_commit,
-    parse_tree,
     tagged,
 )
 from pipeline.git.patches import Part
@@ -43,8 +42,6 @@ __all__ = ["Commit", "Difference", "Repository", "TreeEntry", "UnreadableObject"
 
 # Contents kept for what follows: the next version's diff, and the parser, ask for the one just read.
 KEPT_BLOB_BYTES: Final = 2 << 20
-# Names in directories kept for the next commit, which is compared with this one; each costs about 200 bytes.
-KEPT_NAMES: Final = 4_000
 # Commits whose tree and parents are remembered: a commit's parent is mostly among the last few read.
 REMEMBERED_COMMITS: Final = 1000
 # Paths of which is remembered whether an attribute says how they are compared; each costs about 150 bytes.
@@ -89,21 +86,21 @@ class Repository:
         self._diff_paths: dict[bytes, str] = {}
         self._barred: dict[str, bool] = {}
         self._blobs = Recent[str, pygit2.Blob](KEPT_BLOB_BYTES)
-        self._folders = Recent[bytes, Entries](KEPT_NAMES)
+        self._folders = Folders(partial(_tree, self._odb))
 
     def let_go(self) -> None:
         """Give back the memory of what was read, mapped packs included, by opening the repository anew."""
         self._lately.clear()
         self._diff_paths.clear()
         self._blobs = Recent(KEPT_BLOB_BYTES)
-        self._folders = Recent(KEPT_NAMES)
         # Packs stay as long as one repository of the process has them. This one knows itself by its branches and
         # remotes, and would until such circles are looked for.
-        del self._odb
+        del self._odb, self._folders
         self._git.free()
         try:
             self._git = pygit2.Repository(self._git.path)
             self._odb = self._git.odb
+            self._folders = Folders(partial(_tree, self._odb))
         except pygit2.GitError as error:
             raise refusal(self.root, str(error)) from error
 
@@ -195,8 +192,8 @@ class Repository:
             return [self._difference(sha, parents[0] if parents else None, links.tree)]
 
     def _difference(self, sha: str, old: str | None, new: str) -> Difference:
-        entries = self._entries(bytes.fromhex(old)) if old else {}
-        plain = edits(entries, self._entries(bytes.fromhex(new)), self._entries)
+        entries = self._folders.entries(bytes.fromhex(old)) if old else {}
+        plain = edits(entries, self._folders.entries(bytes.fromhex(new)), self._folders.entries)
         if plain is not None:
             return Edited(sha, plain, self._sources)
         found = self._compared(sha, old, new)
@@ -246,19 +243,8 @@ class Repository:
         return found if shared else []
 
     def _wrote_files(self, result: str, parents: Iterable[str]) -> bool:
-        own, *others = (self._entries(bytes.fromhex(tree)) for tree in (result, *parents))
-        return wrote_files(own, others, self._entries)
-
-    def _entries(self, tree: bytes) -> Entries:
-        kept = self._folders.get(tree)
-        if kept is not None:
-            return kept
-        kind, data = self._odb.read(pygit2.Oid(raw=tree))
-        if kind != ObjectType.TREE:
-            raise KeyError(tree.hex())
-        entries = entries_of(data)
-        self._folders.keep(tree, entries, len(entries))
-        return entries
+        own, *others = (self._folders.entries(bytes.fromhex(tree)) for tree in (result, *parents))
+        return wrote_files(own, others, self._folders.entries)
 
     def blob(self, sha: str) -> bytes:
         """A file's content."""
@@ -282,21 +268,15 @@ class Repository:
 
     def tree_files(self, sha: str) -> list[tuple[str, str]]:
         """(path, blob) of each regular file in a commit's tree; symlinks and submodules left out."""
-        return [(shown_path(path), blob) for path, blob in self._files(sha, self._links(sha).tree)]
+        tree = self._links(sha).tree
+        with Reading(sha):
+            return [(shown_path(path), blob) for path, blob in self._folders.files(tree)]
 
     def entry(self, commit: str, path: bytes) -> TreeEntry | None:
         """What a commit has at a path, or the submodule on the way there; None where it has neither."""
-        entry = TreeEntry(TREE_MODE, b"", self._links(commit).tree)
-        for name in path.split(b"/"):
-            if entry.mode != TREE_MODE:
-                return entry if entry.mode == SUBMODULE_MODE else None
-            with Reading(commit):
-                found = self._entries(bytes.fromhex(entry.sha)).get(name)
-            if found is None:
-                return None
-            mode, raw = found
-            entry = TreeEntry(int(mode, 8), entry.name + b"/" + name if entry.name else name, raw.hex())
-        return entry
+        tree = self._links(commit).tree
+        with Reading(commit):
+            return self._folders.at(tree, path)
 
     def is_staged(self, path: bytes) -> bool:
         """Whether git's index has the path: added or moved there since HEAD."""
@@ -389,21 +369,12 @@ class Repository:
         except UnreadableObject:
             return ()
 
-    def _files(self, commit: str, tree: str) -> Iterator[tuple[bytes, str]]:
-        folders = [(b"", self._listed(commit, tree))]
-        while folders:
-            folder, entries = folders[-1]
-            entry = next(entries, None)
-            if entry is None:
-                folders.pop()
-            elif entry.mode == TREE_MODE:
-                folders.append((folder + entry.name + b"/", self._listed(commit, entry.sha)))
-            elif regular(entry.mode):
-                yield folder + entry.name, entry.sha
 
-    def _listed(self, commit: str, tree: str) -> Iterator[TreeEntry]:
-        with Reading(commit):
-            return parse_tree(self._odb.read(tree)[1])
+def _tree(odb: pygit2.Odb, tree: bytes) -> bytes:
+    kind, data = odb.read(pygit2.Oid(raw=tree))
+    if kind != ObjectType.TREE:
+        raise KeyError(tree.hex())
+    return data
 
 
 def _is_bare_unsaid(git: pygit2.Repository, git_dir: Path) -> bool:

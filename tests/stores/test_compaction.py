@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from stores import compaction, database, migrations, places, schema, writing
+from stores import compaction, database, engines, migrations, places, schema, writing
 from stores.places import Place
 from stores.refusals import Refused
 from tests.stores.batches import CURRENT, Document, batch, head, place_in
@@ -163,7 +163,7 @@ def test_memory_really_runs_out(place: Place, monkeypatch: pytest.MonkeyPatch) -
         connection.execute(f"UPDATE hunks SET diff = {diff} WHERE hunk_id >= 200")
     before = read(place), lying(place)
     given = failing(monkeypatch)
-    monkeypatch.setattr(database, "FRUGAL_LIMITS", ("16MB", "32MB", *database.FRUGAL_LIMITS))
+    monkeypatch.setattr(engines, "FRUGAL_LIMITS", ("16MB", "32MB", *engines.FRUGAL_LIMITS))
     compaction.compact(place)
     assert (read(place), lying(place)) == before
     assert len(set(given)) > 1 and len(given) > len(schema.TABLES)

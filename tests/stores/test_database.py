@@ -12,10 +12,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from stores import database, history, integrity, places, writing
+from stores import database, engines, history, integrity, places, writing
 from stores.database import DamagedIndex, NotIndexed
 from stores.locking import IndexBusy
 from stores.migrations import NewerSchema
+from stores.privacy import private
 from stores.refusals import Refused
 from stores.versions import SCHEMA_VERSION
 from tests.refusing import read_only
@@ -227,7 +228,7 @@ def test_readers_leave_their_engines(tmp_path: Path) -> None:
     place = make(tmp_path / "home")
 
     def left() -> int:
-        return sum(found == place for found, _ in database._left)
+        return sum(found == place for found, _ in engines._left)
 
     with database.reading(place) as first, database.reading(place) as second:
         assert first.execute("FROM migrations").fetchall() == second.execute("FROM migrations").fetchall()
@@ -347,7 +348,7 @@ def test_privacy_is_shared_by_threads(tmp_path: Path) -> None:
     """Files stay their owner's alone until the last thread that wants it has done; then the umask is as it was."""
     before = os.umask(0o022)
     try:
-        first, second = database.private(), database.private()
+        first, second = private(), private()
         first.__enter__()
         second.__enter__()
         first.__exit__(None, None, None)
