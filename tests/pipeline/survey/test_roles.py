@@ -95,7 +95,7 @@ build.gradle.kts
 Makefile
 CMakeLists.txt
 vite.config.ts
-api/shop_pb2.py
+api/shop_pb2.pyi
 logo.png
 Dockerfile
 """)
