@@ -15,7 +15,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, wait
+from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from importlib import import_module
 from multiprocessing import forkserver, get_context, parent_process, resource_tracker
@@ -95,7 +95,8 @@ class Workers:
             for number, item in enumerate(items):
                 place = number // run % jobs
                 if renewed and START == "forkserver" and number % run == 0 and place in newest:
-                    wait([newest[place]])
+                    while not newest[place].done():
+                        yield _result(waiting.popleft())  # rather than wait: it comes first, and makes room
                     self._renew(place, module)
                 newest[place] = _submitted(self._workers[place], function, item)
                 waiting.append(newest[place])
