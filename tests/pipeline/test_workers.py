@@ -67,6 +67,24 @@ def test_no_worker_has_a_second_run() -> None:
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
+@pytest.mark.skipif(START != "forkserver", reason="copies processes on Linux only")
+def test_results_are_taken_while_a_run_ends() -> None:
+    """Who waits for a process to end its run has what comes first meanwhile: results do not heap up behind it."""
+    begun: list[int] = []
+
+    def items() -> Iterator[float]:
+        for number in range(8):
+            begun.append(number)
+            yield 0.2
+
+    with Workers(2) as workers:
+        results = workers.mapped(time.sleep, items(), run=3, renewed=True)
+        next(results)
+        # Both runs, and the item that a new process is to have.
+        assert len(begun) == 7
+        assert list(results) == [None] * 7
+
+
 def test_one_set_of_processes() -> None:
     """Begun early or late, asked once or twice: the same processes, and none where one is enough."""
     with Workers(2) as workers:
