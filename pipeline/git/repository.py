@@ -215,7 +215,7 @@ class Repository:
         if path not in self._diff_paths:
             if len(self._diff_paths) >= REMEMBERED_PATHS:
                 self._diff_paths.clear()
-            name = os.fsdecode(path)
+            name = shown_path(path)
             said = None if self._bars_attributes(name) else self._git.get_attr(name, "diff")
             self._diff_paths[path] = "" if said is None else name
         return self._diff_paths[path]
@@ -227,7 +227,9 @@ class Repository:
             if len(self._barred) >= REMEMBERED_PATHS:
                 self._barred.clear()
             folders = ("", *accumulate(folder.split("/"), "{}/{}".format))
-            files = (self.root / above / layout.ATTRIBUTE_FILE for above in folders)
+            # By its bytes: in a locale of ASCII a name that Python is to encode itself must not have other letters.
+            places = (self.root / os.fsdecode(above.encode()) for above in folders)
+            files = (place / layout.ATTRIBUTE_FILE for place in places)
             self._barred[folder] = any(map(layout.waits, files))
         return self._barred[folder]
 

@@ -159,7 +159,7 @@ def _opened(repository: Repository, path: bytes) -> Target:
         return Target(path, note=f"{name} cannot be read: {error.strerror}.")
     if content is None:
         return Target(path, note=f"{name} is too large to explain, or no regular file.")
-    encoding = repository.attribute(os.fsdecode(path), "working-tree-encoding")
+    encoding = repository.attribute(name, "working-tree-encoding")
     said = encoding if isinstance(encoding, str) else ""
     if is_binary(_as_kept(content, said)):
         return Target(path, note=f"{name} is binary: it has no lines to explain.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -82,6 +83,24 @@ def test_attributes_say_what_is_text(repo: Repo) -> None:
     repo.commit("To link", add=False)
     assert repo.git("show", "--numstat", "--format=", "HEAD") == "-\t-\tb.lock"
     assert summary(changed(repo).hunks) == [("b.lock", "type_changed", "binary", 0, 0)]
+
+
+def test_attributes_of_a_path_that_is_no_text(repo: Repo) -> None:
+    """They count there as well, by the letters that can be read."""
+    repo.write(".gitattributes", "*.py diff=python\n*.lock -diff\n")
+    names = (b"\xe9.lock", b"\xe9.py")
+    for name in names:
+        repo.write(name, "text\n")
+    repo.commit("Files")
+    for name in names:
+        file = repo.path / os.fsdecode(name)
+        file.unlink()
+        file.symlink_to("a.py")
+    repo.commit("To links")
+    assert summary(changed(repo).hunks) == [
+        (r"\xe9.lock", "type_changed", "binary", 0, 0),
+        (r"\xe9.py", "type_changed", "symlink", 1, 1),
+    ]
 
 
 @pytest.mark.parametrize("new", ["file", "symlink", "submodule"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.indexes import fingerprint, opened
 from tests.repos import Repo
 from tests.serve.commands import ROOT, indexed, timeouts
 
@@ -102,6 +104,33 @@ def test_any_locale(repo: Repo, tmp_path: Path) -> None:
     assert (code, complaints) == (0, "") and "█" in answer
     code, answer, complaints = shell("", *LINEAGE, "status", repo.path, PYTHONIOENCODING="ascii")
     assert (code, complaints) == (0, "") and str(repo.path) in answer
+
+
+def test_paths_in_any_locale(tmp_path: Path, home: Path) -> None:
+    """Rows are the same in every locale, whatever attributes and ignore files say of letters that it has not."""
+    repo = Repo.create(tmp_path / "größe")
+    repo.commit_file(
+        ".gitattributes", "é.py diff=python\nö.txt -diff\nü.py linguist-generated\n", "Tell them apart"
+    )
+    repo.commit_file(".lineageignore", "weg/\nø*\n", "Leave some out")
+    for content in ("def a():\n    b = 1\n", "def a():\n    b = 2\n"):
+        for name in ("é.py", "ö.txt", "maß/é.py", "maß/ü.py", "weg/ñ.py", "ø.py"):
+            repo.write(name, content)
+        repo.commit("Assign b")
+    rows = []
+    for name, locale in {"ascii": PLAIN, "utf-8": {"PYTHONUTF8": "1"}}.items():
+        said = locale | {"LINEAGE_HOME": str(home / name)}
+        code, _, complaints = shell(
+            "", *LINEAGE, "index", repo.path, "--encoder", "static", "--no-progress", **said
+        )
+        assert (code, complaints) == (0, "")
+        rows.append(fingerprint(repo.path, home / name))
+        why = shell("", *LINEAGE, "explain", "--json", "maß/é.py", repo.path, **said)[1]
+        assert len(json.loads(why)["hits"]) == 2
+    assert rows[0] == rows[1]
+    with opened(repo.path, home / "ascii") as index:
+        paths = index.execute("SELECT DISTINCT file_path FROM hunks ORDER BY 1").fetchall()
+    assert [path for (path,) in paths] == [".gitattributes", ".lineageignore", "maß/é.py", "é.py", "ö.txt"]
 
 
 def test_a_terminal_of_any_locale(repo: Repo) -> None:
