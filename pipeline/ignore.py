@@ -7,6 +7,8 @@ indexes: committed ones, those of the clone, and the person's own (`core.attribu
 
 from __future__ import annotations
 
+import os
+import re
 from codecs import BOM_UTF8
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,7 +82,7 @@ class UnreadableRules(LineageError):
 class IgnoreRules:
     """The rules of one repository; travels to workers, where it reads attributes for itself."""
 
-    root: Path
+    door: Path  # what opens the repository
     lines: tuple[str, ...]  # of `.lineageignore`
     has_attributes: bool  # whether any attribute file speaks of generated or vendored files
     _verdicts: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
@@ -91,7 +93,7 @@ class IgnoreRules:
     @classmethod
     def of(cls, repository: Repository) -> IgnoreRules:
         """The rules as they stand in the work tree; in a bare repository, at HEAD."""
-        return cls(repository.root, _lines(repository), _speaks_of_them(repository))
+        return cls(repository.door, _lines(repository), _speaks_of_them(repository))
 
     def ignored(self, path: str) -> bool:
         """Whether a path is left out of the index."""
@@ -103,7 +105,7 @@ class IgnoreRules:
         return verdict
 
     def __reduce__(self) -> tuple[type[IgnoreRules], tuple[Path, tuple[str, ...], bool]]:
-        return type(self), (self.root, self.lines, self.has_attributes)
+        return type(self), (self.door, self.lines, self.has_attributes)
 
     def _decide(self, path: str) -> bool:
         if self._defaults is None or self._own is None:
@@ -117,7 +119,7 @@ class IgnoreRules:
     def _attribute(self, path: str) -> bool | None:
         """What the attributes say: one that is set leaves the path out, one that is unset keeps it."""
         if self._repository is None:
-            self._repository = open_repository(self.root)
+            self._repository = open_repository(self.door)
         said = [_truth(self._repository.attribute(path, name)) for name in ATTRIBUTES]
         return True if True in said else (False if False in said else None)
 
@@ -139,15 +141,21 @@ def patterns(content: bytes) -> tuple[str, ...]:
 def _says(line: str) -> bool:
     try:
         return any(pattern.include is not None for pattern in _spec((line,)).patterns)
-    except ValueError:  # `!` alone, or a backslash at the end
+    except (
+        ValueError,
+        re.error,
+    ):  # `!` alone, a backslash at the end, or `[9-0]`, which git takes for no match
         return False
 
 
 def _lines(repository: Repository) -> tuple[str, ...]:
+    file = repository.root / IGNORE_FILE
     try:
+        if not repository.is_bare and os.path.lexists(file) and not file.is_file():
+            raise UnreadableRules(file, "it is neither a file nor a link to one")
         return patterns(_current(repository, IGNORE_FILE))
     except OSError as error:
-        raise UnreadableRules(repository.root / IGNORE_FILE, error.strerror or str(error)) from error
+        raise UnreadableRules(file, error.strerror or str(error)) from error
 
 
 def _current(repository: Repository, name: str) -> bytes:

@@ -142,7 +142,7 @@ class Pass:
             ending = write.finish(
                 index,
                 head,
-                beginning.components,
+                beginning,
                 self.profile,
                 head_renewed=snapshot.every and not done.head_unread,
                 head_whole=not (snapshot.unreadable or done.head_unread),
@@ -227,8 +227,8 @@ class Pass:
     ) -> Iterator[Task | Slice]:
         """HEAD's files in line behind the history: no worker waits until the last batches are written."""
         for shas in batches(beginning.pending, self.options.commit_batch):
-            yield Task(self.repository.root, rules, shas, diff_only)
-        yield from slices(self.repository.root, snapshot.changed)
+            yield Task(self.repository.door, rules, shas, diff_only)
+        yield from slices(self.repository.door, snapshot.changed)
 
     def _write_head(self, index: Held, outlined: Outlined, progress: Progress) -> Progress:
         write.write_head(index, outlined, self.profile)

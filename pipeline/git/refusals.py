@@ -33,6 +33,8 @@ class NothingToIndex(LineageError):
         super().__init__(f"{root} has no commits yet.", hint="Commit something, then index it.")
 
 
+_NAME_ONE: Final = "Go into a repository, or name one: any path inside it will do."
+
 # Why a commit at the boundary of a shallow clone cannot be read: its parents are named, and not there.
 BEYOND_BOUNDARY: Final = "its parents lie beyond the shallow boundary"
 
@@ -50,6 +52,21 @@ class UnreadableObject(LineageError):
     def __reduce__(self) -> tuple[type[UnreadableObject], tuple[str, str]]:
         """Workers hand it back: rebuild it from what it was made of."""
         return type(self), (self.sha, self.reason)
+
+
+def not_found(path: Path, *, there: bool) -> NotARepository:
+    """Our error for a path that leads to no repository; `there` says that the path itself exists."""
+    if not there:
+        return NotARepository(f"{path.absolute()} does not exist.", hint=_NAME_ONE)
+    for folder in (path.absolute(), *path.absolute().parents):
+        link = folder / ".git"
+        if link.is_file():
+            goal = link.read_text(encoding="utf-8", errors="replace").removeprefix("gitdir:").strip()
+            return NotARepository(
+                f"{link} says that the repository is at {goal}, where none is.",
+                hint="After a move `git worktree repair`, run in the repository, and given this folder, mends it.",
+            )
+    return NotARepository(f"{path.absolute()} is not in a git repository.", hint=_NAME_ONE)
 
 
 def refusal(path: Path, reason: str) -> LineageError:

@@ -36,7 +36,7 @@ from pipeline.git.objects import (
 )
 from pipeline.git.patches import Part
 from pipeline.git.recent import Recent
-from pipeline.git.refusals import BEYOND_BOUNDARY, NotARepository, UnreadableObject, refusal
+from pipeline.git.refusals import BEYOND_BOUNDARY, UnreadableObject, not_found, refusal
 
 __all__ = ["Commit", "Difference", "Repository", "TreeEntry", "UnreadableObject", "open_repository"]
 
@@ -51,15 +51,12 @@ REMEMBERED_PATHS: Final = 4_000
 def open_repository(path: Path) -> Repository:
     """The repository that holds `path`: a work tree, a linked one, a bare repository, or anything inside."""
     there = path.exists()
-    found = pygit2.discover_repository(str(path if path.is_dir() else path.parent)) if there else None
-    if found is None:
-        lacking = "is not in a git repository" if there else "does not exist"
-        raise NotARepository(
-            f"{path.absolute()} {lacking}.",
-            hint="Go into a repository, or name one: any path inside it will do.",
-        )
+    start = str(path if path.is_dir() else path.parent)
+    if not there or pygit2.discover_repository(start) is None:
+        raise not_found(path, there=there)
     try:
-        return Repository(pygit2.Repository(found))
+        # From where somebody stands: from its git directory alone libgit2 takes what is around that for the work tree.
+        return Repository(pygit2.Repository(start))
     except pygit2.GitError as error:
         raise refusal(path, str(error)) from error
 
@@ -77,6 +74,8 @@ class Repository:
         self.objects: Path = common / "objects"
         self.is_bare: bool = git.is_bare or _is_bare_unsaid(git, git_dir)
         self.root: Path = git_dir if self.is_bare else Path(git.workdir).resolve()
+        # What opens it again: of a work tree that `core.worktree` names, which need not know, the git directory.
+        self.door: Path = self.root if _leads(self.root, git_dir) else git_dir
         self.canonical: Path = common.parent if common.name == ".git" else common
         self.boundary: frozenset[str] = layout.boundary(common)
         self.is_shallow: bool = bool(self.boundary)
@@ -98,7 +97,7 @@ class Repository:
         del self._odb, self._folders
         self._git.free()
         try:
-            self._git = pygit2.Repository(self._git.path)
+            self._git = pygit2.Repository(str(self.door))
             self._odb = self._git.odb
             self._folders = Folders(partial(_tree, self._odb))
         except pygit2.GitError as error:
@@ -222,6 +221,8 @@ class Repository:
 
     def _bars_attributes(self, path: str) -> bool:
         """Whether asking for a path's attributes would wait for ever, as git would: some file of them is a pipe."""
+        if self._own_attributes_wait:
+            return True
         folder = path.rpartition("/")[0]
         if folder not in self._barred:
             if len(self._barred) >= REMEMBERED_PATHS:
@@ -232,6 +233,10 @@ class Repository:
             files = (place / layout.ATTRIBUTE_FILE for place in places)
             self._barred[folder] = any(map(layout.waits, files))
         return self._barred[folder]
+
+    @cached_property
+    def _own_attributes_wait(self) -> bool:
+        return any(file is not None and layout.waits(file) for file in self._own_attribute_files)
 
     def _differing_from_all(self, found: list[Compared]) -> list[Compared]:
         """A merge's differences, cut to the paths that differ from every parent."""
@@ -314,8 +319,11 @@ class Repository:
 
     def own_attributes(self) -> list[bytes]:
         """The attributes that are not part of the history: this clone's alone, and the person's own."""
-        own = (self.common_dir / "info" / "attributes", persons_attributes(dict(self.configuration)))
-        return [_content(file) for file in own if file]
+        return [_content(file) for file in self._own_attribute_files if file]
+
+    @property
+    def _own_attribute_files(self) -> tuple[Path | None, ...]:
+        return self.common_dir / "info" / "attributes", persons_attributes(dict(self.configuration))
 
     def read_at_head(self, path: str) -> bytes | None:
         """A file's content at HEAD; None when HEAD has no such file, or it cannot be read."""
@@ -380,9 +388,15 @@ def _tree(odb: pygit2.Odb, tree: bytes) -> bytes:
 
 
 def _is_bare_unsaid(git: pygit2.Repository, git_dir: Path) -> bool:
-    """Whether a repository that does not say so is bare, as git itself guesses: by its folder's name."""
-    said = "core.bare" in git.config or "core.worktree" in git.config
-    return not said and git_dir.name != ".git" and not (git_dir / "commondir").exists()
+    """Whether a repository that does not say so is bare, as git guesses: no work tree is named, or leads to it."""
+    named = "core.worktree" in git.config or git_dir.name == ".git"
+    return not named and not _leads(Path(git.workdir), git_dir)
+
+
+def _leads(folder: Path, git_dir: Path) -> bool:
+    """Whether standing in a folder is standing in the repository."""
+    found = pygit2.discover_repository(str(folder))
+    return found is not None and Path(found).resolve() == git_dir
 
 
 def _content(file: Path) -> bytes:

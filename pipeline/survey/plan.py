@@ -56,7 +56,7 @@ def plan(repository: Repository, own_lines: Sequence[str]) -> Plan:
     if head is None:
         raise NothingToIndex(repository.root)
     in_force = IgnoreRules.of(repository)
-    rules = IgnoreRules(in_force.root, tuple(own_lines), in_force.has_attributes)
+    rules = IgnoreRules(in_force.door, tuple(own_lines), in_force.has_attributes)
     history = changed(repository, head)
     every = changes_frame(history)
     paths = _kept_paths(history, rules, repository, head)

@@ -147,7 +147,7 @@ def test_an_uncommitted_ignore_file_counts(repo: Repo) -> None:
 
 def test_the_lines_of_the_ignore_file_are_gits(repo: Repo) -> None:
     """A byte order mark is no part of a pattern, a form feed is one; what is no pattern says nothing."""
-    repo.write(".lineageignore", b"\xef\xbb\xbffirst.py\r\nform\x0cfeed.py\n!\nback\\\nlast.py\r")
+    repo.write(".lineageignore", b"\xef\xbb\xbffirst.py\r\nform\x0cfeed.py\n!\nback\\\n[9-0]\nlast.py\r")
     paths = {"first.py": True, "form\x0cfeed.py": True, "form": False, "feed.py": False, "last.py": True}
     assert ignored(repo, *paths) == list(paths.values())
 
@@ -158,10 +158,38 @@ def test_a_pipe_is_no_file_of_rules(repo: Repo) -> None:
     repo.write("sub/.gitattributes", "b.py linguist-generated\n")
     sha = repo.commit("Attributes")
     (repo.path / "sub/.gitattributes").unlink()
-    for name in (".lineageignore", ".gitattributes", "sub/.gitattributes", ".mailmap"):
+    for name in (".gitattributes", "sub/.gitattributes", ".mailmap"):
         os.mkfifo(repo.path / name)
     assert ignored(repo, "sub/b.py", "a.py", "yarn.lock") == [False, False, True]
     assert len(hunks(open_repository(repo.path), sha, lambda _: False).hunks) == 2
+
+
+@pytest.mark.parametrize("of_the_clone", [True, False])
+def test_a_pipe_is_nobodys_attributes(repo: Repo, own: Path, of_the_clone: bool) -> None:
+    """Nor is one in the place of the clone's own, or of the person's, waited for."""
+    repo.write("b.py", "b\n")
+    repo.write(".gitattributes", "b.py linguist-generated\n")
+    sha = repo.commit("Attributes")
+    place = repo.path / ".git/info/attributes" if of_the_clone else own
+    place.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(place)
+    assert ignored(repo, "a.py", "yarn.lock") == [False, True]
+    assert len(hunks(open_repository(repo.path), sha, lambda _: False).hunks) == 2
+
+
+@pytest.mark.parametrize("kind", ["dangling", "loop", "folder", "pipe"])
+def test_an_ignore_file_that_is_none_is_refused(repo: Repo, kind: str) -> None:
+    """What it was to leave out, as the target of a link that is not mounted says, is not known."""
+    file = repo.path / ".lineageignore"
+    match kind:
+        case "folder":
+            file.mkdir()
+        case "pipe":
+            os.mkfifo(file)
+        case _:
+            file.symlink_to("nowhere" if kind == "dangling" else file.name)
+    with pytest.raises(UnreadableRules, match=r"\.lineageignore cannot be read"):
+        rules(repo)
 
 
 def test_rules_that_cannot_be_read_are_refused(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,9 @@ from pipeline.git.refusals import (
 )
 from pipeline.git.repository import Commit, Repository, open_repository
 from pipeline.hunks import Changed, hunks
+from pipeline.ignore import IgnoreRules
 from stores.errors import LineageError
+from tests.pipeline.histories import index
 from tests.repos import ADA, Repo
 
 MAPS: Final = Path("/proc/self/maps")
@@ -64,6 +66,19 @@ def test_a_folder_without_a_repository_is_refused(tmp_path: Path, name: str, lac
     (tmp_path / "file").write_text("")
     with pytest.raises(NotARepository, match=f"{tmp_path / name} {lacking}"):
         open_repository(tmp_path / name)
+
+
+def test_a_work_tree_whose_repository_has_moved(repo: Repo, tmp_path: Path) -> None:
+    """The error says where it is looked for, and what mends the link."""
+    repo.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "side"))
+    repo.path.rename(tmp_path / "moved")
+    with pytest.raises(
+        NotARepository, match=f"side/.git says that the repository is at {repo.path}/.git"
+    ) as refused:
+        open_repository(tmp_path / "side")
+    assert "git worktree repair" in str(refused.value.hint)
+    Repo(tmp_path / "moved", repo.clock).git("worktree", "repair", str(tmp_path / "side"))
+    assert open_repository(tmp_path / "side").head()
 
 
 def test_a_path_that_is_not_there_is_refused(repo: Repo) -> None:
@@ -156,6 +171,45 @@ def test_a_bare_repository_may_leave_it_unsaid(repo: Repo, tmp_path: Path) -> No
     (bare.path / "config").unlink()
     opened = open_repository(bare.path)
     assert (opened.root, opened.canonical, opened.is_bare) == (bare.path, bare.path, True)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_git_directory_that_lies_elsewhere(repo: Repo, tmp_path: Path, home: Path, inside: bool) -> None:
+    """Its work tree is the one that leads to it, not what lies around it; by itself it is as a bare one."""
+    around = repo.path if inside else tmp_path
+    made = tmp_path / "apart"
+    repo.git("clone", "--quiet", f"--separate-git-dir={around / 'apart.git'}", repo.path.as_uri(), str(made))
+    work = Repo(made, repo.clock)
+    work.commit_file(".lineageignore", "b.py\n")
+    (made / "deep").mkdir()
+    for start in (made, made / "deep"):
+        opened = open_repository(start)
+        assert (opened.root, opened.is_bare, opened.head()) == (made, False, work.head)
+        assert opened.git_dir == around / "apart.git"
+        opened.let_go()
+        assert (opened.head(), IgnoreRules.of(opened).ignored("b.py")) == (work.head, True)
+    assert index(work, home).unreadable == ()
+    alone = open_repository(around / "apart.git")
+    assert (alone.root, alone.is_bare, alone.head()) == (around / "apart.git", True, work.head)
+    assert IgnoreRules.of(alone).ignored("b.py")
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_work_tree_that_is_named(repo: Repo, tmp_path: Path, home: Path, nested: bool) -> None:
+    """As `core.worktree` names it: nothing there need know, and it may be another repository's too."""
+    work = Repo.create(tmp_path / "named").path if nested else tmp_path / "named"
+    work.mkdir(exist_ok=True)
+    (work / ".lineageignore").write_text("b.py\n")
+    bare = repo.clone(tmp_path / "dots.git", "--bare")
+    bare.git("config", "core.bare", "false")
+    bare.git("config", "core.worktree", str(work))
+    opened = open_repository(bare.path)
+    assert (opened.root, opened.is_bare, opened.head()) == (work, False, repo.head)
+    assert IgnoreRules.of(opened).ignored("b.py")
+    opened.let_go()
+    assert opened.head() == repo.head
+    done = index(bare, home)
+    assert (done.commits, done.unreadable) == (1, ())  # the other one changed nothing but b.py
 
 
 def test_worktrees_share_one_canonical_path(repo: Repo, tmp_path: Path) -> None:
