@@ -38,12 +38,13 @@ class Beginning:
     """What a pass starts from.
 
     `pending`: commits to index, parents before children. `waiting`: commits that were unreadable, of which `pending`
-    has those that HEAD reaches, to be tried again. `head_files`: path -> blob. `components`: what this pass makes rows
-    with.
+    has those that HEAD reaches, to be tried again; `elsewhere`: those that it does not. `head_files`: path -> blob.
+    `components`: what this pass makes rows with.
     """
 
     pending: tuple[str, ...]
     waiting: frozenset[str]
+    elsewhere: frozenset[str]
     head_files: dict[str, str]
     components: Components
 
@@ -91,12 +92,12 @@ def begin(
             index.place,
             head=head,
             unreached=_unreached(connection, change) if status else (),
-            pruned=[sha for sha in waiting.difference(reached) if not repository.contains(sha)],
             components=current,
         )
         return Beginning(
             pending=tuple(todo),
             waiting=waiting,
+            elsewhere=waiting.difference(reached),
             head_files=history.head_files(connection),
             components=current,
         )
@@ -161,15 +162,24 @@ def write_head(index: Held, outlined: Outlined, profile: Profile) -> None:
 
 
 def finish(
-    index: Held, head: str, current: Components, profile: Profile, *, head_renewed: bool, head_whole: bool
+    index: Held, head: str, beginning: Beginning, profile: Profile, *, head_renewed: bool, head_whole: bool
 ) -> Ending:
     """Move the watermark to HEAD and vouch for the versions in one transaction; leave the file compact.
 
-    `head_whole` says that HEAD's snapshot is all there, `head_renewed` that this pass made every row of it.
+    What HEAD does not reach is not waited for any more: with this watermark a walk finds it anew. `head_whole` says
+    that HEAD's snapshot is all there, `head_renewed` that this pass made every row of it.
     """
     with profile.phase("storage"):
         with index.batch() as connection:
-            writing.end_pass(connection, head, current, head_renewed=head_renewed, head_whole=head_whole)
+            current = beginning.components
+            writing.end_pass(
+                connection,
+                head,
+                current,
+                forgotten=sorted(beginning.elsewhere),
+                head_renewed=head_renewed,
+                head_whole=head_whole,
+            )
             status = history.status(connection)
             unreadable = history.unreadable(connection)
             verdict = metadata.verdict(metadata.recorded(connection), current)

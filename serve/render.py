@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from serve import windows
+from serve import unread, windows
 from serve.answers import (
     PLAIN,
     ExplainAnswer,
@@ -62,8 +62,7 @@ def status_lines(place: Place, standing: Standing) -> str:
     if standing.cache:
         lines["embed_cache"] = _cache_line(standing.cache)
     if standing.unreadable:
-        commits = "1 commit" if standing.unreadable == 1 else f"{standing.unreadable:,} commits"
-        lines["unreadable"] = f"{commits}, tried again by each `lineage index`"
+        lines["unreadable"] = f"{unread.count(standing.unreadable)}; {unread.ASK}"
     return "\n".join(f"{name}: {visible(value)}" for name, value in lines.items())
 
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pipeline.git.refusals import BEYOND_BOUNDARY
 
 if TYPE_CHECKING:
     from stores.history import Unreadable
+
+
+ASK: Final = "`lineage index` says which, and what brings them."
+
+
+def count(unreadable: int) -> str:
+    """How many they are, in words."""
+    return "1 commit" if unreadable == 1 else f"{unreadable:,} commits"
 
 
 def remedy(unreadable: Sequence[Unreadable], *, partial: bool = False) -> str:

@@ -128,17 +128,12 @@ def begin_pass(
     head: str,
     unreached: Sequence[str],
     components: Components,
-    pruned: Sequence[str] = (),
 ) -> None:
-    """Note whose index this is, which HEAD the pass aims at, and which recorded commits it does not reach.
-
-    `pruned`: commits that could not be read, and that nobody will try again.
-    """
+    """Note whose index this is, which HEAD the pass aims at, and which recorded commits it does not reach."""
     rows = pa.table({"commit_sha": pa.array(unreached, pa.string())})
-    lost = pa.table({"commit_sha": pa.array(pruned, pa.string())})
     # A path may have bytes that are no text, and the database holds only text.
     path = str(place.path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    with _transaction(connection, unreached_in=rows, pruned_in=lost):
+    with _transaction(connection, unreached_in=rows):
         connection.execute(
             "INSERT INTO repository SELECT ?, ?, ?, NULL, NULL, NULL, 0, NULL WHERE NOT EXISTS (FROM repository)",
             [place.repo_id, path, place.first_commit],
@@ -146,7 +141,6 @@ def begin_pass(
         connection.execute("UPDATE repository SET path = ?, head_commit = ?", [path, head])
         connection.execute("DELETE FROM unreached")
         connection.execute("INSERT INTO unreached SELECT commit_sha FROM unreached_in")
-        connection.execute("DELETE FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM pruned_in)")
         connection.execute("CREATE OR REPLACE TEMP TABLE metadata_before AS FROM metadata")
         connection.execute("DELETE FROM metadata")
         for name in metadata.NAMES:
@@ -210,13 +204,17 @@ def end_pass(
     *,
     head_renewed: bool,
     head_whole: bool = True,
+    forgotten: Sequence[str] = (),
 ) -> Components:
     """Move the watermark to HEAD, and vouch for what every row is of: the versions that are vouched for.
 
     `components` are the pass's own; `head_renewed` says that it made every row of HEAD's snapshot, `head_whole` that
-    the snapshot is all there: else this HEAD does not count as done, and the next pass tries again.
+    the snapshot is all there: else this HEAD does not count as done, and the next pass tries again. `forgotten`:
+    commits that could not be read, and that this HEAD does not reach.
     """
-    with _transaction(connection):
+    rows = pa.table({"commit_sha": pa.array(forgotten, pa.string())})
+    with _transaction(connection, forgotten_in=rows):
+        connection.execute("DELETE FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM forgotten_in)")
         if head_renewed:
             _forget_made_before(connection)
         made = metadata.recorded(connection).made

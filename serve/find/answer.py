@@ -8,9 +8,11 @@ from difflib import get_close_matches
 from math import exp
 from typing import Final
 
+from serve import unread
 from serve.answers import FindMeta, PatternHit, rfc3339
 from serve.envelope import compatibility, cut, index_hints, index_state
 from serve.find.hints import LANGUAGES
+from serve.find.moments import said
 from serve.find.query import Query
 from serve.find.rerank import Placed
 from serve.find.wording import FUNCTION_WORDS, telling
@@ -77,13 +79,24 @@ def _hints(standing: Standing, query: Query, best: Sequence[Placed]) -> Iterable
     yield from index_hints(standing)
     if not best:
         yield _nothing_found(query.where)
+        yield from _not_searched(standing)
     elif FUNCTION_WORDS.issuperset(query.terms):
         yield NOTHING_ASKED
     elif all(placed.weak for placed in best):
         yield _no_precedent(query.where)
+        yield from _not_searched(standing)
+
+
+def _not_searched(standing: Standing) -> Iterable[str]:
+    """What may have been the answer, and is not in the index."""
+    if standing.unreadable:
+        lacking = unread.count(standing.unreadable)
+        yield f"{lacking} could not be read and may be what was asked for. {unread.ASK}"
 
 
 def _unindexed(standing: Standing) -> str:
+    if standing.unreadable:
+        return f"Nothing is indexed: {unread.count(standing.unreadable)} could not be read. {unread.ASK}"
     if standing.behind:
         return "This repository is not indexed yet: run `lineage index`."
     return "There is nothing to search: the repository has no commits that could be indexed."
@@ -104,13 +117,13 @@ def _nothing_found(where: Where) -> str:
 
 def _filters(where: Where) -> str:
     """The filters that are set, as a person sets them."""
-    said: Mapping[str, str | None] = {
+    filters: Mapping[str, str | None] = {
         "language": where.language,
-        "since": where.since.date().isoformat() if where.since else None,
+        "since": said(where.since) if where.since else None,
         "path": where.path,
         "author": where.author,
     }
-    return ", ".join(f"{name} {value!r}" for name, value in said.items() if value is not None)
+    return ", ".join(f"{name} {value!r}" for name, value in filters.items() if value is not None)
 
 
 def _unknown_language(name: str | None) -> str:

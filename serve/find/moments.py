@@ -41,6 +41,13 @@ def moment(text: str, now: datetime) -> datetime:
         ) from error
 
 
+def said(moment: datetime) -> str:
+    """A moment as an option takes it: a day that it is the beginning of, or the second in UTC."""
+    if moment == moment.replace(hour=0, minute=0, second=0, microsecond=0):
+        return moment.date().isoformat()
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
 def date(text: str) -> datetime | None:
     """The first instant of a day, a month or a year; None for one the calendar does not have."""
     try:

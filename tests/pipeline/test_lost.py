@@ -114,32 +114,48 @@ def test_questions_are_answered_while_history_is_walked(
 
 
 def test_a_commit_of_another_branch_is_tried_again_there(sides: Repo, tmp_path: Path) -> None:
-    """One that could not be read waits until HEAD reaches it; it is no answer before."""
+    """One that could not be read is waited for while HEAD reaches it, and found anew when HEAD reaches it again."""
     home = tmp_path / "home"
     sides.switch("side")
     zebra = sides.head
-    with lost(sides, "side:z.py"):
-        assert [entry.commit_sha for entry in index(sides, home).unreadable] == [zebra]
-    sides.switch("main")
-    assert index(sides, home).commits == 1
-    assert (waiting(sides, home), left_out(sides, home)) == ([zebra], set())
+    sides.commit_file("y.py", "def yak(): pass\n", "Above it")
+    for _ in range(2):
+        sides.switch("side")
+        with lost(sides, f"{zebra}:z.py"):
+            assert [entry.commit_sha for entry in index(sides, home).unreadable] == [zebra]
+            assert not is_done(sides, home)
+            sides.switch("main")
+            assert index(sides, home).unreadable == ()
+            assert is_done(sides, home) and waiting(sides, home) == []
+            assert left_out(sides, home) == unreached(sides, home)
+    sides.git("reset", "--quiet", "--hard", "HEAD~1")  # below both
+    index(sides, home)
     sides.switch("side")
     assert index(sides, home).commits == 1
     assert (waiting(sides, home), left_out(sides, home)) == ([], unreached(sides, home))
 
 
-def test_a_commit_that_is_gone_for_good_is_forgotten(sides: Repo, tmp_path: Path) -> None:
-    """Rewritten history that git has thrown away is not waited for any more."""
+def test_a_killed_pass_forgets_nothing_that_is_waited_for(
+    sides: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until a pass ends the watermark may still stand above what could not be read."""
     home = tmp_path / "home"
-    with lost(sides, "main:m.py"):
+    sides.switch("side")
+    zebra = sides.head
+    sides.commit_file("y.py", "def yak(): pass\n", "Above it")
+    with lost(sides, f"{zebra}:z.py"):
         index(sides, home)
-    sides.git("reset", "--quiet", "--hard", "HEAD~1")
-    sides.commit_file("n.py", "n = 1\n", "Another way")
-    index(sides, home)
-    assert len(waiting(sides, home)) == 1  # a reset would bring it back
-    sides.git("reflog", "expire", "--expire=now", "--all")
-    sides.git("gc", "--quiet", "--prune=now")
-    assert index(sides, home).unreadable == ()
+    sides.git("checkout", "--quiet", "--detach", f"{zebra}~1")
+
+    def killed(*_: object, **__: object) -> object:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(write, "finish", killed)
+        index(sides, home)
+    sides.switch("side")
+    assert index(sides, home).commits == 1
+    assert waiting(sides, home) == []
 
 
 def test_a_killed_pass_and_the_way_back(sides: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

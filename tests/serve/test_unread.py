@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 
@@ -12,6 +13,12 @@ from serve.unread import remedy
 from stores import database, history
 from tests.pipeline.histories import index, place
 from tests.repos import Repo
+from tests.serve.find.asking import Options, ask
+
+
+def asked(repo: Repo, home: Path, text: str, **options: Unpack[Options]) -> str | None:
+    """The hint of an answer."""
+    return ask(repo, home, text, **options).meta.hint
 
 
 @pytest.fixture
@@ -48,4 +55,27 @@ def test_status_says_how_many_after_its_own_lines(clone: Repo, tmp_path: Path) -
     index(clone, tmp_path / "home")
     *specified, last = status_lines(*of_path(clone.path, tmp_path / "home")).splitlines()
     assert specified[-1] == "compatibility: compatible" and len(specified) == 6
-    assert last == "unreadable: 2 commits, tried again by each `lineage index`"
+    assert last == "unreadable: 2 commits; `lineage index` says which, and what brings them."
+
+
+def test_answers_say_what_they_lack(clone: Repo, tmp_path: Path) -> None:
+    """Where nothing, or nothing likely, was found, it may be among what could not be read."""
+    home = tmp_path / "home"
+    says = "1 commit could not be read and may be what was asked for."
+    clone.commit_file("c.py", "def connect():\n    retry()\n", "Retry the connection")
+    index(clone, home)
+    assert asked(clone, home, "retry the connection") is None
+    assert says in str(asked(clone, home, "colour management of printers in the viewfinder"))
+    assert says in str(asked(clone, home, "retry", author="nobody"))
+
+
+def test_an_index_of_nothing_says_why(tmp_path: Path) -> None:
+    """Commits there are, but not a readable one."""
+    origin = Repo.create(tmp_path / "origin")
+    origin.git("config", "uploadpack.allowFilter", "true")
+    origin.commit_file("a.py", "a = 1\n")
+    clone = origin.clone(tmp_path / "clone", "--filter=blob:none", "--no-checkout")
+    index(clone, tmp_path / "home")
+    assert asked(clone, tmp_path / "home", "change") == (
+        "Nothing is indexed: 1 commit could not be read. `lineage index` says which, and what brings them."
+    )
