@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,12 +27,19 @@ class _Answer(io.FileIO):
     """Where answers go; whoever reads them may leave, and any other failure is told as what it is."""
 
     def write(self, data: ReadableBuffer, /) -> int:
+        """All of it: the system may take a part, or nothing for now, and nobody above asks how much."""
+        rest = memoryview(data).cast("B")
         try:
-            return super().write(data)
+            while rest:
+                taken = super().write(rest)
+                if taken is None:
+                    select.select([], [self], [])
+                rest = rest[taken or 0 :]
         except BrokenPipeError:
             raise
         except OSError as error:
             raise lost(error) from error
+        return memoryview(data).nbytes
 
 
 def lost(error: OSError) -> AnswerLost:

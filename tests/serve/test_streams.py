@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,42 @@ def test_a_full_disk_for_the_answer(repo: Repo, asked: tuple[str, ...], at_once:
     """Whatever command it is: one line says that its answer is lost, and the exit code that it failed."""
     said = shell(">/dev/full", *LINEAGE, *asked, repo.path, PYTHONUNBUFFERED=at_once)
     assert said == (1, "", LOST)
+
+
+@pytest.mark.parametrize("at_once", ["", "1"])
+def test_a_disk_that_fills_up(repo: Repo, tmp_path: Path, at_once: str) -> None:
+    """Of an answer that finds room for its beginning the rest is not lost in silence."""
+    answer = tmp_path / "answer"
+    limited = ("sh", "-c", 'ulimit -f 1; exec "$@"', "sh")
+    said = shell(
+        f">'{answer}'", *limited, *LINEAGE, "query", "-q", "timeout", repo.path, PYTHONUNBUFFERED=at_once
+    )
+    assert said == (1, "", LOST.replace("No space left on device", "File too large"))
+    assert 0 < answer.stat().st_size <= 1024
+
+
+@pytest.mark.parametrize("at_once", ["", "1"])
+def test_a_reader_that_is_slow(repo: Repo, at_once: str) -> None:
+    """A pipe that takes nothing for now gets the whole answer in the end."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    asked = (*LINEAGE, "query", "-q", "timeout", repo.path)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, b" " * 4096)
+    process = subprocess.Popen(
+        [*map(str, asked)],
+        env=environment(PYTHONUNBUFFERED=at_once),
+        stdin=subprocess.DEVNULL,
+        stdout=writing,
+    )
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=3)
+        answer = pipe.read()
+    assert process.wait() == 0
+    assert json.loads(answer)["hits"]
 
 
 @pytest.mark.usefixtures("home")
