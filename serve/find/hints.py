@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.source.languages import BY_SUFFIX, WITHOUT_SYMBOLS, language_of
+from pipeline.text import words
 from serve.find.moments import DATE, ago, date
+from serve.find.wording import FUNCTION_WORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +67,18 @@ _SPOKEN_OF: Final = re.compile(
     r"|\b([\w+#-]{1,40}) (?:code|files?|sources?)\b",
     re.IGNORECASE,
 )
+# Another language beside the one that was named: an answer may be of either.
+_BESIDE: Final = r"\s*(?:,|/|&|\band\b|\bor\b)\s*"
+_AND_ANOTHER: Final = re.compile(rf"{_BESIDE}(?:in\s+)?([\w+#-]{{1,40}})", re.IGNORECASE)
+_ANOTHER_AND: Final = re.compile(rf"([\w+#-]{{1,40}}){_BESIDE}$", re.IGNORECASE)
 _NUMBERS: Final = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "few": 3}
 _LAST: Final = re.compile(
-    r"\b(?:(?:in|over|within|during|from|for) )?(?:the )?(?:last|past|previous) "
-    rf"(?:(\d+|{'|'.join(_NUMBERS)}) )?(day|week|month|year)s?\b(?! of\b)",
+    r"\b(?P<within>(?:in|over|within|during|from|for) )?(?:the )?(?:last|past|previous) "
+    rf"(?:(?P<count>\d{{1,6}}|{'|'.join(_NUMBERS)}) )?(?P<unit>day|week|month|year)s?\b(?! of\b)",
     re.IGNORECASE,
 )
 _SINCE: Final = re.compile(rf"\b(?:since|after) ({DATE})(?![\d.-])", re.IGNORECASE)
+_FOLLOWING: Final = re.compile(r"\s+([\w-]+)")
 _PATH: Final = re.compile(
     r"(?<![\w/:.+-])(?:\.{0,2}/)?[\w.+-]+(?:/[\w.+-]+)+/?|(?<![\w/:.+-])[\w+-]+/(?=[\s,;:)]|$)"
 )
@@ -103,9 +110,15 @@ def _language(text: str, speaks: Callable[[str], bool]) -> tuple[str, str | None
             return text.replace(match[0], " "), language
     for match in _SPOKEN_OF.finditer(text):
         language = _spoken(match[1] or match[2])
-        if language and speaks(language):
+        if language and speaks(language) and not _speaks_of_another(text, match):
             return text.replace(match[0], " ", 1), language
     return text, None
+
+
+def _speaks_of_another(text: str, match: re.Match[str]) -> bool:
+    """Whether a second language stands beside the one that matched: "in Java or Python"."""
+    beside = (_ANOTHER_AND.search(text, 0, match.start()), _AND_ANOTHER.match(text, match.end()))
+    return any(_spoken(other[1]) for other in beside if other)
 
 
 def _spoken(word: str) -> str | None:
@@ -118,14 +131,21 @@ def _spoken(word: str) -> str | None:
 
 
 def _timeframe(text: str, now: datetime) -> tuple[str, datetime | None]:
-    if match := _LAST.search(text):
-        count = match[1] or "1"
-        since = ago(_NUMBERS.get(count.lower()) or int(count), match[2].lower(), now)
+    if (match := _LAST.search(text)) and (match["within"] or match["count"] or _ends(text, match)):
+        count = match["count"] or "1"
+        since = ago(_NUMBERS.get(count.lower()) or int(count), match["unit"].lower(), now)
         return (text.replace(match[0], " "), since) if since else (text, None)
-    if match := _SINCE.search(text):
+    # A bare number may count anything: "after 2000 requests".
+    if (match := _SINCE.search(text)) and ("-" in match[1] or _ends(text, match)):
         since = date(match[1])
-        return (text.replace(match[0], " "), since) if since else (text, None)
+        return (text.replace(match[0], " "), since) if since and since <= now else (text, None)
     return text, None
+
+
+def _ends(text: str, match: re.Match[str]) -> bool:
+    """Whether a phrase is not about the word behind it, as "previous month" is in "previous month button"."""
+    following = _FOLLOWING.match(text, match.end())
+    return following is None or FUNCTION_WORDS.issuperset(words(following[1]))
 
 
 def _paths(text: str) -> Iterable[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +14,15 @@ FROM_THE_ROOT: Final = (
 )
 
 
-def rooted(pattern: str, root: Path | None) -> str:
+def literal(path: str) -> str:
+    """A gitignore pattern of the path itself, whatever signs are in it."""
+    return "".join(f"\\{sign}" if sign in "*?[]!#\\" else sign for sign in path)
+
+
+def rooted(pattern: str, root: Path | None, holds: Callable[[str], bool]) -> str:
     """The pattern without a leading `./`; a path into the work tree at `root` as a pattern of what lies there.
 
-    Without a root nothing is known of absolute paths, and they stay.
+    `holds` says whether the history has a path. Without a root nothing is known of absolute paths, and they stay.
     """
     plain = pattern
     while plain.startswith("./"):
@@ -26,10 +32,10 @@ def rooted(pattern: str, root: Path | None) -> str:
     # A pattern may begin with a slash too. A null byte is in no path that the system could be asked about.
     if root is None or not plain.startswith("/") or "\0" in plain:
         return plain
-    return _inside(plain, root)
+    return _inside(plain, root, holds)
 
 
-def _inside(pattern: str, root: Path) -> str:
+def _inside(pattern: str, root: Path, holds: Callable[[str], bool]) -> str:
     """What a pattern with a slash in front means: a path of this machine in the work tree, else one of the tree."""
     path, in_tree = Path(pattern), root / pattern.lstrip("/")
     if not os.path.lexists(path) and os.path.lexists(in_tree):
@@ -38,7 +44,8 @@ def _inside(pattern: str, root: Path) -> str:
         if spelled.is_relative_to(root):
             return _from(root, spelled, pattern)
     # Of one part, it is more likely a folder that every machine has, and the history too: `/lib`, `/src`.
-    if len(path.parts) > len(("/", "lib")) and os.path.lexists(path) and not os.path.lexists(in_tree):
+    elsewhere = len(path.parts) > len(("/", "lib")) and os.path.lexists(path) and not os.path.lexists(in_tree)
+    if elsewhere and not holds(pattern.strip("/")):
         raise _refused(pattern)
     return pattern
 
@@ -47,6 +54,8 @@ def _from(root: Path, path: Path, pattern: str) -> str:
     rest = path.relative_to(root).as_posix()
     if rest == ".":
         raise _refused(pattern)
+    if os.path.lexists(path):  # as a shell completes it: no sign of it is meant as a pattern
+        rest = literal(rest)
     return f"/{rest}/" if pattern.endswith("/") else f"/{rest}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from pipeline.survey.roles import Role
 from pipeline.text import words
@@ -12,10 +11,10 @@ from serve.answers import QueryProfile
 from serve.envelope import clamped
 from serve.errors import BadRequest
 from serve.find import hints, intent
-from serve.find.hints import LANGUAGES, Here, Hints
+from serve.find.hints import LANGUAGES, NOTHING_HERE, Here, Hints
 from serve.find.intent import Intent, Profile, Reading
-from serve.find.moments import moment
-from serve.find.paths import rooted
+from serve.find.moments import moment, said
+from serve.find.paths import literal, rooted
 from serve.find.wording import asked_for
 from serve.questions import FindRequest
 from stores.filters import BadPathFilter, Where, path_regex
@@ -44,7 +43,7 @@ class Query:
 
 def read(request: FindRequest, now: datetime, here: Here) -> Query:
     """Take a request apart, as it is asked of what is here."""
-    asked = _asked(request, now, here.root)
+    asked = _asked(request, now, here)
     found = hints.read(request.text, now, here)
     reading = intent.read(request.text)
     text = asked_for(found.text)
@@ -73,10 +72,10 @@ def check(request: FindRequest, now: datetime) -> None:
     """Refuse a request that cannot be answered by any index, before one is opened."""
     if not request.text.strip():
         raise BadRequest("The query is empty.", hint="Say in a few words what you are looking for.")
-    _asked(request, now, None)
+    _asked(request, now, NOTHING_HERE)
 
 
-def _asked(request: FindRequest, now: datetime, root: Path | None) -> Where:
+def _asked(request: FindRequest, now: datetime, here: Here) -> Where:
     """The filters a person set; they win over those read from the query's text."""
     for name, value in (("language", request.language), ("path", request.path), ("author", request.author)):
         if value is not None and not value.strip():
@@ -84,7 +83,7 @@ def _asked(request: FindRequest, now: datetime, root: Path | None) -> Where:
     return Where(
         language=_language(request.language) if request.language else None,
         since=moment(request.since, now) if request.since is not None else None,
-        path=_checked(rooted(request.path, root)) if request.path is not None else None,
+        path=_checked(rooted(request.path, here.root, here.holds)) if request.path is not None else None,
         author=request.author.strip() if request.author else None,
     )
 
@@ -105,17 +104,16 @@ def _checked(pattern: str) -> str:
 
 def _near(path: str) -> str:
     """A gitignore pattern for a path token, wherever in the tree its folder begins."""
-    escaped = "".join(f"\\{sign}" if sign in "*?[]!#\\" else sign for sign in path)
-    return f"**/{escaped.lstrip('/')}"
+    return f"**/{literal(path).lstrip('/')}"
 
 
 def _explanation(reading: Reading, found: Hints, asked: Where) -> str:
     why = f"cue words {', '.join(reading.cues)}" if reading.cues else "no cue words"
     read_out = {
         "language": found.language if not asked.language else None,
-        "since": found.since.date().isoformat() if found.since and not asked.since else None,
+        "since": said(found.since) if found.since and not asked.since else None,
         "paths preferred": ", ".join(found.paths),
         "names meant literally": ", ".join(found.symbols),
     }
-    said = "; ".join(f"{what}: {value}" for what, value in read_out.items() if value)
-    return f"{why}; {reading.profile.effect}" + (f"; read from the query: {said}" if said else "")
+    found_out = "; ".join(f"{what}: {value}" for what, value in read_out.items() if value)
+    return f"{why}; {reading.profile.effect}" + (f"; read from the query: {found_out}" if found_out else "")

@@ -89,7 +89,7 @@ class Finder:
                 here = standing(repository, opened.connection, said.noted)
                 holds = partial(showing.has_path, opened.connection)
                 asked = query.read(
-                    request, asked_at, Here(said.languages.__contains__, holds, repository.root)
+                    request, asked_at, Here(said.languages.__contains__, holds, _root(repository))
                 )
                 ranker = (reranker or EvidenceRanker()) if request.rerank else None
                 return self._answer(opened.connection, asked, ranker, here, self._seeing(place, opened, here))
@@ -153,8 +153,13 @@ def _hits(
 
 def _nothing(request: FindRequest, repository: Repository, now: datetime) -> FindAnswer:
     here = without_index(repository)
-    asked: Query = query.read(request, now, replace(NOTHING_HERE, root=repository.root))
+    asked: Query = query.read(request, now, replace(NOTHING_HERE, root=_root(repository)))
     return FindAnswer((), answer.meta(here, asked, ()))
+
+
+def _root(repository: Repository) -> Path | None:
+    """Where people can have typed paths of the history."""
+    return None if repository.is_bare else repository.root
 
 
 def _refuse_other_vectors(here: Standing) -> None:

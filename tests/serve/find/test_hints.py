@@ -49,10 +49,14 @@ def test_language(text: str, language: str, rest: str) -> None:
         "vitamin c files",
         "in r.",
         "everything in py",
+        "retries in Rust or Python",
+        "retries in Rust, in Python",
+        "retries in Python/Rust",
+        "Python and Rust code",
     ],
 )
 def test_no_language(text: str) -> None:
-    """A version, a word of another meaning, a data format and a language the history lacks are no filter."""
+    """A version, a word of another meaning, data, a language the history lacks and one of two are no filter."""
     assert (read(text).language, read(text).text) == (None, text)
 
 
@@ -70,6 +74,14 @@ def test_no_language(text: str) -> None:
         ("compute the last day of a month", None, "compute the last day of a month"),
         ("retries in the last 99999999 years", None, "retries in the last 99999999 years"),
         ("since 3.12 retries", None, "since 3.12 retries"),
+        ("retries since 2023 in the pool", datetime(2023, 1, 1, tzinfo=UTC), "retries in the pool"),
+        ("flush after 2000 bytes", None, "flush after 2000 bytes"),
+        ("retries after 3000", None, "retries after 3000"),
+        ("retries since 2024-07", None, "retries since 2024-07"),
+        ("add previous month button", None, "add previous month button"),
+        ("retries last week?", datetime(2024, 6, 23, tzinfo=UTC), "retries ?"),
+        ("retries last week in the pool", datetime(2024, 6, 23, tzinfo=UTC), "retries in the pool"),
+        (f"last {'9' * 5000} days", None, f"last {'9' * 5000} days"),
     ],
 )
 def test_timeframe(text: str, since: datetime | None, rest: str) -> None:

@@ -84,8 +84,9 @@ def test_weak_hits_say_so(repo: Repo, home: Path) -> None:
     ("text", "options", "named"),
     [
         ("", {"path": "./src/", "author": "ada"}, "path 'src/', author 'ada'"),
-        (" in the last 2 years", {}, "since '2018-04-11'"),
+        (" in the last 2 years", {}, "since '2018-04-11T12:00:00Z'"),
         (" in rust", {"since": "2020"}, "language 'rust', since '2020-01-01'"),
+        ("", {"since": "2019-01-01T06:30:00+01:00"}, "since '2019-01-01T05:30:00Z'"),
     ],
 )
 def test_weak_within_the_filters(repo: Repo, home: Path, text: str, options: Options, named: str) -> None:
