@@ -43,5 +43,5 @@ def left(
 def batches(shas: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
     """The commits in their order, `size` at a time."""
     rest = iter(shas)
-    while batch := tuple(islice(rest, size)):
+    while batch := tuple(islice(rest, min(size, len(shas)))):
         yield batch

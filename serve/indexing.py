@@ -10,7 +10,8 @@ from pipeline import allocator, providers
 from pipeline.git import graph
 from pipeline.git.refusals import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
-from pipeline.modes import Encoding
+from pipeline.modes import EmbedCache, Encoding
+from pipeline.profile import Profile
 from pipeline.workers import Workers, usable_cpus
 from serve import logs, reporting, settings
 from serve.awaited import LEAVES
@@ -62,6 +63,8 @@ def _take_up(path: Path, git_dir: Path, place: Place, flags: Flags) -> None:
         done = _indexed_head(repository, place)
         if done is not None:
             say(f"index up-to-date at {done}")
+            if flags.profile:
+                say(Profile().line())
             return
         run.begin()
         _run(repository, place, flags)
@@ -112,7 +115,9 @@ def _indexed_head(repository: Repository, place: Place) -> str | None:
 
 
 def _run(repository: Repository, place: Place, flags: Flags) -> None:
-    encoding = flags.encoder or _encoding_at(place, rebuild=flags.rebuild)
+    encoding = flags.encoder or _encoding_at(place)
+    if flags.rebuild:
+        _tell_of_lost(place, encoding, flags)
     provider = _provider(encoding, flags)  # before anything is started, or deleted by --rebuild
     allocator.spare()
     with workers_for(repository, place, flags.workers or usable_cpus()) as workers:
@@ -128,7 +133,24 @@ def _run(repository: Repository, place: Place, flags: Flags) -> None:
     reporting.tell(summary, profile=flags.profile, partial=repository.is_partial)
 
 
-def _encoding_at(place: Place, *, rebuild: bool) -> Encoding:
+def _tell_of_lost(place: Place, encoding: Encoding, flags: Flags) -> None:
+    """Say what is taken where a damaged index does not say what it was made with, and no flag does."""
+    from pipeline.write import recorded_at
+
+    if not place.database.exists() or recorded_at(place) is not None:
+        return
+    taken = (
+        *((f"--encoder {encoding}",) if flags.encoder is None else ()),
+        *((f"--embed-cache {EmbedCache.OFF}",) if flags.embed_cache is None else ()),
+    )
+    if taken:
+        logger.warning(
+            "What the index was made with cannot be read: it is made anew with %s, unless you say otherwise.",
+            " ".join(taken),
+        )
+
+
+def _encoding_at(place: Place) -> Encoding:
     """The encoder an index has; without one that can be read, the usual."""
     if not place.database.exists():
         return Encoding.MINILM
@@ -136,10 +158,6 @@ def _encoding_at(place: Place, *, rebuild: bool) -> Encoding:
     from pipeline.write import recorded_at
 
     recorded = recorded_at(place)
-    if recorded is None and rebuild:
-        logger.warning(
-            "What the index was made with cannot be read; it is made anew with what no flag says as usual."
-        )
     return (encoding_of(recorded.embedding_model) if recorded else None) or Encoding.MINILM
 
 

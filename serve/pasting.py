@@ -14,6 +14,9 @@ from typing import Final
 # Of the commands that take a PATH, those that somebody is told to run. Their help is the same everywhere.
 COMMANDS: Final = re.compile(r"`(lineage (?:index|status)(?! --help)(?: [^`]*)?)`")
 
+# The same of git's, which finds a repository by where it is run.
+GIT: Final = re.compile(r"`git ((?:fetch|fsck)(?: [^`]*)?)`")
+
 _given: ContextVar[Path] = ContextVar("given", default=Path())
 
 
@@ -24,7 +27,8 @@ def given(path: Path) -> None:
 
 def pasted(text: str) -> str:
     """The text, each command in backquotes as it is to be run from here."""
-    return COMMANDS.sub(lambda found: f"`{from_here(found[1])}`", text)
+    text = COMMANDS.sub(lambda found: f"`{from_here(found[1])}`", text)
+    return GIT.sub(lambda found: f"`git {_there()}{found[1]}`", text)
 
 
 def from_here(command: str) -> str:
@@ -32,6 +36,15 @@ def from_here(command: str) -> str:
     import shlex  # a run with nothing to do says no command
 
     return " ".join((command, *map(shlex.quote, argument(_given.get()))))
+
+
+def _there() -> str:
+    """What tells git where to be: nothing where it goes without saying."""
+    import shlex
+
+    path = _given.get()
+    folder = path.parent if path.is_file() else path
+    return "" if str(folder) == "." else f"-C {shlex.quote(str(folder))} "
 
 
 def argument(path: Path) -> tuple[str, ...]:

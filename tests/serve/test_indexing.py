@@ -69,6 +69,9 @@ def test_incremental_at_head_writes_nothing(
     capsys.readouterr()
     assert lineage("index", "--incremental", repo.path) == 0
     assert capsys.readouterr().out == f"index up-to-date at {repo.head}\n"
+    assert lineage("index", "--incremental", "--profile", repo.path) == 0
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert line == dict.fromkeys(PROFILE, 0)
     assert files(repo.path, home) == before
 
 
@@ -138,6 +141,34 @@ def test_rebuild_starts_from_nothing(repo: Repo, home: Path) -> None:
     here.database.write_bytes(b"not a database")
     assert lineage("index", repo.path, "--rebuild", "--yes") == 0
     assert fingerprint(repo.path, home) == clean
+
+
+def test_a_transaction_of_everything(repo: Repo, home: Path) -> None:
+    """However large the number is that was meant to say so."""
+    assert lineage("index", repo.path, "--commit-batch", str(2**70)) == 0
+    assert home.exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "taken"),
+    [
+        ((), "--encoder minilm --embed-cache off,"),
+        (("--encoder", "static"), "with --embed-cache off,"),
+        (("--embed-cache", "semantic"), "with --encoder minilm,"),
+        (("--encoder", "static", "--embed-cache", "off"), ""),
+    ],
+)
+def test_a_rebuild_says_what_it_takes(
+    repo: Repo, home: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], taken: str
+) -> None:
+    """Where a damaged index does not say how it was made, nothing is changed about it in silence."""
+    lineage("index", repo.path, "--encoder", "static", "--embed-cache", "semantic")
+    place(repo, home).database.write_bytes(b"not a database")
+    capsys.readouterr()
+    assert lineage("index", repo.path, "--rebuild", "--yes", *flags) == 0
+    said = capsys.readouterr().err
+    assert ("cannot be read" in said) == bool(taken)
+    assert taken in said
 
 
 def test_rebuild_deletes_only_under_home(
@@ -277,7 +308,11 @@ def test_a_partial_clone_is_told_how_to_become_whole(tmp_path: Path, home: Path)
         repo.commit_file("a.py", f"{number}\n")
     clone = repo.clone(tmp_path / "partial", "--filter=blob:none")
     said = run(clone, home).stderr
-    assert "is missing" in said and "`git fetch --refetch --no-filter`" in said and "fsck" not in said
+    assert (
+        "is missing" in said
+        and f"`git -C {clone.path} fetch --refetch --no-filter`" in said
+        and "fsck" not in said
+    )
     clone.git("fetch", "--quiet", "--refetch", "--no-filter")
     assert "could not be read" not in run(clone, home).stderr
 

@@ -112,6 +112,16 @@ def test_where_one_stands_goes_without_saying(
     assert not home.exists()
 
 
+def test_git_stands_in_a_folder(tmp_path: Path) -> None:
+    """A PATH may name a file."""
+    (tmp_path / "a.py").touch()
+    pasting.given(tmp_path / "a.py")
+    try:
+        assert pasting.pasted("`git fsck` names it") == f"`git -C {tmp_path} fsck` names it"
+    finally:
+        pasting.given(Path())
+
+
 @pytest.mark.parametrize(
     ("path", "text", "told"),
     [
@@ -121,6 +131,8 @@ def test_where_one_stands_goes_without_saying(
         (".", "`lineage index`", "`lineage index`"),
         ("../x", "`lineage index --help` lists them", "`lineage index --help` lists them"),
         ("../x", "`lineage gc`, `lineage indexed`", "`lineage gc`, `lineage indexed`"),
+        ("a b", "`git fetch --unshallow`", "`git -C 'a b' fetch --unshallow`"),
+        (".", "`git fsck` names it", "`git fsck` names it"),
         ("../x", 'put "lineage index" into the hook', 'put "lineage index" into the hook'),
     ],
 )
