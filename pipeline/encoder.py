@@ -31,7 +31,7 @@ MODELS: Final = Path(__file__).parent / "models"
 
 # Name the vectors; before the first stroke, the encoder. The last number rises whenever the bundled file, or what it
 # is given, changes.
-EMBEDDING_MODEL: Final = "all-MiniLM-L6-v2/int8/2"
+EMBEDDING_MODEL: Final = "all-MiniLM-L6-v2/int8/3"
 STATIC_MODEL: Final = "static/2"
 
 # 256 tokens of code are about 1,000 characters. The tokenizer reads all it is given before it cuts, and a
