@@ -141,10 +141,8 @@ def patterns(content: bytes) -> tuple[str, ...]:
 def _says(line: str) -> bool:
     try:
         return any(pattern.include is not None for pattern in _spec((line,)).patterns)
-    except (
-        ValueError,
-        re.error,
-    ):  # `!` alone, a backslash at the end, or `[9-0]`, which git takes for no match
+    # `!` alone, a backslash at the end, or `[9-0]`, which git takes for no match.
+    except (ValueError, re.error):
         return False
 
 

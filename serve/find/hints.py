@@ -69,6 +69,8 @@ _SPOKEN_OF: Final = re.compile(
 )
 # Another language beside the one that was named: an answer may be of either.
 _BESIDE: Final = r"\s*(?:,|/|&|\band\b|\bor\b)\s*"
+# Characters before a language in which the end of another one's name is looked for.
+NEAR: Final = 60
 _AND_ANOTHER: Final = re.compile(rf"{_BESIDE}(?:in\s+)?([\w+#-]{{1,40}})", re.IGNORECASE)
 _ANOTHER_AND: Final = re.compile(rf"([\w+#-]{{1,40}}){_BESIDE}$", re.IGNORECASE)
 _NUMBERS: Final = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "few": 3}
@@ -117,7 +119,9 @@ def _language(text: str, speaks: Callable[[str], bool]) -> tuple[str, str | None
 
 def _speaks_of_another(text: str, match: re.Match[str]) -> bool:
     """Whether a second language stands beside the one that matched: "in Java or Python"."""
-    beside = (_ANOTHER_AND.search(text, 0, match.start()), _AND_ANOTHER.match(text, match.end()))
+    # Looked for nearby alone: a text that is pasted in may name a language thousands of times.
+    before = _ANOTHER_AND.search(text, max(0, match.start() - NEAR), match.start())
+    beside = (before, _AND_ANOTHER.match(text, match.end()))
     return any(_spoken(other[1]) for other in beside if other)
 
 
