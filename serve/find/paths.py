@@ -29,6 +29,9 @@ def rooted(pattern: str, root: Path | None, holds: Callable[[str], bool]) -> str
         plain = plain[2:].lstrip("/")
     if plain in ("", ".") or ".." in plain.split("/"):
         raise _refused(pattern)
+    # As an answer shows a path that is no text: its escapes are no pattern's.
+    if "\\x" in plain and holds(plain):
+        return literal(plain)
     # A pattern may begin with a slash too. A null byte is in no path that the system could be asked about.
     if root is None or not plain.startswith("/") or "\0" in plain:
         return plain

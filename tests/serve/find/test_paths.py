@@ -61,6 +61,13 @@ def test_signs_of_a_path_of_this_machine(root: Path) -> None:
     assert rooted(f"{root}/[ab]/", root, nowhere) == "/[ab]/"
 
 
+def test_a_path_that_an_answer_showed(root: Path) -> None:
+    """Bytes that are no text are shown escaped, and can be asked for so."""
+    shown = r"caf\xe9/latin.py"
+    assert rooted(shown, root, {shown}.__contains__) == r"caf\\xe9/latin.py"
+    assert rooted(shown, root, nowhere) == shown
+
+
 def test_a_pattern_may_look_like_a_path(root: Path) -> None:
     """What begins with a slash and is there in the work tree, but not on the machine, counts from the root."""
     inside = root / str(root).lstrip("/") / "deep.py"
