@@ -10,6 +10,7 @@ from typing import Final
 import pygit2
 from pygit2.enums import ConfigLevel
 
+from pipeline.git import layout
 from pipeline.git.refusals import UnreadableObject
 
 # libgit2 keeps parsed trees and commits: its own 256 MiB would grow with the history for years of commits. Only
@@ -42,6 +43,28 @@ def persons_attributes(configuration: Mapping[str, str]) -> Path | None:
     if named.startswith("~/"):
         return Path(home) / named.removeprefix("~/")
     return Path(named) if named else None
+
+
+def is_bare_unsaid(git: pygit2.Repository, git_dir: Path) -> bool:
+    """Whether a repository that does not say so is bare, as git guesses: no work tree is named, or leads to it."""
+    named = "core.worktree" in git.config or git_dir.name == ".git"
+    return not named and not leads(Path(git.workdir), git_dir)
+
+
+def leads(folder: Path, git_dir: Path) -> bool:
+    """Whether standing in a folder is standing in the repository."""
+    found = pygit2.discover_repository(str(folder))
+    return found is not None and Path(found).resolve() == git_dir
+
+
+def mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
+    """Whom a repository calls how; nobody where what says so cannot be read, or would be waited for."""
+    if git.workdir and layout.waits(Path(git.workdir) / ".mailmap"):
+        return pygit2.Mailmap()
+    try:
+        return pygit2.Mailmap.from_repository(git)
+    except (pygit2.GitError, KeyError):  # a mailmap that cannot be read renames nobody
+        return pygit2.Mailmap()
 
 
 class Reading:

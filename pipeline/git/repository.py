@@ -24,7 +24,7 @@ from pipeline.git.changes import TREE_MODE, RawPatch, regular, shown_path
 from pipeline.git.differences import Compared, Difference, Edited, Sources, patch_between, trees
 from pipeline.git.edited import edits
 from pipeline.git.folders import Folders
-from pipeline.git.library import Reading, persons_attributes
+from pipeline.git.library import Reading, is_bare_unsaid, leads, mailmap, persons_attributes
 from pipeline.git.merges import wrote_files
 from pipeline.git.objects import (
     Commit,
@@ -72,15 +72,15 @@ class Repository:
         self.common_dir: Path = common
         self.git_dir: Path = git_dir
         self.objects: Path = common / "objects"
-        self.is_bare: bool = git.is_bare or _is_bare_unsaid(git, git_dir)
+        self.is_bare: bool = git.is_bare or is_bare_unsaid(git, git_dir)
         self.root: Path = git_dir if self.is_bare else Path(git.workdir).resolve()
         # What opens it again: of a work tree that `core.worktree` names, which need not know, the git directory.
-        self.door: Path = self.root if _leads(self.root, git_dir) else git_dir
+        self.door: Path = self.root if leads(self.root, git_dir) else git_dir
         self.canonical: Path = common.parent if common.name == ".git" else common
         self.boundary: frozenset[str] = layout.boundary(common)
         self.is_shallow: bool = bool(self.boundary)
         self.is_partial: bool = layout.is_partial(self.configuration)
-        self._mailmap = _mailmap(git)
+        self._mailmap = mailmap(git)
         self._lately: dict[str, Links] = {}
         self._diff_paths: dict[bytes, str] = {}
         self._barred: dict[str, bool] = {}
@@ -387,29 +387,8 @@ def _tree(odb: pygit2.Odb, tree: bytes) -> bytes:
     return data
 
 
-def _is_bare_unsaid(git: pygit2.Repository, git_dir: Path) -> bool:
-    """Whether a repository that does not say so is bare, as git guesses: no work tree is named, or leads to it."""
-    named = "core.worktree" in git.config or git_dir.name == ".git"
-    return not named and not _leads(Path(git.workdir), git_dir)
-
-
-def _leads(folder: Path, git_dir: Path) -> bool:
-    """Whether standing in a folder is standing in the repository."""
-    found = pygit2.discover_repository(str(folder))
-    return found is not None and Path(found).resolve() == git_dir
-
-
 def _content(file: Path) -> bytes:
     try:
         return layout.content(file)
     except OSError:  # git warns of one that it cannot read, and goes on
         return b""
-
-
-def _mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
-    if git.workdir and layout.waits(Path(git.workdir) / ".mailmap"):
-        return pygit2.Mailmap()
-    try:
-        return pygit2.Mailmap.from_repository(git)
-    except (pygit2.GitError, KeyError):  # a mailmap that cannot be read renames nobody
-        return pygit2.Mailmap()
