@@ -193,7 +193,7 @@ uv)
 esac
 
 commands=$(made "$commands")
-"$environment/bin/python" -I -m serve.updating.installed --installer="$tool" --kind="$kind" \
+"$environment/bin/python" -I -m serve.update.receipt --installer="$tool" --kind="$kind" \
     --location="$location" --ref="$ref" --environment="$environment" --commands="$commands"
 unfinished=''
 

@@ -1,34 +1,24 @@
-"""The agent's map of plan, mental model and touched files: what it is, and how it changes; no HTTP, no MCP.
+"""Mindmaps: documents, git sync and file watcher.
 
-- `maps`: the maps of a data directory: made, read, changed, listed, deleted
-- `document`: a map, its nodes, links, files and log: types, and their JSON
-- `mending`: maps that others left at odds with themselves, put right
-- `tree`: the tree of a map, walked without recursion
-- `edits`: changes of the tree, each a function document -> document
-- `planting`: nested nodes as an agent writes them -> a flat batch
-- `linking`: changes of the links
-- `touching`: files attached to nodes, merged by path
-- `target`: which node a file attaches to
-- `outline`: a map as an outline, a line for each node
-- `searching`: finding maps and nodes by their words
-- `export`: a map as Markdown, Mermaid or JSON
-- `gitsync`: git's status and numstat -> touches
-- `syncing`: git sync of one map, for whoever asks for it
-- `porcelain`: the bytes of both -> what happened to files
-- `watcher`: watches workspaces and attaches what changes, batch by batch
-- `watched`: one workspace that is watched, and what may be one
-- `listening`: what is told of it, kept for the next batch
-- `observing`: who tells of it
-- `once`: what is said of it, to the log and to who asks
-- `inotify`: Linux's own way to be told, spared what is ignored
-- `events`: what happened to files since they were looked at last
-- `autodetect`: a batch of events -> touches on a map
-- `ignoring`: which files are nobody's work
-- `program`: what is needed of the git program
-- `activity`: what an edit leaves in the log, and what is told of it
-- `progress`: what counts as a task, totals, the active task
-- `paths`: one file, one path
-- `span`: a range of lines
-- `limits`: how much a map takes
-- `moments`: moments as text
+- `auto_attach`: Attaches file-system events to the active node
+- `document`: Edit result and activity log entries; document types and JSON (de)serialization; uTC
+  timestamps in ISO 8601
+- `export`: Export to Markdown, Mermaid, JSON; text outline of a map
+- `file_events`: Coalesces file-system events; state of one watched workspace
+- `file_touches`: Chooses the node a file is attached to; merges file touches on a node
+- `git`: Parses `git status --porcelain -z` and `git diff --numstat -z`; git interface (protocol)
+  that mindmap needs; injected by serve
+- `git_sync`: git status and numstat to file touches; runs git sync for one map
+- `ignore`: Ignore rules for watched files
+- `inotify_observer`: watchdog inotify observer that skips ignored directories (Linux)
+- `links`: Link operations
+- `map_store`: Creates, reads, updates, lists, deletes maps; repairs inconsistent documents
+- `nodes`: Node operations: add, update, move, remove, note; validates and flattens nested node
+  input
+- `observer`: Chooses the watchdog observer of the platform
+- `paths`: Normalizes workspace-relative paths
+- `tree`: Task progress and map summary; finds nodes by words; iterative tree traversal
+- `validation`: Size limits of a map; parses line ranges (`10-20`)
+- `watcher`: watchdog event handler that queues events; logs a message only once; watches workspaces
+  and applies batches of events
 """

@@ -6,15 +6,23 @@ actions are checked where somebody gives one, not where a file is read, for the 
 
 msgspec reads and checks a map of 5,000 nodes in 5 ms and writes it in 2; the standard library took 60 ms for the
 JSON alone.
+
+Moments as they stand in documents: ISO 8601, UTC, with milliseconds, so that text order is order in time.
+
+What an edit leaves behind: the changed map, its activity log, and what is to be told of it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from stores.errors import LineageError
 
@@ -258,3 +266,53 @@ def _each(values: Any, change: Any) -> Any:
     if isinstance(values, dict):
         return {name: change(value) for name, value in values.items()}
     return [change(value) for value in values] if isinstance(values, list | tuple) else values
+
+
+_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def now() -> str:
+    """This moment."""
+    return timestamp(datetime.now(UTC))
+
+
+def timestamp(moment: datetime) -> str:
+    """A moment as text."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def not_before(moment: str, earlier: str) -> str:
+    """The moment, or the earlier one where a clock went backwards: what comes later is never dated before."""
+    return max(moment, earlier) if _MOMENT.fullmatch(earlier) else moment
+
+
+# As the specification has it.
+KEPT: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A map after an edit.
+
+    `message` is its one entry in the activity log; `ids` are those of the nodes, or else of the links, that were
+    made or changed, in the order asked for; `nodes` and `links` count what was made, changed or removed.
+    """
+
+    document: Mindmap
+    message: str
+    ids: tuple[str, ...] = ()
+    nodes: int = 0
+    links: int = 0
+
+
+def stamp(document: Mindmap, now: str) -> str:
+    """When an edit happens: now, and never before the edits that are there."""
+    return not_before(now, document.updated_at)
+
+
+def logged(
+    document: Mindmap, moment: str, message: str, *, node_id: str | None = None, file: str | None = None
+) -> Mindmap:
+    """The map with an entry on top of its log, dated at that moment."""
+    entry = Activity(timestamp=moment, message=message, node_id=node_id, file=file)
+    return replace(document, updated_at=moment, activity_log=(entry, *document.activity_log)[:KEPT])

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from mindmap import limits
+from mindmap import validation
 from stores.errors import LineageError
 
 
@@ -36,7 +36,7 @@ class Paths:
 
     def kept(self, path: str) -> str:
         """The path as it is kept."""
-        name = limits.text(path, "path", most=limits.LONGEST_PATH, strip=False)
+        name = validation.text(path, "path", most=validation.LONGEST_PATH, strip=False)
         if self.root and not name.startswith("/"):
             name = f"{self.root}/{name}"
         name = _normal(name)
@@ -65,7 +65,7 @@ def workspace(path: str) -> str:
 
 def named(path: str) -> str:
     """The absolute path of a workspace, be it there or not."""
-    name = limits.text(path, "workspace path", most=limits.LONGEST_PATH)
+    name = validation.text(path, "workspace path", most=validation.LONGEST_PATH)
     folder = Path(os.path.expanduser(name))  # noqa: PTH111 - leaves nobody's home as it is
     if not folder.is_absolute():
         raise BadPath(f"{name!r} is no absolute path.", hint="Give the workspace's whole path, from / on.")

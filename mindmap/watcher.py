@@ -1,4 +1,8 @@
-"""Watches workspaces and attaches what changes in them to the maps that belong to them, batch by batch.
+"""What the observer tells of one workspace, kept for the next batch; called from the observer's thread.
+
+What is said once: a failing watch fails at every event, and nobody reads the same line twice.
+
+Watches workspaces and attaches what changes in them to the maps that belong to them, batch by batch.
 
 One observer and one thread for all maps and folders of the process; both are daemons, and end with it. Nothing here
 is needed for a map to be right: whatever cannot be watched is said once, and left.
@@ -13,20 +17,90 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final
 
-from mindmap.autodetect import Detected, detected
-from mindmap.document import Mindmap
-from mindmap.events import Pending
-from mindmap.ignoring import Ignoring, ignored_folders
-from mindmap.listening import Listener
-from mindmap.maps import UNREADABLE, Maps
-from mindmap.moments import now
-from mindmap.observing import WANTED, Observing, observer, wait_for_quiet
-from mindmap.once import Once
+from watchdog.events import FileSystemEvent, FileSystemEventHandler
+
+from mindmap.auto_attach import Detected, detected
+from mindmap.document import Mindmap, now
+from mindmap.file_events import Kind, Pending, Watched, Watching, identity, unwatchable
+from mindmap.git import Git, NoWorkTree, Workspace
+from mindmap.ignore import Ignoring, ignored_folders
+from mindmap.map_store import UNREADABLE, Maps
+from mindmap.observer import WANTED, Observing, observer, wait_for_quiet
 from mindmap.paths import real, shown
-from mindmap.program import Git, NoWorkTree, Workspace
-from mindmap.watched import Watched, Watching, identity, unwatchable
 from stores.errors import LineageError
-from stores.mindmaps import NoSuchMindmap
+from stores.mindmap_files import NoSuchMindmap
+
+_KINDS: Final = {"created": Kind.CREATED, "modified": Kind.MODIFIED, "deleted": Kind.DELETED}
+
+
+class Listener(FileSystemEventHandler):
+    """Keeps what happens in a workspace, less what is never recorded, and says so with `happened`."""
+
+    def __init__(self, watched: Watched, happened: threading.Event) -> None:
+        self._watched = watched
+        self._happened = happened
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        """The system tells of a file or a folder."""
+        path = os.fsencode(event.src_path)
+        if event.is_directory and event.event_type == "moved":
+            self._folder("created", os.fsencode(event.dest_path))  # its files are told of one by one
+        elif event.is_directory:
+            self._folder(event.event_type, path)
+        elif event.event_type == "moved":
+            self._file(path, Kind.DELETED)
+            self._file(os.fsencode(event.dest_path), Kind.ARRIVED)
+        elif event.event_type in _KINDS:
+            self._file(path, _KINDS[event.event_type])
+
+    def _file(self, path: bytes, kind: Kind) -> None:
+        relative = self._watched.relative(path)
+        if relative is not None and not self._watched.ignoring.leaves_out(relative):
+            with self._watched.lock:
+                self._watched.pending.add(relative, kind, now())
+            self._happened.set()
+
+    def _folder(self, what: str, path: bytes) -> None:
+        relative = self._watched.relative(path)
+        if what == "deleted" and path == self._watched.root:
+            self._watched.is_gone = True
+            self._happened.set()
+        elif relative is not None and what in ("created", "deleted") and not self._watched.declines(path):
+            with self._watched.lock:
+                if what == "created":
+                    self._watched.pending.made.add(relative)
+                else:
+                    self._watched.pending.lose(relative, now())
+            self._happened.set()
+
+
+class Once:
+    """Says things to the log, and keeps some of them for the next who asks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._said: set[str] = set()
+        self._untold: list[str] = []
+
+    def say(self, what: str, *, tell: bool = False) -> None:
+        """Say something if it was not said yet; `tell` has it told to who asks, too."""
+        with self._lock:
+            if what in self._said:
+                return
+            self._said.add(what)
+            self._untold += [what] if tell else []
+        logging.getLogger(__name__).warning("event=watching %s", what)
+
+    def tell(self, what: str) -> None:
+        """Say something that whoever asks next should know."""
+        self.say(what, tell=True)
+
+    def told(self) -> str:
+        """What was kept for who asks now."""
+        with self._lock:
+            told, self._untold = " ".join(self._untold), []
+        return told
+
 
 # As the specification has it.
 BATCH_SECONDS: Final = 0.6

@@ -1,38 +1,31 @@
-"""Commits in, rows out: knows git, grammars and the models; no SQL.
+"""Index pipeline: from the commits of a repository to the rows of its index.
 
-The line, in its order:
+Stages, in order:
 
-- `run`: the straight line of a pass; the only file that names every stage
-- `walk`: repository and watermark -> the commits to index, parents before children
-- `hunks`: commit -> one hunk per changed file; renames, merges, binaries, huge files are decided here
-- `parse`: source -> symbols and chunks; hunk -> the symbols it touched
-- `text`: commit, hunk and symbols -> semantic text, and the code-aware words of a text
-- `extract`: a batch of commits -> its rows, but for the vectors: what one worker does
-- `embed`: texts -> vectors, each distinct text once
-- `write`: one batch into the store, watermark last, all or nothing
-- `head`: the HEAD snapshot's symbols, only of files that changed
+- `run`: an index run from start to end; calls every stage below
+- `walk`: commits to index after the watermark, parents first, in batches; commits reachable from HEAD
+- `hunks`: one hunk record per changed file of a commit: renames, merges, binary and oversized files
+- `parse`: symbols and chunks of a file; symbols touched by a hunk
+- `text`: semantic text of a hunk, and the code-aware words of a text
+- `extract`: worker task: all rows of a batch of commits but the vectors
+- `embed`: vectors of texts, each distinct text once; lookup in the embedding cache
+- `write`: one transaction per batch, with the watermark; start and end of a run
+- `head_symbols`: symbols of the HEAD tree; parses only files that changed
 
-What it stands on:
+Used by the stages:
 
-- `git`: reading repositories, commits, trees and patches
-- `source`: reading source: grammars, syntax trees, definitions
-- `models`: the bundled weights and tokenizer, and how they were made
-- `bundled`: whether they are the files that were shipped
-- `encoder`: the Encoder protocol, and the bundled encoder that ONNX Runtime runs
-- `accelerated`: the same encoder unquantized, on graphics and neural processors
-- `static`: the static encoder: a table with one row a word
-- `cross_encoder`: the cross-encoder: how well a change answers a question
-- `encoders`: the bundled encoders by their names
-- `portions`: an encoder that is given only so many texts at a time
-- `caching`: what a vector in the embedding cache is found by
-- `modes`: how vectors are made, and how kept: off, by message and diff, by the diff alone; the cross-encoder's forms
-- `providers`: execution providers: what is asked for -> what this build can run
-- `survey`: where a history's commits go, and what an index could do without
-- `ignore`: which paths stay out: built-in defaults < git attributes < `.lineageignore`
-- `reach`: which recorded commits a HEAD reaches
-- `allocator`: glibc's allocator, told to keep little
-- `interrupts`: signals that end a program, and steps that must not stay half done
-- `workers`: a function over items by several processes: ordered, bounded in flight
-- `profile`: phase timings: the summary's bars and the `--profile` line
-- `versions`: the version of each part that makes rows
+- `git`: access to git repositories: objects, diffs, merges, and the git program
+- `syntax`: source code parsing with tree-sitter: symbols and chunks
+- `encoders`: embedding models and the cross-encoder, and how they run
+- `ignore`: ignore rules: built-in defaults, git attributes, `.lineageignore`
+- `ignore_suggestions`: ignore patterns suggested by `lineage plan`
+- `directory_stats`: changes per directory, from `git log`
+- `file_roles`: role of a path (program, test, documentation, build) and kind of a file (source, data, generated)
+- `options`: options of an index: encoder, precision, embedding cache mode
+- `component_versions`: version numbers of the components that produce rows
+- `workers`: ordered, bounded parallel map over worker processes
+- `malloc`: limits on the freed memory that glibc keeps
+- `signals`: termination signals deferred during critical sections
+- `profile`: phase timings of a run
+- `training`: training code of the bundled models; nothing that runs imports it
 """

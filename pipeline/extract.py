@@ -15,7 +15,7 @@ from pipeline.hunks import Hunk, hunks
 from pipeline.ignore import IgnoreRules
 from pipeline.parse import Parses, Touched
 from pipeline.profile import Profile
-from pipeline.source.grammars import language_of
+from pipeline.syntax.grammars import language_of
 from pipeline.text import diff_text, digest, lane_text, semantic_text, words
 from stores import schema
 

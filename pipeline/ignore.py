@@ -16,7 +16,7 @@ from typing import Final
 
 from pathspec import GitIgnoreSpec
 
-from pipeline.git import layout
+from pipeline.git import git_dir
 from pipeline.git.repository import Repository, UnreadableObject, open_repository
 from stores.errors import LineageError
 
@@ -160,12 +160,12 @@ def _current(repository: Repository, name: str) -> bytes:
     """A file's content in the work tree, or at HEAD where there is no work tree; nothing where there is no file."""
     if repository.is_bare:
         return repository.read_at_head(name) or b""
-    return layout.content(repository.root / name)
+    return git_dir.content(repository.root / name)
 
 
 def _speaks_of_them(repository: Repository) -> bool:
     """Whether asking for attributes, path by path, can say anything."""
-    names = {layout.ATTRIBUTE_FILE, *_attribute_files(repository)}
+    names = {git_dir.ATTRIBUTE_FILE, *_attribute_files(repository)}
     if any(b"linguist-" in content for content in repository.own_attributes()):
         return True
     return any(b"linguist-" in _said(repository, name) for name in names)
@@ -184,4 +184,4 @@ def _attribute_files(repository: Repository) -> list[str]:
         files = repository.tree_files(head) if head else []
     except UnreadableObject:
         return []
-    return [path for path, _ in files if path.endswith("/" + layout.ATTRIBUTE_FILE)]
+    return [path for path, _ in files if path.endswith("/" + git_dir.ATTRIBUTE_FILE)]

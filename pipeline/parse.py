@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Protocol
 
-from pipeline.source.chunks import Budget, Piece, pieces, place
-from pipeline.source.content import Content
-from pipeline.source.definitions import Definition, definitions
-from pipeline.source.grammars import Grammar, grammar_of
-from pipeline.source.languages import names_symbols
-from pipeline.source.touched import Part, Touched, headed, touched
-from pipeline.source.trees import Before, Contents, Version, Versions, parsed
+from pipeline.syntax.chunks import Budget, Piece, pieces, place
+from pipeline.syntax.grammars import Grammar, grammar_of
+from pipeline.syntax.languages import names_symbols
+from pipeline.syntax.symbols import Definition, Part, Touched, definitions, headed, touched
+from pipeline.syntax.trees import Before, Content, Contents, Version, Versions, parsed
 
 __all__ = ["Chunk", "Outline", "Parses", "Placed", "Symbol", "Touched", "outline"]
 

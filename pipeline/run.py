@@ -8,27 +8,25 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from pipeline import head as head_symbols
-from pipeline import write
-from pipeline.caching import Cached
-from pipeline.embed import Embedding
-from pipeline.encoder import Encoder
+from pipeline import head_symbols, write
+from pipeline.component_versions import encoding_of
+from pipeline.embed import Cached, Embedding
+from pipeline.encoders.base import Encoder
 from pipeline.extract import Extracted, Task, forget
-from pipeline.git.refusals import NothingToIndex, UnreadableObject
+from pipeline.git.errors import NothingToIndex, UnreadableObject
 from pipeline.git.repository import Repository
-from pipeline.head import FILES_PER_SLICE, HeadFile, Outlined, Slice, gone, slices, work
+from pipeline.head_symbols import FILES_PER_SLICE, HeadFile, Outlined, Slice, gone, slices, work
 from pipeline.ignore import IgnoreRules
-from pipeline.modes import EmbedCache
+from pipeline.options import EmbedCache
 from pipeline.profile import Profile
-from pipeline.versions import encoding_of
 from pipeline.walk import batches
 from pipeline.workers import Workers
 from pipeline.write import Beginning
-from stores import embeddings, writing
+from stores import embedding_cache, writer
+from stores.compatibility import Verdict
+from stores.connections import Held
 from stores.history import Unreadable
-from stores.holding import Held
-from stores.metadata import Verdict
-from stores.places import Place
+from stores.index_location import Place
 
 # The specification's abort cost: a kill loses at most the batch in hand.
 COMMITS_PER_BATCH: Final = 100
@@ -170,7 +168,7 @@ class Pass:
     def _emptied(self) -> EmbedCache | None:
         """Delete the index; how vectors are kept in the new one."""
         mode = self.options.embed_cache or write.mode_of(write.recorded_at(self.place))
-        writing.delete_index(self.place)
+        writer.delete_index(self.place)
         return mode
 
     def _begin(self, index: Held, head: str, mode: EmbedCache | None) -> Beginning:
@@ -190,7 +188,7 @@ class Pass:
         """The embedding cache, until the stack ends; None where none is wanted, or needed."""
         if beginning.mode is EmbedCache.OFF or not beginning.pending:
             return None
-        kept = stack.enter_context(embeddings.opened(self.place, self.encoder.name))
+        kept = stack.enter_context(embedding_cache.opened(self.place, self.encoder.name))
         return Cached(kept, beginning.mode) if kept else None
 
     def _index_batches(

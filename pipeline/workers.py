@@ -21,11 +21,13 @@ from importlib import import_module
 from multiprocessing import forkserver, get_context, parent_process, resource_tracker
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pipeline import allocator, interrupts
+from pipeline import signals
+from pipeline.malloc import limit_malloc_arenas
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
+
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -148,7 +150,7 @@ def in_flight(jobs: int, run: int = 1) -> int:
 
 
 def _submitted(worker: Executor, function: Callable[[Item], Result], item: Item) -> Future[Result]:
-    with _deaths(), interrupts.held_off():
+    with _deaths(), signals.held_off():
         return worker.submit(function, item)
 
 
@@ -173,7 +175,7 @@ def _worker(module: str) -> Executor:
     _copied(module)
     from joblib.externals.loky import ProcessPoolExecutor
 
-    with interrupts.held_off():
+    with signals.held_off():
         worker: Executor = ProcessPoolExecutor(max_workers=1, context=get_context(START), initializer=_begin)
     return worker
 
@@ -204,7 +206,7 @@ def _held_back(number: signal.Signals) -> Iterator[None]:
 def _begin() -> None:
     """Leave Ctrl-C to the parent, leave with the parent, keep little memory, and collect garbage rarely."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    allocator.spare()
+    limit_malloc_arenas()
     threading.Thread(target=_leave_when_orphaned, daemon=True).start()
     # What they answered is with the parent: taking apart what they remember took them half a second.
     atexit.register(os._exit, 0)

@@ -8,25 +8,24 @@ from functools import partial
 
 import pyarrow as pa
 
+from pipeline.component_versions import components, encoding_of
 from pipeline.extract import Extracted
 from pipeline.git.repository import Repository
-from pipeline.head import Outlined
-from pipeline.modes import EmbedCache, Encoding
+from pipeline.head_symbols import Outlined
+from pipeline.options import EmbedCache, Encoding
 from pipeline.profile import Profile
-from pipeline.reach import reach, unreached
-from pipeline.versions import components, encoding_of
-from pipeline.walk import left, walked
-from stores import codes, compaction, database, history, metadata, writing
+from pipeline.walk import left, reach, unreached, walked
+from stores import compatibility, database, history, maintenance, quantized_vectors, writer
+from stores.compatibility import REBUILD, Components, Recorded, Status, Verdict
+from stores.connections import Held
 from stores.database import DamagedIndex, NotIndexed
 from stores.errors import LineageError
 from stores.history import Unreadable, Use
-from stores.holding import Held
-from stores.metadata import REBUILD, Components, Recorded, Status, Verdict
+from stores.hunk_details import Connection
+from stores.index_location import Place
 from stores.migrations import NewerSchema
-from stores.places import Place
-from stores.reach import Reach
-from stores.showing import Connection
-from stores.writing import Batch, HeadChange
+from stores.types import Reach
+from stores.writer import Batch, HeadChange
 
 
 class IncompatibleIndex(LineageError):
@@ -76,7 +75,7 @@ def begin(
     Without a `mode` the index keeps the one it has.
     """
     with index.batch() as connection:
-        known = metadata.recorded(connection)
+        known = compatibility.recorded(connection)
         status = history.status(connection)
         waiting = frozenset(entry.commit_sha for entry in history.unreadable(connection))
     current = components(mode or mode_of(known) or EmbedCache.OFF, encoding)
@@ -87,7 +86,7 @@ def begin(
     change = reach(repository, head, status.head_commit) if status else Reach()
     with index.batch() as connection:
         todo = left(reached, partial(history.recorded, connection), waiting)
-        writing.begin_pass(
+        writer.begin_pass(
             connection,
             index.place,
             head=head,
@@ -107,7 +106,7 @@ def recorded_at(place: Place) -> Recorded | None:
     """The versions that the index at this place names; None where there is none, or none that can be read."""
     try:
         with database.reading(place) as connection:
-            return metadata.recorded(connection)
+            return compatibility.recorded(connection)
     except (NotIndexed, DamagedIndex, NewerSchema):
         return None
 
@@ -146,7 +145,7 @@ def write_batch(
         watermark=watermark,
         cache=cache,
     )
-    _timed(index, profile, "storage", lambda connection: writing.replace_batch(connection, batch))
+    _timed(index, profile, "storage", lambda connection: writer.replace_batch(connection, batch))
 
 
 def write_head(index: Held, outlined: Outlined, profile: Profile) -> None:
@@ -158,7 +157,7 @@ def write_head(index: Held, outlined: Outlined, profile: Profile) -> None:
         chunks=outlined.chunks,
         words=outlined.words,
     )
-    _timed(index, profile, "symbols", lambda connection: writing.replace_head(connection, change))
+    _timed(index, profile, "symbols", lambda connection: writer.replace_head(connection, change))
 
 
 def finish(
@@ -172,7 +171,7 @@ def finish(
     with profile.phase("storage"):
         with index.batch() as connection:
             current = beginning.components
-            writing.end_pass(
+            writer.end_pass(
                 connection,
                 head,
                 current,
@@ -182,10 +181,10 @@ def finish(
             )
             status = history.status(connection)
             unreadable = history.unreadable(connection)
-            verdict = metadata.verdict(metadata.recorded(connection), current)
+            verdict = compatibility.verdict(compatibility.recorded(connection), current)
         index.let_go()
-        compaction.tidy(index.place)
-        codes.refresh(index.place)
+        maintenance.tidy(index.place)
+        quantized_vectors.refresh(index.place)
     return Ending(status.commits if status else 0, unreadable, verdict)
 
 
@@ -198,7 +197,7 @@ def _unreached(connection: Connection, change: Reach) -> Sequence[str]:
 
 
 def _refuse_other_vectors(recorded: Recorded, current: Components) -> None:
-    verdict = metadata.verdict(recorded, current)
+    verdict = compatibility.verdict(recorded, current)
     if verdict.status is Status.NEEDS_REBUILD:
         raise IncompatibleIndex(
             f"The index {verdict}.", hint=f"Run `{' '.join((REBUILD, *_switched(recorded, current)))}`."
@@ -215,7 +214,7 @@ def _switched(recorded: Recorded, current: Components) -> Iterator[str]:
         yield f"--embed-cache {current.embed_cache}"
 
 
-def _timed(index: Held, profile: Profile, phase: str, write: Callable[[Connection], writing.Spent]) -> None:
+def _timed(index: Held, profile: Profile, phase: str, write: Callable[[Connection], writer.Spent]) -> None:
     """Write, and book the time for full text apart from the rest."""
     with profile.phase(phase), index.batch() as connection:
         spent = write(connection)

@@ -1,50 +1,32 @@
-"""Everything a person or a program talks to; the only place where the other packages meet.
+"""User interfaces: commands, MCP servers, daemon, viewer, search and explanation.
 
-- `entry`: where the program starts, and where a run that is not needed leaves
-- `awaited`: whether a run waits already that will take up what is new
-- `about`: which program this is
-- `answering`: who answers: the shared daemon, or this process
-- `answers`: the answers to both questions, field by field
-- `cli`: the `lineage` command: parse, call, print
-- `asking`: `lineage query` and `lineage explain`
-- `mcp`: what both MCP servers share, and the one of both questions
-- `maps`: the `mindmap` command, and the MCP server of mindmaps
-- `viewer`: maps in a browser, live
-- `workspaces`: lends maps the git program
-- `telling`: the `register` command of both programs
-- `terminal`: what every program does at its ends
-- `streams`: a program's streams, whatever it was started with
-- `ending`: what ends a program
-- `visible`: text of strangers made fit for a terminal
-- `indexing`: `lineage index`: what its flags mean, and the run
-- `flags`: the flags of `lineage index`
-- `reporting`: what a person sees of an index run
-- `daemon`: one process that answers for all of a person's sessions
-- `serving`: what the daemon's and the viewer's servers share
-- `engine`: both questions, answered in this process
-- `envelope`: what both questions share
-- `windows`: of a diff the lines that matter, under heads that say where they stand
-- `errors`: errors of a question or an option
-- `exits`: where errors become text and exit codes
-- `find`: how was it done before? from a query to ranked commits
-- `explain`: why does this code look the way it does? from lines to the commits that made them
-- `insight`: an index as frames, and the charts of the notebooks
-- `questions`: the two questions
-- `collecting`: `lineage gc`: what nobody needs any more, shown and let go
-- `doctor`: `lineage doctor`: everything lineage stands on, looked at
-- `initializing`: `lineage init`: hooks, and what agents are told
-- `planning`: `lineage plan`: what an index could do without
-- `replacing`: a person's own file, read and replaced
-- `progress`: the progress bar of an index run
-- `logs`: log events on stderr
-- `resources`: what a person may choose of the machine
-- `registering`: telling MCP clients of a server
-- `render`: answers as JSON for programs and as a page for people
-- `updating`: `lineage update`, and what was installed from where
-- `wizard`: `lineage index -i`: questions instead of flags
-- `settings`: the only reader of the environment
-- `unread`: commits that an index lacks, and what brings them
-- `pasting`: commands in errors and hints, with the PATH that was given
-- `placing`: where the index of a repository lives
-- `standing`: how an index stands to its repository's HEAD
+- `analysis`: Data frames and charts of a history, for notebooks
+- `api_types`: Response types of find_pattern/explain_change and their JSON document; validates file
+  and line range; request types of find_pattern/explain_change
+- `backend`: Chooses the daemon or in-process engine for a request
+- `cli`: Commands of the `lineage` and `mindmap` programs
+- `config`: Package name and version; environment variables
+- `daemon`: Background process that keeps models and indexes loaded, and its client
+- `diff_excerpts`: Selects and formats excerpt windows of a diff
+- `engine`: In-process query engine (models, open indexes)
+- `errors`: User-facing request errors
+- `explain`: Explanation of lines by the commits that wrote them: `explain_change`
+- `http_common`: Shared Tornado helpers: shutdown signals, access log
+- `index_status`: Shared response fields: commit counts, index hints, excerpt limits; index status
+  relative to HEAD
+- `logs`: Log configuration (logfmt on stderr)
+- `maintenance`: `lineage doctor` and `lineage gc`: checks of an installation, and removal of data
+  that nothing needs
+- `mcp`: MCP servers of lineage and mindmap
+- `process`: Signal handling: SIGTERM/SIGHUP behave like Ctrl-C; stdout/stderr setup: UTF-8, closed
+  pipes
+- `repositories`: Index location of a repository
+- `search`: Search of the history: `find_pattern`
+- `setup`: Setup of a repository and of MCP clients: hooks, agent instructions, ignore patterns,
+  registration
+- `text`: Formats line ranges; shell-quoted command suggestions with the user's PATH argument; hints
+  about unreadable commits; escapes control characters for the terminal
+- `update`: `lineage update`: installs a newer version the way this one was installed
+- `viewer`: Web server of the mindmap page
+- `workspace_git`: Git access for mindmap workspaces
 """

@@ -7,17 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.cross_encoder import CrossEncoder
-from pipeline.encoder import Encoder
-from pipeline.encoders import bundled_encoder
-from pipeline.modes import Encoding, Precision
-from serve.answers import ExplainAnswer, FindAnswer
-from serve.explain.explain import Explainer
-from serve.questions import ExplainRequest, FindRequest
+from pipeline.encoders.base import Encoder
+from pipeline.encoders.cross_encoder import CrossEncoder
+from pipeline.encoders.registry import bundled_encoder
+from pipeline.options import Encoding, Precision
+from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest
+from serve.explain.explain_change import Explainer
 
 if TYPE_CHECKING:
-    from serve.find.kept import Holding
-    from serve.find.search import Finder
+    from serve.search.cache import Holding
+    from serve.search.find_pattern import Finder
 
 
 class Resident:
@@ -69,7 +68,7 @@ class Engine:
     def find(self, request: FindRequest, path: Path, precision: Precision = Precision.FULL) -> FindAnswer:
         """Commits of the repository at `path` whose changes resemble the request, read in that precision."""
         # Here, because an explanation needs neither Arrow nor numpy.
-        from serve.find.rerank import ReadingRanker
+        from serve.search.rerank import ReadingRanker
 
         return self._finding().find(
             request, path, reranker=ReadingRanker(partial(self.models.cross, precision))
@@ -95,7 +94,7 @@ class Engine:
             self._finder.close()
 
     def _finding(self) -> Finder:
-        from serve.find.search import Finder
+        from serve.search.find_pattern import Finder
 
         with self._turn:
             self._finder = self._finder or Finder(self.home, encoder=self.models.get)

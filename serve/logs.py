@@ -7,8 +7,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from serve.pasting import pasted
-from serve.visible import visible
+from serve.text import pasted, visible
 
 _LEVELS: Final = {
     "off": logging.CRITICAL + 1,

@@ -1,45 +1,40 @@
-"""The contract between the folders, and the databases; knows Arrow, DuckDB and files; nothing of git.
+"""Databases and files: the DuckDB index and the mindmap files.
 
-- `errors`: the root of the error tree
-- `refusals`: what the system refuses a file, in words for a person
-- `schema`: one Arrow schema per table, a line of meaning per field
-- `versions`: the schema's version and what each one changed
-- `places`: where an index lives; the repo id
-- `locking`: who may open an index, many readers or one writer, nobody starved; who may write a mindmap
-- `holders`: which processes hold a lock
-- `runs`: which indexing run is the only one of its index, and which one is next
-- `engines`: DuckDB's engines, kept between uses, and how much of the machine they take
-- `privacy`: files that are made meanwhile are their owner's alone
-- `database`: open for reading, open for one batch of writing
-- `lookout`: a thread that looks after an open index, and is waited for when Python ends
-- `holding`: keep an index open from batch to batch, until somebody waits for it
-- `reading`: keep an index open from question to question, until a writer waits for it
-- `migrations`: bring an index to the current schema, each step once, in one transaction with its record
-- `steps`: the numbered steps from schema to schema
-- `writing`: replace a batch by commit, replace HEAD's symbols, begin and end a pass, delete an index
-- `words`: words of documents -> numbered terms, and postings
-- `litter`: the indexes under a home, and what killed programs left beside them
-- `compaction`: copy an index into a fresh file when much of it is free or unclustered
-- `integrity`: whether an index is whole, block by block and table by table
-- `loadable`: the database's extensions, where they are installed
-- `embeddings`: vectors that outlive the index, in a file of their own
-- `metadata`: component versions, what made which rows, and the compatibility verdict
-- `pruning`: cached vectors of models that nobody asks any more
-- `history`: exact reads: what is recorded, counts, HEAD's files
-- `reach`: which recorded commits HEAD reaches
-- `snapshot`: what every question about one state of an index reads
-- `filters`: what a person asked to see, as one choice every lane shares
-- `ranking`: scores -> a lane's best hunks
-- `lexical`: full-text lanes: words -> hits
-- `space`: where texts are compared: whitened by the mean and axes of the index's own
-- `coding`: the side file of a large index as it lies on the disk, and how it is written
-- `large`: when an index has too many vectors to keep in memory
-- `codes`: the side file of a large index: its vectors with eight bits a number, beside the vectors
-- `bounds`: the exhaustive ranking from codes: only what may be among the best is read in full
-- `vectors`: vector lane: exact, whitened per index
-- `messages`: commit messages and their vectors, by commit
-- `showing`: what an answer shows of a hunk: its commit, its diff, the symbols it touched
-- `frames`: an index as polars frames, read in one go
-- `naming`: what the files of mindmaps are called
-- `mindmaps`: mindmap documents as files: locked read-modify-write, atomic replace, ids
+- `compatibility`: Component versions in the index and the compatibility verdict
+- `connections`: Long-lived writer connection that yields to waiting readers; background thread that
+  closes idle connections; long-lived reader connection that yields to a waiting writer
+- `database`: Opens an index for reading or writing; attach, migrate, detect damage
+- `duckdb_engine`: Pool of in-memory DuckDB instances; memory and thread limits; locates DuckDB
+  extension files installed as wheels; umask 077 while files are created
+- `embedding_cache`: Embedding cache database beside the index; deletes cache entries of unused
+  models
+- `errors`: Base exception with message and hint; maps OSError/DuckDB I/O errors (disk full,
+  permission) to user errors
+- `filters`: Query filters (path glob, date, author, language) as a row mask
+- `frames`: Index tables as polars frames (notebooks)
+- `fulltext`: BM25 search over posting tables
+- `history`: Read queries: recorded commits, status, file history, unreadable commits; row threshold
+  above which vectors are kept on disk
+- `hunk_details`: Loads commit, diff and symbols of hunks for display
+- `index_location`: Index directory of a repository; repository id
+- `locks`: Lists processes that hold a lock file (/proc/locks); fair reader/writer lock over two
+  `flock` files, with timeouts; single-instance lock for index runs; at most one queued run per work
+  tree
+- `maintenance`: Rewrites (VACUUM-like copy) a fragmented index file atomically; integrity check:
+  reads all blocks, checks table invariants; finds and deletes leftover files under the data
+  directory
+- `migrations`: Schema migration runner; migration 2: component versions per row
+- `mindmap_files`: Mindmap JSON files: locking, atomic replace, quarantine; mindmap ids and file
+  names
+- `quantized_search`: Exact top-k over quantized vectors with pruning bounds
+- `quantized_vectors`: Side file of 8-bit quantized vectors: open, refresh, staleness; binary layout
+  and writer of the quantized-vector side file
+- `schema`: Arrow schemas of all tables, and migrations notes
+- `snapshot`: Top-k selection with deterministic ties; hunks reachable from HEAD as NumPy arrays
+- `types`: Set difference that describes which commits HEAD reaches; schema version and embedding
+  dimension (import-light)
+- `vector_search`: Commit messages and their vectors; exact cosine search over hunk vectors
+- `whitening`: Whitening transform (mean, principal axes) of embeddings
+- `writer`: Term dictionary and posting rows; write transactions: batch, HEAD symbols, start/end of
+  run, delete
 """

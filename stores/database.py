@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import duckdb
 
-from stores import engines, locking, migrations, places, refusals
+from stores import duckdb_engine, errors, index_location, locks, migrations
+from stores.duckdb_engine import private
 from stores.errors import LineageError
-from stores.locking import Deadline
-from stores.places import Place
-from stores.privacy import private
-from stores.versions import SCHEMA_VERSION
+from stores.index_location import Place
+from stores.locks import Deadline
+from stores.types import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,10 +87,10 @@ def _opened(stack: ExitStack, place: Place, deadline: Deadline) -> tuple[duckdb.
     """The index, open for reading until the stack ends, and its schema."""
     if not place.database.exists():
         raise _not_indexed(place)
-    stack.enter_context(locking.entered(place.folder, exclusive=False, deadline=deadline))
+    stack.enter_context(locks.entered(place.folder, exclusive=False, deadline=deadline))
     if not place.database.exists():
         raise _not_indexed(place)
-    engine = stack.enter_context(engines.reading_engine(place))
+    engine = stack.enter_context(duckdb_engine.reading_engine(place))
     connection = stack.enter_context(_attached(engine, place.database, "READ_ONLY", deadline))
     found = migrations.check(connection)
     if not found:
@@ -102,7 +102,7 @@ def _bring_forward(place: Place, deadline: Deadline) -> None:
     try:
         with writing(place, wait=deadline.left):
             pass
-    except (OSError, DamagedIndex, refusals.Refused) as error:  # it was opened for reading a moment ago
+    except (OSError, DamagedIndex, errors.Refused) as error:  # it was opened for reading a moment ago
         raise migrations.not_migrated(SCHEMA_VERSION, str(error).splitlines()[0]) from error
 
 
@@ -116,15 +116,15 @@ def writing(
     IndexGone where there is no index and none is to be made.
     """
     if create:
-        places.claim(place)
+        index_location.claim(place)
     elif not place.database.exists():  # a lock file made now would keep its folder from being deleted
         raise gone(place)
     deadline = Deadline.after(wait)
-    with sound(place), locking.entered(place.folder, exclusive=True, deadline=deadline), private():
+    with sound(place), locks.entered(place.folder, exclusive=True, deadline=deadline), private():
         if not create and not place.database.exists():
             raise gone(place)
         with (
-            engines.writing_engine(place) as engine,
+            duckdb_engine.writing_engine(place) as engine,
             _attached(engine, place.database, f"ROW_GROUP_SIZE {ROW_GROUP_SIZE}", deadline) as connection,
         ):
             migrations.migrate(connection)
@@ -182,7 +182,7 @@ def settle(connection: duckdb.DuckDBPyConnection, place: Place, largest: int = 0
     if wal_size(place) <= largest:
         return False
     connection.execute("CHECKPOINT")
-    engines.empty_buffers(connection)
+    duckdb_engine.empty_buffers(connection)
     return True
 
 
@@ -212,7 +212,7 @@ def _attached(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     with closing(engine.cursor()) as connection:
         _attach(connection, file, option, deadline)
-        with engines.ending(connection, "USE memory", "DETACH ix"):
+        with duckdb_engine.ending(connection, "USE memory", "DETACH ix"):
             connection.execute("USE ix")
             try:
                 yield connection
@@ -251,14 +251,14 @@ def _not_indexed(place: Place) -> NotIndexed:
 
 def _unattached(file: Path, error: duckdb.Error, *, begins: bool) -> LineageError:
     told = _told(file, error) or _damaged(file, error)
-    if begins and isinstance(told, refusals.Refused):
+    if begins and isinstance(told, errors.Refused):
         file.unlink(missing_ok=True)  # begun, and no database: it would count as a damaged one
     return told
 
 
 def _told(file: Path, error: duckdb.Error) -> LineageError | None:
     """What a person is told of it; None for a program's mistake."""
-    refused = refusals.told_by_engine(str(error), file) if isinstance(error, UNWRITTEN) else None
+    refused = errors.told_by_engine(str(error), file) if isinstance(error, UNWRITTEN) else None
     if refused is None and isinstance(error, DAMAGE):
         return _damaged(file, error)
     return refused

@@ -13,7 +13,7 @@ import duckdb
 import polars as pl
 
 from stores import database, schema
-from stores.places import Place
+from stores.index_location import Place
 
 # A person looks once, and rather waits for a batch than be sent away.
 PATIENCE_SECONDS: Final = 60.0

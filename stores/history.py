@@ -1,4 +1,7 @@
-"""Exact reads of what is recorded: for resuming, for `status`, for reachability, for a file's own history."""
+"""Exact reads of what is recorded: for resuming, for `status`, for reachability, for a file's own history.
+
+When an index has too many vectors to keep in memory; asked at every start, and so without numpy.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any, Final
 import duckdb
 
 from stores.database import registered
-from stores.reach import Reach
+from stores.types import EMBEDDING_DIMENSION, Reach
 
 # More commits than this go over as a table; for fewer, its library takes longer to load than all else.
 FEW_COMMITS: Final = 500
@@ -193,3 +196,14 @@ def _known(connection: duckdb.DuckDBPyConnection, table: str, key: str, keys: li
     with registered(connection, asked=pa.table({key: keys})):
         rows = connection.execute(f"FROM asked SEMI JOIN {table} USING ({key})").fetchall()
     return {value for (value,) in rows}
+
+
+# 128 MB of vectors, those of a history of some 40,000 commits: keeping more takes memory that other programs
+# want. An index with more texts than this has the side file.
+MOST_KEPT_ROWS: Final = 128_000_000 // (4 * EMBEDDING_DIMENSION)
+
+
+def needs_side_file(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the index has more hunks, and so may have more texts, than are kept; counted without reading any."""
+    [(hunks,)] = connection.execute("SELECT count(*) FROM hunks").fetchall()
+    return int(hunks) > MOST_KEPT_ROWS

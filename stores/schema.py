@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from stores.versions import EMBEDDING_DIMENSION
+from stores.types import EMBEDDING_DIMENSION
 
 DIGEST: Final = pa.binary(16)
 VECTOR: Final = pa.list_(pa.float32(), EMBEDDING_DIMENSION)

@@ -2,11 +2,14 @@
 
 Hunks are known by their position in the order of content: newest commit first, then by sha and path. Positions
 never depend on row numbers, which depend on how the index grew, so of equal scores the lower position leads.
+
+What a lane gives: its best hunks, of equal scores the one that leads by content.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 import duckdb
@@ -16,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stores import history, schema
-from stores.reach import Reach
+from stores.types import Reach
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -153,3 +156,43 @@ def _symbols(connection: duckdb.DuckDBPyConnection, paths: pa.Array) -> HeadSymb
         files=integers(files),
         names=rows.column("name").combine_chunks(),
     )
+
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+LANE_DEPTH: Final = 100
+# A path named in the query is a strong hint, not a filter: half again leaves room for a far better match.
+PREFERRED_PATH: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One hunk of a lane's ranking; everything but the score identifies it by content."""
+
+    hunk_id: int
+    score: float
+    commit_date: datetime
+    commit_sha: str
+    file_path: str
+
+
+def best(snapshot: Snapshot, scores: Floats, eligible: Bools, limit: int) -> tuple[Ranked, ...]:
+    """The eligible hunks of the highest scores, best first; `scores` has one for each position."""
+    positions = np.flatnonzero(eligible)
+    return best_of(snapshot, positions, scores[positions], limit)
+
+
+def best_of(snapshot: Snapshot, positions: Ints, scores: Floats, limit: int) -> tuple[Ranked, ...]:
+    """Of the hunks at these positions, which ascend, those of the highest scores, best first."""
+    chosen = _highest(scores, limit)
+    shown = snapshot.hunks.shown.take(positions[chosen]).to_pydict()
+    ids = snapshot.hunks.ids[positions[chosen]].tolist()
+    return tuple(Ranked(*row) for row in zip(ids, scores[chosen].tolist(), *shown.values(), strict=True))
+
+
+def _highest(scores: Floats, limit: int) -> Ints:
+    chosen = np.arange(len(scores))
+    if len(scores) > limit > 0:
+        chosen = np.flatnonzero(scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit])
+    # A stable sort keeps positions ascending where scores are equal.
+    return chosen[np.argsort(-scores[chosen], kind="stable")][:limit]

@@ -8,10 +8,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from serve import settings
+from serve import config
 
 # As at the program's door, before anything imports numpy.
-settings.calm_libraries()
+config.calm_libraries()
 # Some tests run the runtime themselves; the encoder sees to it on its own.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 # How long an example takes is the machine's affair, and that is shared.

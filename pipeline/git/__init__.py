@@ -1,20 +1,18 @@
-"""Reading git: the door to libgit2, and what its bytes mean.
+"""Access to git repositories: objects, diffs, merges, and the git program.
 
-What a history makes by the hundred thousand is a tuple with names: making a frozen dataclass takes three times as long.
-
-- `repository`: the one door to git: opens a repository and reads its objects
-- `differences`: what turns one tree into another, as libgit2 finds it
-- `library`: libgit2's memory, and its errors as ours
-- `program`: the git program, run so that nothing but its answer comes of it
-- `graph`: git's commit-graph, kept beside the index and lent to git
-- `layout`: what a repository's folders, small files and settings say of it
-- `objects`: the bytes of commits and trees -> their fields
-- `folders`: the folders of commits, read and looked through
-- `ancestry`: a history as a graph of parents
-- `changes`: one file's entry in the difference of two trees
-- `edited`: the files edited between two trees
-- `recent`: what was read last, within a bound on its size
-- `patches`: the `@@` parts of a patch -> line numbers and texts
-- `merges`: what a merge itself wrote
-- `refusals`: why a repository or an object cannot be read
+- `changes`: FileChange record of a tree diff; exact-rename detection above the similarity limit
+- `commit_graph`: Creates and refreshes a git commit-graph with changed-path Bloom filters beside
+  the index
+- `errors`: Errors: not a repository, unsafe owner, damaged, unreadable object; with hints
+- `git_cli`: Runs the git executable safely: no pager, prompt, network or external diff; timeouts
+- `git_dir`: Reads the git directory layout without libgit2: common dir, shallow file, filters
+- `libgit2`: Configures libgit2 memory limits and maps its errors to ours
+- `merges`: Finds the lines of a merge commit that differ from every parent (combined diff)
+- `objects`: Commit DAG helpers: reachable set, topological order; parses raw commit and tree
+  objects
+- `patches`: Parses unified diff hunks (`@@`) into line numbers and text
+- `repository`: Repository facade over pygit2: commits, trees, blobs, diffs, attributes
+- `tree_cache`: LRU cache of parsed tree objects; size-bounded LRU cache
+- `tree_diff`: Tree and blob diffs through libgit2, with rename detection; fast path: diffs two
+  trees in Python when only regular files were modified
 """

@@ -18,25 +18,26 @@ from typing import Final
 import pygit2
 from pygit2.enums import AttrCheck, ObjectType, SortMode
 
-from pipeline.git import layout, patches
-from pipeline.git.ancestry import Parents, parents_first, reachable
+from pipeline.git import git_dir, patches
 from pipeline.git.changes import TREE_MODE, RawPatch, regular, shown_path
-from pipeline.git.differences import Compared, Difference, Edited, Sources, patch_between, trees
-from pipeline.git.edited import edits
-from pipeline.git.folders import Folders
-from pipeline.git.library import Reading, is_bare_unsaid, leads, mailmap, persons_attributes
+from pipeline.git.errors import BEYOND_BOUNDARY, UnreadableObject, not_found, refusal
+from pipeline.git.git_dir import boundary, common_dir, is_partial
+from pipeline.git.libgit2 import Reading, is_bare_unsaid, leads, mailmap, persons_attributes
 from pipeline.git.merges import wrote_files
 from pipeline.git.objects import (
     Commit,
     Links,
+    Parents,
     TreeEntry,
     links_of,
+    parents_first,
     parse_commit,
+    reachable,
     tagged,
 )
 from pipeline.git.patches import Part
-from pipeline.git.recent import Recent
-from pipeline.git.refusals import BEYOND_BOUNDARY, UnreadableObject, not_found, refusal
+from pipeline.git.tree_cache import Folders, Recent
+from pipeline.git.tree_diff import Compared, Difference, Edited, Sources, edits, patch_between, trees
 
 __all__ = ["Commit", "Difference", "Repository", "TreeEntry", "UnreadableObject", "open_repository"]
 
@@ -68,7 +69,7 @@ class Repository:
         self._git = git
         self._odb = git.odb
         git_dir = Path(git.path).resolve()
-        common = layout.common_dir(git_dir)
+        common = common_dir(git_dir)
         self.common_dir: Path = common
         self.git_dir: Path = git_dir
         self.objects: Path = common / "objects"
@@ -77,9 +78,9 @@ class Repository:
         # What opens it again: of a work tree that `core.worktree` names, which need not know, the git directory.
         self.door: Path = self.root if leads(self.root, git_dir) else git_dir
         self.canonical: Path = common.parent if common.name == ".git" else common
-        self.boundary: frozenset[str] = layout.boundary(common)
+        self.boundary: frozenset[str] = boundary(common)
         self.is_shallow: bool = bool(self.boundary)
-        self.is_partial: bool = layout.is_partial(self.configuration)
+        self.is_partial: bool = is_partial(self.configuration)
         self._mailmap = mailmap(git)
         self._lately: dict[str, Links] = {}
         self._diff_paths: dict[bytes, str] = {}
@@ -230,13 +231,13 @@ class Repository:
             folders = ("", *accumulate(folder.split("/"), "{}/{}".format))
             # By its bytes: in a locale of ASCII a name that Python is to encode itself must not have other letters.
             places = (self.root / os.fsdecode(above.encode()) for above in folders)
-            files = (place / layout.ATTRIBUTE_FILE for place in places)
-            self._barred[folder] = any(map(layout.waits, files))
+            files = (place / git_dir.ATTRIBUTE_FILE for place in places)
+            self._barred[folder] = any(map(git_dir.waits, files))
         return self._barred[folder]
 
     @cached_property
     def _own_attributes_wait(self) -> bool:
-        return any(file is not None and layout.waits(file) for file in self._own_attribute_files)
+        return any(file is not None and git_dir.waits(file) for file in self._own_attribute_files)
 
     def _differing_from_all(self, found: list[Compared]) -> list[Compared]:
         """A merge's differences, cut to the paths that differ from every parent."""
@@ -305,7 +306,7 @@ class Repository:
     @property
     def filters(self) -> tuple[str, ...]:
         """Settings that name programs a file's content passes through on its way into git and out of it."""
-        return layout.filters(self.configuration)
+        return git_dir.filters(self.configuration)
 
     def attribute(self, path: str, name: str) -> bool | str | None:
         """A git attribute of a path: from the work tree, or from HEAD in a bare repository."""
@@ -389,6 +390,6 @@ def _tree(odb: pygit2.Odb, tree: bytes) -> bytes:
 
 def _content(file: Path) -> bytes:
     try:
-        return layout.content(file)
+        return git_dir.content(file)
     except OSError:  # git warns of one that it cannot read, and goes on
         return b""

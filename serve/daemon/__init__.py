@@ -1,10 +1,8 @@
-"""One process that answers for all of a person's sessions, so that models are loaded once.
+"""Background process that keeps models and indexes loaded, and its client.
 
-- `address`: where the daemon of a home is met, and which program it must be
-- `client`: questions put to the daemon, started where there is none
-- `commands`: `lineage serve` and `lineage daemon`
-- `life`: what is loaded, what runs, and when it is time to go
-- `service`: the daemon itself: HTTP on a socket of the person's own
-- `starting`: one daemon, however many want one at once
-- `wire`: questions, answers and errors as they travel
+- `cli`: `lineage serve`/`lineage daemon` commands
+- `client`: HTTP client over the unix socket; starts or replaces the daemon
+- `process`: Socket path and build id of the daemon; starts and stops exactly one daemon process
+- `protocol`: JSON request/response encoding
+- `server`: Request counters and idle timeout; tornado server on a unix socket
 """

@@ -11,11 +11,10 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pipeline.modes import Precision
-from serve.answers import ExplainAnswer, FindAnswer
-from serve.daemon import starting, wire
-from serve.daemon.address import Address, NoDaemon, build, person
-from serve.questions import ExplainRequest, FindRequest
+from pipeline.options import Precision
+from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest
+from serve.daemon import process, protocol
+from serve.daemon.process import Address, NoDaemon, build, person
 from stores.errors import LineageError
 
 # A question may wait 10 s for a writer, and as long for a cold disk.
@@ -44,7 +43,7 @@ class _Connection(HTTPConnection):
         self._address = address
 
     def connect(self) -> None:
-        self.sock: socket.socket = starting.connected(self._address)
+        self.sock: socket.socket = process.connected(self._address)
         self.sock.settimeout(self.timeout)
 
 
@@ -61,36 +60,40 @@ class Remote:
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """As `Finder.find`."""
-        return self._ask("/find", wire.Find(str(path), self.precision, request), FindAnswer)
+        return self._ask("/find", protocol.Find(str(path), self.precision, request), FindAnswer)
 
     def explain(self, request: ExplainRequest, path: Path, here: Path | None = None) -> ExplainAnswer:
         """As `Explainer.explain`."""
-        question = wire.Explain(str(path), str(here) if here else None, request)
+        question = protocol.Explain(str(path), str(here) if here else None, request)
         return self._ask("/explain", question, ExplainAnswer)
 
-    def report(self) -> wire.Report | None:
+    def report(self) -> protocol.Report | None:
         """How the daemon is; None where none runs, or the one that runs is ending. Nothing is started."""
         try:
             said = self._said("GET", "/status", b"", {})
         except _Died:
             return None
-        return None if said is None or said[0] == wire.STOPPING else _read(*said, wire.Report, self.address)
+        return (
+            None
+            if said is None or said[0] == protocol.STOPPING
+            else _read(*said, protocol.Report, self.address)
+        )
 
     def stop(self, build: str | None = None) -> bool:
         """Have the daemon answer what it was asked, and end; whether there was one.
 
         With a build, only a daemon of that program ends.
         """
-        meant = {} if build is None else {wire.BUILD_HEADER: build}
+        meant = {} if build is None else {protocol.BUILD_HEADER: build}
         with suppress(_Died):  # as it was asked to
             if self._said("POST", "/stop", b"", meant) is None:
                 return False
         if build is None:
-            starting.gone(self.address)
+            process.gone(self.address)
         return True
 
     def _ask(self, target: str, question: object, kind: type[Kind]) -> Kind:
-        body, deaths = wire.packed(question), 0
+        body, deaths = protocol.packed(question), 0
         for _ in range(TRIES):
             try:
                 said = self._said("POST", target, body, _who())
@@ -100,10 +103,10 @@ class Remote:
                     raise _failed("The daemon ended while it answered, twice.", self.address) from error
                 continue
             if said is None:
-                starting.start(self.address)
-            elif said[0] == wire.OTHER_BUILD:
+                process.start(self.address)
+            elif said[0] == protocol.OTHER_BUILD:
                 self.stop(said[1].decode())
-            elif said[0] == wire.STOPPING:
+            elif said[0] == protocol.STOPPING:
                 time.sleep(STOPPING_SECONDS)
             else:
                 return _read(*said, kind, self.address)
@@ -133,18 +136,18 @@ class Remote:
 
 
 def _who() -> dict[str, str]:
-    return {wire.BUILD_HEADER: build(), wire.PERSON_HEADER: person()}
+    return {protocol.BUILD_HEADER: build(), protocol.PERSON_HEADER: person()}
 
 
 def _read(status: int, body: bytes, kind: type[Kind], address: Address) -> Kind:
-    if status == wire.REFUSED:
-        raise wire.unpacked(body, wire.Refusal).error
-    if status == wire.OTHER_PERSON:
+    if status == protocol.REFUSED:
+        raise protocol.unpacked(body, protocol.Refusal).error
+    if status == protocol.OTHER_PERSON:
         raise NoDaemon("The daemon goes by the settings of another HOME.")
     if status != HTTPStatus.OK:
         raise _failed("The daemon met an error that nobody foresaw.", address)
     try:
-        return wire.unpacked(body, kind)
+        return protocol.unpacked(body, kind)
     except ValueError as error:
         raise NoDaemon(
             "The daemon is of another version than this program.", hint="Start this program again."

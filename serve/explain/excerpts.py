@@ -11,10 +11,10 @@ from typing import Final
 from pipeline.git import patches
 from pipeline.git.repository import Repository, UnreadableObject
 from pipeline.hunks import OVERSIZE_BYTES
-from serve import windows
-from serve.envelope import EXCERPT_COLUMNS, EXCERPT_LINES, narrowed
+from serve import diff_excerpts
+from serve.diff_excerpts import CONTEXT, Row
 from serve.explain.blame import Line, Origin
-from serve.windows import CONTEXT, Row
+from serve.index_status import EXCERPT_COLUMNS, EXCERPT_LINES, narrowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def excerpt(repository: Repository, lines: Sequence[Line]) -> Excerpt:
         body = _body(repository, origin)
     except UnreadableObject:
         return Excerpt("", truncated=True)
-    return Excerpt("", truncated=True) if body is None else _shown(windows.parts(body), wanted)
+    return Excerpt("", truncated=True) if body is None else _shown(diff_excerpts.parts(body), wanted)
 
 
 def _body(repository: Repository, origin: Origin) -> str | None:
@@ -81,7 +81,7 @@ def _shown(parts: Sequence[str], wanted: set[int]) -> Excerpt:
 
 def _apart(part: str, numbers: Sequence[int]) -> int:
     """How many lines lie between the part and the nearest of these, which are in order; 0 where it has one."""
-    _, _, start, count = windows.numbers(part)
+    _, _, start, count = diff_excerpts.numbers(part)
     place = bisect_left(numbers, start)
     before = [start - numbers[place - 1]] if place else []
     after = [max(0, numbers[place] - (start + count - 1))] if place < len(numbers) else []
@@ -90,13 +90,13 @@ def _apart(part: str, numbers: Sequence[int]) -> int:
 
 def _within(part: str, number: int) -> int:
     """The line of the part that is nearest to a line of the new file."""
-    _, _, start, count = windows.numbers(part)
+    _, _, start, count = diff_excerpts.numbers(part)
     return max(start, min(number, start + count - 1))
 
 
 def _windows(part: str, wanted: set[int]) -> Iterator[str]:
     """The rows near a wanted line, under heads that say where they stand."""
-    rows = list(windows.rows(part))
+    rows = list(diff_excerpts.rows(part))
     kept = {
         near
         for place, row in enumerate(rows)
@@ -109,10 +109,10 @@ def _windows(part: str, wanted: set[int]) -> Iterator[str]:
         if place in kept:
             run.append(row)
         elif run:
-            yield windows.printed(part, run)
+            yield diff_excerpts.printed(part, run)
             run = []
     if run:
-        yield windows.printed(part, run)
+        yield diff_excerpts.printed(part, run)
 
 
 def _narrowed(text: str, *, truncated: bool) -> Excerpt:

@@ -1,22 +1,40 @@
-"""What limits an answer, in sentences."""
+"""Files of HEAD that may have been meant by a name that is none of them.
+
+What limits an answer, in sentences.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final
 
 from pipeline.git.changes import shown_path
-from pipeline.git.program import Git
+from pipeline.git.git_cli import Git
 from pipeline.git.repository import Repository, UnreadableObject
-from serve.envelope import index_hints
-from serve.explain.blame import Line, Refused
-from serve.explain.ignoring import Ignoring
-from serve.explain.meant import meant
-from serve.explain.related import Added, Index
-from serve.explain.spans import named
+from serve.api_types import ExplainRequest
+from serve.explain.blame import Ignoring, Line, Refused
+from serve.explain.file_history import Added, Index
 from serve.explain.target import Target
-from serve.questions import ExplainRequest
+from serve.index_status import index_hints
+from serve.text import named
+
+# More are a list to search, not an answer.
+MOST: Final = 3
+
+
+def meant(path: bytes, head: str, git: Git) -> list[str]:
+    """The files that have this name in another folder; where there is none, those of a like name in this folder."""
+    # A partial clone may lack a folder: what could be listed will do.
+    files = git.output("ls-tree", "-r", "-z", "--name-only", "--full-tree", head).out.split(b"\0")
+    folder, _, name = path.rpartition(b"/")
+    elsewhere = [file for file in files if file.rpartition(b"/")[2].lower() == name.lower()]
+    if elsewhere:
+        return [shown_path(file) for file in elsewhere[:MOST]]
+    here = [shown_path(file) for file in files if file and file.rpartition(b"/")[0] == folder]
+    return get_close_matches(shown_path(path), here, n=MOST, cutoff=0.8)
+
 
 # More runs of lines than this are a rewrite, and the first ones say so.
 NAMED_SPANS: Final = 6

@@ -1,6 +1,9 @@
-"""MCP over stdio: what both servers share, and the server of both questions.
+"""MCP servers of lineage and mindmap.
 
-- `door`: strict arguments, errors that a model can act on, an end when the client leaves
-- `lines`: lines from a client that are no messages, answered
-- `lineage`: the `lineage-mcp` command: both questions as MCP tools
+- `base`: MCP server base: strict arguments, error mapping, shutdown; answers malformed JSON-RPC
+  lines
+- `lineage_server`: `lineage-mcp` server
+- `mindmap_server`: Mindmap MCP server: resources, prompt
+- `mindmap_tools`: Mindmap MCP tools
+- `mindmap_types`: Input/output types of the mindmap tools; tool responses built from documents
 """

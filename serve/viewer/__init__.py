@@ -1,22 +1,14 @@
-"""The viewer: maps in a browser, live, over HTTP on this machine only.
+"""Web server of the mindmap page.
 
-- `commands`: `mindmap viewer`
-- `service`: one running viewer: its port, its routes, its end
-- `routes`: what is asked for by which path
-- `stream`: a browser that is told of changes
-- `handler`: what every answer has in common
-- `shared`: what the routes share
-- `doors`: who may ask
-- `refusals`: errors as answers
-- `announcing`: where a running viewer is found
-- `ports`: the port, or the next one that is free
-- `documents`: maps as they are sent, read once for all who ask
-- `page`: the page's own files
-- `why`: the lineage of a file that a map holds
-- `watching`: what changes in the data directory
-- `debounce`: many writes, few news
-- `news`: what changed, for everybody to hear at their own pace
-- `threads`: work that would keep everybody else waiting
-- `bodies`: what is sent: bytes, their tag, and the same packed
-- `signs`: what a map's file looks like from outside
+- `cli`: `mindmap viewer` command
+- `discovery`: Address file of the running viewer
+- `documents`: Cache of encoded maps; file change signature (stat)
+- `handlers`: Base request handler: headers, errors, body limit; server-Sent Events endpoint
+- `responses`: Response body, ETag, gzip; host and Origin check (DNS rebinding); static page files;
+  exception to HTTP status and JSON error
+- `routes`: Routes and endpoint handlers
+- `server`: Chooses a free port; starts and stops the Tornado server
+- `state`: Change sequence numbers for SSE clients; objects shared by handlers; bounded thread
+  pools; explain_change for a file of a map
+- `watcher`: Debounces change events; watches the data directory
 """

@@ -8,19 +8,15 @@ from typing import Any, Final
 import msgspec
 
 from mindmap.export import FORMATS
-from mindmap.syncing import Syncing
-from serve import about
-from serve.answers import document as published
+from mindmap.git_sync import Syncing
+from serve import config
+from serve.api_types import document as published
 from serve.errors import BadRequest
-from serve.viewer.bodies import TEXT, Body
-from serve.viewer.handler import FromHere, Handler
-from serve.viewer.page import FILES
-from serve.viewer.refusals import NotJson
-from serve.viewer.shared import Viewer
-from serve.viewer.stream import Events
-from serve.viewer.why import Why
-from serve.workspaces import git_of
-from stores.naming import checked
+from serve.viewer.handlers import Events, FromHere, Handler
+from serve.viewer.responses import FILES, TEXT, Body, NotJson
+from serve.viewer.state import Viewer, Why
+from serve.workspace_git import git_of
+from stores.mindmap_files import checked
 
 Route = tuple[str, type[Handler], dict[str, Any]]
 
@@ -98,7 +94,7 @@ class Status(FromHere):
         viewer = self.viewer
         _, problems = await viewer.threads.read(viewer.documents.listed, time.monotonic())
         said = {
-            "version": about.version(),
+            "version": config.version(),
             "dataDir": str(viewer.folder),
             "watching": viewer.watching.mode,
             "listeners": viewer.listeners,

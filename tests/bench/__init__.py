@@ -11,17 +11,17 @@ and neither means anything while the machine has other work. Memory is summed ov
 
 - `indexing`: wall time of a whole index and of all but its embedding, peak memory, size and what takes the room,
   shares of hunks with exact symbols by language
-- `growth`: peak memory at 1,000 and at 5,000 commits, also where files stay as large
+- `memory_growth`: peak memory at 1,000 and at 5,000 commits, also where files stay as large
 - `everyday`: nothing to do, one new commit (also with 5,000 files at HEAD), one query
-- `killed`: `kill -9` at a quarter, half, three quarters; then the index compared with a clean one
+- `kill_recovery`: `kill -9` at a quarter, half, three quarters; then the index compared with a clean one
 - `explain`: random ranges against `git blame` and `git show`, in a clean and a dirty work tree; time, first and
   repeated
 - `warm`: questions asked of a running engine and of the daemon; text lane, encoder and reranking alone
 - `agents`: the MCP server's memory, ten clients at once, eight asking while the history grows
 - `hooks`: `git commit` with and without the hooks of `lineage init`, and a run that another's waiting sends away
-- `company`: two queries a second while an index runs, as processes of their own and through the daemon
-- `large`: an index grown to a hundred thousand hunks or to a million, out of memory, beside a matrix in memory and
-  beside VSS's HNSW; takes one clone, and options of its own
+- `concurrent_queries`: two queries a second while an index runs, as processes of their own and through the daemon
+- `large_index`: an index grown to a hundred thousand hunks or to a million, out of memory, beside a matrix in memory
+  and VSS HNSW; takes one clone, and options of its own
 - `mindmaps`: writers that are killed, a write on a large map, git sync on many files; takes no clone
 - `viewer`: two hundred browsers listening while maps are written, and the viewer's memory; takes no clone
 - `page`: the first card, frames while a large map is panned and zoomed, a write to the screen; needs chromium, takes
@@ -35,13 +35,13 @@ What they stand on:
 - `histories`: clones cut to a length, a made history with many files, and one whose files stay as large
 - `references`: `git log -p` and the bare ONNX Runtime
 - `indexes`: an index looked at from outside
-- `grown`: a large index made of a real one
-- `asked`: the vector lane of one index, asked in one way
+- `synthetic_index`: a large index made of a real one
+- `vector_search_process`: the vector lane of one index, asked in one way
 - `hnsw`: VSS's HNSW over the same places
-- `zeros`: `lineage index` with an encoder that answers zeros
+- `index_without_embedding`: `lineage index` with an encoder that answers zeros
 """
 
-from serve import settings
+from serve import config
 
 # As at the product's door, and as there it acts only while numpy is not imported.
-settings.calm_libraries()
+config.calm_libraries()

@@ -9,13 +9,13 @@ from typing import Final
 
 from tests.bench import (
     agents,
-    company,
+    concurrent_queries,
     everyday,
     explain,
-    growth,
     hooks,
     indexing,
-    killed,
+    kill_recovery,
+    memory_growth,
     mindmaps,
     page,
     viewer,
@@ -23,7 +23,17 @@ from tests.bench import (
 )
 from tests.bench.report import Row, arguments, say, show_rows, workspace
 
-MEASURES: Final = (indexing, growth, everyday, explain, warm, killed, hooks, company, agents)
+MEASURES: Final = (
+    indexing,
+    memory_growth,
+    everyday,
+    explain,
+    warm,
+    kill_recovery,
+    hooks,
+    concurrent_queries,
+    agents,
+)
 WITHOUT_CLONE: Final = (mindmaps.measure, viewer.measure, page.measure)
 
 
@@ -35,7 +45,7 @@ def main() -> None:
             say(f"{clone}: {measure.__name__.rpartition('.')[2]}")
             with workspace() as folder:
                 rows += measure.measure(clone, folder, asked)
-    for made in (everyday.measure_wide, growth.measure_even):
+    for made in (everyday.measure_wide, memory_growth.measure_even):
         with workspace() as folder:
             rows += made(folder, asked)
     for without in WITHOUT_CLONE:

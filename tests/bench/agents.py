@@ -22,8 +22,8 @@ import anyio
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from serve.daemon.address import Address
 from serve.daemon.client import Remote
+from serve.daemon.process import Address
 from tests.bench.everyday import QUESTION
 from tests.bench.histories import History, cut
 from tests.bench.programs import LINEAGE, PROJECT, git, lineage, surroundings
@@ -202,7 +202,7 @@ def _found(history: History, home: Path, sha: str, word: str) -> bool:
 
 def _client(history: History, home: Path) -> AbstractAsyncContextManager[Client]:
     command = StdioServerParameters(
-        command=sys.executable, args=["-m", "serve.mcp.lineage"], cwd=history.path, env=_shared(home)
+        command=sys.executable, args=["-m", "serve.mcp.lineage_server"], cwd=history.path, env=_shared(home)
     )
     return Client(stdio_client(command))
 
@@ -221,7 +221,7 @@ def _resident_bytes() -> int:
     """Memory of the newest MCP server among this process's children."""
     listed = subprocess.run(["ps", "-axo", "ppid=,rss=,args="], capture_output=True, text=True, check=True)
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
-    own = [row for row in rows if int(row[0]) == os.getpid() and "serve.mcp.lineage" in row[2]]
+    own = [row for row in rows if int(row[0]) == os.getpid() and "serve.mcp.lineage_server" in row[2]]
     return max(int(row[1]) for row in own) * 1024
 
 

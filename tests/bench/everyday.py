@@ -90,7 +90,7 @@ def query(history: History, home: Path, runs: int) -> Row:
 
 
 def _loaded(history: History, home: Path) -> list[str]:
-    command = ("-X", "importtime", "-m", "serve.cli", "index", str(history.path), "--incremental")
+    command = ("-X", "importtime", "-m", "serve.cli.app", "index", str(history.path), "--incremental")
     imported = run((sys.executable, *command), home=home).err
     modules = {line.rpartition("|")[2].strip().partition(".")[0] for line in imported.splitlines()}
     return [name for name in HEAVY if name in modules]

@@ -19,16 +19,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from pipeline.git import graph
+from pipeline.git import commit_graph
 from pipeline.git.repository import open_repository
-from serve.answers import ExplainAnswer, ExplainHit
-from serve.envelope import narrowed
+from serve.api_types import ExplainAnswer, ExplainHit, ExplainRequest
 from serve.explain.blame import Blame, parsed
+from serve.explain.cache import Warm
 from serve.explain.excerpts import main_origin
-from serve.explain.explain import Explainer
-from serve.explain.warm import Warm
-from serve.placing import place_of
-from serve.questions import ExplainRequest
+from serve.explain.explain_change import Explainer
+from serve.index_status import narrowed
+from serve.repositories import place_of
 from tests.bench.histories import History, cut
 from tests.bench.indexing import zeros_command
 from tests.bench.programs import git_bytes, run
@@ -217,7 +216,7 @@ def _indexed(history: History, home: Path) -> Path:
     """A home with the history's index, whose vectors no explanation asks for, and the commit-graph beside it."""
     run(zeros_command(history.path), home=home, memory=False)
     repository = open_repository(history.path)
-    graph.refresh(repository, place_of(home, repository).graph)
+    commit_graph.refresh(repository, place_of(home, repository).graph)
     return home
 
 

@@ -19,14 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.git.repository import open_repository
-from serve.placing import place_of
-from stores import codes, database
-from stores.codes import Codes
-from stores.places import Place
-from stores.ranking import Floats
-from stores.snapshot import Bools, Ints, digests
-from stores.space import BLOCK_ROWS
-from stores.versions import EMBEDDING_DIMENSION
+from serve.repositories import place_of
+from stores import database, quantized_vectors
+from stores.index_location import Place
+from stores.quantized_vectors import Codes
+from stores.snapshot import Bools, Floats, Ints, digests
+from stores.types import EMBEDDING_DIMENSION
+from stores.whitening import BLOCK_ROWS
 
 OFFLINE: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": "false",
@@ -46,7 +45,7 @@ def build(place: Place) -> dict[str, float]:
     file = file_of(place)
     file.unlink(missing_ok=True)
     with database.reading(place) as connection:
-        found = codes.opened(connection, place.codes)
+        found = quantized_vectors.opened(connection, place.codes)
     assert found is not None
     with opened(file, write=True) as graph:
         graph.execute(f"CREATE TABLE places (place INTEGER, vector FLOAT[{EMBEDDING_DIMENSION}])")

@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.git.repository import open_repository
-from serve.entry import HOOKS_WORDS
-from serve.initializing.initialize import Wishes, initialize
-from serve.placing import place_of
-from stores import runs
-from stores.locking import closing, opened
-from stores.locking import took as taken
+from serve.cli.entry import HOOKS_WORDS
+from serve.repositories import place_of
+from serve.setup.init import Wishes, initialize
+from stores import locks
+from stores.locks import closing, opened
+from stores.locks import took as taken
 from tests.bench.histories import History, cut
 from tests.bench.programs import lineage, surroundings
 from tests.bench.report import Asked, Row, main, median
 from tests.repos import Repo
-from tests.serve.initializing.hooked import indexed_head, real, running
+from tests.serve.setup.hook_helpers import indexed_head, real, running
 
 SECONDS: Final = 0.05
 # A commit takes a few milliseconds, and others use the machine: more rounds than elsewhere, for a steady median.
@@ -87,7 +87,7 @@ def in_a_row(history: History, home: Path, program: Path) -> Row:
 def leaving(history: History, home: Path, rounds: int) -> Row:
     """Processor time of a run that finds another waiting."""
     repository = open_repository(history.path)
-    here = runs.waiting_place(place_of(home, repository), repository.git_dir)
+    here = locks.waiting_place(place_of(home, repository), repository.git_dir)
     with closing(opened(here)) as waiting:
         assert taken(waiting, fcntl.LOCK_EX)
         took = [_leave(history, home) for _ in range(rounds)]
@@ -102,7 +102,7 @@ def leaving(history: History, home: Path, rounds: int) -> Row:
 
 def _leave(history: History, home: Path) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = (sys.executable, "-P", "-m", "serve.entry", *HOOKS_WORDS)
+    command = (sys.executable, "-P", "-m", "serve.cli.entry", *HOOKS_WORDS)
     environment = surroundings(home)
     subprocess.run(command, cwd=history.path, env=environment, check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

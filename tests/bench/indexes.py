@@ -11,9 +11,9 @@ import duckdb
 import polars as pl
 
 from pipeline.git.repository import open_repository
-from serve.placing import place_of
+from serve.repositories import place_of
 from stores import database
-from stores.places import Place
+from stores.index_location import Place
 from stores.schema import TABLES
 
 # Every table without the numbers the store gave its rows, the paths of the machine, and the clock.

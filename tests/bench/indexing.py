@@ -58,7 +58,7 @@ def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
 
 def zeros_command(history: Path) -> tuple[str, ...]:
     """The program that indexes without embedding."""
-    return (sys.executable, "-m", "tests.bench.zeros", str(history))
+    return (sys.executable, "-m", "tests.bench.index_without_embedding", str(history))
 
 
 def _round(history: History, folder: Path, home: Path) -> Round:

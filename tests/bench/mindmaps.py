@@ -18,15 +18,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from mindmap.activity import Edited
-from mindmap.document import ROOT, Mindmap, encode
-from mindmap.edits import NodeUpdate, add_nodes, new_map, update_nodes
-from mindmap.maps import Maps
-from mindmap.moments import now
-from mindmap.planting import NewNode
-from mindmap.syncing import Syncing
-from mindmap.touching import Touch, attach
-from serve.workspaces import git_of
+from mindmap.document import ROOT, Edited, Mindmap, encode, now
+from mindmap.file_touches import Touch, attach
+from mindmap.git_sync import Syncing
+from mindmap.map_store import Maps
+from mindmap.nodes import NewNode, NodeUpdate, add_nodes, new_map, update_nodes
+from serve.workspace_git import git_of
 from tests.bench.programs import PROJECT
 from tests.bench.report import Row, show_rows, workspace
 from tests.repos import Repo
@@ -46,10 +43,10 @@ SEED: Final = 7
 WRITER: Final = """
 import sys
 from pathlib import Path
-from mindmap.edits import add_nodes
-from mindmap.maps import Maps
-from mindmap.moments import now
-from mindmap.planting import NewNode
+from mindmap.nodes import add_nodes
+from mindmap.map_store import Maps
+from mindmap.document import now
+from mindmap.nodes import NewNode
 maps, mindmap_id, name, first, last = Maps(Path(sys.argv[1])), sys.argv[2], sys.argv[3], *map(int, sys.argv[4:])
 for number in range(first, last):
     maps.change(mindmap_id, lambda document: add_nodes(document, "root", [NewNode(f"{name}-{number}")], now()))
@@ -59,7 +56,7 @@ READER: Final = """
 import sys, time
 from pathlib import Path
 from mindmap.document import decode
-from stores.mindmaps import Folder
+from stores.mindmap_files import Folder
 folder, mindmap_id, reads, before = Folder(Path(sys.argv[1])), sys.argv[2], 0, 0
 while sys.stdin not in __import__("select").select([sys.stdin], [], [], 0)[0]:
     nodes = len(decode(folder.read(mindmap_id), mindmap_id).nodes)

@@ -23,15 +23,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 from playwright.sync_api import Page, sync_playwright
 
-from mindmap.activity import Edited
-from mindmap.document import ROOT, Mindmap
-from mindmap.edits import NodeUpdate, update_nodes
-from mindmap.maps import Maps
-from mindmap.moments import now
-from serve.viewer.debounce import QUIET_SECONDS
+from mindmap.document import ROOT, Edited, Mindmap, now
+from mindmap.map_store import Maps
+from mindmap.nodes import NodeUpdate, update_nodes
+from serve.viewer.watcher import QUIET_SECONDS
 from tests.bench.report import Row, say, show_rows, workspace
 from tests.browser import maps
-from tests.serve.viewer.viewers import program
+from tests.serve.viewer.helpers import program
 
 RUNS: Final = 3
 NODES: Final = 5_000

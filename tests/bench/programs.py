@@ -15,7 +15,7 @@ from tests.bench.memory import Peak
 from tests.repos import environment
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
-LINEAGE: Final = (sys.executable, "-m", "serve.cli")
+LINEAGE: Final = (sys.executable, "-m", "serve.cli.app")
 
 
 @dataclass(frozen=True, slots=True)

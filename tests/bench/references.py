@@ -14,7 +14,7 @@ import numpy.typing as npt
 import onnxruntime
 from tokenizers import Tokenizer
 
-from pipeline.encoder import CHARACTERS_READ, MODELS
+from pipeline.encoders.base import CHARACTERS_READ, MODELS
 from tests.repos import environment
 
 # The rows of the table compare with two runs side by side, whatever the machine has.

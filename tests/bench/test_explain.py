@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from serve.answers import BlamedLine
-from serve.explain.explain import Explainer
-from serve.questions import ExplainRequest
+from serve.api_types import BlamedLine, ExplainRequest
+from serve.explain.explain_change import Explainer
 from tests.bench import explain
 from tests.bench.histories import History, wide
 from tests.bench.report import Asked

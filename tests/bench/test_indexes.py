@@ -9,7 +9,7 @@ import pytest
 from stores import database
 from tests.bench import indexes
 from tests.repos import Repo
-from tests.serve.indexed import index
+from tests.serve.sample_index import index
 
 
 @pytest.fixture

@@ -23,12 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from mindmap.document import ROOT, Mindmap, encode
-from mindmap.edits import add_nodes, new_map, note
-from mindmap.maps import Maps
-from mindmap.moments import now
-from mindmap.planting import NewNode
-from serve.viewer.debounce import MOST_SECONDS, QUIET_SECONDS
+from mindmap.document import ROOT, Mindmap, encode, now
+from mindmap.map_store import Maps
+from mindmap.nodes import NewNode, add_nodes, new_map, note
+from serve.viewer.watcher import MOST_SECONDS, QUIET_SECONDS
 from tests.bench.memory import Peak
 from tests.bench.programs import PROJECT, surroundings
 from tests.bench.report import Row, show_rows, workspace
@@ -102,7 +100,7 @@ def measure(folder: Path, seconds: float = SECONDS) -> Sequence[Row]:
     for document in documents:
         maps.create(document)
     process = subprocess.Popen(
-        (sys.executable, "-m", "serve.maps.cli", "viewer", "--port", "0"),
+        (sys.executable, "-m", "serve.cli.mindmap", "viewer", "--port", "0"),
         cwd=PROJECT,
         env={**surroundings(folder), "MINDMAP_DATA_DIR": str(maps.path)},
         stdout=subprocess.PIPE,

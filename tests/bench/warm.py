@@ -20,23 +20,23 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pipeline.cross_encoder import CrossEncoder
-from pipeline.encoder import OnnxEncoder
-from pipeline.modes import Precision
+from pipeline.encoders.base import OnnxEncoder
+from pipeline.encoders.cross_encoder import CrossEncoder
+from pipeline.options import Precision
 from pipeline.text import words
-from serve.daemon.address import Address
+from serve.api_types import FindRequest
 from serve.daemon.client import Remote
-from serve.find import lanes, query
-from serve.find.fuse import fuse
-from serve.find.hints import NOTHING_HERE
-from serve.find.rerank import EvidenceRanker, ReadingRanker, Reranker
-from serve.find.search import Finder, ordered
-from serve.find.seen import Seen, see
-from serve.questions import FindRequest
-from stores import filters, lexical
+from serve.daemon.process import Address
+from serve.search import query, retrieval
+from serve.search.cache import Seen, see
+from serve.search.find_pattern import Finder, ordered
+from serve.search.query_hints import NOTHING_HERE
+from serve.search.rerank import EvidenceRanker, ReadingRanker, Reranker
+from serve.search.retrieval import fuse
+from stores import filters, fulltext
 from stores.filters import Where
-from stores.reach import Reach
-from stores.showing import Connection
+from stores.hunk_details import Connection
+from stores.types import Reach
 from tests.bench import indexes
 from tests.bench.histories import History, cut
 from tests.bench.indexing import zeros_command
@@ -98,8 +98,8 @@ def _text_lane(connection: Connection, seen: Seen) -> Ask:
     everything = filters.chosen(connection, seen.snapshot, Where())
 
     def ask(question: str) -> object:
-        found = lexical.look_up(connection, seen.snapshot, words(question))
-        return lexical.hunk_text(seen.snapshot, found, everything)
+        found = fulltext.look_up(connection, seen.snapshot, words(question))
+        return fulltext.hunk_text(seen.snapshot, found, everything)
 
     return ask
 
@@ -112,8 +112,8 @@ def _reading(precision: Precision) -> Reranker:
 def _reranking(
     connection: Connection, seen: Seen, encoder: OnnxEncoder, questions: Sequence[str], reranker: Reranker
 ) -> Ask:
-    read = {text: query.read(FindRequest(text), datetime.now(UTC), NOTHING_HERE) for text in questions}
-    ranked = {text: lanes.rank(connection, lambda: seen, asked, encoder) for text, asked in read.items()}
+    read = {text: query.parse_query(FindRequest(text), datetime.now(UTC), NOTHING_HERE) for text in questions}
+    ranked = {text: retrieval.rank(connection, lambda: seen, asked, encoder) for text, asked in read.items()}
     fused = {text: fuse(ranked[text].lanes, read[text].profile.candidates) for text in questions}
     return lambda text: ordered(connection, read[text], ranked[text], fused[text], reranker)
 

@@ -11,10 +11,9 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from mindmap.activity import Edited
-from mindmap.document import Mindmap
-from mindmap.maps import Maps
-from tests.serve.viewer.viewers import program
+from mindmap.document import Edited, Mindmap
+from mindmap.map_store import Maps
+from tests.serve.viewer.helpers import program
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # Two shared cores draw slowly.

@@ -11,11 +11,10 @@ from itertools import count, cycle, islice
 from typing import Any, Final
 
 from mindmap.document import ACTIVE, BLOCKED, DONE, ROOT, CodeChange, Mindmap
-from mindmap.edits import add_nodes, new_map
-from mindmap.linking import NewLink, change_links
-from mindmap.planting import flattened
-from mindmap.touching import Touch, attach, told
-from tests.mindmap.maps import id_of, moment
+from mindmap.file_touches import Touch, attach, told
+from mindmap.links import NewLink, change_links
+from mindmap.nodes import add_nodes, flattened, new_map
+from tests.mindmap.sample_maps import id_of, moment
 
 TITLE: Final = "Resumable uploads for the media service"
 # The task in progress.

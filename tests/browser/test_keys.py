@@ -9,8 +9,8 @@ from playwright.sync_api import expect
 from tests.browser import maps
 from tests.browser.conftest import Looking, Site
 from tests.browser.maps import HEAD
-from tests.browser.reading import at_rest, card
-from tests.mindmap.maps import id_of
+from tests.browser.measurements import at_rest, card
+from tests.mindmap.sample_maps import id_of
 
 
 def test_everything_goes_by_keyboard(site: Site, looking: Looking) -> None:

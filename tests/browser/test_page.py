@@ -14,14 +14,13 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from mindmap.document import ACTIVE, CHANGE_KINDS, DONE, ROOT, Mindmap
-from mindmap.edits import NodeUpdate, add_nodes, remove_nodes, update_nodes
-from mindmap.planting import NewNode
-from mindmap.touching import Touch
+from mindmap.file_touches import Touch
+from mindmap.nodes import NewNode, NodeUpdate, add_nodes, remove_nodes, update_nodes
 from tests.browser import maps
 from tests.browser.conftest import Looking, Site
 from tests.browser.maps import HEAD
-from tests.browser.reading import at_rest, card
-from tests.mindmap.maps import id_of, moment
+from tests.browser.measurements import at_rest, card
+from tests.mindmap.sample_maps import id_of, moment
 from tests.repos import Repo
 
 RISK = "Scratch files of abandoned uploads fill the disk"

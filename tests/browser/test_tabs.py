@@ -5,12 +5,11 @@ from __future__ import annotations
 from playwright.sync_api import BrowserContext, Page, expect
 
 from mindmap.document import DONE, ROOT, Mindmap
-from mindmap.edits import NodeUpdate, add_nodes, update_nodes
-from mindmap.planting import NewNode
+from mindmap.nodes import NewNode, NodeUpdate, add_nodes, update_nodes
 from tests.browser import maps
 from tests.browser.conftest import Site
 from tests.browser.maps import HEAD
-from tests.mindmap.maps import id_of, moment
+from tests.mindmap.sample_maps import id_of, moment
 
 TABS = 8
 

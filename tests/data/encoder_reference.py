@@ -2,8 +2,8 @@
 
     python -m tests.data.encoder_reference WEIGHTS
 
-WEIGHTS is what `training.encoder.bundle` wrote beside the bundled file. Run it in a clone with the whole history. The
-vectors come from the plain model in `pipeline.models.bert`, not from the graph they are to check.
+WEIGHTS is what `pipeline.training.export` wrote beside the bundled file. Run it in a clone with the whole history. The
+vectors come from the plain model in `pipeline.encoders.minilm_numpy`, not from the graph they are to check.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.encoder import readable, tokenizer
+from pipeline.encoders.base import readable, tokenizer
+from pipeline.encoders.minilm_numpy import Bert
 from pipeline.extract import Task, extract
 from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules
-from pipeline.models.bert import Bert
 
 ROOT: Final = Path(__file__).parent.parent.parent
 REFERENCE: Final = Path(__file__).with_suffix(".npz")

@@ -1,7 +1,7 @@
 """Ranking, measured: how early the right commit comes, for questions whose answers are known.
 
     python -m tests.eval CLONE...           every protocol a history has questions for
-    python -m tests.eval.pool CLONE...      what somebody has yet to grade for the questions written by hand
+    python -m tests.eval.grading_pool CLONE...      what somebody has yet to grade for the questions written by hand
     python -m tests.eval.learn CLONE...     the reranker's numbers, learnt from these
     python -m tests.eval.filters CLONE...   filtered lanes against exhaustive rankings that are filtered
 
@@ -26,14 +26,14 @@ count as one. Tune on some histories and seeds, report on others.
 - `protocols`: what each protocol asks
 - `question`: a text and its graded answers
 - `commits`: a history as its authors tell it
-- `twins`: near-identical commits
+- `near_duplicates`: near-identical commits
 - `sampling`: which commits are worth asking for, and a draw of them
 - `changelog`: fragments -> questions
-- `body`: a message's body -> a question
-- `scrubbed`: a history -> the same without its messages
+- `body_sentences`: a message's body -> a question
+- `hidden_messages`: a history -> the same without its messages
 - `handwritten`: the sheets of questions
 - `histories`: clones -> working copies, indexed
-- `evaluating`: one history under one protocol
+- `evaluation`: one history under one protocol
 - `rankings`: one question -> the commits of every ranking
 - `baseline`: plain BM25, by DuckDB's own full-text extension
 - `grep`: `git log --grep`
@@ -41,11 +41,11 @@ count as one. Tune on some histories and seeds, report on others.
 - `results`: numbers kept for each commit of the project
 - `learn`: evidence and answers -> the reranker's numbers
 - `reliability`: how honest its probabilities are
-- `pool`: what is still to be graded
+- `grading_pool`: what is still to be graded
 - `filters`: the filters' own check
 """
 
-from serve import settings
+from serve import config
 
 # As at the product's door, and as there it acts only while numpy is not imported.
-settings.calm_libraries()
+config.calm_libraries()

@@ -21,7 +21,7 @@ import polars as pl
 
 from tests.bench.report import say, show, workspace
 from tests.eval import reliability, results
-from tests.eval.evaluating import Evaluated, Run, add_encoder, evaluated, together
+from tests.eval.evaluation import Evaluated, Run, add_encoder, evaluated, together
 from tests.eval.metrics import differences, parted, summary
 from tests.eval.protocols import PROTOCOLS, Draw
 from tests.eval.rankings import RERANKED

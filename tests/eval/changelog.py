@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from pipeline.source.grammars import grammar_of
+from pipeline.syntax.grammars import grammar_of
 from tests.bench.programs import git
 from tests.eval.question import Question
 

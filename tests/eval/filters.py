@@ -19,16 +19,16 @@ import duckdb
 import polars as pl
 from pathspec import GitIgnoreSpec
 
-from pipeline.encoder import Encoder, OnnxEncoder
+from pipeline.encoders.base import Encoder, OnnxEncoder
 from pipeline.git.repository import open_repository
 from pipeline.text import words
-from serve.find.seen import Seen, see
-from serve.standing import standing
-from stores import lexical, vectors
+from serve.index_status import standing
+from serve.search.cache import Seen, see
+from stores import fulltext, vector_search
 from stores.filters import Chosen, Where, chosen
-from stores.ranking import LANE_DEPTH, Ranked
-from stores.space import Space
-from stores.vectors import Texts
+from stores.snapshot import LANE_DEPTH, Ranked
+from stores.vector_search import Texts
+from stores.whitening import Space
 from tests.bench import indexes
 from tests.bench.histories import cut
 from tests.bench.programs import lineage
@@ -149,20 +149,20 @@ def _questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 def _lanes(connection: duckdb.DuckDBPyConnection, encoder: Encoder, seen: Seen) -> Lanes:
     snapshot = seen.snapshot
-    unwhitened = vectors.load(connection, snapshot, space=Space.raw())
+    unwhitened = vector_search.load(connection, snapshot, space=Space.raw())
 
     def nearest(texts: Texts) -> Lane:
-        return lambda question, chosen, limit: vectors.ask(
+        return lambda question, chosen, limit: vector_search.ask(
             connection, snapshot, texts, encoder.encode([question])[0], chosen, limit=limit
         )
 
     def by_text(question: str, chosen: Chosen, limit: int) -> Sequence[Ranked]:
-        found = lexical.look_up(connection, snapshot, words(question))
-        return lexical.hunk_text(snapshot, found, chosen, limit=limit)
+        found = fulltext.look_up(connection, snapshot, words(question))
+        return fulltext.hunk_text(snapshot, found, chosen, limit=limit)
 
     def by_names(question: str, chosen: Chosen, limit: int) -> Sequence[Ranked]:
-        found = lexical.look_up(connection, snapshot, words(question))
-        return lexical.symbol_names(connection, snapshot, found, chosen, limit=limit)
+        found = fulltext.look_up(connection, snapshot, words(question))
+        return fulltext.symbol_names(connection, snapshot, found, chosen, limit=limit)
 
     def filtered(lane: Lane) -> Callable[[str, Where, int], Sequence[Ranked]]:
         return lambda question, where, limit: lane(question, chosen(connection, snapshot, where), limit)

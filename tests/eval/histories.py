@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from pipeline.modes import Encoding
+from pipeline.options import Encoding
 from tests.bench.histories import History, cut
 from tests.bench.programs import git, lineage
-from tests.eval import scrubbed
+from tests.eval import hidden_messages
 from tests.eval.changelog import leave_out
 
 
@@ -48,7 +48,7 @@ def prepared(clone: Path, folder: Path, variant: Variant, head: str = "HEAD") ->
     path = _place(folder, variant, clone, tip)
     if not path.exists():
         _made(path, lambda part: _without(variant, told, part))
-    shas = scrubbed.shas_of(path) if variant is Variant.SCRUBBED else {}
+    shas = hidden_messages.shas_of(path) if variant is Variant.SCRUBBED else {}
     return Prepared(history, told, path, shas)
 
 
@@ -65,7 +65,7 @@ def _place(folder: Path, variant: Variant, clone: Path, tip: str) -> Path:
 
 def _without(variant: Variant, told: Path, path: Path) -> None:
     if variant is Variant.SCRUBBED:
-        scrubbed.scrub(told, path)
+        hidden_messages.scrub(told, path)
     else:
         cut(told, path)
     leave_out(path)

@@ -7,10 +7,10 @@ what a sentence of a commit's body says, what somebody wrote for one commit (`le
 that several commits answer, with grades (`learning/sheets/`). Of those that are to be untold also subjects, over an
 index without messages either, so that what a change itself says has a weight that holds where messages say little: of
 one in five, for most histories tell what they did. What is known of their
-candidates (`serve.find.evidence`) is weighed so that commits that answer come first: a softmax over the candidates of
+candidates (`serve.search.features`) is weighed so that commits that answer come first: a softmax over the candidates of
 a question, as listwise learning to rank has it (Cao et al., 2007). The sum is then made a probability (Platt, 1999),
 for which each history is also asked questions of another one, which nothing there answers. Prints the numbers for
-`serve/find/rerank.py`, and how probable what answers came out. With `--encoder` another encoder's indexes are asked.
+`serve/search/rerank.py`, and how probable what answers came out. With `--encoder` another encoder's indexes are asked.
 Nothing of the histories' texts is kept.
 """
 
@@ -30,14 +30,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from serve.find import evidence
-from serve.find.evidence import FEATURES
-from serve.find.fuse import fuse
-from serve.find.rerank import FIT
-from stores.ranking import Floats
+from serve.search import features
+from serve.search.features import FEATURES
+from serve.search.rerank import FIT
+from serve.search.retrieval import fuse
+from stores.snapshot import Floats
 from tests.bench.report import say, show, workspace
 from tests.eval import histories, reliability
-from tests.eval.evaluating import Run, add_encoder, asking, cross_encoder
+from tests.eval.evaluation import Run, add_encoder, asking, cross_encoder
 from tests.eval.histories import Variant
 from tests.eval.protocols import Draw, Material, by_body, by_changelog, by_hand, by_subject, written_at
 from tests.eval.question import Question
@@ -178,7 +178,7 @@ def candidates_of(asker: Asker, question: Question, counting: Callable[[str], st
     fused = fuse(rankings.lanes, query.profile.candidates)
     if fused:
         ones = (counting(candidate.commit_sha) for candidate in fused)
-        known = evidence.gather(asker.index, query, rankings, fused)
+        known = features.gather(asker.index, query, rankings, fused)
         fits = cross_encoder().scores(known.pairs.question, known.pairs.changes())
         grades = np.array([question.grades.get(sha, 0) for sha in ones], np.float64)
         yield Candidates(np.column_stack((known.rows, fits)), grades)

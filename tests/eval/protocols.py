@@ -9,12 +9,12 @@ from typing import Final
 
 from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules
-from tests.eval import body, changelog, handwritten
+from tests.eval import body_sentences, changelog, handwritten
 from tests.eval.commits import Told, told
 from tests.eval.histories import Prepared, Variant
+from tests.eval.near_duplicates import Twins, patch_ids
 from tests.eval.question import Question
 from tests.eval.sampling import drawn, names_a_file, tellable
-from tests.eval.twins import Twins, patch_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def by_body(material: Material, draw: Draw) -> Sequence[Question]:
     """Sentences of bodies, answered by the commits that say them."""
     asked: dict[str, set[str]] = {}
     for commit in material.tellable():
-        sentence = body.sentence_of(commit.subject, commit.body)
+        sentence = body_sentences.sentence_of(commit.subject, commit.body)
         if sentence:
             asked.setdefault(sentence, set()).add(commit.sha)
     return drawn([Question.answered(*said) for said in asked.items()], draw.samples, draw.seed)

@@ -17,22 +17,21 @@ from typing import Final
 
 import duckdb
 
-from pipeline.encoder import Encoder
+from pipeline.encoders.base import Encoder
 from pipeline.text import words
-from serve.find import intent, lanes, query, search
-from serve.find.fuse import Candidate, fuse
-from serve.find.hints import Here
-from serve.find.lanes import Rankings
-from serve.find.query import Query
-from serve.find.rerank import EvidenceRanker, Reranker
-from serve.find.seen import Seen, see
-from serve.questions import FindRequest
-from stores import filters, lexical, showing, vectors
+from serve.api_types import FindRequest
+from serve.search import find_pattern, query, retrieval
+from serve.search.cache import Seen, see
+from serve.search.query import Query
+from serve.search.query_hints import Here
+from serve.search.rerank import EvidenceRanker, Reranker
+from serve.search.retrieval import Candidate, Rankings, fuse
+from stores import filters, fulltext, hunk_details, vector_search
 from stores.filters import Where
-from stores.ranking import LANE_DEPTH, Ranked
-from stores.reach import Reach
-from stores.space import Space
-from stores.vectors import Texts
+from stores.snapshot import LANE_DEPTH, Ranked
+from stores.types import Reach
+from stores.vector_search import Texts
+from stores.whitening import Space
 from tests.eval import baseline, grep
 from tests.eval.grep import Grep
 from tests.eval.metrics import distinct
@@ -95,7 +94,7 @@ class Asker:
     @classmethod
     def of(cls, index: duckdb.DuckDBPyConnection, encoder: Encoder, reach: Reach, beside: Compared) -> Asker:
         seen = see(index, reach)
-        unwhitened = vectors.load(index, seen.snapshot, space=Space.raw())
+        unwhitened = vector_search.load(index, seen.snapshot, space=Space.raw())
         return cls(index, encoder, seen, unwhitened, baseline.built(index), beside)
 
     def rankings(self, question: str) -> Iterator[Ranking]:
@@ -110,29 +109,33 @@ class Asker:
 
     def query(self, question: str) -> Query:
         """A question as the product reads it."""
-        here = Here(showing.languages(self.index).__contains__, partial(showing.has_path, self.index))
-        return query.read(FindRequest(question), self.beside.now, here)
+        here = Here(
+            hunk_details.languages(self.index).__contains__, partial(hunk_details.has_path, self.index)
+        )
+        return query.parse_query(FindRequest(question), self.beside.now, here)
 
     def ranked(self, asked: Query) -> Rankings:
         """Every lane's answer."""
-        return lanes.rank(self.index, lambda: self.seen, asked, self.encoder)
+        return retrieval.rank(self.index, lambda: self.seen, asked, self.encoder)
 
     def _lanes(self, asked: Query, ranked: Rankings) -> Iterator[Ranking]:
         index, snapshot = self.index, self.seen.snapshot
         chosen = filters.chosen(index, snapshot, asked.where)
-        yield _ranking("vector, raw", vectors.ask(index, snapshot, self.unwhitened, ranked.vector, chosen))
+        yield _ranking(
+            "vector, raw", vector_search.ask(index, snapshot, self.unwhitened, ranked.vector, chosen)
+        )
         yield _ranking("vector, whitened", ranked.nearest)
         yield _ranking("BM25, hunk text", ranked.text)
         # Asked even where the question's intent leaves it out.
-        found = lexical.look_up(index, snapshot, words(" ".join(asked.symbols)) or asked.terms)
-        symbols = lexical.symbol_names(index, snapshot, found, chosen, quoted=asked.symbols)
+        found = fulltext.look_up(index, snapshot, words(" ".join(asked.symbols)) or asked.terms)
+        symbols = fulltext.symbol_names(index, snapshot, found, chosen, quoted=asked.symbols)
         yield _ranking("BM25, symbol names", symbols)
 
     def _fusions(self, question: str, asked: Query, ranked: Rankings) -> Iterator[Ranking]:
         candidates = fuse(ranked.lanes, asked.profile.candidates)
         yield _ranking(FUSION, candidates)
         for name, reranker in ((RERANKED, self.beside.reranker), (BY_EVIDENCE, EvidenceRanker())):
-            placed = search.ordered(self.index, asked, ranked, candidates, reranker)
+            placed = find_pattern.ordered(self.index, asked, ranked, candidates, reranker)
             probable = ((one.candidate.commit_sha, one.probability or 0.0) for one in placed)
             yield Ranking.of(name, probable)
         as_text = self._as_text(question, asked)
@@ -147,9 +150,9 @@ class Asker:
             terms=tuple(words(text)),
             symbols=(),
             where=Where(),
-            intent=intent.Intent.UNKNOWN,
+            intent=query.Intent.UNKNOWN,
             roles=frozenset(),
-            profile=intent.PROFILES[intent.Intent.UNKNOWN],
+            profile=query.PROFILES[query.Intent.UNKNOWN],
             explained=asked.explained,
             k=asked.k,
             now=asked.now,

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import polars as pl
 from matplotlib.axes import Axes
 
-from serve.find.rerank import WEAK
-from serve.insight import look
-from stores.ranking import Floats
+from serve.analysis import charts
+from serve.search.rerank import WEAK
+from stores.snapshot import Floats
 
 # What one question's hits were said to be and are.
 SAID: Final = {"question": pl.Int64, "probability": pl.Float64, "answers": pl.Boolean}
@@ -57,11 +57,11 @@ def draw(tables: Mapping[str, pl.DataFrame], file: Path) -> None:
         "A dot is a range of probabilities with twice its standard error; a grey bar, its share of all hits."
     )
     rows = -(-len(tables) // IN_A_ROW)
-    figure = look.figure(TITLE_INCHES + rows * PANEL_INCHES, title, note)
+    figure = charts.new_figure(TITLE_INCHES + rows * PANEL_INCHES, title, note)
     for place, (name, shown) in enumerate(tables.items(), 1):
         axes = figure.add_subplot(rows, min(len(tables), IN_A_ROW), place)
         _panel(axes, name, shown)
-        axes.set_ylabel("share that answers" if place % IN_A_ROW == 1 else "", color=look.FAINT)
+        axes.set_ylabel("share that answers" if place % IN_A_ROW == 1 else "", color=charts.FAINT)
     figure.savefig(file)
 
 
@@ -70,12 +70,12 @@ def _panel(axes: Axes, name: str, shown: pl.DataFrame) -> None:
     n = hits + 2 * _PLUS
     middle = (share * hits + _PLUS) / n
     error = 2 * np.sqrt(middle * (1 - middle) / n)
-    axes.plot([0, 1], [0, 1], color=look.GREY, linewidth=1, linestyle="--")
-    axes.bar(said, hits / hits.sum(), width=0.03, color=look.GRID)
-    axes.errorbar(said, middle, yerr=error, fmt="none", color=look.BLUE, linewidth=1.2)
-    axes.plot(said, share, "o", color=look.BLUE, markersize=5)
-    look.quiet(axes, grid="both").set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="probability")
+    axes.plot([0, 1], [0, 1], color=charts.GREY, linewidth=1, linestyle="--")
+    axes.bar(said, hits / hits.sum(), width=0.03, color=charts.GRID)
+    axes.errorbar(said, middle, yerr=error, fmt="none", color=charts.BLUE, linewidth=1.2)
+    axes.plot(said, share, "o", color=charts.BLUE, markersize=5)
+    charts.quiet(axes, grid="both").set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="probability")
     axes.set_xticks((0, 0.2, 0.4, 0.6, 0.8))
     axes.set_title(
-        look.shortened(name, LONGEST_NAME), loc="left", fontsize=10, color=look.INK, fontweight="bold"
+        charts.shortened(name, LONGEST_NAME), loc="left", fontsize=10, color=charts.INK, fontweight="bold"
     )

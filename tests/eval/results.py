@@ -8,9 +8,9 @@ from typing import Final
 
 import polars as pl
 
-from pipeline.modes import Encoding
+from pipeline.options import Encoding
 from tests.bench.programs import PROJECT, git
-from tests.eval.evaluating import Evaluated, Run
+from tests.eval.evaluation import Evaluated, Run
 from tests.eval.metrics import estimates
 
 FILE: Final = Path(__file__).parent / "results" / "results.csv"

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from tests.eval.changelog import FEWEST_WORDS, without_issues
 from tests.eval.commits import Told
-from tests.eval.twins import Twins
+from tests.eval.near_duplicates import Twins
 
 Item = TypeVar("Item")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.eval import filters
 from tests.repos import Repo
-from tests.serve.indexed import WordEncoder, index
+from tests.serve.sample_index import WordEncoder, index
 
 SUBJECTS = ("Close the socket on errors", "Read the header of a file", "Write the header of a socket")
 

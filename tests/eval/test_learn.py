@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serve.find.evidence import FEATURES
-from serve.find.rerank import FIT
+from serve.search.features import FEATURES
+from serve.search.rerank import FIT
 from tests.eval import handwritten, learn
 from tests.eval.learn import Candidates
 from tests.eval.question import PRECEDENT

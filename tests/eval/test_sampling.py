@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.eval.body import sentence_of, sentences
+from tests.eval.body_sentences import sentence_of, sentences
 from tests.eval.commits import Told
+from tests.eval.near_duplicates import Twins
 from tests.eval.sampling import drawn, names_a_file, tellable, tells_a_change
-from tests.eval.twins import Twins
 
 CHANGES = (
     "Add a timeout to the client",

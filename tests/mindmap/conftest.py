@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mindmap.maps import Maps
+from mindmap.map_store import Maps
 from mindmap.watcher import Watcher
-from tests.mindmap.watching import git_for
+from tests.mindmap.watcher_helpers import git_for
 from tests.repos import Repo
 
 

@@ -20,14 +20,14 @@ from mindmap.document import (
     Node,
     decode,
     encode,
+    now,
     plain,
 )
-from mindmap.edits import NodeUpdate, note, update_nodes
-from mindmap.linking import NewLink, change_links
-from mindmap.mending import mended
-from mindmap.moments import now
-from mindmap.touching import Touch, attach
-from tests.mindmap.maps import NOON, a_map, check, id_of, moment
+from mindmap.file_touches import Touch, attach
+from mindmap.links import NewLink, change_links
+from mindmap.map_store import mended
+from mindmap.nodes import NodeUpdate, note, update_nodes
+from tests.mindmap.sample_maps import NOON, a_map, check, id_of, moment
 
 
 def test_file() -> None:

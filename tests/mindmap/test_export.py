@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from mindmap import outline
+from mindmap import export
 from mindmap.document import ROOT, CodeChange, Mindmap, decode
-from mindmap.edits import NodeUpdate, update_nodes
 from mindmap.export import FORMATS, as_json, markdown, mermaid
-from mindmap.linking import NewLink, change_links
-from mindmap.searching import has_words, nodes_with
-from mindmap.touching import Touch, attach
-from tests.mindmap.maps import NOON, a_map, id_of
+from mindmap.file_touches import Touch, attach
+from mindmap.links import NewLink, change_links
+from mindmap.nodes import NodeUpdate, update_nodes
+from mindmap.tree import has_words, nodes_with
+from tests.mindmap.sample_maps import NOON, a_map, id_of
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_outline(document: Mindmap) -> None:
         id_of(document, label) for label in ("Lexer", "Deep", "Deeper", "Use a [table]")
     )
     parse = document.nodes[ROOT].children[0]
-    assert outline.text(outline.lines(document)).splitlines() == [
+    assert export.text(export.lines(document)).splitlines() == [
         "- A map {root}",
         f"  - [~] Parse *all* headers {{{parse}}} - plan",
         f"    - [x] Lexer {{{lexer}}} - 1 file",
@@ -57,7 +57,7 @@ def test_outline(document: Mindmap) -> None:
         f"      - [!] Deeper {{{deeper}}} - code",
         f"  - (decision) Use a [table] {{{table}}}",
     ]
-    assert [branches for branches, _ in outline.drawn(outline.lines(document))] == [
+    assert [branches for branches, _ in export.drawn(export.lines(document))] == [
         "",
         "├─ ",
         "│  ├─ ",
@@ -70,18 +70,18 @@ def test_outline(document: Mindmap) -> None:
 def test_outline_in_parts(document: Mindmap) -> None:
     """Lower levels are dropped first, and what is hidden is counted."""
     parse = document.nodes[ROOT].children[0]
-    assert [(line.label, line.hidden) for line in outline.lines(document, deepest=1)] == [
+    assert [(line.label, line.hidden) for line in export.lines(document, deepest=1)] == [
         ("A map", 0),
         ("Parse *all* headers", 3),
         ("Use a [table]", 0),
     ]
-    assert [line.depth for line in outline.lines(document, most=5)] == [0, 1, 2, 2, 1]
-    assert [line.label for line in outline.lines(document, parse, deepest=1)] == [
+    assert [line.depth for line in export.lines(document, most=5)] == [0, 1, 2, 2, 1]
+    assert [line.label for line in export.lines(document, parse, deepest=1)] == [
         "Parse *all* headers",
         "Lexer",
         "Deep",
     ]
-    assert len(outline.lines(document, most=2)) == 2
+    assert len(export.lines(document, most=2)) == 2
 
 
 def test_markdown(document: Mindmap) -> None:

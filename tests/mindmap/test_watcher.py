@@ -19,16 +19,13 @@ from watchdog.observers.inotify_c import (
     WatchDescriptor,
 )
 
-from mindmap.activity import Edited
-from mindmap.document import ROOT, Mindmap
-from mindmap.events import Kind, Pending
-from mindmap.maps import Maps
-from mindmap.moments import now
-from mindmap.target import TOUCHED_FILES
-from mindmap.touching import Touch, attach
+from mindmap.document import ROOT, Edited, Mindmap, now
+from mindmap.file_events import Kind, Pending
+from mindmap.file_touches import TOUCHED_FILES, Touch, attach
+from mindmap.map_store import Maps
 from mindmap.watcher import Watcher
-from tests.mindmap.maps import NOON, a_map, id_of
-from tests.mindmap.watching import actions, files, git_for, until, watched
+from tests.mindmap.sample_maps import NOON, a_map, id_of
+from tests.mindmap.watcher_helpers import actions, files, git_for, until, watched
 from tests.repos import Repo
 
 
@@ -294,7 +291,7 @@ class Deaf:
 
 def test_folder_found_twice(tmp_path: Path) -> None:
     """A folder that is found twice, which happens while it is being filled, is watched once, without a word."""
-    from mindmap.inotify import SparingInotify
+    from mindmap.inotify_observer import SparingInotify
 
     inotify, group = SparingInotify(lambda _: None, 10), Deaf()
     first = inotify.add_callback(os.fsencode(tmp_path), WATCHDOG_ALL_EVENTS, group, CallbackId(1))

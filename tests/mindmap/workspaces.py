@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mindmap.gitsync import changed_files
-from mindmap.touching import Touch
-from pipeline.git.graph import program
-from pipeline.git.program import Git
+from mindmap.file_touches import Touch
+from mindmap.git_sync import changed_files
+from pipeline.git.commit_graph import program
+from pipeline.git.git_cli import Git
 from pipeline.git.repository import open_repository
 from tests.repos import Repo
 

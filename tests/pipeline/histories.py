@@ -8,11 +8,11 @@ from typing import Any
 from pipeline.git.repository import open_repository
 from pipeline.run import Options, Pass, Progress, Summary
 from pipeline.workers import Workers
-from serve.placing import place_of
-from stores import runs
-from stores.places import Place
+from serve.repositories import place_of
+from stores import locks
+from stores.index_location import Place
 from tests.repos import Repo
-from tests.serve.indexed import WordEncoder
+from tests.serve.sample_index import WordEncoder
 
 GREETER = """\
 class Greeter:
@@ -57,5 +57,5 @@ def index(
     report = (lambda _: None) if heard is None else heard.append
     repository = open_repository(repo.path)
     here = place(repo, home)
-    with runs.sole_run(here), Workers(jobs) as workers:
+    with locks.sole_run(here), Workers(jobs) as workers:
         return Pass(repository, here, Options(**options), WordEncoder(), workers, report).run()

@@ -10,16 +10,16 @@ import pytest
 from numpy.typing import NDArray
 
 from pipeline.embed import Embedding, distinct, embed
-from pipeline.encoder import OnnxEncoder
+from pipeline.encoders.base import OnnxEncoder
 from pipeline.extract import Extracted, Task, extract
 from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules
 from pipeline.profile import Profile
 from pipeline.text import digest
 from pipeline.write import write_batch
-from stores.holding import Held
+from stores.connections import Held
 from stores.schema import VECTORS
-from stores.versions import EMBEDDING_DIMENSION
+from stores.types import EMBEDDING_DIMENSION
 from tests.repos import Repo
 from tests.stores.batches import place_in
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipeline.git import changes, patches
 from pipeline.git.repository import open_repository
 from pipeline.hunks import OVERSIZE_BYTES, Hunk, hunks
-from tests.pipeline.changed import begun, changed, only, scratch, summary
+from tests.pipeline.git.tree_helpers import begun, changed, only, scratch, summary
 from tests.repos import Repo
 
 

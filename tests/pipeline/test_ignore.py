@@ -13,7 +13,7 @@ import pytest
 from pygit2.enums import ConfigLevel
 
 from pipeline import ignore
-from pipeline.git import layout
+from pipeline.git import git_dir
 from pipeline.git.repository import open_repository
 from pipeline.hunks import hunks
 from pipeline.ignore import IgnoreRules, UnreadableRules
@@ -198,7 +198,7 @@ def test_rules_that_cannot_be_read_are_refused(repo: Repo, monkeypatch: pytest.M
     def refused(file: Path) -> bytes:
         raise PermissionError(EACCES, os.strerror(EACCES), file)  # root, who runs tests, reads everything
 
-    monkeypatch.setattr(layout, "content", refused)
+    monkeypatch.setattr(git_dir, "content", refused)
     with pytest.raises(UnreadableRules, match=r"\.lineageignore cannot be read: Permission denied"):
         rules(repo)
 

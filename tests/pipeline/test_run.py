@@ -12,20 +12,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline import head, run
+from pipeline import head_symbols, run
 from pipeline.extract import Extracted, Task
-from pipeline.git.refusals import NothingToIndex
+from pipeline.git.errors import NothingToIndex
 from pipeline.git.repository import Repository
-from pipeline.head import Outlined, Slice
+from pipeline.head_symbols import Outlined, Slice
 from pipeline.parse import outline
 from pipeline.run import Progress
-from pipeline.source.grammars import Grammar
+from pipeline.syntax.grammars import Grammar
 from pipeline.workers import Workers
-from stores import compaction, database, history
+from stores import database, history, maintenance
 from tests.bench.indexes import fingerprint
 from tests.pipeline.histories import index, interleaved, place
 from tests.repos import Repo
-from tests.serve.indexed import WordEncoder
+from tests.serve.sample_index import WordEncoder
 
 ROOT = Path(__file__).parents[2]
 SLOWLY = """
@@ -33,7 +33,7 @@ import sys, time
 from pathlib import Path
 from tests.pipeline.histories import index
 from tests.repos import Repo
-from tests.serve.indexed import WordEncoder
+from tests.serve.sample_index import WordEncoder
 encode = WordEncoder.encode
 def slowly(self, texts):
     time.sleep(0.1)
@@ -175,7 +175,7 @@ def test_only_changed_files_are_parsed_again(tmp_path: Path, monkeypatch: pytest
         outlined.append(grammar.name)
         return outline(source, grammar)
 
-    monkeypatch.setattr(head, "outline", told)
+    monkeypatch.setattr(head_symbols, "outline", told)
     repo.commit_file("main.py", "def turned():\n    return 1\n", "Turn away")
     index(repo, tmp_path / "home")
     assert outlined == ["python"]
@@ -186,7 +186,7 @@ def test_the_snapshot_stands_in_line_behind_the_history(
 ) -> None:
     """HEAD's files are handed out with the batches, so that workers go on while the last ones are written."""
     handed: list[str] = []
-    work = head.work
+    work = head_symbols.work
 
     def noted(task: Task | Slice) -> Extracted | Outlined:
         handed.append(type(task).__name__)
@@ -236,7 +236,7 @@ def test_the_index_is_made_compact_in_the_room_of_models_and_packs(
     noting(monkeypatch, WordEncoder, "unload", done)
     noting(monkeypatch, Repository, "let_go", done)
     noting(monkeypatch, Workers, "dismiss", done)
-    noting(monkeypatch, compaction, "tidy", done)
+    noting(monkeypatch, maintenance, "tidy", done)
     index(repo, tmp_path)
     first, *rest = done
     assert first == "let_go"

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from serve import cli
+from serve.cli import app
 from tests.repos import Repo
 
-ROOT = Path(cli.__file__).parent.parent
+ROOT = Path(app.__file__).parents[2]
 # What takes long to load, and no program needs to say its help.
 HEAVY = (
     "duckdb numpy pyarrow onnxruntime tokenizers pygit2 rich tree_sitter tornado joblib polars Stemmer pathspec "
@@ -28,7 +28,7 @@ def timeouts(path: Path) -> Repo:
 
 def lineage(*arguments: str | Path) -> int:
     """The exit code of the command, run in this process."""
-    return cli.main([str(argument) for argument in arguments])
+    return app.main([str(argument) for argument in arguments])
 
 
 def indexed(repo: Repo, *flags: str) -> int:

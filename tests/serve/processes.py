@@ -38,7 +38,7 @@ def start(*arguments: str, **options: Unpack[Options]) -> subprocess.Popen[bytes
     """The command at work."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     asked: Options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment, **options}
-    return subprocess.Popen([sys.executable, "-m", "serve.cli", *arguments], **asked)
+    return subprocess.Popen([sys.executable, "-m", "serve.cli.app", *arguments], **asked)
 
 
 def lineage(*arguments: str, **options: Unpack[Options]) -> tuple[int, str, str]:

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from stores import schema
-from stores.metadata import NAMES, Components
-from stores.places import Place
-from stores.versions import EMBEDDING_DIMENSION
-from stores.writing import Batch, HeadChange
+from stores.compatibility import NAMES, Components
+from stores.index_location import Place
+from stores.types import EMBEDDING_DIMENSION
+from stores.writer import Batch, HeadChange
 
 # Naive, as the store keeps UTC.
 FIRST_DATE = datetime.fromisoformat("2020-01-01")

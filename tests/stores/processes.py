@@ -14,7 +14,7 @@ ROOT: Final = Path(__file__).parent.parent.parent
 PRELUDE: Final = """
 import sys, time
 from pathlib import Path
-from stores import database, history, locking, places, runs, writing
+from stores import database, history, locks, index_location, writer
 from tests.stores.batches import CURRENT, Document, batch, place_in, sha
 place = place_in(Path(sys.argv[1]))
 git_dir = Path("/somewhere/repo/.git")

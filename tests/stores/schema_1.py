@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import duckdb
 
-from pipeline.encoder import EMBEDDING_MODEL
-from stores import database, places
-from stores.places import Place
+from pipeline.encoders.base import EMBEDDING_MODEL
+from stores import database, index_location
+from stores.index_location import Place
 from tests.repos import Repo
-from tests.serve.indexed import WordEncoder
+from tests.serve.sample_index import WordEncoder
 
 HERE: Final = Path(__file__).parent
 BLOBS: Final = {"message_digest", "text_digest"}
@@ -36,7 +36,7 @@ def history(path: Path) -> Repo:
 
 def make(place: Place) -> None:
     """An index of schema 1 at this place, its vectors, and their name, of the encoder that tests have now."""
-    places.claim(place)
+    index_location.claim(place)
     with closing(duckdb.connect()) as connection:
         connection.execute(database.attachment(place.database, "ix"))
         connection.execute("USE ix")

@@ -12,14 +12,14 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from stores import database, engines, history, integrity, places, writing
+from stores import database, duckdb_engine, history, index_location, maintenance, writer
 from stores.database import DamagedIndex, NotIndexed
-from stores.locking import IndexBusy
+from stores.duckdb_engine import private
+from stores.errors import Refused
+from stores.locks import IndexBusy
 from stores.migrations import NewerSchema
-from stores.privacy import private
-from stores.refusals import Refused
-from stores.versions import SCHEMA_VERSION
-from tests.refusing import read_only
+from stores.types import SCHEMA_VERSION
+from tests.readonly_fs import read_only
 from tests.stores.batches import CURRENT, Document, batch, place_in, sha
 from tests.stores.processes import finished, line, running
 
@@ -28,9 +28,9 @@ ENDLESS = """
 import itertools
 for number in itertools.count(int(sys.stdin.readline())):
     with database.writing(place) as connection:
-        writing.begin_pass(connection, place, head="h", unreached=[], components=CURRENT)
+        writer.begin_pass(connection, place, head="h", unreached=[], components=CURRENT)
         documents = [Document(number * 20 + n, {f"w{n}": 1, f"b{number}": 1}) for n in range(20)]
-        writing.replace_batch(connection, batch(documents))
+        writer.replace_batch(connection, batch(documents))
         say(number)
 """
 # Opens the database the way a program does that knows nothing of our locks.
@@ -40,14 +40,14 @@ with duckdb.connect(str(place.database), read_only={read_only}):
     say("in"); sys.stdin.read()
 """
 
-Opening = Callable[[places.Place], AbstractContextManager[duckdb.DuckDBPyConnection]]
+Opening = Callable[[index_location.Place], AbstractContextManager[duckdb.DuckDBPyConnection]]
 
 
-def make(home: Path, documents: int = 1) -> places.Place:
+def make(home: Path, documents: int = 1) -> index_location.Place:
     place = place_in(home)
     with database.writing(place) as connection:
-        writing.begin_pass(connection, place, head="h" * 40, unreached=[], components=CURRENT)
-        writing.replace_batch(connection, batch([Document(number) for number in range(documents)]))
+        writer.begin_pass(connection, place, head="h" * 40, unreached=[], components=CURRENT)
+        writer.replace_batch(connection, batch([Document(number) for number in range(documents)]))
     return place
 
 
@@ -64,7 +64,7 @@ def test_files_are_private(tmp_path: Path) -> None:
     try:
         place = make(tmp_path / "home")
         with database.writing(place) as connection:
-            writing.replace_batch(connection, batch([Document(1)]))
+            writer.replace_batch(connection, batch([Document(1)]))
             modes = {
                 path: stat.S_IMODE(path.stat().st_mode) for path in [place.folder, *place.folder.iterdir()]
             }
@@ -99,7 +99,7 @@ def test_reader_replays_little(tmp_path: Path) -> None:
     for number in range(8):
         with database.writing(place) as connection:
             documents = [Document(number * 200 + n) for n in range(200)]
-            writing.replace_batch(connection, batch(documents))
+            writer.replace_batch(connection, batch(documents))
         assert database.wal_size(place) <= database.LARGEST_WAL
     started = time.process_time()
     with database.reading(place) as connection:
@@ -112,7 +112,7 @@ def test_checkpoint_empties_the_buffers(tmp_path: Path) -> None:
     place = make(tmp_path)
     with database.writing(place) as connection:
         documents = [Document(number) for number in range(4_000)]
-        writing.replace_batch(connection, batch(documents))
+        writer.replace_batch(connection, batch(documents))
         before = _buffered(connection)
         database.settle(connection, place)
         assert _buffered(connection) < before / 4
@@ -134,7 +134,7 @@ def test_a_file_keeps_its_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     new = make(tmp_path / "new")
     for place, blocks in ((old, 262_144), (new, database.BLOCK_SIZE)):
         with database.writing(place) as connection:
-            writing.replace_batch(connection, batch([Document(1)]))
+            writer.replace_batch(connection, batch([Document(1)]))
         with database.reading(place) as connection:
             assert history.recorded(connection, [sha(0), sha(1)]) == {sha(0), sha(1)}
             assert connection.execute(size).fetchall() == [(blocks,)]
@@ -184,7 +184,7 @@ def test_failed_body_leaves_the_committed(tmp_path: Path) -> None:
     """What a writer did not commit before it failed is gone; what it committed stays."""
     place = make(tmp_path)
     with pytest.raises(KeyboardInterrupt), database.writing(place) as connection:
-        writing.replace_batch(connection, batch([Document(1)]))
+        writer.replace_batch(connection, batch([Document(1)]))
         connection.execute("BEGIN")
         connection.execute("DELETE FROM commits")
         raise KeyboardInterrupt
@@ -228,7 +228,7 @@ def test_readers_leave_their_engines(tmp_path: Path) -> None:
     place = make(tmp_path / "home")
 
     def left() -> int:
-        return sum(found == place for found, _ in engines._left)
+        return sum(found == place for found, _ in duckdb_engine._left)
 
     with database.reading(place) as first, database.reading(place) as second:
         assert first.execute("FROM migrations").fetchall() == second.execute("FROM migrations").fetchall()
@@ -260,9 +260,9 @@ number = int(sys.stdin.readline())
 try:
     while True:
         with database.writing(place) as connection:
-            writing.begin_pass(connection, place, head="h", unreached=[], components=CURRENT)
+            writer.begin_pass(connection, place, head="h", unreached=[], components=CURRENT)
             documents = [Document(number * 20 + n, {{f"w{{n}}": 1, f"b{{number}}": 1}}) for n in range(20)]
-            writing.replace_batch(connection, batch(documents))
+            writer.replace_batch(connection, batch(documents))
         number += 1
 except Exception as error:
     say(number, type(error).__name__, error)
@@ -272,10 +272,10 @@ except Exception as error:
 @pytest.mark.parametrize("room", [0, 1_000, 100_000, 700_000, 1_500_000])
 def test_no_room(tmp_path: Path, room: int) -> None:
     """Wherever it ends, the disk is what is told of; every batch stays that was committed, and the next run goes on."""
-    with running(WITHOUT_ROOM.format(bytes=room), tmp_path) as writer:
-        assert writer.stdin is not None
-        writer.stdin.write("0\n")
-        status, said, complaint = finished(writer)
+    with running(WITHOUT_ROOM.format(bytes=room), tmp_path) as process:
+        assert process.stdin is not None
+        process.stdin.write("0\n")
+        status, said, complaint = finished(process)
     assert (status, complaint) == (0, "")
     number, kind, words = said.split(" ", 2)
     assert kind in {"Refused", "OSError"} and "File too large" in words and str(tmp_path) in words
@@ -285,8 +285,8 @@ def test_no_room(tmp_path: Path, room: int) -> None:
             # A commit that failed in the end may be there whole: what it lacked was room for a checkpoint.
             assert _whole_batches(connection) in {int(number), int(number) + 1}
     with database.writing(place) as connection:
-        writing.begin_pass(connection, place, head="h", unreached=[], components=CURRENT)
-        writing.replace_batch(connection, batch([Document(9999)]))
+        writer.begin_pass(connection, place, head="h", unreached=[], components=CURRENT)
+        writer.replace_batch(connection, batch([Document(9999)]))
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_the_first_error_is_told(tmp_path: Path) -> None:
         connection.close()
         raise ZeroDivisionError
     with database.writing(place) as connection:
-        writing.replace_batch(connection, batch([Document(1)]))
+        writer.replace_batch(connection, batch([Document(1)]))
     with database.reading(place) as connection:
         assert history.recorded(connection, [sha(0), sha(1)]) == {sha(0), sha(1)}
 
@@ -337,7 +337,7 @@ def test_damage_deep_in_a_file(tmp_path: Path, opened: Opening) -> None:
         try:
             with opened(place) as connection:
                 opens = True
-                integrity.read_all(connection)
+                maintenance.read_all(connection)
         except DamagedIndex as error:
             assert "--rebuild --yes" in error.hint
             found += opens

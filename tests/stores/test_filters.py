@@ -8,8 +8,8 @@ import pytest
 from pathspec import GitIgnoreSpec
 
 from stores.filters import BadPathFilter, Where
-from tests.stores.asking import by_text
-from tests.stores.small import FIRST_DATE, Doc, small_index
+from tests.stores.sample_index import FIRST_DATE, Doc, small_index
+from tests.stores.search_helpers import by_text
 
 PATHS = ["app.py", "src/app.py", "src/net/app.rs", "docs/src/guide.md", "tests/test_app.py", "src b/ü.py"]
 DOCS = [

@@ -8,17 +8,17 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from stores import compaction, database, frames, writing
-from stores.places import Place
+from stores import database, frames, maintenance, writer
+from stores.index_location import Place
 from tests.stores.batches import CURRENT, Document, batch, head, place_in, sha
 from tests.stores.processes import line, running
 
 WRITE_FOR_EVER = """
-from stores.holding import Held
+from stores.connections import Held
 with Held(place) as index:
     for number in range(100, 1_000_000):
         with index.batch() as connection:
-            writing.replace_batch(connection, batch([Document(number)]))
+            writer.replace_batch(connection, batch([Document(number)]))
         say(number)
 """
 
@@ -27,10 +27,10 @@ with Held(place) as index:
 def place(tmp_path: Path) -> Place:
     place = place_in(tmp_path)
     with database.writing(place) as connection:
-        writing.begin_pass(connection, place, head="h" * 40, unreached=[sha(1)], components=CURRENT)
+        writer.begin_pass(connection, place, head="h" * 40, unreached=[sha(1)], components=CURRENT)
         documents = [Document(number, {"a": 2, f"w{number}": 1}, {"f": 1}) for number in range(40)]
-        writing.replace_batch(connection, batch(documents))
-        writing.replace_head(connection, head(["a.py"], ["f", "g"]))
+        writer.replace_batch(connection, batch(documents))
+        writer.replace_head(connection, head(["a.py"], ["f", "g"]))
     return place
 
 
@@ -57,7 +57,7 @@ def test_texts_on_request(place: Place) -> None:
 
 def test_sizes_add_up(place: Place) -> None:
     """The parts and what is free are the file's blocks, and the vectors take what vectors take."""
-    compaction.compact(place)
+    maintenance.compact(place)
     sizes = frames.read(place).sizes
     with database.reading(place) as connection:
         sql = "SELECT block_size * total_blocks FROM pragma_database_size() WHERE database_name = 'ix'"

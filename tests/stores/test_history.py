@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stores import history
-from stores.reach import Reach
-from tests.stores.small import Doc, sha, small_index
+from stores.types import Reach
+from tests.stores.sample_index import Doc, sha, small_index
 
 
 @pytest.mark.parametrize("few", [0, 100])

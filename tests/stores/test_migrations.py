@@ -11,24 +11,24 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipeline.cross_encoder import CROSS_ENCODER
+from pipeline.component_versions import components
+from pipeline.encoders.cross_encoder import CROSS_ENCODER
 from pipeline.git.repository import open_repository
-from pipeline.versions import components
-from serve.find.search import find_pattern
-from serve.placing import place_of
-from serve.questions import FindRequest
-from serve.standing import of_path
-from stores import database, metadata, migrations, places
+from serve.api_types import FindRequest
+from serve.index_status import of_path
+from serve.repositories import place_of
+from serve.search.find_pattern import find_pattern
+from stores import compatibility, database, index_location, migrations
+from stores.compatibility import Made, Status
 from stores.database import NotIndexed
-from stores.metadata import Made, Status
+from stores.index_location import Place
 from stores.migrations import MIGRATIONS, FailedMigration
-from stores.places import Place
 from stores.schema import TABLES
-from stores.versions import SCHEMA_HISTORY, SCHEMA_VERSION
+from stores.types import SCHEMA_HISTORY, SCHEMA_VERSION
 from tests.bench.indexes import fingerprint
 from tests.pipeline.histories import index
 from tests.repos import Repo
-from tests.serve.indexed import WordEncoder
+from tests.serve.sample_index import WordEncoder
 from tests.stores import schema_1
 from tests.stores.batches import place_in
 from tests.stores.processes import finished, line, running
@@ -98,7 +98,7 @@ def test_a_migrated_index_goes_on(repo: Repo, place: Place, tmp_path: Path) -> N
 def test_what_made_the_rows_is_carried_over(place: Place) -> None:
     """Only components that made rows are noted: of the parsers those whose language is there."""
     with database.reading(place) as connection:
-        recorded = metadata.recorded(connection)
+        recorded = compatibility.recorded(connection)
     made = {(one.part, one.component) for one in recorded.made if one.component.startswith("parser_")}
     assert made == {
         (part, f"parser_{name}") for part in ("history", "head") for name in ("python", "typescript")
@@ -111,7 +111,7 @@ def test_never_written_metadata_is_unknown(repo: Repo, place: Place) -> None:
     change(place, "DELETE FROM metadata")
     verdict = of_path(repo.path, place.home)[1].verdict
     assert verdict and verdict.status is Status.UNKNOWN
-    assert verdict.missing == metadata.NAMES
+    assert verdict.missing == compatibility.NAMES
     left = index(repo, place.home, force=True).verdict
     assert left.status is Status.UNKNOWN
     assert "chunker_version" not in left.missing and "semantic_text_version" in left.missing
@@ -131,9 +131,9 @@ def test_the_oldest_version_then_is_one_now(place: Place) -> None:
     """What the first schema said of a component is what its rows are of."""
     change(place, "UPDATE metadata SET version = '0' WHERE component = 'words_version'")
     with database.reading(place) as connection:
-        recorded = metadata.recorded(connection)
+        recorded = compatibility.recorded(connection)
     assert {Made("history", "words_version", "0"), Made("head", "words_version", "0")} <= recorded.made
-    assert metadata.verdict(recorded, components()).status is Status.NEEDS_REFRESH
+    assert compatibility.verdict(recorded, components()).status is Status.NEEDS_REFRESH
 
 
 @pytest.mark.parametrize("opened", [database.reading, database.writing])
@@ -156,7 +156,7 @@ def test_a_killed_migration_changes_nothing(place: Place) -> None:
     before = state(place)
     program = HALFWAY.replace("place)", "found)").replace(
         "step =",
-        f"found = places.Place(Path({str(place.home)!r}), {place.repo_id!r}, place.path, None)\nstep =",
+        f"found = index_location.Place(Path({str(place.home)!r}), {place.repo_id!r}, place.path, None)\nstep =",
     )
     with running(program, place.home) as process:
         assert line(process) == "changed"
@@ -173,7 +173,7 @@ def test_a_folder_that_cannot_be_written_is_said(place: Place, monkeypatch: pyte
     def refuse(_: Place) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(places, "claim", refuse)
+    monkeypatch.setattr(index_location, "claim", refuse)
     with pytest.raises(FailedMigration, match="Permission denied"), database.reading(place):
         pass
 
@@ -181,7 +181,7 @@ def test_a_folder_that_cannot_be_written_is_said(place: Place, monkeypatch: pyte
 def test_without_tables_there_is_nothing_to_migrate(tmp_path: Path) -> None:
     """An empty file is no index, before and after."""
     place = place_in(tmp_path)
-    places.claim(place)
+    index_location.claim(place)
     with duckdb.connect(str(place.database)):
         pass
     with pytest.raises(NotIndexed), database.reading(place):

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stores import snapshot
-from stores.reach import Reach
 from stores.snapshot import Numbers
-from tests.stores.small import Doc, HeadSymbol, sha, small_index
+from stores.types import Reach
+from tests.stores.sample_index import Doc, HeadSymbol, sha, small_index
 
 COMMITS = range(6)
 some = st.lists(st.sampled_from(COMMITS), unique=True, max_size=4)

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from serve import cli
-from serve.daemon import starting
-from serve.daemon.address import Address
+from serve.cli import app
+from serve.daemon import process
 from serve.daemon.client import Remote
+from serve.daemon.process import Address
 
-ROOT = Path(cli.__file__).parent.parent
+ROOT = Path(app.__file__).parents[2]
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -26,7 +26,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 def lineage(home: Path, *arguments: str, cwd: Path | None = None, **more: str) -> tuple[int, str, str]:
     """Exit code, output and complaints of a command that may use the daemon."""
     done = subprocess.run(
-        [sys.executable, "-m", "serve.cli", *arguments],
+        [sys.executable, "-m", "serve.cli.app", *arguments],
         env=environment(home, **more),
         cwd=cwd,
         capture_output=True,
@@ -39,7 +39,9 @@ def lineage(home: Path, *arguments: str, cwd: Path | None = None, **more: str) -
 @contextmanager
 def running(home: Path, *arguments: str, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
     """A daemon started by hand, and met; `before` is what its process does first."""
-    script = f"{before}\nfrom serve.cli import main\nraise SystemExit(main(['serve', *{list(arguments)!r}]))"
+    script = (
+        f"{before}\nfrom serve.cli.app import main\nraise SystemExit(main(['serve', *{list(arguments)!r}]))"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", script], env=environment(home), cwd=ROOT, stderr=subprocess.DEVNULL
     )
@@ -69,4 +71,4 @@ def pid(home: Path) -> int:
 
 
 def _met(address: Address) -> bool:
-    return address.folder.exists() and starting.is_met(address)
+    return address.folder.exists() and process.is_met(address)

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cross_encoder import CROSS_ENCODER
-from pipeline.modes import Precision
-from serve.daemon import starting
-from serve.daemon.address import LONGEST_SOCKET, Address, NoDaemon, UnsafeFolder
-from serve.questions import FindRequest
+from pipeline.encoders.cross_encoder import CROSS_ENCODER
+from pipeline.options import Precision
+from serve.api_types import FindRequest
+from serve.daemon import process
+from serve.daemon.process import LONGEST_SOCKET, Address, NoDaemon, UnsafeFolder
 from tests.repos import Repo
 from tests.serve.commands import HEAVY, timeouts
 from tests.serve.daemon.daemons import ROOT, environment, lineage, pid, remote, running, until
-from tests.serve.indexed import index
+from tests.serve.sample_index import index
 
 QUESTION = FindRequest("timeout", rerank=False)
 
@@ -102,7 +102,7 @@ def test_the_variable_and_the_flag_keep_it_away(repo: Repo, place: Path) -> None
 def test_one_daemon_for_ten(repo: Repo, place: Path) -> None:
     """Ten clients at the same instant: one daemon, ten right answers."""
     index(repo, place)
-    command = [sys.executable, "-m", "serve.cli", "query", str(repo.path), "-q", "timeout", "--no-rerank"]
+    command = [sys.executable, "-m", "serve.cli.app", "query", str(repo.path), "-q", "timeout", "--no-rerank"]
     clients = [
         subprocess.Popen(command, env=environment(place), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(10)
@@ -121,7 +121,9 @@ def test_light_client(repo: Repo, place: Path) -> None:
     """A question through the daemon loads no database, model, parser or web server."""
     index(repo, place)
     for arguments in (["query", str(repo.path), "-q", "x"], ["explain", "src/tcp.py", str(repo.path)]):
-        script = f"from serve.cli import main; import sys; main({arguments!r}); print(*sys.modules, file=sys.stderr)"
+        script = (
+            f"import sys, serve.cli.app as a; a.main({arguments!r}); print(*sys.modules, file=sys.stderr)"
+        )
         done = subprocess.run(
             [sys.executable, "-c", script], env=environment(place), capture_output=True, text=True, check=True
         )
@@ -135,7 +137,7 @@ def test_killed_while_it_answers(repo: Repo, place: Path) -> None:
     remote(place).find(QUESTION, repo.path)
     first = pid(place)
     os.kill(first, signal.SIGSTOP)
-    command = [sys.executable, "-m", "serve.cli", "query", str(repo.path), "-q", "timeout"]
+    command = [sys.executable, "-m", "serve.cli.app", "query", str(repo.path), "-q", "timeout"]
     asking = subprocess.Popen(command, env=environment(place), stdout=subprocess.PIPE)
     time.sleep(0.7)
     assert asking.poll() is None
@@ -149,7 +151,7 @@ def test_killed_while_it_answers(repo: Repo, place: Path) -> None:
 def test_another_program_is_replaced(repo: Repo, place: Path) -> None:
     """A daemon of another version ends, and one of this version answers."""
     index(repo, place)
-    with running(place, before="import serve.daemon.address as a\na.build = lambda: 'another'") as other:
+    with running(place, before="import serve.daemon.process as a\na.build = lambda: 'another'") as other:
         assert len(remote(place).find(QUESTION, repo.path).hits) == 2
         assert pid(place) != other.pid
         assert other.wait(timeout=10) == 0
@@ -182,7 +184,7 @@ def test_a_client_that_dies(repo: Repo, place: Path) -> None:
         body,
         b"POST /find HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n",
     ):
-        connection = starting.connected(Address(place))
+        connection = process.connected(Address(place))
         connection.sendall(said)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         connection.close()
@@ -223,7 +225,7 @@ def test_full_disk(repo: Repo, place: Path) -> None:
     index(repo, place)
     before = (
         "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "import serve.daemon.service as service\n"
+        "import serve.daemon.server as service\n"
         "listening = service.bind_unix_socket\n"
         "def full(*arguments):\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
@@ -333,7 +335,7 @@ def test_no_daemon_to_be_had(tmp_path: Path, repo: Repo) -> None:
     assert json.loads(out)["hits"]
     assert "Answered without the daemon" in err
     with pytest.raises(NoDaemon):
-        starting.start(Address(blocked / "home"))
+        process.start(Address(blocked / "home"))
 
 
 def test_an_index_at_hand(repo: Repo, place: Path) -> None:
@@ -392,7 +394,7 @@ def test_full_log(repo: Repo, place: Path) -> None:
 def test_ended_daemons_are_buried(place: Path) -> None:
     """A process that starts daemons for years does not keep the ended ones in the system's table."""
     for _ in range(3):
-        starting.start(Address(place))
+        process.start(Address(place))
         assert remote(place).stop()
-    starting.start(Address(place))
-    assert len(starting._children) <= 2  # the one before may still be on its way out
+    process.start(Address(place))
+    assert len(process._children) <= 2  # the one before may still be on its way out

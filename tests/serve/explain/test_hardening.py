@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.repos import Repo
-from tests.serve.explain.asking import blamed, commits, explain, limitation
-from tests.serve.indexed import index
+from tests.serve.explain.helpers import blamed, commits, explain, limitation
+from tests.serve.sample_index import index
 
 ATTRIBUTES = "*.py filter=mine diff=mine\n"
 

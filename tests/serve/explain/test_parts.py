@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from serve.envelope import EXCERPT_LINES
+from serve.api_types import bounds
 from serve.errors import BadRequest
 from serve.explain import blame, excerpts
-from serve.explain.related import near
-from serve.explain.request import bounds
-from serve.explain.spans import spans
+from serve.explain.file_history import near
+from serve.index_status import EXCERPT_LINES
+from serve.text import spans
 
 PORCELAIN = b"""\
 1111111111111111111111111111111111111111 3 1 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.repos import Repo
-from tests.serve.explain.asking import THREE, blamed, commits, counted, explain, limitation
+from tests.serve.explain.helpers import THREE, blamed, commits, counted, explain, limitation
 
 NAMES = ["-L1,1", "--help", "with space", 'quo"te', "new\nline", "tab\t", "ü", "*", ":(top)x", "a=b"]
 

@@ -18,12 +18,12 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from tests.repos import Repo
 from tests.serve.commands import loaded_by
 from tests.serve.daemon.daemons import environment, remote
-from tests.serve.indexed import index
 from tests.serve.mcp.clients import PROTOCOLS, ask, call, said
+from tests.serve.sample_index import index
 
 
 def program(repo: Repo, home: Path, **more: str) -> Any:
-    command = [sys.executable, "-m", "serve.mcp.lineage"]
+    command = [sys.executable, "-m", "serve.mcp.lineage_server"]
     return stdio_client(
         StdioServerParameters(
             command=command[0], args=command[1:], cwd=repo.path, env=environment(home, **more)
@@ -61,7 +61,7 @@ def test_without_the_daemon(repo: Repo, place: Path) -> None:
 
 def started(repo: Repo, home: Path, stderr: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "serve.mcp.lineage"],
+        [sys.executable, "-m", "serve.mcp.lineage_server"],
         env=environment(home),
         cwd=repo.path,
         stdin=subprocess.PIPE,
@@ -153,4 +153,4 @@ def test_nonsense_on_its_input(repo: Repo, place: Path) -> None:
 def test_light_server() -> None:
     """The server itself loads no database, model or parser: those are the daemon's."""
     heavy = "duckdb numpy pyarrow onnxruntime tokenizers pygit2 tree_sitter tornado polars"
-    assert not loaded_by("import serve.mcp.lineage") & set(heavy.split())
+    assert not loaded_by("import serve.mcp.lineage_server") & set(heavy.split())

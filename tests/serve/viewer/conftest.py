@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mindmap.document import Mindmap
-from mindmap.maps import Maps
-from tests.mindmap.maps import a_map
-from tests.serve.viewer.viewers import Asking, page, viewing
+from mindmap.map_store import Maps
+from tests.mindmap.sample_maps import a_map
+from tests.serve.viewer.helpers import Asking, page, viewing
 
 
 @pytest.fixture

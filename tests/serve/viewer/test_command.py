@@ -12,15 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from mindmap.maps import Maps
-from mindmap.target import attach_to
-from mindmap.touching import Touch
-from serve.viewer import announcing, service
-from stores.mindmaps import Folder
-from tests.mindmap.maps import NOON, a_map
+from mindmap.file_touches import Touch, attach_to
+from mindmap.map_store import Maps
+from serve.viewer import discovery, server
+from stores.mindmap_files import Folder
+from tests.mindmap.sample_maps import NOON, a_map
 from tests.repos import Repo
 from tests.serve.daemon.daemons import remote
-from tests.serve.viewer.viewers import Asking, program, until
+from tests.serve.viewer.helpers import Asking, program, until
 
 
 def port_in(line: str) -> int:
@@ -33,7 +32,7 @@ def test_begins_and_ends(tmp_path: Path, number: signal.Signals) -> None:
     with program(tmp_path / "maps", "--port", "0") as (process, line):
         port = port_in(line)
         assert line == f"http://127.0.0.1:{port}/ shows the maps of {tmp_path / 'maps'}. Ctrl-C ends it.\n"
-        until(lambda: announcing.address(tmp_path / "maps") == f"http://127.0.0.1:{port}/")
+        until(lambda: discovery.address(tmp_path / "maps") == f"http://127.0.0.1:{port}/")
         assert Asking(port).ask("/api/mindmaps").json == []
         with Asking(port).listening() as listener:
             assert listener.next()["type"] == "connected"
@@ -66,12 +65,12 @@ def test_two_viewers(tmp_path: Path) -> None:
     ):
         for port in (port_in(line), port_in(other)):
             assert Asking(port).ask(f"/api/mindmaps/{document.id}").json["title"] == "A map"
-        assert announcing.address(tmp_path) == f"http://127.0.0.1:{port_in(line)}/"
+        assert discovery.address(tmp_path) == f"http://127.0.0.1:{port_in(line)}/"
         assert second.stdout and second.stdout.readline() == (
             f"So does another viewer: http://127.0.0.1:{port_in(line)}/\n"
         )
         first.kill()
-        until(lambda: announcing.address(tmp_path) == f"http://127.0.0.1:{port_in(other)}/")
+        until(lambda: discovery.address(tmp_path) == f"http://127.0.0.1:{port_in(other)}/")
 
 
 def test_folder_is_deleted(tmp_path: Path) -> None:
@@ -79,7 +78,7 @@ def test_folder_is_deleted(tmp_path: Path) -> None:
     folder = tmp_path / "maps"
     with program(folder, "--port", "0") as (_, line):
         asking = Asking(port_in(line))
-        (folder / announcing.PLACE).unlink()
+        (folder / discovery.PLACE).unlink()
         folder.rmdir()
         with asking.listening() as listener:
             listener.next()
@@ -91,7 +90,7 @@ def test_folder_is_deleted(tmp_path: Path) -> None:
                 "timestamp": "",
             }
         assert [one["id"] for one in asking.ask("/api/mindmaps").json] == [document.id]
-        until(lambda: announcing.address(folder) == f"http://127.0.0.1:{asking.port}/")
+        until(lambda: discovery.address(folder) == f"http://127.0.0.1:{asking.port}/")
         assert Folder(folder).ids() == [document.id]
 
 
@@ -100,10 +99,10 @@ def test_place_that_a_killed_viewer_left(tmp_path: Path) -> None:
     with program(tmp_path, "--port", "0") as (process, _):
         process.kill()
         process.wait()
-    assert json.loads((tmp_path / announcing.PLACE).read_text())["pid"] == process.pid
-    assert announcing.address(tmp_path) is None
+    assert json.loads((tmp_path / discovery.PLACE).read_text())["pid"] == process.pid
+    assert discovery.address(tmp_path) is None
     with program(tmp_path, "--port", "0") as (_, line):
-        until(lambda: announcing.address(tmp_path) == f"http://127.0.0.1:{port_in(line)}/")
+        until(lambda: discovery.address(tmp_path) == f"http://127.0.0.1:{port_in(line)}/")
 
 
 def test_open(tmp_path: Path) -> None:
@@ -159,10 +158,10 @@ def test_end_with_work_undone(tmp_path: Path) -> None:
             assert Asking(port_in(line)).ask("/api/mindmaps").status == 200
             time.sleep(0.5)
             process.terminate()
-            _, err = process.communicate(timeout=service.FAREWELL_SECONDS + 10)
+            _, err = process.communicate(timeout=server.FAREWELL_SECONDS + 10)
         assert process.returncode == 0
         assert err == "level=warning event=ended what was running is left\n"
-    assert not (maps.path / announcing.PLACE).exists()
+    assert not (maps.path / discovery.PLACE).exists()
 
 
 def test_lineage_by_the_daemon(tmp_path: Path) -> None:

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from mindmap.document import DamagedMindmap
-from mindmap.program import GitFailed
-from pipeline.git.refusals import NotARepository
+from mindmap.git import GitFailed
+from pipeline.git.errors import NotARepository
 from serve.errors import BadRequest
-from serve.viewer import news as reporting
-from serve.viewer import ports, refusals
-from serve.viewer.debounce import Debounce
-from serve.viewer.news import News
-from serve.viewer.refusals import Refusal
+from serve.viewer import responses, server
+from serve.viewer import state as reporting
+from serve.viewer.responses import Refusal
+from serve.viewer.state import News
+from serve.viewer.watcher import Debounce
 from stores.errors import LineageError
-from stores.mindmaps import MindmapBusy, NoSuchMindmap
+from stores.mindmap_files import MindmapBusy, NoSuchMindmap
 
 
 @dataclass
@@ -122,12 +122,14 @@ def test_statuses() -> None:
         (500, "internal_error"),
     ]
     assert all(b"secret" not in one.content for one in said.values())
-    names = [refusals.code_of(kind("x")) for kind in refusals.STATUSES]
-    assert len(names) == len(set(names)) and all(issubclass(kind, LineageError) for kind in refusals.STATUSES)
+    names = [responses.code_of(kind("x")) for kind in responses.STATUSES]
+    assert len(names) == len(set(names)) and all(
+        issubclass(kind, LineageError) for kind in responses.STATUSES
+    )
 
 
 def test_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no port of those that are tried is free, that is said."""
-    monkeypatch.setattr(ports, "TRIES", 1)
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ports.NoPort, match="all taken"):
-        ports.bound(taken.getsockname()[1])
+    monkeypatch.setattr(server, "TRIES", 1)
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(server.NoPort, match="all taken"):
+        server.bound(taken.getsockname()[1])

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 
 from mindmap.document import ROOT, Mindmap, encode
-from mindmap.edits import add_nodes, note
 from mindmap.export import FORMATS
-from mindmap.maps import Maps
-from mindmap.planting import NewNode
-from serve.viewer import documents, signs
-from serve.viewer.handler import HEADERS
-from tests.mindmap.maps import NOON, a_map, moment
-from tests.serve.viewer.viewers import Asking
+from mindmap.map_store import Maps
+from mindmap.nodes import NewNode, add_nodes, note
+from serve.viewer import documents
+from serve.viewer.handlers import HEADERS
+from tests.mindmap.sample_maps import NOON, a_map, moment
+from tests.serve.viewer.helpers import Asking
 
 ROUTES = ["/", "/app.js", "/logo.png", "/favicon.png", "/api/mindmaps", "/api/mindmaps/{}", "/api/status"]
 
@@ -190,9 +189,9 @@ def test_read_once(
         document = add_nodes(document, ROOT, batch, moment(number)).document
     maps.create(document)
     if not is_written_meanwhile:
-        time.sleep(signs.TICK_NANOSECONDS / 1e9)
+        time.sleep(documents.TICK_NANOSECONDS / 1e9)
     else:
-        monkeypatch.setattr(signs, "TICK_NANOSECONDS", 10**12)
+        monkeypatch.setattr(documents, "TICK_NANOSECONDS", 10**12)
     with ThreadPoolExecutor(40) as pool:
         answers = list(pool.map(lambda _: asking.ask(f"/api/mindmaps/{document.id}").content, range(200)))
     assert len(encoded) <= most
@@ -220,7 +219,7 @@ def test_little_is_kept(maps: Maps, document: Mindmap, monkeypatch: pytest.Monke
     others = [a_map({"label": "x" * 600}) for _ in range(3)]
     for other in others:
         maps.create(other)
-    time.sleep(signs.TICK_NANOSECONDS / 1e9)
+    time.sleep(documents.TICK_NANOSECONDS / 1e9)
     for one in (document, *others, document):
         assert shown.body(one.id, time.monotonic()).content == encode(one)
     assert len(shown._bodies) == 1

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from mindmap.document import Mindmap
-from mindmap.edits import note
-from mindmap.maps import Maps
-from mindmap.moments import now
-from serve.viewer import stream
-from serve.viewer.debounce import MOST_SECONDS, QUIET_SECONDS
-from tests.mindmap.maps import a_map
-from tests.serve.viewer.viewers import Asking, until
+from mindmap.document import Mindmap, now
+from mindmap.map_store import Maps
+from mindmap.nodes import note
+from serve.viewer import handlers
+from serve.viewer.watcher import MOST_SECONDS, QUIET_SECONDS
+from tests.mindmap.sample_maps import a_map
+from tests.serve.viewer.helpers import Asking, until
 
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 # What a loaded machine takes for what an idle one does in a few milliseconds.
@@ -161,7 +160,7 @@ def test_coming_back(asking: Asking, maps: Maps) -> None:
 
 def test_heartbeat(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     """A listener with nothing to hear is told that it is still listened to, in a comment."""
-    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(handlers, "HEARTBEAT_SECONDS", 0.1)
     with asking.listening() as listener:
         until(lambda: listener.lines.count(": still here") >= 3)
         assert [event["type"] for event in listener.drained(0.1)] == ["connected"]
@@ -179,7 +178,7 @@ def test_listeners_leave(asking: Asking) -> None:
 
 def test_listeners_are_bounded(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more than can listen is told so, and when to try again."""
-    monkeypatch.setattr(stream, "MOST_LISTENERS", 2)
+    monkeypatch.setattr(handlers, "MOST_LISTENERS", 2)
     with asking.listening() as one, asking.listening() as two:
         one.next()
         two.next()

@@ -1,0 +1,376 @@
+"""What git says of a workspace, in real repositories of every condition."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mindmap import git
+from mindmap.file_touches import TOUCHED_FILES, Touch, attach, attach_to
+from mindmap.git import GitFailed, NoWorkTree, Workspace
+from mindmap.git_sync import changed_files
+from mindmap.ignore import ignored, ignored_by_git
+from mindmap.nodes import NodeUpdate, update_nodes
+from tests.mindmap.sample_maps import NOON, a_map, check, id_of, moment
+from tests.mindmap.workspaces import changed, found, git_of
+from tests.repos import Repo
+
+TEN = "".join(f"line {number}\n" for number in range(10))
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return Repo.create(tmp_path / "repo")
+
+
+def test_every_status(repo: Repo) -> None:
+    """Each of git's statuses becomes the specified action, with its lines."""
+    for name in ("changed", "staged", "gone", "removed", "old", "left", "both", "moved"):
+        repo.write(f"{name}.txt", TEN + name)
+    repo.commit("All")
+    repo.write("changed.txt", TEN + "other\nmore\n")
+    repo.write("staged.txt", TEN)
+    repo.git("add", "staged.txt")
+    (repo.path / "gone.txt").unlink()
+    repo.remove("removed.txt")
+    repo.rename("old.txt", "new.txt")
+    (repo.path / "left.txt").rename(repo.path / "arrived.txt")
+    repo.rename("both.txt", "edited.txt")
+    repo.write("edited.txt", TEN + "both\nthen edited\n")
+    repo.rename("moved.txt", "lost.txt")
+    (repo.path / "lost.txt").unlink()
+    repo.write("added.txt", "one\ntwo")
+    repo.git("add", "added.txt")
+    repo.write("intended.txt", "one\n")
+    repo.git("add", "--intent-to-add", "intended.txt")
+    repo.write("deep/er/untracked.txt", "1\n2\n3")
+    repo.write("deep/er/too.txt", "")
+    repo.write("fleeting.txt", "x\n")
+    repo.git("add", "fleeting.txt")
+    (repo.path / "fleeting.txt").unlink()
+    assert found(repo) == {
+        "changed.txt": "Git modify (+2/-1 lines)",
+        "staged.txt": "Git modify (+0/-1 lines)",
+        "gone.txt": "Git delete (+0/-11 lines)",
+        "removed.txt": "Git delete (+0/-11 lines)",
+        "old.txt -> new.txt": "Git rename (+0/-0 lines)",
+        "left.txt": "Git delete (+0/-11 lines)",
+        "arrived.txt": "Git create (+11/-0 lines)",
+        "both.txt -> edited.txt": "Git rename (+2/-1 lines)",
+        "moved.txt": "Git delete (+0/-11 lines)",
+        "lost.txt": "Git delete (+0/-0 lines)",
+        "added.txt": "Git create (+2/-0 lines)",
+        "intended.txt": "Git create (+1/-0 lines)",
+        "deep/er/untracked.txt": "Git create (+3/-0 lines)",
+        "deep/er/too.txt": "Git create (+0/-0 lines)",
+        "fleeting.txt": "Git delete (+0/-0 lines)",
+    }
+
+
+def test_one_path_is_one_touch(repo: Repo) -> None:
+    """A file that git was told to forget, or whose name another took, is one touch, of what is on disk."""
+    for name in ("forgotten.txt", "old.txt", "swept.txt"):
+        repo.write(name, TEN + name)
+    repo.commit("All")
+    repo.git("rm", "--quiet", "--cached", "forgotten.txt", "swept.txt")
+    (repo.path / "swept.txt").unlink()
+    repo.write("forgotten.txt", TEN)
+    repo.rename("old.txt", "new.txt")
+    (repo.path / "new.txt").unlink()
+    repo.write("old.txt", "another\n")
+    assert found(repo) == {
+        "forgotten.txt": "Git create (+10/-0 lines)",
+        "swept.txt": "Git delete (+0/-11 lines)",
+        "new.txt": "Git delete (+0/-0 lines)",
+        "old.txt": "Git create (+1/-0 lines)",
+    }
+    assert len(changed(repo.path)) == 4
+
+
+def test_before_the_first_commit(repo: Repo) -> None:
+    """Without a commit everything is new, staged or not."""
+    repo.write("staged.txt", TEN)
+    repo.git("add", "staged.txt")
+    repo.write("new.txt", "one\n")
+    assert found(repo) == {"staged.txt": "Git create (+10/-0 lines)", "new.txt": "Git create (+1/-0 lines)"}
+
+
+def test_nothing_changed(repo: Repo) -> None:
+    """A clean work tree has nothing to attach."""
+    assert found(repo) == {}
+    repo.commit_file("a.txt", "a\n")
+    assert found(repo) == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"sp ace.txt",
+        b"tab\t.txt",
+        b"new\nline.txt",
+        b'"quoted".txt',
+        "ü/é.txt".encode(),
+        b"a -> b.txt",
+        b":(glob)*.txt",
+        b"-n",
+        b"caf\xe9.txt",
+    ],
+)
+def test_any_name(repo: Repo, name: bytes) -> None:
+    """Any file name comes through, new, changed and renamed; bytes that are no text are written out."""
+    shown = name.decode("utf-8", "backslashreplace")
+    repo.write(name, "one\n")
+    assert found(repo) == {shown: "Git create (+1/-0 lines)"}
+    repo.commit("Add it")
+    repo.write(name, "one\ntwo\n")
+    assert found(repo) == {shown: "Git modify (+1/-0 lines)"}
+    repo.git("mv", "--", name, b"plain.txt")
+    assert found(repo) == {f"{shown} -> plain.txt": "Git rename (+1/-0 lines)"}
+
+
+def test_subfolder_as_workspace(repo: Repo) -> None:
+    """A workspace inside the work tree has paths of its own, and nothing of what is outside."""
+    repo.write("app/a.txt", TEN)
+    repo.write("other/b.txt", TEN + "b")
+    repo.commit("All")
+    repo.write("app/a.txt", "")
+    repo.write("app/src/new.txt", "x\n")
+    repo.write("application.txt", "x\n")
+    repo.write("other/c.txt", "x\n")
+    repo.rename("other/b.txt", "app/b.txt")
+    assert found(repo, "app") == {
+        "a.txt": "Git modify (+0/-10 lines)",
+        "src/new.txt": "Git create (+1/-0 lines)",
+        "b.txt": "Git create (+11/-0 lines)",
+    }
+
+
+def test_conflicts(repo: Repo) -> None:
+    """Files in conflict are modified ones, however both sides came to them."""
+    repo.write("both.txt", "base\n")
+    repo.write("theirs-gone.txt", "base\n")
+    repo.commit("Base")
+    repo.branch("side")
+    repo.write("both.txt", "side\n")
+    repo.write("added.txt", "side\n")
+    repo.remove("theirs-gone.txt")
+    repo.commit("Side")
+    repo.switch("main")
+    repo.write("both.txt", "main\n")
+    repo.write("added.txt", "main\n")
+    repo.write("theirs-gone.txt", "main\n")
+    repo.commit("Main")
+    repo.git("merge", "side", check=False)
+    assert {path: summary.split()[1] for path, summary in found(repo).items()} == dict.fromkeys(
+        ("both.txt", "added.txt", "theirs-gone.txt"), "modify"
+    )
+
+
+def test_odd_files(repo: Repo) -> None:
+    """Links are one line and lead nowhere; binary files have none; a repository inside is not looked into."""
+    (repo.path / "link").symlink_to("/etc/passwd")
+    repo.write("binary", b"\0\n\n\n")
+    repo.write("late-binary", b"x\n" * 8_000 + b"\0")
+    Repo.create(repo.path / "inner").commit_file("a.txt", "a\n")
+    os.mkfifo(repo.path / "pipe")
+    assert found(repo) == {
+        "link": "Git create (+1/-0 lines)",
+        "binary": "Git create (+0/-0 lines)",
+        "late-binary": "Git create (+8001/-0 lines)",
+    }
+    repo.git("add", "binary")
+    assert found(repo)["binary"] == "Git create (+0/-0 lines)"
+
+
+def test_ignored(repo: Repo) -> None:
+    """What the watcher ignores is skipped, tracked or not, and so is what git ignores."""
+    names = (
+        "node_modules/a.js",
+        "dist/a.js",
+        "build/x",
+        ".next/x",
+        "coverage/x",
+        ".cache/x",
+        "a/.DS_Store",
+        "data/m.json",
+        "a.txt~",
+        "a.swp",
+        "a.tmp",
+    )
+    for name in (*names, "data/m.txt", "src/data/m.json", "builder/x"):
+        repo.write(name, "x\n")
+    repo.write(".gitignore", "secret\n")
+    repo.write("secret", "x\n")
+    assert set(found(repo)) == {"data/m.txt", "src/data/m.json", "builder/x", ".gitignore"}
+    assert all(ignored(name) for name in names)
+    repo.commit("All")
+    repo.write("dist/a.js", "y\n")
+    assert found(repo) == {}
+
+
+def test_maps_in_the_workspace(repo: Repo) -> None:
+    """Maps that are kept in the workspace, or are all there is in it, are attached to no map."""
+    for name in ("kept/maps/mm_1.json", "kept/maps/.locks/mm_1.lock", "kept/maps.txt", "kept/a.json"):
+        repo.write(name, "{}\n")
+    git = git_of(repo.path)
+    (repo.path / "link").symlink_to(repo.path / "kept/maps")
+    for maps in (repo.path / "kept/maps", repo.path / "link"):
+        touches = changed_files(str(repo.path), git, maps)
+        assert {touch.path for touch in touches} == {"kept/maps.txt", "kept/a.json", "link"}
+    inside = changed_files(str(repo.path / "kept"), git, repo.path / "kept/maps")
+    assert {touch.path for touch in inside} == {"maps.txt", "a.json"}
+    itself = changed_files(str(repo.path / "kept"), git, repo.path / "kept")
+    assert {touch.path for touch in itself} == {"maps/mm_1.json", "maps/.locks/mm_1.lock", "maps.txt"}
+
+
+def test_nothing_configured_acts(repo: Repo, tmp_path: Path) -> None:
+    """No monitor, external diff, text conversion, filter or hook of the repository or a submodule is run."""
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\nexit 1\n")
+    trap.chmod(0o755)
+    inner = Repo.create(tmp_path / "inner")
+    inner.commit_file("a.txt", "a\n")
+    repo.write("a.txt", "a\n")
+    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "sub")
+    repo.write(".gitattributes", "*.txt diff=trap filter=trap\n")
+    repo.commit("All")
+    for place in (repo.path, repo.path / "sub"):
+        settings = {
+            "core.fsmonitor": trap,
+            "core.pager": trap,
+            "core.hooksPath": tmp_path,
+            "diff.external": trap,
+            "diff.trap.command": trap,
+            "diff.trap.textconv": trap,
+            "filter.trap.clean": trap,
+            "filter.trap.required": "true",
+        }
+        for name, value in settings.items():
+            Repo(place).git("config", name, str(value))
+    repo.write("a.txt", "b\n")
+    repo.write("sub/a.txt", "b\n")
+    assert found(repo) == {"a.txt": "Git modify (+1/-1 lines)"}
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_configuration_changes_nothing(repo: Repo) -> None:
+    """What people set for their own reading does not change the answer."""
+    repo.write("old.txt", TEN)
+    repo.commit("All")
+    repo.rename("old.txt", "new.txt")
+    repo.write("sub/a.txt", "a\n")
+    for name, value in (
+        ("status.renames", "false"),
+        ("diff.renames", "false"),
+        ("status.showUntrackedFiles", "no"),
+        ("status.short", "true"),
+        ("diff.relative", "true"),
+        ("color.ui", "always"),
+        ("status.branch", "true"),
+    ):
+        repo.git("config", name, value)
+    assert found(repo) == {
+        "old.txt -> new.txt": "Git rename (+0/-0 lines)",
+        "sub/a.txt": "Git create (+1/-0 lines)",
+    }
+
+
+def test_failures(repo: Repo, tmp_path: Path) -> None:
+    """A bare repository, a folder elsewhere and a git that fails are told apart, each with what to do."""
+    bare = Repo.create(tmp_path / "bare", bare=True)
+    with pytest.raises(NoWorkTree, match="Name a work tree"):
+        changed(bare.path)
+    with pytest.raises(NoWorkTree, match="is not in the work tree"):
+        changed_files(str(tmp_path), git_of(repo.path), tmp_path)
+    repo.write("a.txt", "a\n")
+    repo.git("add", "a.txt")
+    (repo.path / ".git" / "index").write_bytes(b"broken")
+    with pytest.raises(GitFailed, match="git status failed"):
+        changed(repo.path)
+
+
+def test_attached(repo: Repo) -> None:
+    """Changed files go to the active task in one entry of the log; a rename takes over what the old path had."""
+    repo.write("old.txt", TEN)
+    repo.commit("All")
+    document = a_map({"label": "Task"}, workspace=str(repo.path))
+    task = id_of(document, "Task")
+    document = attach(document, task, [Touch("old.txt", symbols=("f",), lines="1-2")], "Touched", NOON)
+    repo.rename("old.txt", "new.txt")
+    repo.write("more.txt", "x\n")
+    touches = changed(repo.path)
+    unasked = attach_to(document, None, touches, "Git sync", moment(1)).document
+    assert unasked.nodes[id_of(unasked, TOUCHED_FILES)].files[0].path == "new.txt"
+    assert [touch.path for touch in unasked.nodes[task].files] == ["new.txt"]
+    active = update_nodes(document, [NodeUpdate(task, status="in_progress")], NOON).document
+    done = attach_to(active, None, touches, "Git sync", moment(1))
+    assert done.ids == (task,)
+    taken, added = done.document.nodes[task].files
+    assert (taken.path, taken.previous_path, taken.symbols, taken.lines) == (
+        "new.txt",
+        "old.txt",
+        ("f",),
+        "1-2",
+    )
+    assert (added.path, added.action) == ("more.txt", "create")
+    assert len(done.document.activity_log) == len(active.activity_log) + 1
+    check(done.document)
+
+
+def test_git_decides_what_is_ignored(repo: Repo, tmp_path: Path) -> None:
+    """git's rules at every level count, for what is not tracked; a path that git will not judge is not ignored."""
+    inner = Repo.create(tmp_path / "inner")
+    inner.commit_file("a.txt", "a\n")
+    repo.write(".gitignore", "*.log\n!kept.log\n")
+    repo.write("deep/.gitignore", "own\n")
+    repo.write("tracked.log", "x\n")
+    repo.git("add", "--force", "tracked.log")
+    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "deep/sub")
+    (repo.path / ".git/info/exclude").write_text("private\n")
+    paths = [
+        b"a.log",
+        b"kept.log",
+        b"tracked.log",
+        b"deep/sub/a.txt",
+        b"deep/own",
+        b"own",
+        b"private",
+        b"new\nline.log",
+        b":(glob)*.log",
+        b"gone/away.log",
+    ]
+    workspace = Workspace.of(str(repo.path), git_of(repo.path))
+    assert ignored_by_git(workspace, paths) == {
+        b"a.log",
+        b"deep/own",
+        b"private",
+        b"new\nline.log",
+        b":(glob)*.log",
+        b"gone/away.log",
+    }
+    deep = Workspace.of(str(repo.path / "deep"), git_of(repo.path))
+    assert ignored_by_git(deep, [b"own", b"x", b"a.log"]) == {b"own", b"a.log"}
+    assert ignored_by_git(workspace, [b"deep/sub/a.txt"] * 30 + [b"a.log"]) == set()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([" M", "??", "A ", "AM", " D", "D ", "UU", "R ", "RD", " R", "C "]),
+            st.binary(min_size=1).filter(lambda name: b"\0" not in name and not name.endswith(b"/")),
+        ),
+        unique_by=lambda entry: entry[1],
+    )
+)
+def test_status_is_understood_to_the_end(entries: list[tuple[str, bytes]]) -> None:
+    """Whatever the names, each entry is found; an entry with two paths takes exactly two."""
+    said = b"".join(
+        code.encode() + b" " + name + b"\0" + (b"old\0" if "R" in code or "C" in code else b"")
+        for code, name in entries
+    )
+    paths = [change.path for change in git.parse_status(said) if change.path != b"old"]
+    assert paths == [name for _, name in entries if name != b"old"]
