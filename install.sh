@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs lineage, lineage-mcp and mindmap, and writes beside them what was installed from where,
-# so that `lineage update` can do it again. Runs in any POSIX shell.
+# Installs lineage, lineage-mcp and mindmap, and next to them a receipt of what was installed from where,
+# which `lineage update` needs. Runs in any POSIX shell.
 set -eu
 
 distribution=history-lineage
@@ -10,22 +10,22 @@ usage() {
     cat <<'END'
 Usage: sh install.sh [OPTIONS]
 
-Installs the commands lineage, lineage-mcp and mindmap for you alone; root is not needed.
+Installs the commands lineage, lineage-mcp and mindmap for the current user, without root.
 
-  --from SOURCE    Where from [the folder that install.sh is in]:
-                     DIR            a folder with the project, or with its wheels
+  --from SOURCE    Source to install from [the directory of install.sh]:
+                     DIR            a directory with the project, or with its wheels
                      git+ADDRESS    a git repository, such as git+https://host/name.git
-                     index          the package index that the installer is set up with
+                     index          the installer's default package index
                      index=ADDRESS  another package index
-  --version V      This version; for git the tag vV. [the newest; for git the default branch]
-  --ref REF        For git: this branch or tag, which updates then follow.
-  --with TOOL      pip (into an environment of its own), pipx or uv. [pip]
-  --prefix DIR     Where the environment goes. [pip: ~/.local/share/lineage; else the tool's own place]
-  --bin-dir DIR    Where the commands go. [pip: ~/.local/bin; else the tool's own place]
-  --python PYTHON  A Python from 3.11 on. [the newest on PATH]
-  --help           Show this.
+  --version V      Version to install; for git the tag vV. [the newest; for git the default branch]
+  --ref REF        For git: branch or tag to install, which updates then follow.
+  --with TOOL      Installer: pip (in a new virtual environment), pipx or uv. [pip]
+  --prefix DIR     Directory of the environment. [pip: ~/.local/share/lineage; else the tool's default]
+  --bin-dir DIR    Directory of the commands. [pip: ~/.local/bin; else the tool's default]
+  --python PYTHON  Python to use, 3.11 or newer. [the newest on PATH]
+  --help           Show this help.
 
-Afterwards `lineage update` updates from the same source, by the same tool.
+`lineage update` then updates from the same source with the same tool.
 END
 }
 
@@ -35,9 +35,9 @@ fail() {
     exit 1
 }
 
-misused() {
-    # shellcheck disable=SC2016 # backquotes as people see them
-    printf 'error: %s\n  `sh install.sh --help` lists what is accepted.\n' "$1" >&2
+usage_error() {
+    # shellcheck disable=SC2016 # backquotes in the message
+    printf 'error: %s\n  Run `sh install.sh --help` for the options.\n' "$1" >&2
     exit 2
 }
 
@@ -49,7 +49,7 @@ while [ $# -gt 0 ]; do
         exit 0
         ;;
     --from | --version | --ref | --with | --prefix | --bin-dir | --python)
-        [ $# -gt 1 ] || misused "$1 needs a value."
+        [ $# -gt 1 ] || usage_error "$1 needs a value."
         case $1 in
         --from) from=$2 ;;
         --version) version=$2 ;;
@@ -61,39 +61,39 @@ while [ $# -gt 0 ]; do
         esac
         shift 2
         ;;
-    *) misused "$1 is no option." ;;
+    *) usage_error "Unknown option $1." ;;
     esac
 done
 
 case $tool in
 pip | pipx | uv) ;;
-*) misused "--with takes pip, pipx or uv, not $tool." ;;
+*) usage_error "--with takes pip, pipx or uv, not $tool." ;;
 esac
 
-absolute() {
+absolute_path() {
     (CDPATH='' cd -- "$1" && pwd -P)
 }
 
-# Python: 3.11 or newer, the newest there is.
-fits() {
+# Python: 3.11 or newer, the newest on PATH.
+is_supported_python() {
     "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 }
 if [ -n "$python" ]; then
-    fits "$python" || fail "$python is no Python from 3.11 on." "Name another with --python."
+    is_supported_python "$python" || fail "$python is not Python 3.11 or newer." "Choose another with --python."
 else
     for python in python3.14 python3.13 python3.12 python3.11 python3 python ''; do
-        if [ -n "$python" ] && fits "$python"; then break; fi
+        if [ -n "$python" ] && is_supported_python "$python"; then break; fi
     done
-    [ -n "$python" ] || fail "There is no Python from 3.11 on." "Install one, or name it with --python."
+    [ -n "$python" ] || fail "Python 3.11 or newer was not found." "Install it, or give its path with --python."
 fi
 python=$("$python" -c 'import sys; print(sys.executable)')
 [ "$tool" = pip ] || command -v "$tool" >/dev/null ||
-    fail "$tool was not found." "Install it, or leave --with out: pip needs nothing further."
+    fail "$tool was not found." "Install it, or omit --with: pip needs nothing else."
 
-# Source: its kind, its location, and what the installer is told.
+# Source: its kind, its location, and the requirement to pass to the installer.
 if [ -z "$from" ]; then
-    from=$(absolute "$(dirname -- "$0")")
-    [ -f "$from/pyproject.toml" ] || misused "There is no project beside install.sh: say --from where."
+    from=$(absolute_path "$(dirname -- "$0")")
+    [ -f "$from/pyproject.toml" ] || usage_error "There is no project next to install.sh: give a source with --from."
 fi
 options=''
 case $from in
@@ -103,12 +103,12 @@ git+*)
     case $location in
     *://*) ;;
     /*) location=file://$location ;;
-    *) misused "$location is no address: git+https://..., git+ssh://..., or git+ and a path from /." ;;
+    *) usage_error "$location is not a git address: use git+https://..., git+ssh://..., or git+ and an absolute path." ;;
     esac
     at=$ref
     [ -z "$version" ] || at=v$version
     requirement="$distribution @ git+$location${at:+@$at}"
-    # The pip that Python 3.11 brings takes no address without a host, such as file:///..., after a name.
+    # The pip of Python 3.11 rejects `NAME @ git+file:///...`.
     [ "$tool" != pip ] || requirement="git+$location${at:+@$at}#egg=$distribution"
     ;;
 index | index=*)
@@ -119,55 +119,56 @@ index | index=*)
     [ -z "$location" ] || options=--index-url=$location
     ;;
 *)
-    [ -d "$from" ] || misused "$from is no folder; a git address begins with git+."
-    location=$(absolute "$from")
+    [ -d "$from" ] || usage_error "$from is not a directory; a git address begins with git+."
+    location=$(absolute_path "$from")
     if [ -f "$location/pyproject.toml" ]; then
         kind=directory requirement=$location
-        [ -z "$version" ] || misused "A folder has one version: leave --version out."
+        [ -z "$version" ] || usage_error "A project directory has one version: omit --version."
         if [ -f "$location/constraints.txt" ]; then
             PIP_CONSTRAINT=$location/constraints.txt UV_CONSTRAINT=$location/constraints.txt
             export PIP_CONSTRAINT UV_CONSTRAINT
         fi
     else
         kind=wheels options=--find-links=$location
-        # The newest release; a pre-release is installed by naming it.
+        # The newest release; a pre-release only if --version names it.
         requirement=$("$python" -c '
 import re, sys
 from pathlib import Path
-folder, name, wanted = sys.argv[1:]
-there = {file: file.name.split("-")[1] for file in Path(folder).glob(f"{name}-*.whl")}
-kept = [f for f, v in there.items() if v == wanted or not wanted and re.fullmatch(r"\d+(\.\d+)*(\.post\d+)?", v)]
-print(max(kept, key=lambda file: [int(part) for part in re.findall(r"\d+", there[file])], default=""))
+directory, name, wanted = sys.argv[1:]
+versions = {file: file.name.split("-")[1] for file in Path(directory).glob(f"{name}-*.whl")}
+release = re.compile(r"\d+(\.\d+)*(\.post\d+)?")
+files = [file for file, version in versions.items() if version == wanted or not wanted and release.fullmatch(version)]
+print(max(files, key=lambda file: [int(part) for part in re.findall(r"\d+", versions[file])], default=""))
 ' "$location" "$wheel_name" "$version")
-        [ -n "$requirement" ] || fail "$location has no wheel of $distribution${version:+ $version}, and no project."
+        [ -n "$requirement" ] || fail "$location has no wheel of $distribution${version:+ $version} and no project."
     fi
     ;;
 esac
-[ "$kind" = git ] || [ -z "$ref" ] || misused "--ref is for git."
+[ "$kind" = git ] || [ -z "$ref" ] || usage_error "--ref is only for git sources."
 
 # Installation.
 unfinished=''
 # shellcheck disable=SC2317,SC2329 # the trap calls it
-cleaned() {
+clean_up() {
     code=$?
     [ -z "$unfinished" ] || rm -rf -- "$unfinished"
     [ "$code" = 0 ] || printf 'Nothing was installed.\n' >&2
 }
-trap cleaned EXIT
+trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-made() {
-    mkdir -p -- "$1" && absolute "$1"
+make_directory() {
+    mkdir -p -- "$1" && absolute_path "$1"
 }
-[ -z "$prefix" ] || prefix=$(made "$prefix")
-[ -z "$commands" ] || commands=$(made "$commands")
+[ -z "$prefix" ] || prefix=$(make_directory "$prefix")
+[ -z "$commands" ] || commands=$(make_directory "$commands")
 
 case $tool in
 pip)
     prefix=${prefix:-${XDG_DATA_HOME:-$HOME/.local/share}/lineage}
     commands=${commands:-$HOME/.local/bin}
-    prefix=$(made "$prefix")
+    prefix=$(make_directory "$prefix")
     mkdir -p -- "$prefix/versions"
     environment=$prefix/versions/new-$$
     unfinished=$environment
@@ -177,7 +178,7 @@ pip)
 pipx)
     [ -z "$prefix" ] || export PIPX_HOME="$prefix"
     [ -z "$commands" ] || export PIPX_BIN_DIR="$commands"
-    # pipx takes these apart as a shell does.
+    # pipx splits these arguments as a shell does.
     quoted=$(printf '%s\n' "$options" | sed "s/'/'\\\\''/g")
     pipx install --quiet --force --python="$python" ${options:+--pip-args="'$quoted'"} "$requirement"
     environment=$(pipx environment --value PIPX_LOCAL_VENVS)/$distribution
@@ -192,16 +193,16 @@ uv)
     ;;
 esac
 
-commands=$(made "$commands")
+commands=$(make_directory "$commands")
 "$environment/bin/python" -I -m serve.update.receipt --installer="$tool" --kind="$kind" \
     --location="$location" --ref="$ref" --environment="$environment" --commands="$commands"
 unfinished=''
 
-printf 'Installed %s in %s, by %s.\n' "$("$commands/lineage" --version)" "$commands" "$tool"
+printf 'Installed %s in %s with %s.\n' "$("$commands/lineage" --version)" "$commands" "$tool"
 case :$PATH: in
 *:"$commands":*) ;;
 *)
-    # shellcheck disable=SC2016 # for the person's own shell
-    printf 'Put that folder on your PATH: export PATH="%s:$PATH"\n' "$commands"
+    # shellcheck disable=SC2016 # expanded by the user's shell
+    printf 'Add this directory to your PATH: export PATH="%s:$PATH"\n' "$commands"
     ;;
 esac

@@ -1,4 +1,7 @@
-"""A batch of file events -> touches on a map: what git ignores and what is recorded already left out."""
+"""Automatic attachment: from a batch of file events to touches on a map.
+
+Files that git ignores and events that the map has recorded already are left out.
+"""
 
 from __future__ import annotations
 
@@ -7,115 +10,126 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from mindmap.document import Edited, FileTouch, Mindmap, timestamp
-from mindmap.file_events import Event, Pending, went_with
-from mindmap.file_touches import RENAME, Touch, attach, choose
+from mindmap.document import EditResult, FileTouch, Mindmap, format_timestamp
+from mindmap.file_events import EventBatch, FileChange, removal_time
+from mindmap.file_touches import RENAME, TouchInput, attach_files, choose_target
 from mindmap.git import Workspace
-from mindmap.ignore import Ignoring, ignored_by_git
-from mindmap.paths import shown
+from mindmap.ignore import IgnoreRules, git_ignored_paths
+from mindmap.paths import decode_path
 
-# Summaries that no one wrote: git sync's and this file's. Anybody's own words stay.
-AUTOMATIC: Final = ("Git ", "Auto-detected file ")
-# A moment further in the future than this is a wrong clock's, and says nothing of what it is compared with.
-CLOCKS_DIFFER: Final = timedelta(seconds=5)
+# Prefixes of generated summaries, from git sync and from this module. Other summaries are kept.
+AUTOMATIC_SUMMARIES: Final = ("Git ", "Auto-detected file ")
+# A recorded timestamp further in the future comes from a wrong clock and is ignored.
+MAX_CLOCK_SKEW: Final = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Detected:
-    """The events of a batch that are somebody's work.
+class DetectedChanges:
+    """The file changes of a batch that git does not ignore.
 
-    `tracked` are paths that git had before, where it matters. `gone` are folders that went, with whatever the map knows
-    to be in them.
+    `tracked_paths` are the paths in git's index, if they were needed. `removed_directories` maps each removed directory
+    to the time of removal; files that a map knows in one of them are gone too.
     """
 
-    events: Sequence[Event]
-    tracked: frozenset[bytes]
-    gone: Mapping[bytes, str]
+    changes: Sequence[FileChange]
+    tracked_paths: frozenset[bytes]
+    removed_directories: Mapping[bytes, str]
 
     def __bool__(self) -> bool:
-        return bool(self.events or self.gone)
+        return bool(self.changes or self.removed_directories)
 
-    def recorded(self, document: Mindmap, now: str) -> Edited | None:
-        """The map with the files attached to the node that is chosen; None where there is nothing to record.
+    def apply_to(self, document: Mindmap, now: str) -> EditResult | None:
+        """Attach the changed files to the chosen node of a map. Returns None if there is nothing to record.
 
-        Another server that watches the same workspace, or the agent itself, may have recorded an event already:
-        a touch of the file that is not older than the event knows of it.
+        A change is left out if the map has a touch of the file that is not older: another server that watches the
+        workspace, or the agent, recorded it already.
         """
-        known = _known(document)
-        later = timestamp(datetime.now(UTC) + CLOCKS_DIFFER)
-        events = [*self.events, *self._lost(known)]
-        news = [event for event in events if not event.at <= _last(known, event) <= later]
-        renamed = {touch.previous_path for touches in known.values() for touch in touches}
-        target = choose(document)
-        here = {touch.path: touch for touch in target.document.nodes[target.node_id].files}
+        known = _touches_by_path(document)
+        latest_valid = format_timestamp(datetime.now(UTC) + MAX_CLOCK_SKEW)
+        unrecorded = [
+            change
+            for change in (*self.changes, *self._changes_in_removed_directories(known))
+            if not change.timestamp <= _latest_timestamp(known, change) <= latest_valid
+        ]
+        renamed_paths = {touch.previous_path for touches in known.values() for touch in touches}
+        target = choose_target(document)
+        entries = {touch.path: touch for touch in target.document.nodes[target.node_id].files}
         touches = []
-        for event in news:
-            path = shown(event.path)
-            was_known = event.path in self.tracked or any(
+        for change in unrecorded:
+            path = decode_path(change.path)
+            was_known = change.path in self.tracked_paths or any(
                 touch.action != "delete" for touch in known.get(path, ())
             )
-            action = event.action(was_known=was_known)
-            # What a rename took away is no deletion; a file that came to have the old name since can be deleted.
-            if action is not None and not (action == "delete" and path in renamed and path not in known):
-                touches.append(_touch(path, action, here.get(path)))
+            action = change.action(was_known=was_known)
+            # The old path of a recorded rename is not deleted, unless another file got that name since.
+            is_rename_source = path in renamed_paths and path not in known
+            if action is not None and not (action == "delete" and is_rename_source):
+                touches.append(_create_touch(path, action, entries.get(path)))
         if not touches:
             return None
         first = f"file {touches[0].action or RENAME}: {touches[0].path}"
         message = f"Auto-detected {first if len(touches) == 1 else f'changes of {len(touches):,} files'}"
-        changed = attach(target.document, target.node_id, touches, message, now)
-        return Edited(changed, message, (target.node_id,), nodes=1)
+        changed = attach_files(target.document, target.node_id, touches, message, now)
+        return EditResult(changed, message, (target.node_id,), node_count=1)
 
-    def _lost(self, known: Mapping[str, Sequence[FileTouch]]) -> Iterator[Event]:
-        """The ends of files that a map knows and nobody told of."""
-        told = {event.path for event in self.events}
-        for path, touches in known.items() if self.gone else ():
+    def _changes_in_removed_directories(
+        self, known: Mapping[str, Sequence[FileTouch]]
+    ) -> Iterator[FileChange]:
+        """Yield a deletion for each file of the map in a removed directory that has no event of its own."""
+        changed_paths = {change.path for change in self.changes}
+        for path, touches in known.items() if self.removed_directories else ():
             name = path.encode()
-            at = went_with(name, self.gone)
-            if at and name not in told and any(touch.action != "delete" for touch in touches):
-                yield Event(name, was_there=True, is_there=False, at=at)
+            time = removal_time(name, self.removed_directories)
+            if time and name not in changed_paths and any(touch.action != "delete" for touch in touches):
+                yield FileChange(name, existed_before=True, exists=False, timestamp=time)
 
 
-def detected(ignoring: Ignoring, batch: Pending, workspace: Workspace | None) -> Detected:
-    """What is left of a batch when git has told what it ignores; all of it where there is no git to ask."""
-    events, gone = batch.settled(ignoring.root), batch.gone(ignoring.root)
+def detect_changes(
+    ignore_rules: IgnoreRules, batch: EventBatch, workspace: Workspace | None
+) -> DetectedChanges:
+    """Return the changes of a batch without files that git ignores; all changes if there is no git workspace."""
+    changes = batch.file_changes(ignore_rules.root)
+    removed_directories = batch.removed_directories(ignore_rules.root)
     if workspace is None:
-        return Detected(events, frozenset(), gone)
-    ignored = ignored_by_git(workspace, [event.path for event in events])
-    kept = [event for event in events if event.path not in ignored]
-    in_doubt = gone or any(event.was_there is None for event in kept)
-    tracked = _tracked(workspace) if in_doubt else frozenset()
-    told = {event.path for event in kept}
-    lost = [
-        Event(path, was_there=True, is_there=False, at=at)
-        for path in (tracked - told if gone else ())
-        if (at := went_with(path, gone)) and not ignoring.leaves_out(path)
+        return DetectedChanges(changes, frozenset(), removed_directories)
+    ignored = git_ignored_paths(workspace, [change.path for change in changes])
+    changes = [change for change in changes if change.path not in ignored]
+    needs_index = removed_directories or any(change.existed_before is None for change in changes)
+    tracked = _tracked_paths(workspace) if needs_index else frozenset()
+    changed_paths = {change.path for change in changes}
+    deleted = [
+        FileChange(path, existed_before=True, exists=False, timestamp=time)
+        for path in (tracked - changed_paths if removed_directories else ())
+        if (time := removal_time(path, removed_directories)) and not ignore_rules.ignores_file(path)
     ]
-    return Detected([*kept, *lost], tracked, gone)
+    return DetectedChanges([*changes, *deleted], tracked, removed_directories)
 
 
-def _tracked(workspace: Workspace) -> frozenset[bytes]:
-    listed = workspace.answer("ls-files", "-z").split(b"\0")
-    return frozenset(path for name in listed if (path := workspace.relative(name)))
+def _tracked_paths(workspace: Workspace) -> frozenset[bytes]:
+    names = workspace.run_git("ls-files", "-z").split(b"\0")
+    return frozenset(path for name in names if (path := workspace.relative_path(name)))
 
 
-def _known(document: Mindmap) -> dict[str, list[FileTouch]]:
-    known: dict[str, list[FileTouch]] = {}
+def _touches_by_path(document: Mindmap) -> dict[str, list[FileTouch]]:
+    touches: dict[str, list[FileTouch]] = {}
     for node in document.nodes.values():
         for touch in node.files:
-            known.setdefault(touch.path, []).append(touch)
-    return known
+            touches.setdefault(touch.path, []).append(touch)
+    return touches
 
 
-def _last(known: dict[str, list[FileTouch]], event: Event) -> str:
-    return max((touch.timestamp for touch in known.get(shown(event.path), ())), default="")
+def _latest_timestamp(known: Mapping[str, Sequence[FileTouch]], change: FileChange) -> str:
+    return max((touch.timestamp for touch in known.get(decode_path(change.path), ())), default="")
 
 
-def _touch(path: str, action: str, before: FileTouch | None) -> Touch:
-    """What is written over an entry that is there: a rename stays one, and so does what somebody said of it."""
-    own_words = before is not None and before.summary and not before.summary.startswith(AUTOMATIC)
-    is_rename = before is not None and before.action == RENAME and action != "delete"
-    return Touch(
+def _create_touch(path: str, action: str, entry: FileTouch | None) -> TouchInput:
+    """Return the touch to merge into an existing entry: it keeps the action of a rename and a written summary."""
+    has_own_summary = (
+        entry is not None and entry.summary and not entry.summary.startswith(AUTOMATIC_SUMMARIES)
+    )
+    is_rename = entry is not None and entry.action == RENAME and action != "delete"
+    return TouchInput(
         path,
         None if is_rename else action,
-        summary=None if own_words else f"Auto-detected file {action}",
+        summary=None if has_own_summary else f"Auto-detected file {action}",
     )

@@ -1,15 +1,12 @@
-"""A mindmap document: its types, and how they are read from JSON and written to it.
+"""Mindmap document: its types, JSON encoding and decoding, timestamps and the activity log.
 
-Values never change: an edit makes new ones. What a newer version wrote and this one has no field for travels along
-under `unknown` and stands in its old place again when the document is written. Names of node types, statuses and
-actions are checked where somebody gives one, not where a file is read, for the same reason.
+Documents are immutable: an edit returns a new one. Fields that a newer version wrote are kept in `unknown_fields` and
+written back in their place. For the same reason names of node types, statuses and actions are validated on input, not
+when a file is read.
 
-msgspec reads and checks a map of 5,000 nodes in 5 ms and writes it in 2; the standard library took 60 ms for the
-JSON alone.
+Timestamps are ISO 8601 in UTC with milliseconds, so text order is time order.
 
-Moments as they stand in documents: ISO 8601, UTC, with milliseconds, so that text order is order in time.
-
-What an edit leaves behind: the changed map, its activity log, and what is to be told of it.
+msgspec decodes a map of 5,000 nodes in 5 ms and encodes it in 2 ms; the standard library took 60 ms for the JSON alone.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from stores.errors import LineageError
 
 ROOT: Final = "root"
 DEFAULT_TYPE: Final = "task"
-# Those that may have a status; the other types of the plan and all of the mental model have none.
+# Only these types have a status.
 TASK_TYPES: Final = ("plan", "task", "code")
 NODE_TYPES: Final = (
     "plan",
@@ -43,14 +40,14 @@ NODE_TYPES: Final = (
     "risk",
 )
 DEFAULT_STATUS: Final = "planned"
-ACTIVE: Final = "in_progress"
-DONE: Final = "completed"
+IN_PROGRESS: Final = "in_progress"
+COMPLETED: Final = "completed"
 BLOCKED: Final = "blocked"
-STATUSES: Final = (DEFAULT_STATUS, ACTIVE, DONE, BLOCKED)
+STATUSES: Final = (DEFAULT_STATUS, IN_PROGRESS, COMPLETED, BLOCKED)
 DEFAULT_ACTION: Final = "modify"
 ACTIONS: Final = ("read", "create", "modify", "delete", "rename")
 LINK_STYLES: Final = ("solid", "dashed", "animated")
-# Each with the glyph people see.
+# Kind -> symbol that exports and the page show.
 CHANGE_KINDS: Final = {
     "add": "+",
     "modify": "~",
@@ -61,42 +58,42 @@ CHANGE_KINDS: Final = {
     "test": "✓",
 }
 
-# No field of any version is called so; no file has it.
-UNKNOWN: Final = "(unknown)"
+# Key of `unknown_fields` in intermediate JSON; never written to a file.
+UNKNOWN_KEY: Final = "(unknown)"
 
 Default = TypeVar("Default")
 
 
 class DamagedMindmap(LineageError):
-    """A file that is no JSON: cut short, or something else altogether."""
+    """A file that is not valid JSON."""
 
 
 class ForeignMindmap(LineageError):
-    """A file that is sound JSON and no mindmap that this version can read: perhaps one that a later version can."""
+    """A valid JSON file that is not a mindmap this version can read; a newer version may be able to."""
 
 
-def _written(default: Default) -> Default:
-    """The default of a field that stands in the JSON even where it has its default."""
+def _always_encoded(default: Default) -> Default:
+    """Return a field with this default that is encoded even when it has its default value."""
     field: Default = msgspec.field(default_factory=lambda: default)
     return field
 
 
-class _Value(
+class _DocumentPart(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
     rename="camel",
     omit_defaults=True,
     forbid_unknown_fields=True,
-    gc=False,  # values that never change are in no circle, and looking for one took as long as all the rest
+    gc=False,  # immutable parts form no reference cycles; tracking them doubled the decoding time
 ):
-    """What all parts of a document share: `unknown` is what this version has no field for."""
+    """Base class of all parts of a document. `unknown_fields` holds fields that this version does not know."""
 
-    unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=UNKNOWN)
+    unknown_fields: dict[str, Any] = msgspec.field(default_factory=dict, name=UNKNOWN_KEY)
 
 
-class CodeChange(_Value, frozen=True, kw_only=True):
-    """What was done to one symbol. For a rename `symbol` is the new name; `kind` is one of CHANGE_KINDS."""
+class CodeChange(_DocumentPart, frozen=True, kw_only=True):
+    """Change of one symbol. `kind` is one of CHANGE_KINDS; for a rename `symbol` is the new name."""
 
     kind: str
     symbol: str
@@ -104,64 +101,64 @@ class CodeChange(_Value, frozen=True, kw_only=True):
     detail: str | None = None
 
 
-class FileTouch(_Value, frozen=True, kw_only=True):
+class FileTouch(_DocumentPart, frozen=True, kw_only=True):
     """A file attached to a node.
 
-    `path` is relative to the workspace, or absolute outside it; `previous_path` the one before a rename; `lines`
-    a range such as `10-20`; `timestamp` when it was recorded last.
+    `path` is relative to the workspace, or absolute outside it. `previous_path` is the path before a rename.
+    `lines` is a range such as `10-20`. `timestamp` is the time of the last update.
     """
 
     path: str
-    action: str = _written(DEFAULT_ACTION)
+    action: str = _always_encoded(DEFAULT_ACTION)
     previous_path: str | None = None
     lines: str | None = None
     symbols: tuple[str, ...] = ()
     changes: tuple[CodeChange, ...] = ()
     summary: str | None = None
-    timestamp: str = _written("")
+    timestamp: str = _always_encoded("")
 
 
-class Node(_Value, frozen=True, kw_only=True):
+class Node(_DocumentPart, frozen=True, kw_only=True):
     """A node of the map.
 
-    Only TASK_TYPES have a `status`; a stored root may have one that means nothing. `parent` is None for the root.
-    `updated_at` is when the node itself or its files changed last: it decides which of several active tasks is
-    the most recent.
+    Only TASK_TYPES have a `status`; the status of a stored root is ignored. `parent` is None for the root.
+    `updated_at` is the time of the last change of the node or its files. It decides which of several tasks in
+    progress is the most recent.
     """
 
     id: str
     label: str
-    type: str = _written(DEFAULT_TYPE)
+    type: str = _always_encoded(DEFAULT_TYPE)
     status: str | None = None
-    parent: str | None = _written(None)
-    children: tuple[str, ...] = _written(())
+    parent: str | None = _always_encoded(None)
+    children: tuple[str, ...] = _always_encoded(())
     files: tuple[FileTouch, ...] = ()
     updated_at: str | None = None
 
     @property
     def is_task(self) -> bool:
-        """Whether the node has a status and counts towards progress."""
+        """True if the node has a status and counts towards progress."""
         return self.type in TASK_TYPES and self.id != ROOT
 
 
-class Link(_Value, frozen=True, kw_only=True):
-    """A labelled arrow between two nodes; `style` is one of LINK_STYLES, None for the first."""
+class Link(_DocumentPart, frozen=True, kw_only=True):
+    """A labelled arrow between two nodes. `style` is one of LINK_STYLES; None means the first."""
 
     id: str
     source: str = msgspec.field(name="from")
     target: str = msgspec.field(name="to")
-    label: str = _written("")
+    label: str = _always_encoded("")
     style: str | None = None
     notes: str | None = None
 
     @property
-    def triple(self) -> tuple[str, str, str]:
-        """What a link is known by."""
+    def key(self) -> tuple[str, str, str]:
+        """The identity of a link: source, target and label."""
         return self.source, self.target, self.label
 
 
-class Activity(_Value, frozen=True, kw_only=True):
-    """One entry of the activity log: a change, or a batch of them."""
+class Activity(_DocumentPart, frozen=True, kw_only=True):
+    """One entry of the activity log: a change or a batch of changes."""
 
     timestamp: str
     message: str
@@ -169,63 +166,66 @@ class Activity(_Value, frozen=True, kw_only=True):
     file: str | None = None
 
 
-class Mindmap(_Value, frozen=True, kw_only=True):
-    """A whole map. `workspace_path` is a folder in a git repository; `activity_log` has the newest entry first."""
+class Mindmap(_DocumentPart, frozen=True, kw_only=True):
+    """A complete map. `workspace_path` is the watched directory; `activity_log` has the newest entry first."""
 
-    id: str = _written("")
+    id: str = _always_encoded("")
     title: str
     workspace_path: str | None = None
-    created_at: str = _written("")
-    updated_at: str = _written("")
+    created_at: str = _always_encoded("")
+    updated_at: str = _always_encoded("")
     nodes: Mapping[str, Node]
-    links: tuple[Link, ...] = _written(())
-    activity_log: tuple[Activity, ...] = _written(())
+    links: tuple[Link, ...] = _always_encoded(())
+    activity_log: tuple[Activity, ...] = _always_encoded(())
 
 
 def decode(content: bytes, mindmap_id: str) -> Mindmap:
-    """The document in a file; its id is the one that the file is named by."""
+    """Decode the content of a map file. The id comes from the file name.
+
+    Raises DamagedMindmap for invalid JSON and ForeignMindmap for JSON of another shape.
+    """
     try:
-        document = _decoded(content)
+        document = _decode_document(content)
     except msgspec.ValidationError as error:
         raise ForeignMindmap(
-            f"{mindmap_id} is no mindmap that this version can read: {error}.",
-            hint="It was left as it is. A newer version may read it.",
+            f"This version cannot read the mindmap {mindmap_id}: {error}.",
+            hint="The file was not changed. A newer version may be able to read it.",
         ) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamagedMindmap(f"{mindmap_id} is damaged: {error}.") from error
     except RecursionError as error:
-        raise DamagedMindmap(f"{mindmap_id} is damaged: it is nested too deeply to be read.") from error
+        raise DamagedMindmap(f"{mindmap_id} is damaged: it is nested too deeply.") from error
     return msgspec.structs.replace(document, id=mindmap_id)
 
 
-def _decoded(content: bytes) -> Mindmap:
-    with suppress(msgspec.ValidationError):  # nearly all files have no unknown fields, and this is fast
+def _decode_document(content: bytes) -> Mindmap:
+    with suppress(msgspec.ValidationError):  # fast path: most files have no unknown fields
         return msgspec.json.decode(content, type=Mindmap)
-    return msgspec.convert(_gathered(msgspec.json.decode(content), Mindmap), Mindmap)
+    return msgspec.convert(_collect_unknown_fields(msgspec.json.decode(content), Mindmap), Mindmap)
 
 
 def encode(document: Mindmap) -> bytes:
-    """The document as it stands in a file: on one line, because laying it out took longer than all of this."""
+    """Encode a document as it is stored: on one line, since indenting took longer than encoding."""
     content = msgspec.json.encode(document)
-    # A quotation mark inside a text is escaped, so this is found where a value has the field and nowhere else.
-    if f'"{UNKNOWN}":'.encode() in content:
-        content = msgspec.json.encode(_spread(msgspec.json.decode(content), Mindmap))
+    # Quotation marks inside texts are escaped, so this matches only a key.
+    if f'"{UNKNOWN_KEY}":'.encode() in content:
+        content = msgspec.json.encode(_restore_unknown_fields(msgspec.json.decode(content), Mindmap))
     return content + b"\n"
 
 
-def readable(document: Mindmap) -> str:
-    """The same, laid out for people."""
+def encode_indented(document: Mindmap) -> str:
+    """Encode a document with indentation."""
     return msgspec.json.format(encode(document), indent=2).decode().rstrip("\n") + "\n"
 
 
-def plain(value: _Value | Iterable[_Value]) -> Any:
-    """A part of a document as JSON has it."""
-    if isinstance(value, _Value):
-        return _spread(msgspec.json.decode(msgspec.json.encode(value)), type(value))
-    return [plain(part) for part in value]
+def to_json_value(value: _DocumentPart | Iterable[_DocumentPart]) -> Any:
+    """Return a part of a document, or a list of parts, as plain dicts and lists."""
+    if isinstance(value, _DocumentPart):
+        return _restore_unknown_fields(msgspec.json.decode(msgspec.json.encode(value)), type(value))
+    return [to_json_value(part) for part in value]
 
 
-_PARTS: Final[dict[type[_Value], dict[str, type[_Value]]]] = {
+_NESTED_TYPES: Final[dict[type[_DocumentPart], dict[str, type[_DocumentPart]]]] = {
     Mindmap: {"nodes": Node, "links": Link, "activityLog": Activity},
     Node: {"files": FileTouch},
     FileTouch: {"changes": CodeChange},
@@ -233,86 +233,89 @@ _PARTS: Final[dict[type[_Value], dict[str, type[_Value]]]] = {
     Link: {},
     Activity: {},
 }
-_KNOWN: Final = {kind: frozenset(kind.__struct_encode_fields__) - {UNKNOWN} for kind in _PARTS}
+_FIELD_NAMES: Final = {
+    part_type: frozenset(part_type.__struct_encode_fields__) - {UNKNOWN_KEY} for part_type in _NESTED_TYPES
+}
 
 
-def _gathered(raw: Any, kind: type[_Value]) -> Any:
-    """The same with whatever `kind` has no field for put under `unknown`, in its parts too.
+def _collect_unknown_fields(raw: Any, part_type: type[_DocumentPart]) -> Any:
+    """Move fields that the type does not know under UNKNOWN_KEY, recursively.
 
-    What is not shaped as expected is left as it is, for `convert` to name it.
+    Values of an unexpected shape stay as they are: `convert` then reports them.
     """
     if not isinstance(raw, dict):
         return raw
-    for name, part in _PARTS[kind].items():
+    for name, nested in _NESTED_TYPES[part_type].items():
         if name in raw:
-            raw[name] = _each(raw[name], lambda value, part=part: _gathered(value, part))
-    strange = raw.keys() - _KNOWN[kind]
-    if not strange:
+            raw[name] = _map_values(
+                raw[name], lambda value, nested=nested: _collect_unknown_fields(value, nested)
+            )
+    unknown = raw.keys() - _FIELD_NAMES[part_type]
+    if not unknown:
         return raw
-    known = {name: value for name, value in raw.items() if name not in strange}
-    return known | {UNKNOWN: {name: raw[name] for name in raw if name in strange}}
+    known = {name: value for name, value in raw.items() if name not in unknown}
+    return known | {UNKNOWN_KEY: {name: raw[name] for name in raw if name in unknown}}
 
 
-def _spread(raw: Any, kind: type[_Value]) -> Any:
-    """`_gathered`, undone."""
-    for name, part in _PARTS[kind].items():
+def _restore_unknown_fields(raw: Any, part_type: type[_DocumentPart]) -> Any:
+    """Undo `_collect_unknown_fields`."""
+    for name, nested in _NESTED_TYPES[part_type].items():
         if name in raw:
-            raw[name] = _each(raw[name], lambda value, part=part: _spread(value, part))
-    strange = raw.pop(UNKNOWN, {})
-    return {**raw, **strange}
+            raw[name] = _map_values(
+                raw[name], lambda value, nested=nested: _restore_unknown_fields(value, nested)
+            )
+    unknown = raw.pop(UNKNOWN_KEY, {})
+    return {**raw, **unknown}
 
 
-def _each(values: Any, change: Any) -> Any:
+def _map_values(values: Any, function: Any) -> Any:
     if isinstance(values, dict):
-        return {name: change(value) for name, value in values.items()}
-    return [change(value) for value in values] if isinstance(values, list | tuple) else values
+        return {name: function(value) for name, value in values.items()}
+    return [function(value) for value in values] if isinstance(values, list | tuple) else values
 
 
-_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_TIMESTAMP_PATTERN: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-def now() -> str:
-    """This moment."""
-    return timestamp(datetime.now(UTC))
+def utc_now() -> str:
+    """Return the current time as a timestamp."""
+    return format_timestamp(datetime.now(UTC))
 
 
-def timestamp(moment: datetime) -> str:
-    """A moment as text."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def format_timestamp(time: datetime) -> str:
+    """Return a time in the timestamp format of documents."""
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def not_before(moment: str, earlier: str) -> str:
-    """The moment, or the earlier one where a clock went backwards: what comes later is never dated before."""
-    return max(moment, earlier) if _MOMENT.fullmatch(earlier) else moment
-
-
-# As the specification has it.
-KEPT: Final = 100
+# Set by the format's specification.
+MAX_LOG_ENTRIES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class EditResult:
     """A map after an edit.
 
-    `message` is its one entry in the activity log; `ids` are those of the nodes, or else of the links, that were
-    made or changed, in the order asked for; `nodes` and `links` count what was made, changed or removed.
+    `message` is its entry in the activity log. `ids` are the ids of the nodes, or else of the links, that were created
+    or changed, in the order of the call. The counts include removed nodes and links.
     """
 
     document: Mindmap
     message: str
     ids: tuple[str, ...] = ()
-    nodes: int = 0
-    links: int = 0
+    node_count: int = 0
+    link_count: int = 0
 
 
-def stamp(document: Mindmap, now: str) -> str:
-    """When an edit happens: now, and never before the edits that are there."""
-    return not_before(now, document.updated_at)
+def edit_timestamp(document: Mindmap, now: str) -> str:
+    """Return the timestamp of an edit: now, or the last update if the clock went backwards."""
+    last = document.updated_at
+    return max(now, last) if _TIMESTAMP_PATTERN.fullmatch(last) else now
 
 
-def logged(
-    document: Mindmap, moment: str, message: str, *, node_id: str | None = None, file: str | None = None
+def with_log_entry(
+    document: Mindmap, timestamp: str, message: str, *, node_id: str | None = None, file: str | None = None
 ) -> Mindmap:
-    """The map with an entry on top of its log, dated at that moment."""
-    entry = Activity(timestamp=moment, message=message, node_id=node_id, file=file)
-    return replace(document, updated_at=moment, activity_log=(entry, *document.activity_log)[:KEPT])
+    """Return the map with a new entry on top of its activity log."""
+    entry = Activity(timestamp=timestamp, message=message, node_id=node_id, file=file)
+    log = (entry, *document.activity_log)[:MAX_LOG_ENTRIES]
+    return replace(document, updated_at=timestamp, activity_log=log)

@@ -1,7 +1,4 @@
-"""A map as an outline, a line for each node: what people and agents read first.
-
-A map for other programs: Markdown to read, Mermaid to draw, JSON as it is kept, laid out.
-"""
+"""Text forms of a map: outline for agents and terminals; Markdown, Mermaid and JSON export."""
 
 from __future__ import annotations
 
@@ -12,118 +9,122 @@ from typing import Final
 
 from mindmap import tree
 from mindmap.document import (
-    ACTIVE,
     BLOCKED,
     CHANGE_KINDS,
+    COMPLETED,
     DEFAULT_TYPE,
-    DONE,
+    IN_PROGRESS,
     ROOT,
     FileTouch,
     Mindmap,
     Node,
-    readable,
+    encode_indented,
 )
-from mindmap.tree import progress
+from mindmap.tree import compute_progress
 
-MARKS: Final = {DONE: "x", ACTIVE: "~", BLOCKED: "!"}
-# Two lines of a terminal; a note may be longer, and is whole in the document.
-LONGEST_LABEL: Final = 160
+STATUS_MARKS: Final = {COMPLETED: "x", IN_PROGRESS: "~", BLOCKED: "!"}
+# Two lines of a terminal; longer labels are cut in outlines only.
+MAX_LABEL_LENGTH: Final = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A node in its place; `hidden` counts the nodes below it that are not shown."""
+class OutlineLine:
+    """One line of an outline. `hidden_count` is the number of nodes below it that are not shown."""
 
     node: Node
     depth: int
-    hidden: int
+    hidden_count: int
 
     @property
     def label(self) -> str:
-        """The label on one line."""
-        label = " ".join(self.node.label.split())
-        return label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
+        """The label on one line, shortened if needed."""
+        return tree.shorten_label(self.node.label, MAX_LABEL_LENGTH)
 
     @property
     def mark(self) -> str:
-        """A box for a task, the type of anything else; nothing for the root."""
+        """A status box for a task, empty for the root, the type in parentheses for any other node."""
         if self.node.is_task:
-            return f"[{MARKS.get(self.node.status or '', ' ')}]"
+            return f"[{STATUS_MARKS.get(self.node.status or '', ' ')}]"
         return "" if self.node.id == ROOT else f"({self.node.type})"
 
     @property
     def remarks(self) -> list[str]:
-        """What else there is to say in a word: an unusual type of task, files, what is not shown."""
-        said = [self.node.type] if self.node.is_task and self.node.type != DEFAULT_TYPE else []
+        """Short remarks after the label: task type other than the default, file count, hidden count."""
+        remarks = [self.node.type] if self.node.is_task and self.node.type != DEFAULT_TYPE else []
         if files := len(self.node.files):
-            said.append(f"{files} file{'' if files == 1 else 's'}")
-        if self.hidden:
-            said.append(f"{self.hidden:,} below")
-        return said
+            remarks.append(f"{files} file{'' if files == 1 else 's'}")
+        if self.hidden_count:
+            remarks.append(f"{self.hidden_count:,} below")
+        return remarks
 
 
-def lines(
-    document: Mindmap, start: str = ROOT, *, deepest: int | None = None, most: int | None = None
-) -> list[Line]:
-    """The nodes from one on, down to a depth, and at most so many: whole levels are dropped, the lowest first."""
-    depths = {node.id: depth for node, depth in tree.walk(document.nodes, start)}
-    deepest = _fitting(depths, deepest, most)
-    shown: list[Line] = []
-    for node, depth in tree.walk(document.nodes, start):
-        if depth <= deepest:
-            hidden = (
-                len(tree.below(document.nodes, node.children)) if depth == deepest and node.children else 0
-            )
-            shown.append(Line(node, depth, hidden))
-    return shown if most is None else shown[:most]
+def outline_lines(
+    document: Mindmap, start_id: str = ROOT, *, max_depth: int | None = None, max_lines: int | None = None
+) -> list[OutlineLine]:
+    """Return a node and its subtree as outline lines, down to a depth.
+
+    If there are more than `max_lines`, complete levels are dropped, the deepest first; then the rest is cut.
+    """
+    depths = {node.id: depth for node, depth in tree.walk(document.nodes, start_id)}
+    max_depth = _fit_depth(depths, max_depth, max_lines)
+    lines: list[OutlineLine] = []
+    for node, depth in tree.walk(document.nodes, start_id):
+        if depth <= max_depth:
+            is_cut = depth == max_depth and node.children
+            hidden_count = len(tree.subtree_ids(document.nodes, node.children)) if is_cut else 0
+            lines.append(OutlineLine(node, depth, hidden_count))
+    return lines if max_lines is None else lines[:max_lines]
 
 
-def text(shown: list[Line]) -> str:
-    """The outline as agents read it: marks, labels, ids."""
-    return "\n".join(_text(line) for line in shown)
+def format_outline(lines: list[OutlineLine]) -> str:
+    """Return an outline as text for agents: marks, labels, ids in braces."""
+    return "\n".join(_format_line(line) for line in lines)
 
 
-def drawn(shown: list[Line]) -> Iterator[tuple[str, Line]]:
-    """The lines with the branches that lead to each, as a terminal shows a tree."""
-    last = _last_of_their_parents(shown)
+def with_branches(lines: list[OutlineLine]) -> Iterator[tuple[str, OutlineLine]]:
+    """Yield each line with the branch characters in front of it, for a tree in a terminal."""
+    last_siblings = _last_sibling_indexes(lines)
     bars: list[str] = []
-    for place, line in enumerate(shown):
+    for index, line in enumerate(lines):
+        is_last = index in last_siblings
         del bars[max(0, line.depth - 1) :]
-        yield "".join(bars) + ("" if not line.depth else "└─ " if place in last else "├─ "), line
+        yield "".join(bars) + ("" if not line.depth else "└─ " if is_last else "├─ "), line
         if line.depth:
-            bars.append("   " if place in last else "│  ")
+            bars.append("   " if is_last else "│  ")
 
 
-def _text(line: Line) -> str:
+def _format_line(line: OutlineLine) -> str:
     remarks = f" - {', '.join(line.remarks)}" if line.remarks else ""
     mark = f"{line.mark} " if line.mark else ""
     return f"{'  ' * line.depth}- {mark}{line.label} {{{line.node.id}}}{remarks}"
 
 
-def _fitting(depths: dict[str, int], deepest: int | None, most: int | None) -> int:
-    lowest = max(depths.values())
-    deepest = lowest if deepest is None else min(deepest, lowest)
-    while most is not None and deepest > 1 and sum(depth <= deepest for depth in depths.values()) > most:
-        deepest -= 1
-    return deepest
+def _fit_depth(depths: dict[str, int], max_depth: int | None, max_lines: int | None) -> int:
+    """Return the largest depth at which the outline fits into `max_lines`, but at least 1."""
+    deepest = max(depths.values())
+    max_depth = deepest if max_depth is None else min(max_depth, deepest)
+    if max_lines is not None:
+        while max_depth > 1 and sum(depth <= max_depth for depth in depths.values()) > max_lines:
+            max_depth -= 1
+    return max_depth
 
 
-def _last_of_their_parents(shown: list[Line]) -> set[int]:
-    """The places of lines that no line of the same parent follows."""
+def _last_sibling_indexes(lines: list[OutlineLine]) -> set[int]:
+    """Return the indexes of the lines that are the last of their parent."""
     last: set[int] = set()
     open_depths: set[int] = set()
-    for place in range(len(shown) - 1, -1, -1):
-        depth = shown[place].depth
+    for index in range(len(lines) - 1, -1, -1):
+        depth = lines[index].depth
         if depth not in open_depths:
-            last.add(place)
+            last.add(index)
         open_depths = {other for other in open_depths if other < depth} | {depth}
     return last
 
 
-# What Markdown would take for more than text, where it stands in a line.
-_MARKED: Final = re.compile(r"([\\`*_\[\]<>#|~&])")
+# Characters with a meaning in inline Markdown.
+_MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~&])")
 _ARROWS: Final = {None: "-->", "solid": "-->", "dashed": "-.->", "animated": "==>"}
-# The shapes that Mermaid draws a concept and a decision in; everything else is a box.
+# Node type -> brackets of its Mermaid shape; any other type is a box.
 _SHAPES: Final = {
     "root": ("([", "])"),
     "decision": ("{", "}"),
@@ -132,102 +133,117 @@ _SHAPES: Final = {
 }
 
 
-def markdown(document: Mindmap) -> str:
-    """The tree as a list with boxes to tick, then links and the log."""
-    said = [f"# {_escaped(document.title)}", "", f"{progress(document)}, updated {document.updated_at}", ""]
-    for line in lines(document)[1:]:
-        said += _item(line.node, "  " * (line.depth - 1))
+def to_markdown(document: Mindmap) -> str:
+    """Return a map as Markdown: the tree as a task list, then files of the root, links and activity log."""
+    text_lines = [
+        f"# {_escape_markdown(document.title)}",
+        "",
+        f"{compute_progress(document)}, updated {document.updated_at}",
+        "",
+    ]
+    for line in outline_lines(document)[1:]:
+        text_lines += _node_lines(line.node, "  " * (line.depth - 1))
     root = document.nodes[ROOT]
-    said += [*_section("Files", (f"- {_file(touch)}" for touch in root.files))]
-    said += [*_section("Links", _links(document))]
-    entries = (f"- {entry.timestamp}: {_escaped(entry.message)}" for entry in document.activity_log)
-    said += [*_section("Activity", entries)]
-    return "\n".join(said).rstrip() + "\n"
+    text_lines += _section("Files", (f"- {_format_file(touch)}" for touch in root.files))
+    text_lines += _section("Links", _link_lines(document))
+    entries = (f"- {entry.timestamp}: {_escape_markdown(entry.message)}" for entry in document.activity_log)
+    text_lines += _section("Activity", entries)
+    return "\n".join(text_lines).rstrip() + "\n"
 
 
-def mermaid(document: Mindmap) -> str:
-    """The tree and its links as a flowchart."""
+def to_mermaid(document: Mindmap) -> str:
+    """Return a map as a Mermaid flowchart of its tree and links."""
     names = {node.id: f"n{number}" for number, (node, _) in enumerate(tree.walk(document.nodes))}
-    said = ["flowchart LR"]
-    said += [f"  {names[node.id]}{_shape(node)}" for node, _ in tree.walk(document.nodes)]
-    said += [
+    text_lines = ["flowchart LR"]
+    text_lines += [f"  {names[node.id]}{_mermaid_shape(node)}" for node, _ in tree.walk(document.nodes)]
+    text_lines += [
         f"  {names[node.parent]} --- {names[node.id]}" for node, _ in tree.walk(document.nodes) if node.parent
     ]
     for link in document.links:
-        label = f'|"{_entities(link.label)}"|' if link.label else ""
-        said.append(f"  {names[link.source]} {_ARROWS.get(link.style, '-->')}{label} {names[link.target]}")
-    for status, style in ((DONE, "fill:#d3f0d3"), (ACTIVE, "fill:#fff2b3"), (BLOCKED, "fill:#f8d0d0")):
-        marked = [
+        label = f'|"{_escape_mermaid(link.label)}"|' if link.label else ""
+        text_lines.append(
+            f"  {names[link.source]} {_ARROWS.get(link.style, '-->')}{label} {names[link.target]}"
+        )
+    for status, style in (
+        (COMPLETED, "fill:#d3f0d3"),
+        (IN_PROGRESS, "fill:#fff2b3"),
+        (BLOCKED, "fill:#f8d0d0"),
+    ):
+        with_status = [
             names[node.id] for node in document.nodes.values() if node.is_task and node.status == status
         ]
-        if marked:
-            said += [f"  classDef {status} {style}", f"  class {','.join(marked)} {status}"]
-    return "\n".join(said) + "\n"
-
-
-def as_json(document: Mindmap) -> str:
-    """The document of its file, laid out."""
-    return readable(document)
+        if with_status:
+            text_lines += [f"  classDef {status} {style}", f"  class {','.join(with_status)} {status}"]
+    return "\n".join(text_lines) + "\n"
 
 
 FORMATS: Final[dict[str, Callable[[Mindmap], str]]] = {
-    "markdown": markdown,
-    "mermaid": mermaid,
-    "json": as_json,
+    "markdown": to_markdown,
+    "mermaid": to_mermaid,
+    "json": encode_indented,
 }
 
 
-def _item(node: Node, indent: str) -> Iterator[str]:
-    box = ("[x] " if node.status == DONE else "[ ] ") if node.is_task else f"_{_escaped(node.type)}:_ "
+def _node_lines(node: Node, indent: str) -> Iterator[str]:
+    box = (
+        ("[x] " if node.status == COMPLETED else "[ ] ")
+        if node.is_task
+        else f"_{_escape_markdown(node.type)}:_ "
+    )
     state = (
-        f" _({node.status.replace('_', ' ')})_" if node.is_task and node.status in (ACTIVE, BLOCKED) else ""
+        f" _({node.status.replace('_', ' ')})_"
+        if node.is_task and node.status in (IN_PROGRESS, BLOCKED)
+        else ""
     )
-    yield f"{indent}- {box}{_escaped(node.label)}{state}"
+    yield f"{indent}- {box}{_escape_markdown(node.label)}{state}"
     for touch in node.files:
-        yield f"{indent}  - {_file(touch)}"
+        yield f"{indent}  - {_format_file(touch)}"
 
 
-def _file(touch: FileTouch) -> str:
-    renamed = f"{_code(touch.previous_path)} to " if touch.previous_path else ""
+def _format_file(touch: FileTouch) -> str:
+    renamed = f"{_code_span(touch.previous_path)} to " if touch.previous_path else ""
     lines = f":{touch.lines}" if touch.lines else ""
-    said = f": {_escaped(touch.summary)}" if touch.summary else ""
+    summary = f": {_escape_markdown(touch.summary)}" if touch.summary else ""
     changes = ", ".join(
-        f"{CHANGE_KINDS.get(change.kind, change.kind)} {_code(change.symbol)}" for change in touch.changes
+        f"{CHANGE_KINDS.get(change.kind, change.kind)} {_code_span(change.symbol)}"
+        for change in touch.changes
     )
-    return f"{touch.action} {renamed}{_code(touch.path + lines)}{said}" + (f" ({changes})" if changes else "")
+    return f"{touch.action} {renamed}{_code_span(touch.path + lines)}{summary}" + (
+        f" ({changes})" if changes else ""
+    )
 
 
-def _links(document: Mindmap) -> Iterator[str]:
+def _link_lines(document: Mindmap) -> Iterator[str]:
     for link in document.links:
-        ends = (_escaped(document.nodes[end].label) for end in (link.source, link.target))
-        label, notes = (f": {_escaped(said)}" if said else "" for said in (link.label, link.notes))
+        ends = (_escape_markdown(document.nodes[end].label) for end in (link.source, link.target))
+        label, notes = (f": {_escape_markdown(text)}" if text else "" for text in (link.label, link.notes))
         yield f"- {' → '.join(ends)}{label}{notes}"
 
 
 def _section(title: str, entries: Iterator[str]) -> Iterator[str]:
-    listed = list(entries)
-    if listed:
-        yield from ("", f"## {title}", "", *listed)
+    lines = list(entries)
+    if lines:
+        yield from ("", f"## {title}", "", *lines)
 
 
-def _escaped(text: str) -> str:
-    return _MARKED.sub(r"\\\1", " ".join(text.split()))
+def _escape_markdown(text: str) -> str:
+    return _MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
-def _code(text: str) -> str:
-    """Text between backquotes: as many as it has itself in a row, and one more."""
+def _code_span(text: str) -> str:
+    """Return text as inline code, fenced by one backquote more than its longest run of backquotes."""
     fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{' '.join(text.splitlines())}{pad}{fence}"
 
 
-def _shape(node: Node) -> str:
+def _mermaid_shape(node: Node) -> str:
     opening, closing = _SHAPES.get(node.type, ("[", "]"))
-    return f'{opening}"{_entities(node.label)}"{closing}'
+    return f'{opening}"{_escape_mermaid(node.label)}"{closing}'
 
 
-def _entities(text: str) -> str:
-    """Text in Mermaid's quotation marks, which take no backslash and read some Markdown."""
+def _escape_mermaid(text: str) -> str:
+    """Escape text for Mermaid's quotation marks, which know no backslash and interpret some Markdown."""
     return "".join(
         f"#{ord(letter)};" if letter in '"#&<>`*_\\;[]{}' else letter for letter in " ".join(text.split())
     )

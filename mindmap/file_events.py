@@ -1,9 +1,8 @@
-"""What happened to the files of a workspace since it was looked at last, whatever the system told of it on the way.
+"""File events of a watched workspace: coalescing of events into changes, and the state of the workspace.
 
-How a file began is known from the first thing that happened to it, and how it ended is seen on disk. So an editor
-that saves by renaming has modified a file, and what came and went between two looks was never there.
-
-One workspace that is watched: which folder it is, whose it is, what happened in it; and what may be one.
+Several events of one file become one change. The first event says whether the file existed before, the disk says
+whether it exists now. So a save by rename is a modification, and a file that was created and deleted between two
+batches is no change.
 """
 
 from __future__ import annotations
@@ -18,113 +17,123 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from watchdog.observers.api import ObservedWatch
+from mindmap.document import format_timestamp
+from mindmap.ignore import IgnoreRules
+from mindmap.observer import WorkspaceObserver
+from mindmap.paths import decode_path
 
-from mindmap.document import timestamp
-from mindmap.ignore import Ignoring
-from mindmap.paths import shown
-
-RULES: Final = b".gitignore"
-# Files are dated by the kernel's tick, 10 ms at most, and so a little before they were written.
-TICK: Final = timedelta(milliseconds=10)
-# How late the system tells of a write, on a machine with much to do. A date before that is another clock's.
-MOST_LATE: Final = timedelta(seconds=2)
+IGNORE_FILE: Final = b".gitignore"
+# The kernel dates files by its tick of at most 10 ms, so slightly before they were written.
+KERNEL_TICK: Final = timedelta(milliseconds=10)
+# Longest delay between a write and its event on a busy machine. An older file time comes from another clock.
+MAX_EVENT_DELAY: Final = timedelta(seconds=2)
 
 
-class Kind(Enum):
-    """One thing the system tells of a file; ARRIVED is a rename onto its name, whether one was there or not."""
+class EventKind(Enum):
+    """Kind of a file event. MOVED_TO is a rename onto the path, which may have existed before."""
 
     CREATED = auto()
     MODIFIED = auto()
     DELETED = auto()
-    ARRIVED = auto()
+    MOVED_TO = auto()
 
 
-# Whether the file was there before; None where that cannot be known from it.
-_WAS_THERE: Final = {Kind.CREATED: False, Kind.MODIFIED: True, Kind.DELETED: True, Kind.ARRIVED: None}
+# Kind of the first event -> whether the file existed before; None if unknown.
+_EXISTED_BEFORE: Final = {
+    EventKind.CREATED: False,
+    EventKind.MODIFIED: True,
+    EventKind.DELETED: True,
+    EventKind.MOVED_TO: None,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """What became of one file; `was_there` as far as it is known, `at` when the last thing happened to it."""
+class FileChange:
+    """Net change of one file. `existed_before` is None if unknown; `timestamp` is the time of the last event."""
 
     path: bytes
-    was_there: bool | None
-    is_there: bool
-    at: str
+    existed_before: bool | None
+    exists: bool
+    timestamp: str
 
     def action(self, *, was_known: bool) -> str | None:
-        """The action of a touch; None for a file that came and went. `was_known` decides where nothing else does."""
-        was_there = was_known if self.was_there is None else self.was_there
-        if self.is_there:
-            return "modify" if was_there else "create"
-        return "delete" if was_there else None
+        """Return the touch action; None for a file that was created and deleted.
+
+        `was_known` replaces an unknown `existed_before`.
+        """
+        existed = was_known if self.existed_before is None else self.existed_before
+        if self.exists:
+            return "modify" if existed else "create"
+        return "delete" if existed else None
 
 
 @dataclass(slots=True)
-class Pending:
-    """What happened in one workspace and waits for the next batch; all paths are relative to it.
+class EventBatch:
+    """Events of one workspace since the last batch. All paths are relative to the workspace.
 
-    `made` are folders that appeared; `_gone` are those that went, whose files nobody told of where they were moved.
+    Files in a removed directory may have no events of their own, since a directory can be moved away as a whole.
     """
 
-    made: set[bytes] = field(default_factory=set)
-    _files: dict[bytes, tuple[Kind, Kind, str]] = field(default_factory=dict)
-    _gone: dict[bytes, str] = field(default_factory=dict)
+    created_directories: set[bytes] = field(default_factory=set)
+    _files: dict[bytes, tuple[EventKind, EventKind, str]] = field(default_factory=dict)
+    _removed_directories: dict[bytes, str] = field(default_factory=dict)
 
-    def add(self, path: bytes, kind: Kind, at: str) -> None:
-        """Something happened to a file."""
+    def add_file_event(self, path: bytes, kind: EventKind, timestamp: str) -> None:
+        """Add an event of a file."""
         first = self._files[path][0] if path in self._files else kind
-        self._files[path] = first, kind, at
+        self._files[path] = first, kind, timestamp
 
-    def lose(self, folder: bytes, at: str) -> None:
-        """A folder went."""
-        self._gone[folder] = at
+    def add_removed_directory(self, directory: bytes, timestamp: str) -> None:
+        """Add the removal of a directory."""
+        self._removed_directories[directory] = timestamp
 
-    def take(self) -> Pending:
-        """All of it; nothing is left."""
-        taken = Pending(self.made, self._files, self._gone)
-        self.made, self._files, self._gone = set(), {}, {}
+    def take_all(self) -> EventBatch:
+        """Return all events as a new batch, and clear this one."""
+        taken = EventBatch(self.created_directories, self._files, self._removed_directories)
+        self.created_directories, self._files, self._removed_directories = set(), {}, {}
         return taken
 
-    def settled(self, root: bytes) -> list[Event]:
-        """One event for each file, by what is on disk now.
+    def file_changes(self, root: bytes) -> list[FileChange]:
+        """Return one change for each file, with its state on disk now.
 
-        A file that is not there though nobody told of its end was in a folder that went: that is told of the folder.
+        A file that is gone without a deletion event was in a removed directory and is left out here.
         """
-        events = []
-        for path, (first, last, at) in self._files.items():
-            status = _file(root + b"/" + path)
-            if status is not None or last is Kind.DELETED:
-                when = _written(status, at) if status is not None and last is Kind.MODIFIED else at
-                events.append(Event(path, _WAS_THERE[first], status is not None, when))
-        return events
+        changes = []
+        for path, (first, last, timestamp) in self._files.items():
+            status = _stat_file(root + b"/" + path)
+            if status is not None or last is EventKind.DELETED:
+                if status is not None and last is EventKind.MODIFIED:
+                    timestamp = _write_time(status, timestamp)
+                changes.append(FileChange(path, _EXISTED_BEFORE[first], status is not None, timestamp))
+        return changes
 
-    def gone(self, root: bytes) -> dict[bytes, str]:
-        """The folders that went and are not there again, and when they went."""
+    def removed_directories(self, root: bytes) -> dict[bytes, str]:
+        """Return the removed directories that do not exist again, with the time of their removal."""
         return {
-            folder: at for folder, at in self._gone.items() if not os.access(root + b"/" + folder, os.F_OK)
+            directory: timestamp
+            for directory, timestamp in self._removed_directories.items()
+            if not os.access(root + b"/" + directory, os.F_OK)
         }
 
-    def changes_rules(self) -> bool:
-        """Whether what git ignores may be something else now."""
-        return any(path.rpartition(b"/")[2] == RULES for path in self._files)
+    def changes_ignore_rules(self) -> bool:
+        """Return True if a .gitignore file changed."""
+        return any(path.rpartition(b"/")[2] == IGNORE_FILE for path in self._files)
 
     def __bool__(self) -> bool:
-        return bool(self._files or self._gone or self.made)
+        return bool(self._files or self._removed_directories or self.created_directories)
 
 
-def went_with(path: bytes, gone: Mapping[bytes, str]) -> str | None:
-    """When a file went with one of the folders that it was in, if it did."""
+def removal_time(path: bytes, removed_directories: Mapping[bytes, str]) -> str | None:
+    """Return when a removed directory that contained the file was removed; None if there is none."""
     while path:
         path = path.rpartition(b"/")[0]
-        if path in gone:
-            return gone[path]
+        if path in removed_directories:
+            return removed_directories[path]
     return None
 
 
-def _file(path: bytes) -> os.stat_result | None:
-    """The file or the link that is there, if one is."""
+def _stat_file(path: bytes) -> os.stat_result | None:
+    """Return the status of a regular file or a symbolic link; None for anything else."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -132,79 +141,83 @@ def _file(path: bytes) -> os.stat_result | None:
     return status if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode) else None
 
 
-def _written(status: os.stat_result, told: str) -> str:
-    """When a file was written that the system told of at that moment: what was said of it in between is not older."""
-    written = datetime.fromtimestamp(status.st_ctime_ns / 1e9, UTC) + TICK
-    late = datetime.fromisoformat(told) - written
-    return timestamp(written) if timedelta(0) < late <= MOST_LATE else told
+def _write_time(status: os.stat_result, event_time: str) -> str:
+    """Return when a file was written: its change time, or the time of the event if that is not plausible.
+
+    With the event time, a touch that an agent recorded between the write and the event would count as older.
+    """
+    written = datetime.fromtimestamp(status.st_ctime_ns / 1e9, UTC) + KERNEL_TICK
+    delay = datetime.fromisoformat(event_time) - written
+    return format_timestamp(written) if timedelta(0) < delay <= MAX_EVENT_DELAY else event_time
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
-    """Whether a workspace is watched; `remark` says why not, or what of it is not."""
+class WatchStatus:
+    """Watch status of a workspace. `message` is the reason if it is not watched, or names the part that is not."""
 
-    is_on: bool
-    remark: str = ""
+    is_watched: bool
+    message: str = ""
 
 
 @dataclass(slots=True, eq=False)
-class Watched:
-    """A workspace; `identity` tells whether a folder of its name is still the one that `watch` is of.
+class WatchedWorkspace:
+    """State of a watched workspace.
 
-    `is_gone` is what the observer told, `is_doubted` what is seen before it does; `declined` are the folders that git
-    ignores, relative to the workspace; `lock` is for `pending`.
+    `identity` is that of the directory when the watch started. `is_deleted` is set by the event of its deletion,
+    `is_replaced` by a check that found the path deleted or leading to another directory. `ignored_directories` are
+    those that git ignores, relative to the workspace. `lock` guards `pending`.
     """
 
     root: bytes
-    ignoring: Ignoring
+    ignore_rules: IgnoreRules
     identity: tuple[int, int] | None = None
-    watch: ObservedWatch | None = None
-    is_gone: bool = False
-    is_doubted: bool = False
-    maps: set[str] = field(default_factory=set)
-    declined: frozenset[bytes] = frozenset()
-    pending: Pending = field(default_factory=Pending)
+    observer: WorkspaceObserver | None = None
+    is_deleted: bool = False
+    is_replaced: bool = False
+    map_ids: set[str] = field(default_factory=set)
+    ignored_directories: frozenset[bytes] = frozenset()
+    pending: EventBatch = field(default_factory=EventBatch)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def stands(self) -> bool:
-        """Whether the folder is watched, and the one of its name."""
-        return self.watch is not None and not self.is_gone and self.is_same()
+    def is_watched(self) -> bool:
+        """Return True if the directory that has the workspace's path now is watched."""
+        return self.observer is not None and not self.is_deleted and self.is_same_directory()
 
-    def is_same(self) -> bool:
-        """Whether the folder of this name is the one that was watched last."""
+    def is_same_directory(self) -> bool:
+        """Return True if the path still leads to the directory that was watched last."""
         try:
-            return self.identity == identity(self.root)
+            return self.identity == directory_identity(self.root)
         except OSError:
             return False
 
-    def relative(self, path: bytes) -> bytes | None:
-        """A path in the workspace as one relative to it."""
+    def relative_path(self, path: bytes) -> bytes | None:
+        """Return a path relative to the workspace; None for a path outside it."""
         return path[len(self.root) + 1 :] if path.startswith(self.root + b"/") else None
 
-    def declines(self, path: bytes) -> bool:
-        """Whether nothing in a folder is anybody's work; called for every folder, while folders are made too."""
-        relative = self.relative(path)
+    def ignores_directory(self, path: bytes) -> bool:
+        """Return True if nothing in a directory is recorded. Called for every directory, so it must be fast."""
+        relative = self.relative_path(path)
         return relative is not None and (
-            relative in self.declined or self.ignoring.leaves_out_folder(relative)
+            relative in self.ignored_directories or self.ignore_rules.ignores_directory(relative)
         )
 
 
-def identity(root: bytes) -> tuple[int, int]:
-    """What tells a folder from another that has its name."""
+def directory_identity(root: bytes) -> tuple[int, int]:
+    """Return device and inode, which differ when another directory takes the path."""
     status = Path(os.fsdecode(root)).stat()
     return status.st_dev, status.st_ino
 
 
-def unwatchable(root: bytes) -> str:
-    """Why a folder, which is without links, is not watched whatever is in it; empty if it may be."""
+def refusal_reason(root: bytes) -> str:
+    """Return why a directory must not be watched; empty if it may be. The path must have no symbolic links."""
     try:
         home = os.fsencode(os.path.realpath(Path.home()))
-    except RuntimeError:  # nobody's
+    except RuntimeError:  # the user has no home
         home = b"/"
     if root != b"/" and not (home + b"/").startswith(root + b"/"):
         return ""
-    what = "your home folder" if root == home != b"/" else "more than your home folder"
+    description = "your home directory" if root == home != b"/" else "a parent of your home directory"
     return (
-        f"{shown(root)} is not watched: it is {what}, with everybody's files in it. "
-        "Name the folder of one project as workspacePath."
+        f"{decode_path(root)} is not watched: it is {description}. "
+        "Name the directory of one project as workspacePath."
     )

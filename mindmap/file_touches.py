@@ -1,6 +1,6 @@
-"""Files attached to nodes: one entry for a path on a node, changes merged by kind and symbol, renames followed.
+"""File touches: attach files to nodes, merge repeated touches, follow renames, choose the target node.
 
-Which node a file attaches to: decided here for the three that attach files.
+A node has one entry for each path. Changes of an entry are merged by kind and symbol.
 """
 
 from __future__ import annotations
@@ -18,30 +18,32 @@ from mindmap.document import (
     DEFAULT_ACTION,
     ROOT,
     CodeChange,
-    Edited,
+    EditResult,
     FileTouch,
     Mindmap,
     Node,
-    logged,
-    stamp,
+    edit_timestamp,
+    with_log_entry,
 )
-from mindmap.nodes import fresh_id
-from mindmap.paths import Paths
+from mindmap.nodes import generate_id
+from mindmap.paths import WorkspacePaths
 from mindmap.tree import active_task
 from stores.errors import LineageError
 
 RENAME: Final = "rename"
-# Of one touch: a file with more is not described by its symbols.
-MOST_SYMBOLS: Final = 1_000
+# Label of the node that files attach to when no task is in progress.
+TOUCHED_FILES: Final = "Touched Files"
+# Symbols or changes of one touch.
+MAX_SYMBOLS: Final = 1_000
 
 
 class BadTouch(LineageError):
-    """A touch that cannot be as it is asked for."""
+    """An invalid file touch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Touch:
-    """A file that was touched; what is None or empty leaves an entry that is there as it is."""
+class TouchInput:
+    """A touched file. Values that are None or empty leave those of an existing entry unchanged."""
 
     path: str
     action: str | None = None
@@ -52,87 +54,131 @@ class Touch:
     summary: str | None = None
 
 
-def attach(document: Mindmap, node_id: str, touches: Sequence[Touch], message: str, now: str) -> Mindmap:
-    """Attach files to a node; the log gets one entry, with the file's name where there is one file.
+@dataclass(frozen=True, slots=True)
+class AttachTarget:
+    """The node that files attach to, and the map that contains it."""
 
-    Where a file was renamed, its entries under the old path go over to the new one, on whatever node they are.
+    document: Mindmap
+    node_id: str
+
+    @property
+    def label(self) -> str:
+        """The label of the node."""
+        return self.document.nodes[self.node_id].label
+
+
+def choose_target(document: Mindmap, requested_id: str | None = None) -> AttachTarget:
+    """Return the node that files attach to.
+
+    That is the requested node if it exists, else the most recent task in progress, else the `Touched Files` node,
+    which is created if needed.
     """
-    paths = Paths.of(document.workspace_path)
-    moment = stamp(document, now)
-    given = [_checked(touch, paths, moment) for touch in touches]
-    known = {
-        (paths_kept(paths, touch), touch.previous_path)
+    if requested_id is not None and requested_id in document.nodes:
+        return AttachTarget(document, requested_id)
+    active = active_task(document)
+    if active is not None:
+        return AttachTarget(document, active.id)
+    for child in document.nodes[ROOT].children:
+        if document.nodes[child].label == TOUCHED_FILES:
+            return AttachTarget(document, child)
+    return _add_touched_files_node(document)
+
+
+def attach_to_target(
+    document: Mindmap, requested_id: str | None, touches: Sequence[TouchInput], message: str, now: str
+) -> EditResult:
+    """Attach files to the node that `choose_target` returns. The result's only id is that node's."""
+    target = choose_target(document, requested_id)
+    changed = attach_files(target.document, target.node_id, touches, message, now)
+    return EditResult(changed, message, (target.node_id,), node_count=1)
+
+
+def attach_files(
+    document: Mindmap, node_id: str, touches: Sequence[TouchInput], message: str, now: str
+) -> Mindmap:
+    """Attach files to a node, with one entry in the activity log, which names the file if there is only one.
+
+    A rename moves the entries of the old path to the new path on every node.
+    """
+    paths = WorkspacePaths.from_workspace(document.workspace_path)
+    timestamp = edit_timestamp(document, now)
+    new_touches = [_validate_touch(touch, paths, timestamp) for touch in touches]
+    recorded_renames = {
+        (_stored_path(paths, touch), touch.previous_path)
         for node in document.nodes.values()
         for touch in node.files
         if touch.action == RENAME
     }
-    # Told again, a rename takes nothing: what has the old name by now is another file.
-    moved = {
+    # A repeated rename moves nothing: a file that has the old name now is another one.
+    renames = {
         touch.previous_path: touch
-        for touch in given
-        if touch.action == RENAME and touch.previous_path and (touch.path, touch.previous_path) not in known
+        for touch in new_touches
+        if touch.action == RENAME
+        and touch.previous_path
+        and (touch.path, touch.previous_path) not in recorded_renames
     }
     nodes = dict(document.nodes)
-    for node in document.nodes.values() if moved else ():
-        if any(paths_kept(paths, touch) in moved for touch in node.files):
-            nodes[node.id] = replace(node, files=_renamed(node, moved, paths))
+    for node in document.nodes.values() if renames else ():
+        if any(_stored_path(paths, touch) in renames for touch in node.files):
+            nodes[node.id] = replace(node, files=_apply_renames(node, renames, paths))
     target = nodes[node_id]
-    nodes[node_id] = replace(target, files=_merged(target, given, paths), updated_at=moment)
-    file = given[0].path if len(given) == 1 else None
-    return logged(replace(document, nodes=nodes), moment, message, node_id=node_id, file=file)
+    nodes[node_id] = replace(target, files=_merge_touches(target, new_touches, paths), updated_at=timestamp)
+    file = new_touches[0].path if len(new_touches) == 1 else None
+    return with_log_entry(replace(document, nodes=nodes), timestamp, message, node_id=node_id, file=file)
 
 
-def told(touch: Touch, workspace: str | None) -> str:
-    """What the log of a map with this workspace says of one file."""
+def describe_touch(touch: TouchInput, workspace: str | None) -> str:
+    """Return the activity log message for one touch in a map with this workspace."""
     action = RENAME if touch.previous_path else touch.action or DEFAULT_ACTION
-    path = Paths.of(workspace).kept(touch.path)
+    path = WorkspacePaths.from_workspace(workspace).normalize(touch.path)
     return f"{action.capitalize()} {path}" + (f": {touch.summary.strip()}" if touch.summary else "")
 
 
-def paths_kept(paths: Paths, touch: FileTouch) -> str:
-    """The path of an entry as this version keeps it: another program may have written it otherwise."""
+def _stored_path(paths: WorkspacePaths, touch: FileTouch) -> str:
+    """Return the normalized path of an entry, which another program may have written in another form."""
     try:
-        return paths.kept(touch.path)
+        return paths.normalize(touch.path)
     except LineageError:
         return touch.path
 
 
-def _merged(node: Node, given: Sequence[FileTouch], paths: Paths) -> tuple[FileTouch, ...]:
-    files = _by_path(node.files, paths)
-    for touch in given:
-        before = files.get(touch.path)
-        files[touch.path] = touch if before is None else _updated(before, touch)
+def _merge_touches(
+    node: Node, new_touches: Sequence[FileTouch], paths: WorkspacePaths
+) -> tuple[FileTouch, ...]:
+    files = _index_by_path(node.files, paths)
+    for touch in new_touches:
+        _put_touch(files, touch)
     return tuple(
-        replace(touch, action=touch.action or DEFAULT_ACTION, changes=_by_symbol(touch.changes))
+        replace(touch, action=touch.action or DEFAULT_ACTION, changes=_merge_changes(touch.changes))
         for touch in files.values()
     )
 
 
-def _renamed(node: Node, moved: dict[str, FileTouch], paths: Paths) -> tuple[FileTouch, ...]:
-    """A node's entries, those under an old path at the new one, together with what is there already."""
-    entries = _by_path(node.files, paths)
-    files = {path: touch for path, touch in entries.items() if path not in moved}
-    for path, rename in moved.items():
+def _apply_renames(node: Node, renames: dict[str, FileTouch], paths: WorkspacePaths) -> tuple[FileTouch, ...]:
+    """Return a node's entries with those of renamed files merged into the entries of the new paths."""
+    entries = _index_by_path(node.files, paths)
+    files = {path: touch for path, touch in entries.items() if path not in renames}
+    for path, rename in renames.items():
         if path in entries:
-            here = _updated(entries[path], rename)
-            before = files.get(here.path)
-            files[here.path] = here if before is None else _updated(before, here)
+            _put_touch(files, _update_touch(entries[path], rename))
     return tuple(files.values())
 
 
-def _by_path(files: Sequence[FileTouch], paths: Paths) -> dict[str, FileTouch]:
-    kept: dict[str, FileTouch] = {}
+def _index_by_path(files: Sequence[FileTouch], paths: WorkspacePaths) -> dict[str, FileTouch]:
+    entries: dict[str, FileTouch] = {}
     for touch in files:
-        path = paths_kept(paths, touch)
-        before = kept.get(path)
-        kept[path] = (
-            replace(touch, path=path) if before is None else _updated(before, replace(touch, path=path))
-        )
-    return kept
+        _put_touch(entries, replace(touch, path=_stored_path(paths, touch)))
+    return entries
 
 
-def _updated(before: FileTouch, after: FileTouch) -> FileTouch:
-    """An entry with what is new in place of what was; changes of both."""
+def _put_touch(entries: dict[str, FileTouch], touch: FileTouch) -> None:
+    """Add an entry, or update the entry of the same path."""
+    before = entries.get(touch.path)
+    entries[touch.path] = touch if before is None else _update_touch(before, touch)
+
+
+def _update_touch(before: FileTouch, after: FileTouch) -> FileTouch:
+    """Return an entry with the new values where given, and the changes of both."""
     action = after.action or before.action
     return replace(
         before,
@@ -141,109 +187,71 @@ def _updated(before: FileTouch, after: FileTouch) -> FileTouch:
         previous_path=after.previous_path or (before.previous_path if action == RENAME else None),
         lines=after.lines or before.lines,
         symbols=after.symbols or before.symbols,
-        changes=_by_symbol((*before.changes, *after.changes)),
+        changes=_merge_changes((*before.changes, *after.changes)),
         summary=after.summary or before.summary,
         timestamp=after.timestamp,
-        unknown=before.unknown | after.unknown,
+        unknown_fields=before.unknown_fields | after.unknown_fields,
     )
 
 
-def _by_symbol(changes: Sequence[CodeChange]) -> tuple[CodeChange, ...]:
-    """One for each kind and symbol: the first's place, the last's words."""
-    kept: dict[tuple[str, str], CodeChange] = {}
+def _merge_changes(changes: Sequence[CodeChange]) -> tuple[CodeChange, ...]:
+    """Return one change for each kind and symbol, in the order of the first, with the values of the last."""
+    merged: dict[tuple[str, str], CodeChange] = {}
     for change in changes:
-        before = kept.get((change.kind, change.symbol))
+        before = merged.get((change.kind, change.symbol))
         if before is not None:
             change = replace(
                 change,
                 previous_symbol=change.previous_symbol or before.previous_symbol,
                 detail=change.detail or before.detail,
-                unknown=before.unknown | change.unknown,
+                unknown_fields=before.unknown_fields | change.unknown_fields,
             )
-        kept[change.kind, change.symbol] = change
-    return tuple(kept.values())
+        merged[change.kind, change.symbol] = change
+    return tuple(merged.values())
 
 
-def _checked(touch: Touch, paths: Paths, moment: str) -> FileTouch:
+def _validate_touch(touch: TouchInput, paths: WorkspacePaths, timestamp: str) -> FileTouch:
     if touch.action is not None and touch.action not in ACTIONS:
-        raise BadTouch(f"{touch.action!r} is no action.", hint=f"Actions are {', '.join(ACTIONS)}.")
-    previous = paths.kept(touch.previous_path) if touch.previous_path else None
+        raise BadTouch(f"{touch.action!r} is not an action.", hint=f"Actions are {', '.join(ACTIONS)}.")
+    previous = paths.normalize(touch.previous_path) if touch.previous_path else None
     if previous and touch.action not in (None, RENAME):
         raise BadTouch(
-            f"A file that is {touch.action!r} has no previous path.", hint=f"Set the action to {RENAME!r}."
+            f"A file with the action {touch.action!r} has no previous path.",
+            hint=f"Set the action to {RENAME!r}.",
         )
     if touch.action == RENAME and previous is None:
         raise BadTouch("A rename needs the old path.", hint="Give it as previousPath.")
+    for items, name in ((touch.symbols, "symbols"), (touch.changes, "changes")):
+        if items:
+            validation.check_batch_size(items, name, MAX_SYMBOLS)
     return FileTouch(
-        path=paths.kept(touch.path),
+        path=paths.normalize(touch.path),
         action=RENAME if previous else touch.action or "",
         previous_path=previous,
-        lines=validation.kept(touch.lines),
-        symbols=tuple(validation.text(symbol, "symbol") for symbol in _few(touch.symbols, "symbols")),
-        changes=tuple(_checked_change(change) for change in _few(touch.changes, "changes")),
-        summary=validation.optional(touch.summary, "summary"),
-        timestamp=moment,
+        lines=validation.normalize_line_range(touch.lines),
+        symbols=tuple(validation.validate_text(symbol, "symbol") for symbol in touch.symbols),
+        changes=tuple(_validate_change(change) for change in touch.changes),
+        summary=validation.validate_optional_text(touch.summary, "summary"),
+        timestamp=timestamp,
     )
 
 
-def _few(things: tuple[validation.Kept, ...], name: str) -> tuple[validation.Kept, ...]:
-    if things:
-        validation.batch(things, name, MOST_SYMBOLS)
-    return things
-
-
-def _checked_change(change: CodeChange) -> CodeChange:
+def _validate_change(change: CodeChange) -> CodeChange:
     if change.kind not in CHANGE_KINDS:
-        raise BadTouch(f"{change.kind!r} is no kind of change.", hint=f"Kinds are {', '.join(CHANGE_KINDS)}.")
+        raise BadTouch(
+            f"{change.kind!r} is not a kind of change.", hint=f"Kinds are {', '.join(CHANGE_KINDS)}."
+        )
     return replace(
         change,
-        symbol=validation.text(change.symbol, "symbol"),
-        previous_symbol=validation.optional(change.previous_symbol, "symbol"),
-        detail=validation.optional(change.detail, "detail"),
+        symbol=validation.validate_text(change.symbol, "symbol"),
+        previous_symbol=validation.validate_optional_text(change.previous_symbol, "symbol"),
+        detail=validation.validate_optional_text(change.detail, "detail"),
     )
 
 
-TOUCHED_FILES: Final = "Touched Files"
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The node, in a map where it is there."""
-
-    document: Mindmap
-    node_id: str
-
-    @property
-    def label(self) -> str:
-        """What the node is called."""
-        return self.document.nodes[self.node_id].label
-
-
-def choose(document: Mindmap, asked: str | None = None) -> Target:
-    """The node asked for if there is one like it, or else the most recent active task, or else `Touched Files`."""
-    if asked is not None and asked in document.nodes:
-        return Target(document, asked)
-    active = active_task(document)
-    if active is not None:
-        return Target(document, active.id)
-    for child in document.nodes[ROOT].children:
-        if document.nodes[child].label == TOUCHED_FILES:
-            return Target(document, child)
-    return _made(document)
-
-
-def attach_to(
-    document: Mindmap, asked: str | None, touches: Sequence[Touch], message: str, now: str
-) -> Edited:
-    """Attach files to the node that is chosen; its id is the one in the answer."""
-    target = choose(document, asked)
-    changed = attach(target.document, target.node_id, touches, message, now)
-    return Edited(changed, message, (target.node_id,), nodes=1)
-
-
-def _made(document: Mindmap) -> Target:
-    # A note: it must not count as something to do.
-    node = Node(id=fresh_id("n_", document.nodes), label=TOUCHED_FILES, type="note", parent=ROOT)
+def _add_touched_files_node(document: Mindmap) -> AttachTarget:
+    # A note, since a task would count towards progress.
+    node = Node(id=generate_id("n_", document.nodes), label=TOUCHED_FILES, type="note", parent=ROOT)
     root = document.nodes[ROOT]
     nodes = {**document.nodes, ROOT: replace(root, children=(*root.children, node.id)), node.id: node}
-    return Target(replace(document, nodes=nodes), node.id)
+    return AttachTarget(replace(document, nodes=nodes), node.id)

@@ -1,8 +1,6 @@
-"""The bytes of `git status --porcelain -z` and of `git diff --numstat -z` -> what happened to files; pure.
+"""Git access of mindmap: the GitRunner protocol, a workspace in a repository, and parsers of git's output.
 
-What maps need of the git program; it is lent to them by whoever puts the parts together.
-
-How to run it so that nothing but its answer comes of it is not known here.
+`serve` injects the implementation of the protocol, which runs git without pagers, hooks and external programs.
 """
 
 from __future__ import annotations
@@ -15,74 +13,74 @@ from typing import Final, Protocol
 
 from stores.errors import LineageError
 
-# Both sides of a merge touched these: the file in the work tree is in conflict, but for DD, where it is gone.
+# Status codes of unmerged files, except DD, where the file is deleted.
 _UNMERGED: Final = ("AU", "UD", "UA", "DU", "AA", "UU")
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """One file that differs from HEAD; `action` as in a touch, `previous` the old path of a staged rename.
+class StatusEntry:
+    """One file that differs from HEAD. `action` is a touch action; `previous_path` the old path of a staged rename.
 
-    Of a file that is untracked git has counted no lines, or those of another that had its name.
+    For an untracked file git counts no lines, or those of a tracked file that had its name.
     """
 
     path: bytes
     action: str
-    previous: bytes | None = None
+    previous_path: bytes | None = None
     is_untracked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
-    """Lines added and deleted; both 0 for a binary file."""
+class LineCounts:
+    """Numbers of added and deleted lines; both 0 for a binary file."""
 
     added: int
     deleted: int
 
 
-def parse_status(status: bytes) -> list[Changed]:
-    """The files in what `git status --porcelain -z` says, each once.
+def parse_status(status: bytes) -> list[StatusEntry]:
+    """Parse the output of `git status --porcelain -z`. Returns one entry for each path.
 
-    After `git rm --cached` one file is said to be deleted, and then to be untracked: what is on disk wins, which git
-    says last.
+    After `git rm --cached` git lists a file as deleted, then as untracked. The last entry wins: it describes the file
+    on disk.
     """
-    return list({change.path: change for change in _entries(status)}.values())
+    return list({change.path: change for change in _parse_entries(status)}.values())
 
 
-def parse_numstat(numstat: bytes) -> dict[bytes, Lines]:
-    """Path -> lines in what `git diff --numstat -z` says; a renamed file under its new path."""
-    counted: dict[bytes, Lines] = {}
+def parse_numstat(numstat: bytes) -> dict[bytes, LineCounts]:
+    """Parse the output of `git diff --numstat -z` into line counts by path; a renamed file has its new path."""
+    counts: dict[bytes, LineCounts] = {}
     fields = iter(numstat.split(b"\0"))
     for field in fields:
         if field:
             added, deleted, path = field.split(b"\t", 2)
             if not path:
                 _, path = next(fields), next(fields)
-            counted[path] = Lines(_number(added), _number(deleted))
-    return counted
+            counts[path] = LineCounts(_parse_count(added), _parse_count(deleted))
+    return counts
 
 
-def _entries(status: bytes) -> Iterator[Changed]:
+def _parse_entries(status: bytes) -> Iterator[StatusEntry]:
     fields = iter(status.split(b"\0"))
     for field in fields:
         if field:
             code, path = field[:2].decode("ascii", "replace"), field[3:]
-            old = next(fields) if {"R", "C"} & set(code) else None
-            if not path.endswith(b"/"):  # a repository of its own inside this one
-                yield from _changes(code, path, old)
+            old_path = next(fields) if {"R", "C"} & set(code) else None
+            if not path.endswith(b"/"):  # a nested repository
+                yield from _parse_change(code, path, old_path)
 
 
-def _changes(code: str, path: bytes, old: bytes | None) -> Iterator[Changed]:
-    index, tree = code[0], code[1]
-    if old is not None and index == "R" and tree != "D":
-        yield Changed(path, "rename", old)
+def _parse_change(code: str, path: bytes, old_path: bytes | None) -> Iterator[StatusEntry]:
+    index_code, worktree_code = code[0], code[1]
+    if old_path is not None and index_code == "R" and worktree_code != "D":
+        yield StatusEntry(path, "rename", old_path)
         return
-    if old is not None and "R" in code:  # the index alone does not know both, or the new path is gone again
-        yield Changed(old, "delete")
-    yield Changed(path, "create" if code == " R" else _action(code), is_untracked=code == "??")
+    if old_path is not None and "R" in code:  # the rename is not staged, or the new path is deleted again
+        yield StatusEntry(old_path, "delete")
+    yield StatusEntry(path, "create" if code == " R" else _parse_action(code), is_untracked=code == "??")
 
 
-def _action(code: str) -> str:
+def _parse_action(code: str) -> str:
     if code in _UNMERGED:
         return "modify"
     if code[1] == "D" or (code[0] == "D" and code[1] == " "):
@@ -90,82 +88,86 @@ def _action(code: str) -> str:
     return "create" if code == "??" or "A" in code else "modify"
 
 
-def _number(digits: bytes) -> int:
+def _parse_count(digits: bytes) -> int:
     return 0 if digits == b"-" else int(digits)
 
 
 class GitFailed(LineageError):
-    """git could not answer."""
+    """git exited with an error."""
 
 
 class NoWorkTree(LineageError):
-    """A bare repository, or a workspace outside the work tree that was lent."""
+    """A bare repository, or a workspace outside the work tree."""
 
 
-class Answer(Protocol):
-    """What the program left: its answer, its complaints, its exit status."""
+class GitOutput(Protocol):
+    """Output of a finished git command."""
 
     @property
-    def out(self) -> bytes:
+    def stdout(self) -> bytes:
         """Standard output."""
 
     @property
-    def complaint(self) -> str:
+    def stderr(self) -> str:
         """Standard error."""
 
     @property
-    def code(self) -> int:
+    def exit_code(self) -> int:
         """Exit status."""
 
 
-class Git(Protocol):
-    """The git program, run in one repository without pager, prompt, monitor or external program."""
+class GitRunner(Protocol):
+    """Runner of git commands in one repository, without pager, prompt, monitor or external programs."""
 
     @property
     def root(self) -> Path | None:
-        """The work tree; None where there is none."""
+        """The root of the work tree; None for a bare repository."""
 
-    def output(self, *arguments: str | bytes, given: bytes | None = None) -> Answer:
-        """What it says when it is given this to read, waited for."""
+    def run(self, *arguments: str | bytes, stdin: bytes | None = None) -> GitOutput:
+        """Run a git command to its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A workspace and the git program of the repository it is in; `prefix` leads to it from the work tree's root."""
+    """A workspace directory in a git work tree.
 
-    git: Git
+    `root` is the work tree with symbolic links resolved; `prefix` is the path from there to the workspace, ending in /,
+    or empty.
+    """
+
+    git: GitRunner
     root: bytes
     prefix: bytes
 
     @classmethod
-    def of(cls, path: str, git: Git) -> Workspace:
-        """The workspace at this path, whatever links lead to it."""
+    def from_path(cls, path: str, git: GitRunner) -> Workspace:
+        """Return the workspace at a path, which may contain symbolic links."""
         if git.root is None:
             raise NoWorkTree(f"{path} is a bare repository.", hint="Name a work tree of it.")
-        root, here = os.fsencode(os.path.realpath(git.root)), os.fsencode(os.path.realpath(path))
-        if here == root:
+        root, directory = os.fsencode(os.path.realpath(git.root)), os.fsencode(os.path.realpath(path))
+        if directory == root:
             return cls(git, root, b"")
-        if not here.startswith(root + b"/"):
-            raise NoWorkTree(f"{path} is not in the work tree {git.root}.", hint="Name a folder in it.")
-        return cls(git, root, here[len(root) + 1 :] + b"/")
+        if not directory.startswith(root + b"/"):
+            raise NoWorkTree(f"{path} is not in the work tree {git.root}.", hint="Name a directory in it.")
+        return cls(git, root, directory[len(root) + 1 :] + b"/")
 
     @property
-    def folder(self) -> bytes:
-        """The workspace itself, without links."""
+    def directory(self) -> bytes:
+        """The absolute path of the workspace, with symbolic links resolved."""
         return self.root + b"/" + self.prefix.rstrip(b"/") if self.prefix else self.root
 
-    def answer(self, *arguments: str | bytes) -> bytes:
-        """What git says of the workspace; its own words where it fails."""
+    def run_git(self, *arguments: str | bytes) -> bytes:
+        """Run git on the files of the workspace and return its standard output. Raises GitFailed."""
         scope = ("--", self.prefix) if self.prefix else ("--",)
-        said = self.git.output(*arguments, *scope)
-        if said.code:
-            last = said.complaint.splitlines()[-1:] or [f"exit status {said.code}"]
+        output = self.git.run(*arguments, *scope)
+        if output.exit_code:
+            last_line = output.stderr.splitlines()[-1:] or [f"exit status {output.exit_code}"]
             raise GitFailed(
-                f"git {os.fsdecode(arguments[0])} failed: {last[0]}",
-                hint="Run `git status` in the workspace: what it says has to be put right first.",
+                f"git {os.fsdecode(arguments[0])} failed: {last_line[0]}",
+                hint="Run `git status` in the workspace and fix the problem that it reports.",
             )
-        return said.out
+        return output.stdout
 
-    def relative(self, path: bytes) -> bytes | None:
-        """A path of the repository as one of the workspace; None for one outside it."""
+    def relative_path(self, path: bytes) -> bytes | None:
+        """Return a path of the repository relative to the workspace; None for a path outside it."""
         return path[len(self.prefix) :] if path.startswith(self.prefix) else None

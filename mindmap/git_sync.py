@@ -1,8 +1,6 @@
-"""git status and numstat of a workspace -> touches: the files that differ from HEAD, with the lines that do.
+"""Git sync: attach the files of a workspace that differ from HEAD, with their line counts, to a map.
 
-Git sync of one map, for whoever asks for it: an agent, who has the workspace watched too, or a person on the page.
-
-A map without a workspace is tied to the one that is given, and only to one that git can sync.
+A map without a workspace gets the requested one, if git can sync it.
 """
 
 from __future__ import annotations
@@ -15,14 +13,14 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from mindmap import nodes, paths
-from mindmap.document import Edited, Mindmap, now
-from mindmap.file_touches import Touch, attach_to
-from mindmap.git import Changed, Git, Lines, Workspace, parse_numstat, parse_status
-from mindmap.ignore import Ignoring
-from mindmap.map_store import Maps
-from mindmap.paths import shown
+from mindmap.document import EditResult, Mindmap, utc_now
+from mindmap.file_touches import TouchInput, attach_to_target
+from mindmap.git import GitRunner, LineCounts, StatusEntry, Workspace, parse_numstat, parse_status
+from mindmap.ignore import IgnoreRules
+from mindmap.map_store import MapStore
+from mindmap.paths import decode_path
 
-# Files one by one, whatever the person has configured. A look into submodules would run what they configure.
+# Options override the user's configuration. Inspecting submodules would run programs that they configure.
 STATUS: Final = ("status", "--porcelain", "-z", "-uall", "--find-renames", "--ignore-submodules=dirty")
 NUMSTAT: Final = (
     "diff",
@@ -34,126 +32,141 @@ NUMSTAT: Final = (
     "--no-textconv",
     "--ignore-submodules=dirty",
 )
-# git's own: a file with a NUL near its start is binary, and so is one that is larger than this.
-BINARY_WITHIN: Final = 8_000
-LARGEST_TEXT: Final = 512 << 20
-PIECE: Final = 1 << 20
+# git's rule: a file is binary if a NUL is among its first bytes or if it is larger than this.
+BINARY_CHECK_BYTES: Final = 8_000
+MAX_TEXT_BYTES: Final = 512 << 20
+CHUNK_BYTES: Final = 1 << 20
 
-NO_LINES: Final = Lines(0, 0)
+NO_LINES: Final = LineCounts(0, 0)
 
 
-def changed_files(path: str, git: Git, maps: Path) -> list[Touch]:
-    """The files of the workspace that differ from HEAD, or from nothing before the first commit.
+def changed_files(workspace_path: str, git: GitRunner, map_directory: Path) -> list[TouchInput]:
+    """Return a touch for each file of the workspace that differs from HEAD, or from an empty tree without a commit.
 
-    `maps` is where maps are kept: what changes there is nobody's work.
+    Files in `map_directory` are left out.
     """
-    workspace = Workspace.of(path, git)
-    ignoring = Ignoring.of(workspace.folder, maps)
-    changes = parse_status(workspace.answer(*STATUS))
-    counted = parse_numstat(workspace.answer(*NUMSTAT, _base(workspace))) if changes else {}
+    workspace = Workspace.from_path(workspace_path, git)
+    ignore_rules = IgnoreRules.from_workspace(workspace.directory, map_directory)
+    changes = parse_status(workspace.run_git(*STATUS))
+    counts = parse_numstat(workspace.run_git(*NUMSTAT, _diff_base(workspace))) if changes else {}
     return [
-        _touch(workspace, change, name, counted)
+        _create_touch(workspace, change, path, counts)
         for change in changes
-        if (name := workspace.relative(change.path)) is not None and not ignoring.leaves_out(name)
+        if (path := workspace.relative_path(change.path)) is not None and not ignore_rules.ignores_file(path)
     ]
 
 
-def _touch(workspace: Workspace, change: Changed, path: bytes, counted: dict[bytes, Lines]) -> Touch:
-    lines = None if change.is_untracked else counted.get(change.path)
+def _create_touch(
+    workspace: Workspace, change: StatusEntry, path: bytes, counts: dict[bytes, LineCounts]
+) -> TouchInput:
+    lines = None if change.is_untracked else counts.get(change.path)
     if lines is None:
-        lines = _lines_of_new(workspace.root + b"/" + change.path) if change.action == "create" else NO_LINES
-    previous = workspace.relative(change.previous) if change.previous else None
-    action = "create" if change.previous and previous is None else change.action
-    return Touch(
-        shown(path),
+        lines = (
+            _count_new_lines(workspace.root + b"/" + change.path) if change.action == "create" else NO_LINES
+        )
+    previous = workspace.relative_path(change.previous_path) if change.previous_path else None
+    action = "create" if change.previous_path and previous is None else change.action
+    return TouchInput(
+        decode_path(path),
         action,
-        previous_path=shown(previous) if previous else None,
+        previous_path=decode_path(previous) if previous else None,
         summary=f"Git {action} (+{lines.added}/-{lines.deleted} lines)",
     )
 
 
-def _base(workspace: Workspace) -> str:
-    """What to compare with: HEAD, or the empty tree before the first commit."""
-    head = workspace.git.output("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-    if head.code == 0:
+def _diff_base(workspace: Workspace) -> str:
+    """Return the revision to compare with: HEAD, or the empty tree before the first commit."""
+    head = workspace.git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    if head.exit_code == 0:
         return "HEAD"
-    return workspace.git.output("hash-object", "-t", "tree", "--stdin").out.decode().strip()
+    return workspace.git.run("hash-object", "-t", "tree", "--stdin").stdout.decode().strip()
 
 
-def _lines_of_new(path: bytes) -> Lines:
-    """The lines of a file that git does not know, counted as git counts; none where it cannot be read."""
+def _count_new_lines(path: bytes) -> LineCounts:
+    """Count the lines of an untracked file as git would; none if it cannot be read."""
     try:
         status = os.lstat(path)
-        if stat.S_ISLNK(status.st_mode):  # one line to git: where it leads to
-            return Lines(1, 0)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_TEXT:
+        if stat.S_ISLNK(status.st_mode):  # git counts the target of a link as one line
+            return LineCounts(1, 0)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_TEXT_BYTES:
             return NO_LINES
         with os.fdopen(
             os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb"
         ) as file:
-            return Lines(_count(file), 0)
-    except OSError:  # gone since git saw it, or not ours to read
+            return LineCounts(_count_lines(file), 0)
+    except OSError:  # deleted since git listed it, or not readable
         return NO_LINES
 
 
-def _count(file: BinaryIO) -> int:
-    counted, last = 0, b""
-    while piece := file.read(PIECE):
-        if not last and b"\0" in piece[:BINARY_WITHIN]:
+def _count_lines(file: BinaryIO) -> int:
+    count, last = 0, b""
+    while chunk := file.read(CHUNK_BYTES):
+        if not last and b"\0" in chunk[:BINARY_CHECK_BYTES]:
             return 0
-        counted, last = counted + piece.count(b"\n"), piece[-1:]
-    return counted + (last not in (b"", b"\n"))
+        count, last = count + chunk.count(b"\n"), chunk[-1:]
+    return count + (last not in (b"", b"\n"))
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
-    """The map afterwards, how many files were attached to it, and what that did; None where nothing differs."""
+class SyncResult:
+    """The map after a sync, the number of attached files, and the edit; None if nothing differs from HEAD."""
 
     document: Mindmap
-    files: int
-    done: Edited | None
+    file_count: int
+    edit: EditResult | None
 
 
 @dataclass(frozen=True, slots=True)
-class Syncing:
-    """Git sync of this map; `git_of` lends the git program of a folder, `given` is the workspace that is asked for."""
+class WorkspaceSync:
+    """Git sync of one map. `open_git` returns the git runner of a directory."""
 
-    maps: Maps
+    store: MapStore
     mindmap_id: str
-    git_of: Callable[[str], Git]
-    given: str | None = None
+    open_git: Callable[[str], GitRunner]
+    requested_workspace: str | None = None
 
-    def tie(self) -> str:
-        """Have the map belong to its workspace, for whoever watches it before anything is attached; which one it is."""
-        workspace, _ = self._found()
-        self.maps.change(self.mindmap_id, self._tied)
+    def assign_workspace(self) -> str:
+        """Set the workspace of the map if it has none, and return it.
+
+        Raises an error, and leaves the map unchanged, if git cannot sync the workspace.
+        """
+        workspace, _ = self._resolve_workspace()
+        self.store.change(self.mindmap_id, self._with_workspace)
         return workspace
 
-    def attach(self, asked: str | None = None) -> Synced:
-        """Attach every file that differs from HEAD to the node that is chosen, in one change of the map."""
-        workspace, git = self._found()
-        touches = changed_files(workspace, git, self.maps.path)
+    def attach_changes(self, requested_id: str | None = None) -> SyncResult:
+        """Attach every file that differs from HEAD to the chosen node, in one edit."""
+        workspace, git = self._resolve_workspace()
+        touches = changed_files(workspace, git, self.store.path)
 
-        def edit(document: Mindmap) -> Edited | None:
-            tied = self._tied(document)
+        def edit(document: Mindmap) -> EditResult | None:
+            assigned = self._with_workspace(document)
             if not touches:
-                return tied
-            return attach_to(tied.document if tied else document, asked, touches, _said(touches), now())
+                return assigned
+            return attach_to_target(
+                assigned.document if assigned else document,
+                requested_id,
+                touches,
+                _log_message(touches),
+                utc_now(),
+            )
 
-        document, done = self.maps.change(self.mindmap_id, edit)
-        return Synced(document, len(touches), done if touches else None)
+        document, result = self.store.change(self.mindmap_id, edit)
+        return SyncResult(document, len(touches), result if touches else None)
 
-    def _found(self) -> tuple[str, Git]:
-        """The workspace and its git program: an error where git cannot sync it, and the map is as it was."""
-        workspace = paths.settled(self.maps.read(self.mindmap_id).workspace_path, self.given)
-        git = self.git_of(workspace)
-        Workspace.of(workspace, git)
+    def _resolve_workspace(self) -> tuple[str, GitRunner]:
+        """Return the workspace and its git runner. Raises an error if git cannot sync the workspace."""
+        workspace = paths.resolve_workspace(
+            self.store.read(self.mindmap_id).workspace_path, self.requested_workspace
+        )
+        git = self.open_git(workspace)
+        Workspace.from_path(workspace, git)
         return workspace, git
 
-    def _tied(self, document: Mindmap) -> Edited | None:
-        chosen = paths.settled(document.workspace_path, self.given)
-        return None if chosen == document.workspace_path else nodes.settle_in(document, chosen, now())
+    def _with_workspace(self, document: Mindmap) -> EditResult | None:
+        chosen = paths.resolve_workspace(document.workspace_path, self.requested_workspace)
+        return None if chosen == document.workspace_path else nodes.set_workspace(document, chosen, utc_now())
 
 
-def _said(touches: list[Touch]) -> str:
+def _log_message(touches: list[TouchInput]) -> str:
     return f"Git sync: {len(touches):,} file{'' if len(touches) == 1 else 's'}"

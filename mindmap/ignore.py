@@ -1,4 +1,4 @@
-"""Which files of a workspace are nobody's work: the specified names, the maps, and what its own gitignore says."""
+"""Ignore rules for files of a workspace: fixed names, the maps themselves, and git's ignore rules."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Final
 
 from mindmap.git import Workspace
-from mindmap.paths import shown
+from mindmap.paths import decode_path
 
-# At any depth, files and folders.
-NAMES: Final = frozenset(
+# Files and directories with these names are ignored at any depth.
+IGNORED_NAMES: Final = frozenset(
     (".git", "node_modules", "dist", "build", ".next", "coverage", ".cache", ".DS_Store")
 )
-# What editors put beside a file while they save it.
-TEMPORARY: Final = ("~", ".swp", ".tmp")
-# Of the workspace's root, as the pattern `data/*.json` means it there: mindmaps may be kept in it.
-DATA: Final = "data"
-# It refuses to work where paths are declared to be literal, as they are for every other command here.
+# Temporary files of editors.
+TEMPORARY_SUFFIXES: Final = ("~", ".swp", ".tmp")
+# JSON files directly in this directory of the workspace are ignored: it may contain maps.
+DATA_DIRECTORY: Final = "data"
+# check-ignore refuses to run with literal pathspecs, which the git runner sets for every command.
 CHECK_IGNORE: Final = (
     "--no-literal-pathspecs",
     "check-ignore",
@@ -28,79 +28,93 @@ CHECK_IGNORE: Final = (
     "--verbose",
     "--non-matching",
 )
-IGNORED_FOLDERS: Final = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
-# More folders than this are not named to git one by one: a command line has an end.
-MOST_NAMED: Final = 500
-# git ends at the first path it will not judge, such as one in a submodule; each costs another start.
-MOST_STARTS: Final = 20
+LIST_IGNORED_DIRECTORIES: Final = (
+    "ls-files",
+    "--others",
+    "--ignored",
+    "--exclude-standard",
+    "--directory",
+    "-z",
+)
+# With more directories than this, all ignored directories are listed: a command line is limited in length.
+MAX_LISTED_DIRECTORIES: Final = 500
+# check-ignore stops at the first path that it rejects, such as one in a submodule, and is then run again.
+MAX_GIT_RUNS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ignoring:
-    """What is never recorded in one workspace, by git sync or by the watcher; both folders are without links."""
+class IgnoreRules:
+    """Fixed ignore rules of one workspace, for git sync and the watcher.
+
+    Both paths are absolute, with symbolic links resolved. Paths given to the methods are relative to the workspace.
+    """
 
     root: bytes
-    maps: bytes
+    map_directory: bytes
 
     @classmethod
-    def of(cls, root: bytes, maps: Path) -> Ignoring:
-        """That of this workspace, where maps are kept in the other folder."""
-        return cls(root, os.fsencode(os.path.realpath(maps)))
+    def from_workspace(cls, root: bytes, map_directory: Path) -> IgnoreRules:
+        """Return the rules of a workspace, for a data directory of maps."""
+        return cls(root, os.fsencode(os.path.realpath(map_directory)))
 
-    def leaves_out(self, path: bytes) -> bool:
-        """Whether a path, relative to the workspace, is one of those."""
-        return ignored(shown(path)) or self._is_of_maps(path)
+    def ignores_file(self, path: bytes) -> bool:
+        """Return True if a file is never recorded."""
+        return is_ignored(decode_path(path)) or self._is_map_file(path)
 
-    def leaves_out_folder(self, path: bytes) -> bool:
-        """Whether nothing in a folder is recorded."""
-        return not NAMES.isdisjoint(shown(path).split("/")) or self.root + b"/" + path == self.maps
+    def ignores_directory(self, path: bytes) -> bool:
+        """Return True if nothing in a directory is recorded."""
+        return (
+            not IGNORED_NAMES.isdisjoint(decode_path(path).split("/"))
+            or self.root + b"/" + path == self.map_directory
+        )
 
-    def _is_of_maps(self, path: bytes) -> bool:
-        if self.root == self.maps:  # an odd choice, but every write of a map would be recorded in it
+    def _is_map_file(self, path: bytes) -> bool:
+        if self.root == self.map_directory:
+            # An unusual setup, in which every write of a map would otherwise be recorded in the map.
             return path.startswith(b".") or (b"/" not in path and b".json" in path)
-        return (self.root + b"/" + path).startswith(self.maps + b"/")
+        return (self.root + b"/" + path).startswith(self.map_directory + b"/")
 
 
-def ignored(path: str) -> bool:
-    """Whether a path of a workspace, relative to it, is one of those that are never recorded."""
-    folders, _, name = path.rpartition("/")
+def is_ignored(path: str) -> bool:
+    """Return True if the name or place of a file, relative to its workspace, is ignored in every workspace."""
+    directory, _, name = path.rpartition("/")
     return (
-        name.endswith(TEMPORARY)
-        or not NAMES.isdisjoint(path.split("/"))
-        or (folders == DATA and name.endswith(".json"))
+        name.endswith(TEMPORARY_SUFFIXES)
+        or not IGNORED_NAMES.isdisjoint(path.split("/"))
+        or (directory == DATA_DIRECTORY and name.endswith(".json"))
     )
 
 
-def ignored_by_git(workspace: Workspace, paths: Sequence[bytes]) -> set[bytes]:
-    """Those of a workspace's paths that git ignores: by any of its files of rules, and not tracked all the same."""
-    found: set[bytes] = set()
-    rest = list(paths)
-    for _ in range(MOST_STARTS):
-        if not rest:
+def git_ignored_paths(workspace: Workspace, paths: Sequence[bytes]) -> set[bytes]:
+    """Return those of the workspace's paths that git ignores and does not track."""
+    ignored: set[bytes] = set()
+    remaining = list(paths)
+    for _ in range(MAX_GIT_RUNS):
+        if not remaining:
             break
-        judged = _judged(workspace, rest)
-        found |= {path for path, is_ignored in judged if is_ignored}
-        rest = rest[len(judged) + 1 :]
-    return found
+        checked = _check_ignore(workspace, remaining)
+        ignored |= {path for path, is_path_ignored in checked if is_path_ignored}
+        remaining = remaining[len(checked) + 1 :]
+    return ignored
 
 
-def ignored_folders(workspace: Workspace, among: Collection[bytes] = ()) -> frozenset[bytes]:
-    """The folders of a workspace, or those among and below these, in which git ignores whatever is not there yet."""
-    named = [workspace.prefix + folder for folder in among] if len(among) <= MOST_NAMED else []
-    said = workspace.git.output(*IGNORED_FOLDERS, "--", *(named or filter(None, [workspace.prefix])))
-    names = [name[:-1] for name in said.out.split(b"\0") if name.endswith(b"/")]
-    folders = [folder for name in names if (folder := workspace.relative(name))]
-    # A folder is listed too where there is nothing in it but ignored files, which says nothing of the next.
-    return frozenset(ignored_by_git(workspace, folders))
+def git_ignored_directories(workspace: Workspace, under: Collection[bytes] = ()) -> frozenset[bytes]:
+    """Return the directories in which git ignores every new file: of the workspace, or at and under the given ones."""
+    paths = [workspace.prefix + path for path in under] if len(under) <= MAX_LISTED_DIRECTORIES else []
+    output = workspace.git.run(*LIST_IGNORED_DIRECTORIES, "--", *(paths or filter(None, [workspace.prefix])))
+    names = [name[:-1] for name in output.stdout.split(b"\0") if name.endswith(b"/")]
+    directories = [path for name in names if (path := workspace.relative_path(name))]
+    # git also lists a directory in which all present files are ignored; a new file may not be.
+    return frozenset(git_ignored_paths(workspace, directories))
 
 
-def _judged(workspace: Workspace, paths: Sequence[bytes]) -> list[tuple[bytes, bool]]:
-    """git's verdicts in the order of the paths, up to the first that it will not judge."""
-    # The dot keeps a path that begins with a colon from being read as more than a path.
+def _check_ignore(workspace: Workspace, paths: Sequence[bytes]) -> list[tuple[bytes, bool]]:
+    """Return (path, is ignored) for each path in order, up to the first one that git rejects."""
+    # The leading ./ keeps git from interpreting a path that starts with a colon.
     names = b"".join(b"./" + workspace.prefix + path + b"\0" for path in paths)
-    said = workspace.git.output(*CHECK_IGNORE, given=names)
-    fields = said.out.split(b"\0")
-    # Four fields for each path: source, line, pattern, path. A pattern with ! takes the path back in.
+    output = workspace.git.run(*CHECK_IGNORE, stdin=names)
+    fields = output.stdout.split(b"\0")
+    # Four fields for each path: source, line, pattern, path. A pattern with ! includes the path again.
     patterns = fields[2::4][: len(fields) // 4]
     return [
         (path, bool(pattern) and not pattern.startswith(b"!"))

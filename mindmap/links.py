@@ -1,4 +1,4 @@
-"""Changes of a map's links; one is known by from, to and label together, and there is never a second one like it."""
+"""Link operations. A link is identified by source, target and label together, and exists only once."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from typing import Final
 from msgspec.structs import replace
 
 from mindmap import tree, validation
-from mindmap.document import LINK_STYLES, Edited, Link, Mindmap, logged, stamp
-from mindmap.nodes import fresh_id, shortened
+from mindmap.document import LINK_STYLES, EditResult, Link, Mindmap, edit_timestamp, with_log_entry
+from mindmap.nodes import generate_id
+from mindmap.tree import shorten_label
 from stores.errors import LineageError
 
-LINKS_NAMED: Final = 5
+MAX_LINKS_IN_HINT: Final = 5
 
 
 class BadLink(LineageError):
-    """A link that cannot be as it is asked for."""
+    """A link that cannot be as it is removal for."""
 
 
 class UnknownLink(LineageError):
-    """No link like this in the map."""
+    """A link that does not exist in the map."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewLink:
-    """A link to be there; where it is already, a style and notes that are given replace its own."""
+    """A link to write. If it exists already, a given style and given notes replace its own."""
 
     source: str
     target: str
@@ -36,8 +37,8 @@ class NewLink:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """Links to be removed: the one with this id, or those from one node to another, with this label if one is given."""
+class LinkRemoval:
+    """Links to remove: the link with this id, or all links from source to target, optionally only with this label."""
 
     id: str | None = None
     source: str | None = None
@@ -45,84 +46,98 @@ class Cut:
     label: str | None = None
 
 
-def change_links(document: Mindmap, added: Sequence[NewLink], removed: Sequence[Cut], now: str) -> Edited:
-    """Remove links and write others, in one step."""
-    validation.batch([*added, *removed], "links")
-    kept = {link.triple: link for link in document.links}
-    cut = [triple for asked in removed for triple in _meant(document, asked)]
-    for triple in cut:
-        kept.pop(triple, None)
-    gone = len(document.links) - len(kept)
-    written = [_write(document, kept, new) for new in added]
-    if len(kept) > validation.MOST_LINKS:
+def change_links(
+    document: Mindmap, additions: Sequence[NewLink], removals: Sequence[LinkRemoval], now: str
+) -> EditResult:
+    """Remove links, then write links, in one edit."""
+    validation.check_batch_size([*additions, *removals], "links")
+    links_by_key = {link.key: link for link in document.links}
+    removed_keys = [key for removal in removals for key in _matching_keys(document, removal)]
+    for key in removed_keys:
+        links_by_key.pop(key, None)
+    removed_count = len(document.links) - len(links_by_key)
+    written = [_write_link(document, links_by_key, new) for new in additions]
+    if len(links_by_key) > validation.MAX_LINKS:
         raise validation.OverLimit(
-            f"A map has at most {validation.MOST_LINKS:,} links.", hint="Remove some, or begin another map."
+            f"A map has at most {validation.MAX_LINKS:,} links.", hint="Remove some, or start another map."
         )
-    message = _message(document, written, gone)
-    moment = stamp(document, now)
-    changed = logged(replace(document, links=tuple(kept.values())), moment, message)
-    return Edited(changed, message, tuple(link.id for link in written), links=len(written) + gone)
+    message = _log_message(document, written, removed_count)
+    links = tuple(links_by_key.values())
+    changed = with_log_entry(replace(document, links=links), edit_timestamp(document, now), message)
+    return EditResult(
+        changed, message, tuple(link.id for link in written), link_count=len(written) + removed_count
+    )
 
 
-def _write(document: Mindmap, kept: dict[tuple[str, str, str], Link], new: NewLink) -> Link:
+def _write_link(document: Mindmap, links_by_key: dict[tuple[str, str, str], Link], new: NewLink) -> Link:
     for end in (new.source, new.target):
-        tree.find(document, end)
+        tree.get_node(document, end)
     if new.style is not None and new.style not in LINK_STYLES:
-        raise BadLink(f"{new.style!r} is no style of a link.", hint=f"Styles are {', '.join(LINK_STYLES)}.")
-    label = validation.text(new.label, "label", empty=True)
-    notes = validation.optional(new.notes, "note")
-    triple = (new.source, new.target, label)
-    link = kept.get(triple)
+        raise BadLink(f"{new.style!r} is not a link style.", hint=f"Styles are {', '.join(LINK_STYLES)}.")
+    label = validation.validate_text(new.label, "label", may_be_empty=True)
+    notes = validation.validate_optional_text(new.notes, "note")
+    key = (new.source, new.target, label)
+    link = links_by_key.get(key)
     if link is None:
-        made = fresh_id("l_", {link.id for link in kept.values()} | {link.id for link in document.links})
-        link = Link(id=made, source=new.source, target=new.target, label=label)
-    kept[triple] = replace(
+        link_id = generate_id(
+            "l_", {link.id for link in links_by_key.values()} | {link.id for link in document.links}
+        )
+        link = Link(id=link_id, source=new.source, target=new.target, label=label)
+    links_by_key[key] = replace(
         link,
         style=link.style if new.style is None else new.style,
         notes=link.notes if new.notes is None else notes,
     )
-    return kept[triple]
+    return links_by_key[key]
 
 
-def _meant(document: Mindmap, asked: Cut) -> list[tuple[str, str, str]]:
-    if asked.id is None and (asked.source is None or asked.target is None):
-        raise BadLink("It is not said which link is to go.", hint="Give its id, or both its ends.")
-    found = [link.triple for link in document.links if _matches(link, asked)]
+def _matching_keys(document: Mindmap, removal: LinkRemoval) -> list[tuple[str, str, str]]:
+    if removal.id is None and (removal.source is None or removal.target is None):
+        raise BadLink("The link to remove is not specified.", hint="Give its id, or both its ends.")
+    found = [link.key for link in document.links if _matches(link, removal)]
     if not found:
-        what = asked.id or f"from {asked.source} to {asked.target}" + (
-            f" {asked.label!r}" if asked.label else ""
+        description = removal.id or f"from {removal.source} to {removal.target}" + (
+            f" {removal.label!r}" if removal.label else ""
         )
-        raise UnknownLink(f"There is no link {what} in {document.id}.", hint=_there(document))
+        raise UnknownLink(
+            f"There is no link {description} in {document.id}.", hint=_unknown_link_hint(document)
+        )
     return found
 
 
-def _matches(link: Link, asked: Cut) -> bool:
-    if asked.id is not None:
-        return link.id == asked.id
-    ends = (link.source, link.target) == (asked.source, asked.target)
-    return ends and asked.label in (None, link.label)
+def _matches(link: Link, removal: LinkRemoval) -> bool:
+    if removal.id is not None:
+        return link.id == removal.id
+    ends = (link.source, link.target) == (removal.source, removal.target)
+    return ends and removal.label in (None, link.label)
 
 
-def _there(document: Mindmap) -> str:
+def _unknown_link_hint(document: Mindmap) -> str:
     if not document.links:
-        return "It has no links."
-    more = f" and {len(document.links) - LINKS_NAMED:,} more" if len(document.links) > LINKS_NAMED else ""
-    shown = (
-        f"{link.id} ({link.source} -> {link.target} {link.label!r})" for link in document.links[:LINKS_NAMED]
+        return "The map has no links."
+    more = (
+        f" and {len(document.links) - MAX_LINKS_IN_HINT:,} more"
+        if len(document.links) > MAX_LINKS_IN_HINT
+        else ""
     )
-    return f"There are {', '.join(shown)}{more}."
+    shown = (
+        f"{link.id} ({link.source} -> {link.target} {link.label!r})"
+        for link in document.links[:MAX_LINKS_IN_HINT]
+    )
+    return f"Its links are {', '.join(shown)}{more}."
 
 
-def _message(document: Mindmap, written: Sequence[Link], gone: int) -> str:
-    said = []
+def _log_message(document: Mindmap, written: Sequence[Link], removed_count: int) -> str:
+    parts = []
     if len(written) == 1:
         link = written[0]
-        ends = (shortened(document.nodes[end].label) for end in (link.source, link.target))
-        said.append(
-            f"Linked {' -> '.join(map(repr, ends))}" + (f": {shortened(link.label)}" if link.label else "")
+        ends = (shorten_label(document.nodes[end].label) for end in (link.source, link.target))
+        parts.append(
+            f"Linked {' -> '.join(map(repr, ends))}"
+            + (f": {shorten_label(link.label)}" if link.label else "")
         )
     elif written:
-        said.append(f"Linked {len(written):,} pairs")
-    if gone:
-        said.append(f"Removed {gone:,} link{'' if gone == 1 else 's'}")
-    return ", ".join(said)
+        parts.append(f"Linked {len(written):,} pairs")
+    if removed_count:
+        parts.append(f"Removed {removed_count:,} link{'' if removed_count == 1 else 's'}")
+    return ", ".join(parts)

@@ -1,12 +1,10 @@
-"""Maps that another program or a person's editor left at odds with themselves, put right without losing a node.
+"""Store of the maps in a data directory: create, read, change, list, delete, and repair inconsistent documents.
 
-Edits rely on it: every node but the root has one parent, which lists it once; links join nodes that are there.
+Readers report a damaged file and leave it in place. Writers move it aside, unchanged, so that nothing overwrites it;
+readers then report where it is.
 
-The maps of a data directory: made, read, changed, listed, deleted; the only file here that opens the store.
-
-A damaged file is reported, and neither overwritten nor fatal to its neighbours. To look at it is no change: readers
-pass over it and leave it where it is. Whoever would write it moves it out of the way, unchanged, since the next might
-overwrite it; from then on readers tell where it is kept.
+Reading repairs documents that another program or an editor left inconsistent, without losing a node. Edits rely on it:
+every node except the root has one parent, which lists it once, and both ends of every link exist.
 """
 
 from __future__ import annotations
@@ -18,205 +16,217 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from mindmap.document import ROOT, DamagedMindmap, Edited, ForeignMindmap, Mindmap, Node, decode, encode
-from mindmap.tree import Summary, summary
+from mindmap.document import ROOT, DamagedMindmap, EditResult, ForeignMindmap, Mindmap, Node, decode, encode
+from mindmap.tree import Summary, summarize
 from stores.errors import LineageError
-from stores.mindmap_files import Folder, FolderUnusable, Held, MindmapTooLarge, NoSuchMindmap, NotAPlainFile
+from stores.mindmap_files import (
+    DirectoryUnusable,
+    LockedMindmap,
+    MindmapDirectory,
+    MindmapTooLarge,
+    NoSuchMindmap,
+    NotAPlainFile,
+)
 
 
-def mended(document: Mindmap) -> Mindmap:
-    """The document, put right where that is needed.
+def repair(document: Mindmap) -> Mindmap:
+    """Return the document with a consistent tree and links; the same object if it is consistent.
 
-    A node that nothing lists goes where it says it belongs, or else under the root; of several that list a node
-    the first keeps it; a child or a link's end that is not there is dropped.
+    A node that no node lists moves under the parent it states, or else under the root. A node that several nodes list
+    stays with the first. Missing children and links with a missing end are dropped.
     """
-    if _is_sound(document):
+    if _is_consistent(document):
         return document
     nodes = {node_id: replace(node, id=node_id) for node_id, node in document.nodes.items()}
     nodes.setdefault(ROOT, Node(id=ROOT, label=document.title, type=ROOT))
-    parents = _parents(nodes)
+    parents = _assign_parents(nodes)
     children: dict[str, list[str]] = {node_id: [] for node_id in nodes}
     for node_id, parent in parents.items():
         children[parent].append(node_id)
-    made = {
+    repaired = {
         node_id: replace(node, parent=parents.get(node_id), children=tuple(children[node_id]))
         for node_id, node in nodes.items()
     }
-    links = tuple(link for link in document.links if link.source in made and link.target in made)
-    return replace(document, nodes=made, links=links)
+    links = tuple(link for link in document.links if link.source in repaired and link.target in repaired)
+    return replace(document, nodes=repaired, links=links)
 
 
-def _is_sound(document: Mindmap) -> bool:
+def _is_consistent(document: Mindmap) -> bool:
     nodes = document.nodes
     root = nodes.get(ROOT)
     if root is None or root.parent is not None or root.id != ROOT:
         return False
-    reached, waiting = {ROOT}, [root]
-    while waiting:
-        node = waiting.pop()
+    reached, stack = {ROOT}, [root]
+    while stack:
+        node = stack.pop()
         for child_id in node.children:
             child = nodes.get(child_id)
             if child is None or child_id in reached or child.parent != node.id or child.id != child_id:
                 return False
             reached.add(child_id)
-            waiting.append(child)
+            stack.append(child)
     return len(reached) == len(nodes) and all(
         link.source in nodes and link.target in nodes for link in document.links
     )
 
 
-def _parents(nodes: Mapping[str, Node]) -> dict[str, str]:
-    """The parent of every node but the root, in an order that keeps that of the children."""
+def _assign_parents(nodes: Mapping[str, Node]) -> dict[str, str]:
+    """Return the parent of every node except the root, in an order that preserves the order of children."""
     parents: dict[str, str] = {}
-    _adopt(nodes, ROOT, parents)
+    _claim_children(nodes, ROOT, parents)
     for node_id in nodes:
-        _find_home(nodes, _lost_from(nodes, node_id, parents), parents)
+        _place_orphans(nodes, _orphan_chain(nodes, node_id, parents), parents)
     return parents
 
 
-def _find_home(nodes: Mapping[str, Node], lost: list[str], parents: dict[str, str]) -> None:
-    """Put each lost node under the one before, if that is what it says; the first goes under the root."""
-    places = {node_id: place for place, node_id in enumerate(lost)}
-    place = 0
-    while place < len(lost):
-        stated = nodes[lost[place]].parent
-        parents[lost[place]] = (
+def _place_orphans(nodes: Mapping[str, Node], orphans: list[str], parents: dict[str, str]) -> None:
+    """Put each orphan under the parent it states if that has a place already, or else under the root."""
+    positions = {node_id: position for position, node_id in enumerate(orphans)}
+    position = 0
+    while position < len(orphans):
+        stated = nodes[orphans[position]].parent
+        parents[orphans[position]] = (
             stated if stated is not None and (stated == ROOT or stated in parents) else ROOT
         )
-        # Whatever says that it is under one that is found now comes next; what stands in between keeps for later.
-        found = _adopt(nodes, lost[place], parents)
-        place = 1 + max([place, *(places[child] for child in found if child in places)])
+        # Continue after the last orphan that this one claimed; those between are reached by a later call.
+        claimed = _claim_children(nodes, orphans[position], parents)
+        position = 1 + max([position, *(positions[child] for child in claimed if child in positions)])
 
 
-def _adopt(nodes: Mapping[str, Node], start: str, parents: dict[str, str]) -> list[str]:
-    """Give every node that is listed from here on to the first that lists it; which these are."""
-    waiting, found = [start], []
-    while waiting:
-        parent = waiting.pop()
+def _claim_children(nodes: Mapping[str, Node], start_id: str, parents: dict[str, str]) -> list[str]:
+    """Assign every node listed below `start_id` to the first node that lists it. Returns the assigned ids."""
+    stack, claimed = [start_id], []
+    while stack:
+        parent = stack.pop()
         for child in nodes[parent].children:
             if child in nodes and child not in parents and child != ROOT:
                 parents[child] = parent
-                waiting.append(child)
-                found.append(child)
-    return found
+                stack.append(child)
+                claimed.append(child)
+    return claimed
 
 
-def _lost_from(nodes: Mapping[str, Node], node_id: str, parents: Mapping[str, str]) -> list[str]:
-    """The lost nodes above this one and itself, the highest first; of a circle, all."""
-    above: dict[str, None] = {}
-    lost: str | None = node_id
-    while lost is not None and lost != ROOT and lost in nodes and lost not in parents and lost not in above:
-        above[lost] = None
-        lost = nodes[lost].parent
-    return list(above)[::-1]
+def _orphan_chain(nodes: Mapping[str, Node], node_id: str, parents: Mapping[str, str]) -> list[str]:
+    """Return a node and its stated ancestors that have no place yet, topmost first; all nodes of a cycle."""
+    chain: dict[str, None] = {}
+    orphan: str | None = node_id
+    while (
+        orphan is not None
+        and orphan != ROOT
+        and orphan in nodes
+        and orphan not in parents
+        and orphan not in chain
+    ):
+        chain[orphan] = None
+        orphan = nodes[orphan].parent
+    return list(chain)[::-1]
 
 
-Done = TypeVar("Done", bound=Edited | None)
+Result = TypeVar("Result", bound=EditResult | None)
 
-# What one file of a folder may be without the others suffering from it.
-UNREADABLE = (DamagedMindmap, ForeignMindmap, MindmapTooLarge, NotAPlainFile)
-# Of a list: whoever sees this many looks into the folder.
-MOST_PROBLEMS: Final = 10
+# Errors of a single file that do not affect the other maps.
+UNREADABLE_ERRORS = (DamagedMindmap, ForeignMindmap, MindmapTooLarge, NotAPlainFile)
+# A longer list of problems is cut.
+MAX_PROBLEMS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """What a data directory holds: maps in one line each, newest first, and what could not be read and why."""
+class MapList:
+    """Summaries of the maps in a data directory, newest first, and messages about unreadable files."""
 
     summaries: list[Summary]
     problems: list[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Maps:
-    """The maps in one folder. Nothing of them is kept here: several processes write the same folder."""
+class MapStore:
+    """Store of the maps in one directory. Holds no state, since several processes write the same directory."""
 
     path: Path
 
     @property
-    def folder(self) -> Folder:
-        """The files."""
-        return Folder(self.path)
+    def directory(self) -> MindmapDirectory:
+        """The map files."""
+        return MindmapDirectory(self.path)
 
     def create(self, document: Mindmap) -> None:
         """Write a new map."""
-        self.folder.create(document.id, encode(document))
+        self.directory.create(document.id, encode(document))
 
     def read(self, mindmap_id: str) -> Mindmap:
-        """A map as it stands now."""
+        """Read a map from disk, repaired if needed."""
         try:
-            return mended(decode(self.folder.read(mindmap_id), mindmap_id))
+            return repair(decode(self.directory.read(mindmap_id), mindmap_id))
         except DamagedMindmap as error:
             raise DamagedMindmap(
                 error.message,
-                hint="It was left as it is. Repair the file, or delete the map; "
-                "whoever writes to it moves it out of the way first.",
+                hint="The file was not changed. Repair it, or delete the map. The next write moves it aside.",
             ) from error
 
-    def change(self, mindmap_id: str, edit: Callable[[Mindmap], Done]) -> tuple[Mindmap, Done]:
-        """The map after the edit, and what the edit says of itself; nothing is written where that is None.
+    def change(self, mindmap_id: str, edit: Callable[[Mindmap], Result]) -> tuple[Mindmap, Result]:
+        """Apply an edit to a map under its lock. Returns the map afterwards and the result of the edit.
 
-        The edit is given the map as it is on disk, and nobody else changes it meanwhile.
+        The edit receives the map as it is on disk. If it returns None, nothing is written.
         """
-        with self.folder.changing(mindmap_id) as held:
-            document = _decoded(held)
-            done = edit(document)
-            if done is None:
-                return document, done
-            held.replace(encode(done.document))
-            return done.document, done
+        with self.directory.lock(mindmap_id) as locked:
+            document = _decode_locked(locked)
+            result = edit(document)
+            if result is None:
+                return document, result
+            locked.replace(encode(result.document))
+            return result.document, result
 
     def delete(self, mindmap_id: str) -> None:
-        """Delete a map, whatever is in its file."""
-        self.folder.remove(mindmap_id)
+        """Delete a map, even a damaged one."""
+        self.directory.remove(mindmap_id)
 
-    def all(self) -> Iterator[Mindmap | LineageError]:
-        """Every map, the latest written first; for a file that cannot be read, why."""
-        for mindmap_id in self.folder.ids():
+    def read_all(self) -> Iterator[Mindmap | LineageError]:
+        """Yield every map, the last written first; for an unreadable file, its error."""
+        for mindmap_id in self.directory.list_ids():
             try:
                 yield self.read(mindmap_id)
-            except NoSuchMindmap:  # deleted since the folder was read
+            except NoSuchMindmap:  # deleted since the directory was listed
                 continue
-            except (*UNREADABLE, FolderUnusable) as error:
+            except (*UNREADABLE_ERRORS, DirectoryUnusable) as error:
                 yield error
 
-    def latest(self) -> Mindmap:
-        """The map changed last."""
-        found = [document for document in self.all() if isinstance(document, Mindmap)]
-        if not found:
-            raise NoSuchMindmap(f"There is no mindmap in {self.path} yet.", hint="Agents make them.")
-        return max(found, key=lambda document: document.updated_at)
+    def read_latest(self) -> Mindmap:
+        """Return the map with the latest change."""
+        documents = [document for document in self.read_all() if isinstance(document, Mindmap)]
+        if not documents:
+            raise NoSuchMindmap(f"There is no mindmap in {self.path} yet.", hint="Agents create them.")
+        return max(documents, key=lambda document: document.updated_at)
 
-    def listed(self, wanted: Callable[[Mindmap], bool] = lambda _: True) -> Listed:
-        """Those that are wanted, in one line each."""
+    def list_maps(self, predicate: Callable[[Mindmap], bool] = lambda _: True) -> MapList:
+        """Return the summaries of the maps that match the predicate, and all problems."""
+        quarantined = [_quarantine_problem(*entry) for entry in self.directory.list_quarantined()]
         summaries: list[Summary] = []
         problems: list[str] = []
-        aside = [_aside(mindmap_id, file) for mindmap_id, file in self.folder.aside()]
-        for found in self.all():
-            if isinstance(found, LineageError):
-                problems.append(str(found))
-            elif wanted(found):
-                summaries.append(summary(found))
-        return Listed(
-            sorted(summaries, key=lambda one: one.updated_at, reverse=True), _first([*problems, *aside])
-        )
+        for document in self.read_all():
+            if isinstance(document, LineageError):
+                problems.append(str(document))
+            elif predicate(document):
+                summaries.append(summarize(document))
+        summaries.sort(key=lambda summary: summary.updated_at, reverse=True)
+        return MapList(summaries, _limit_problems([*problems, *quarantined]))
 
 
-def _aside(mindmap_id: str, file: Path) -> str:
+def _quarantine_problem(mindmap_id: str, file: Path) -> str:
     return f"{mindmap_id} was damaged and is kept in {file}.\n  Repair it and name it {mindmap_id}.json, or delete it."
 
 
-def _first(problems: list[str]) -> list[str]:
-    more = len(problems) - MOST_PROBLEMS
-    return problems if more <= 0 else [*problems[:MOST_PROBLEMS], f"And {more:,} more."]
+def _limit_problems(problems: list[str]) -> list[str]:
+    more = len(problems) - MAX_PROBLEMS
+    return problems if more <= 0 else [*problems[:MAX_PROBLEMS], f"And {more:,} more."]
 
 
-def _decoded(held: Held) -> Mindmap:
+def _decode_locked(locked: LockedMindmap) -> Mindmap:
+    """Decode a locked map; move a damaged file aside, so that the next write does not overwrite it."""
     try:
-        return mended(decode(held.content, held.mindmap_id))
+        return repair(decode(locked.content, locked.mindmap_id))
     except DamagedMindmap as error:
-        aside = held.set_aside()
+        quarantined = locked.quarantine()
         raise DamagedMindmap(
             error.message,
-            hint=f"Nothing of it was changed: it is now {aside}. Repair it and name it as before, or make a new map.",
+            hint=f"The file was moved, unchanged, to {quarantined}. Repair it and rename it back, or create a new map.",
         ) from error

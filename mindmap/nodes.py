@@ -1,8 +1,7 @@
-"""Nested nodes as an agent writes them -> a flat batch, parents before children; checked on the way.
+"""Node operations: create a map, add, update, move and remove nodes, add notes to the activity log.
 
-Changes of a map's tree, each a function document -> document that leaves one entry in the activity log.
-
-Whatever is asked for in one call is done as a whole or not at all: an error leaves the map as it was.
+Each operation is a function from one document to another that adds one entry to the activity log. A call is applied
+completely or not at all: an error leaves the map unchanged.
 """
 
 from __future__ import annotations
@@ -22,24 +21,31 @@ from mindmap.document import (
     ROOT,
     STATUSES,
     TASK_TYPES,
-    Edited,
+    EditResult,
     Mindmap,
     Node,
-    logged,
-    stamp,
+    edit_timestamp,
+    with_log_entry,
 )
+from mindmap.tree import shorten_label
 from stores.errors import LineageError
 
-FIELDS: Final = ("label", "type", "status", "children")
+NODE_FIELDS: Final = ("label", "type", "status", "children")
+# Lower case, without letters that look like digits: ids are read aloud and typed.
+_ID_ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
+# 80 bits: several processes create maps without knowing of each other.
+_MAP_ID_LENGTH: Final = 16
+# 40 bits, and checked against the map: an agent pays for each letter each time it names a node.
+_PART_ID_LENGTH: Final = 8
 
 
 class BadNode(LineageError):
-    """A node that cannot be as it is asked for."""
+    """An invalid node, or an invalid change of one."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewNode:
-    """A node to be made; `parent` is the place of its parent in the batch, None for the node the batch goes under."""
+    """A node to create. `parent` is the index of its parent in the batch; None: the node the batch is added to."""
 
     label: str
     type: str = DEFAULT_TYPE
@@ -47,95 +53,9 @@ class NewNode:
     parent: int | None = None
 
 
-def flattened(given: Sequence[Mapping[str, Any]]) -> list[NewNode]:
-    """The batch in a nested outline: each node has a `label`, and may have a `type`, a `status` and `children`."""
-    batch: list[NewNode] = []
-    waiting: list[tuple[Any, int | None, int]] = [(node, None, 1) for node in reversed(given)]
-    while waiting:
-        raw, parent, depth = waiting.pop()
-        if depth > validation.DEEPEST:
-            raise too_deep()
-        batch.append(_new(raw, parent))
-        validation.batch(batch, "nodes")
-        children = _children(raw)
-        waiting += [(child, len(batch) - 1, depth + 1) for child in reversed(children)]
-    return batch
-
-
-def too_deep() -> validation.OverLimit:
-    """What is said of a map that would become too deep."""
-    return validation.OverLimit(
-        f"A map has at most {validation.DEEPEST} levels below its root.",
-        hint="Put the nodes higher up, or begin another map.",
-    )
-
-
-def checked_type(node_type: str) -> str:
-    """A type that a node may have; the root's is its own."""
-    if node_type not in NODE_TYPES:
-        raise BadNode(f"{node_type!r} is no type of node.", hint=f"Types are {', '.join(NODE_TYPES)}.")
-    return node_type
-
-
-def status_of(node_type: str, status: str | None, label: str) -> str | None:
-    """The status of a node of this type: the one asked for, or the default; none for what is no task."""
-    if node_type in TASK_TYPES:
-        return checked_status(status) if status is not None else DEFAULT_STATUS
-    if status is not None:
-        raise BadNode(
-            f"{label!r} is a {node_type}, and has no status.",
-            hint=f"Only {', '.join(TASK_TYPES)} nodes have one: leave it out, or give another type.",
-        )
-    return None
-
-
-def checked_status(status: str) -> str:
-    """A status that a task may have."""
-    if status not in STATUSES:
-        raise BadNode(f"{status!r} is no status.", hint=f"Statuses are {', '.join(STATUSES)}.")
-    return status
-
-
-def _new(raw: Any, parent: int | None) -> NewNode:
-    if not isinstance(raw, Mapping):
-        raise BadNode(
-            "A child is no node.", hint='A node is an object such as {"label": "Parse the header"}.'
-        )
-    if strange := sorted(str(name) for name in raw.keys() - set(FIELDS)):
-        raise BadNode(f"A node has no {strange[0]!r}.", hint=f"Its fields are {', '.join(FIELDS)}.")
-    label = validation.text(_word(raw, "label") or "", "label")
-    node_type = checked_type(_word(raw, "type") or DEFAULT_TYPE)
-    return NewNode(label, node_type, status_of(node_type, _word(raw, "status"), label), parent)
-
-
-def _word(raw: Mapping[str, Any], name: str) -> str | None:
-    value = raw.get(name)
-    if value is not None and not isinstance(value, str):
-        raise BadNode(f"A node's {name} is text.", hint=f"Put the {name} in quotation marks.")
-    return value
-
-
-def _children(raw: Mapping[str, Any]) -> Sequence[Any]:
-    children = raw.get("children") or ()
-    if isinstance(children, str) or not isinstance(children, Sequence):
-        raise BadNode(
-            "A node's children are a list of nodes.", hint="Leave `children` out where there are none."
-        )
-    return children
-
-
-# Lower case, without letters that are taken for digits: ids are read aloud and typed.
-_LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
-# 80 bits: maps are named by many processes, none of which knows of the others.
-_MAP_LETTERS: Final = 16
-# 40 bits, and looked up in the map: an agent pays for each letter, each time it names a node.
-_PART_LETTERS: Final = 8
-SHOWN: Final = 60
-
-
 @dataclass(frozen=True, slots=True)
 class NodeUpdate:
-    """What a node is to become; None leaves it as it is."""
+    """New values of a node; None keeps the current value."""
 
     id: str
     label: str | None = None
@@ -143,198 +63,278 @@ class NodeUpdate:
     status: str | None = None
 
 
+def flatten_nodes(outline: Sequence[Mapping[str, Any]]) -> list[NewNode]:
+    """Validate a nested outline and return its nodes as a flat batch, parents before children.
+
+    Each node has a `label`, and optionally a `type`, a `status` and `children`.
+    """
+    batch: list[NewNode] = []
+    stack: list[tuple[Any, int | None, int]] = [(node, None, 1) for node in reversed(outline)]
+    while stack:
+        raw, parent, depth = stack.pop()
+        if depth > validation.MAX_DEPTH:
+            raise depth_error()
+        batch.append(_parse_node(raw, parent))
+        validation.check_batch_size(batch, "nodes")
+        stack += [(child, len(batch) - 1, depth + 1) for child in reversed(_parse_children(raw))]
+    return batch
+
+
+def depth_error() -> validation.OverLimit:
+    """Return the error for a map that would become too deep."""
+    return validation.OverLimit(
+        f"A map has at most {validation.MAX_DEPTH} levels below its root.",
+        hint="Put the nodes higher up, or start another map.",
+    )
+
+
+def validate_type(node_type: str) -> str:
+    """Return the type if a node may have it; the type of the root is reserved."""
+    if node_type not in NODE_TYPES:
+        raise BadNode(f"{node_type!r} is not a node type.", hint=f"Types are {', '.join(NODE_TYPES)}.")
+    return node_type
+
+
+def validate_status(status: str) -> str:
+    """Return the status if a task may have it."""
+    if status not in STATUSES:
+        raise BadNode(f"{status!r} is not a status.", hint=f"Statuses are {', '.join(STATUSES)}.")
+    return status
+
+
+def resolve_status(node_type: str, status: str | None, label: str) -> str | None:
+    """Return the status of a new node: the requested one or the default for a task, None for any other type."""
+    if node_type in TASK_TYPES:
+        return validate_status(status) if status is not None else DEFAULT_STATUS
+    if status is not None:
+        raise BadNode(
+            f"{label!r} is a {node_type}: it has no status.",
+            hint=f"Only {', '.join(TASK_TYPES)} nodes have one. Leave it out, or give another type.",
+        )
+    return None
+
+
 def new_map(title: str, workspace: str | None, now: str) -> Mindmap:
-    """An empty map: a root that is called like it."""
-    title = validation.text(title, "title")
+    """Return a new map with only a root node, labelled with the title."""
+    title = validation.validate_text(title, "title")
     root = Node(id=ROOT, label=title, type=ROOT, updated_at=now)
     document = Mindmap(
-        id=_fresh("mm_", (), _MAP_LETTERS),
+        id=_random_id("mm_", (), _MAP_ID_LENGTH),
         title=title,
         workspace_path=workspace,
         created_at=now,
         nodes={ROOT: root},
     )
-    return logged(document, now, f"Created {shortened(title)!r}")
+    return with_log_entry(document, now, f"Created {shorten_label(title)!r}")
 
 
-def settle_in(document: Mindmap, workspace: str, now: str) -> Edited:
-    """Name the workspace of a map."""
-    moment, message = stamp(document, now), f"Workspace: {workspace}"
-    return Edited(logged(replace(document, workspace_path=workspace), moment, message), message)
+def set_workspace(document: Mindmap, workspace: str, now: str) -> EditResult:
+    """Set the workspace of a map."""
+    timestamp, message = edit_timestamp(document, now), f"Workspace: {workspace}"
+    return EditResult(
+        with_log_entry(replace(document, workspace_path=workspace), timestamp, message), message
+    )
 
 
-def add_nodes(document: Mindmap, parent: str, batch: Sequence[NewNode], now: str) -> Edited:
-    """Put nodes under one that is there, after its children."""
-    above = tree.find(document, parent)
-    _check_room(document, batch)
-    start = tree.depth_of(document.nodes, parent)
-    moment = stamp(document, now)
+def add_nodes(document: Mindmap, parent_id: str, batch: Sequence[NewNode], now: str) -> EditResult:
+    """Add a batch of nodes under an existing node, after its children."""
+    parent = tree.get_node(document, parent_id)
+    _check_node_count(document, batch)
+    parent_depth = tree.depth_of(document.nodes, parent_id)
+    timestamp = edit_timestamp(document, now)
     nodes = dict(document.nodes)
     ids: list[str] = []
     depths: list[int] = []
+    children: dict[str, list[str]] = {}
     for new in batch:
-        over = parent if new.parent is None else ids[new.parent]
-        depths.append(1 + (start if new.parent is None else depths[new.parent]))
-        ids.append(fresh_id("n_", nodes))
-        nodes[ids[-1]] = _made(ids[-1], new, over, moment)
-    if depths and max(depths) > validation.DEEPEST:
-        raise too_deep()
-    for over, added in _by_parent(ids, nodes).items():
-        nodes[over] = replace(nodes[over], children=(*nodes[over].children, *added))
-    message = f"Added {_called(nodes, ids)} under {shortened(above.label)!r}"
-    changed = logged(replace(document, nodes=nodes), moment, message, node_id=_only(ids))
-    return Edited(changed, message, tuple(ids), nodes=len(ids))
+        own_parent = parent_id if new.parent is None else ids[new.parent]
+        depths.append(1 + (parent_depth if new.parent is None else depths[new.parent]))
+        node_id = generate_id("n_", nodes)
+        nodes[node_id] = Node(
+            id=node_id,
+            label=new.label,
+            type=new.type,
+            status=new.status,
+            parent=own_parent,
+            updated_at=timestamp,
+        )
+        ids.append(node_id)
+        children.setdefault(own_parent, []).append(node_id)
+    if depths and max(depths) > validation.MAX_DEPTH:
+        raise depth_error()
+    for node_id, added in children.items():
+        nodes[node_id] = replace(nodes[node_id], children=(*nodes[node_id].children, *added))
+    message = f"Added {_describe_nodes(nodes, ids)} under {shorten_label(parent.label)!r}"
+    changed = with_log_entry(replace(document, nodes=nodes), timestamp, message, node_id=_single_id(ids))
+    return EditResult(changed, message, tuple(ids), node_count=len(ids))
 
 
-def update_nodes(document: Mindmap, updates: Sequence[NodeUpdate], now: str) -> Edited:
-    """Change labels, types and statuses; a node that becomes no task loses its status."""
-    validation.batch(updates, "updates")
-    moment = stamp(document, now)
+def update_nodes(document: Mindmap, updates: Sequence[NodeUpdate], now: str) -> EditResult:
+    """Change labels, types and statuses. A node that is no longer a task loses its status."""
+    validation.check_batch_size(updates, "updates")
+    timestamp = edit_timestamp(document, now)
     nodes = dict(document.nodes)
     for update in updates:
-        tree.find(document, update.id)
-        # Put back last: of tasks that become active in one call the last counts as the most recent.
+        tree.get_node(document, update.id)
+        # Reinserted at the end: of tasks set in progress by one call, the last counts as the most recent.
         node = nodes.pop(update.id)
-        nodes[node.id] = replace(_updated(node, update), updated_at=moment)
+        nodes[node.id] = replace(_apply_update(node, update), updated_at=timestamp)
     ids = tuple(dict.fromkeys(update.id for update in updates))
     message = (
-        _difference(document.nodes[ids[0]], nodes[ids[0]])
+        _describe_difference(document.nodes[ids[0]], nodes[ids[0]])
         if len(ids) == 1
-        else f"Updated {_called(nodes, ids)}"
+        else f"Updated {_describe_nodes(nodes, ids)}"
     )
-    changed = replace(document, nodes=nodes, title=nodes[ROOT].label if ROOT in ids else document.title)
-    return Edited(logged(changed, moment, message, node_id=_only(ids)), message, ids, nodes=len(ids))
+    title = nodes[ROOT].label if ROOT in ids else document.title
+    changed = with_log_entry(
+        replace(document, nodes=nodes, title=title), timestamp, message, node_id=_single_id(ids)
+    )
+    return EditResult(changed, message, ids, node_count=len(ids))
 
 
 def move_nodes(
-    document: Mindmap, moved: Sequence[str], parent: str, now: str, position: int | None = None
-) -> Edited:
-    """Put nodes with all that is under them under another: before its child at `position`, or after the last."""
-    validation.batch(moved, "nodes")
-    ids = tuple(dict.fromkeys(moved))
-    above = tree.find(document, parent)
+    document: Mindmap, node_ids: Sequence[str], parent_id: str, now: str, position: int | None = None
+) -> EditResult:
+    """Move nodes with their subtrees under another node, at index `position` of its children or after the last."""
+    validation.check_batch_size(node_ids, "nodes")
+    ids = tuple(dict.fromkeys(node_ids))
+    parent = tree.get_node(document, parent_id)
     for node_id in ids:
-        _check_move(document, tree.find(document, node_id), above)
-    moment = stamp(document, now)
+        _check_move(document, tree.get_node(document, node_id), parent)
+    timestamp = edit_timestamp(document, now)
     nodes = _without_children(document.nodes, set(ids))
     for node_id in ids:
-        nodes[node_id] = replace(nodes[node_id], parent=parent, updated_at=moment)
-    kept = nodes[parent].children
-    place = len(kept) if position is None else max(0, position)
-    nodes[parent] = replace(nodes[parent], children=(*kept[:place], *ids, *kept[place:]))
-    _check_depth(nodes, parent, ids)
-    message = f"Moved {_called(nodes, ids)} under {shortened(above.label)!r}"
-    changed = logged(replace(document, nodes=nodes), moment, message, node_id=_only(ids))
-    return Edited(changed, message, ids, nodes=len(ids))
+        nodes[node_id] = replace(nodes[node_id], parent=parent_id, updated_at=timestamp)
+    siblings = nodes[parent_id].children
+    index = len(siblings) if position is None else max(0, position)
+    nodes[parent_id] = replace(nodes[parent_id], children=(*siblings[:index], *ids, *siblings[index:]))
+    _check_depth(nodes, parent_id, ids)
+    message = f"Moved {_describe_nodes(nodes, ids)} under {shorten_label(parent.label)!r}"
+    changed = with_log_entry(replace(document, nodes=nodes), timestamp, message, node_id=_single_id(ids))
+    return EditResult(changed, message, ids, node_count=len(ids))
 
 
-def remove_nodes(document: Mindmap, removed: Sequence[str], now: str) -> Edited:
-    """Remove nodes, everything under them, and the links of all of it."""
-    validation.batch(removed, "nodes")
-    ids = tuple(dict.fromkeys(removed))
+def remove_nodes(document: Mindmap, node_ids: Sequence[str], now: str) -> EditResult:
+    """Remove nodes, their subtrees, and all links from or to them."""
+    validation.check_batch_size(node_ids, "nodes")
+    ids = tuple(dict.fromkeys(node_ids))
     for node_id in ids:
-        _check_not_root(tree.find(document, node_id), "removed", "Delete the map instead.")
-    gone = tree.below(document.nodes, ids)
-    nodes = _without_children({key: node for key, node in document.nodes.items() if key not in gone}, gone)
-    links = tuple(link for link in document.links if link.source not in gone and link.target not in gone)
-    cut = len(document.links) - len(links)
-    message = f"Removed {_called(document.nodes, ids)}: {_count(len(gone), 'node')}, {_count(cut, 'link')}"
-    changed = logged(replace(document, nodes=nodes, links=links), stamp(document, now), message)
-    return Edited(changed, message, ids, nodes=len(gone), links=cut)
-
-
-def note(
-    document: Mindmap, message: str, now: str, *, node_id: str | None = None, file: str | None = None
-) -> Edited:
-    """Write an entry into the activity log."""
-    if node_id is not None:
-        tree.find(document, node_id)
-    message = validation.text(message, "message")
-    file = validation.optional(file, "path", most=validation.LONGEST_PATH)
-    return Edited(logged(document, stamp(document, now), message, node_id=node_id, file=file), message)
-
-
-def fresh_id(prefix: str, taken: Collection[str]) -> str:
-    """An id for a part of a map that none of these has."""
-    return _fresh(prefix, taken, _PART_LETTERS)
-
-
-def shortened(label: str) -> str:
-    """A label for a message: on one line, and not the whole of a long one."""
-    line = " ".join(label.split())
-    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
-
-
-def _fresh(prefix: str, taken: Collection[str], letters: int) -> str:
-    while True:
-        made = prefix + "".join(secrets.choice(_LETTERS) for _ in range(letters))
-        if made not in taken:
-            return made
-
-
-def _made(node_id: str, new: NewNode, parent: str, moment: str) -> Node:
-    return Node(
-        id=node_id, label=new.label, type=new.type, status=new.status, parent=parent, updated_at=moment
+        _check_not_root(tree.get_node(document, node_id), "removed", "Delete the map instead.")
+    removed = tree.subtree_ids(document.nodes, ids)
+    kept = {node_id: node for node_id, node in document.nodes.items() if node_id not in removed}
+    nodes = _without_children(kept, removed)
+    links = tuple(
+        link for link in document.links if link.source not in removed and link.target not in removed
+    )
+    link_count = len(document.links) - len(links)
+    counts = f"{_pluralize(len(removed), 'node')}, {_pluralize(link_count, 'link')}"
+    message = f"Removed {_describe_nodes(document.nodes, ids)}: {counts}"
+    changed = replace(document, nodes=nodes, links=links)
+    return EditResult(
+        with_log_entry(changed, edit_timestamp(document, now), message),
+        message,
+        ids,
+        node_count=len(removed),
+        link_count=link_count,
     )
 
 
-def _by_parent(ids: Sequence[str], nodes: Mapping[str, Node]) -> dict[str, list[str]]:
-    grouped: dict[str, list[str]] = {}
-    for node_id in ids:
-        grouped.setdefault(nodes[node_id].parent or ROOT, []).append(node_id)
-    return grouped
+def add_note(
+    document: Mindmap, message: str, now: str, *, node_id: str | None = None, file: str | None = None
+) -> EditResult:
+    """Add an entry to the activity log."""
+    if node_id is not None:
+        tree.get_node(document, node_id)
+    message = validation.validate_text(message, "message")
+    file = validation.validate_optional_text(file, "path", max_length=validation.MAX_PATH_LENGTH)
+    timestamp = edit_timestamp(document, now)
+    return EditResult(with_log_entry(document, timestamp, message, node_id=node_id, file=file), message)
 
 
-def _updated(node: Node, update: NodeUpdate) -> Node:
+def generate_id(prefix: str, taken: Collection[str]) -> str:
+    """Return a new id for a node or link that is not among the taken ones."""
+    return _random_id(prefix, taken, _PART_ID_LENGTH)
+
+
+def _random_id(prefix: str, taken: Collection[str], length: int) -> str:
+    while True:
+        new_id = prefix + "".join(secrets.choice(_ID_ALPHABET) for _ in range(length))
+        if new_id not in taken:
+            return new_id
+
+
+def _parse_node(raw: Any, parent: int | None) -> NewNode:
+    if not isinstance(raw, Mapping):
+        raise BadNode(
+            "A child is not a node.", hint='A node is an object such as {"label": "Parse the header"}.'
+        )
+    if unknown := sorted(str(name) for name in raw.keys() - set(NODE_FIELDS)):
+        raise BadNode(
+            f"A node has no field {unknown[0]!r}.", hint=f"Its fields are {', '.join(NODE_FIELDS)}."
+        )
+    label = validation.validate_text(_parse_string(raw, "label") or "", "label")
+    node_type = validate_type(_parse_string(raw, "type") or DEFAULT_TYPE)
+    return NewNode(label, node_type, resolve_status(node_type, _parse_string(raw, "status"), label), parent)
+
+
+def _parse_string(raw: Mapping[str, Any], name: str) -> str | None:
+    value = raw.get(name)
+    if value is not None and not isinstance(value, str):
+        raise BadNode(f"A node's {name} is a text.", hint=f"Put the {name} in quotation marks.")
+    return value
+
+
+def _parse_children(raw: Mapping[str, Any]) -> Sequence[Any]:
+    children = raw.get("children") or ()
+    if isinstance(children, str) or not isinstance(children, Sequence):
+        raise BadNode(
+            "A node's children are a list of nodes.", hint="Leave `children` out if there are none."
+        )
+    return children
+
+
+def _apply_update(node: Node, update: NodeUpdate) -> Node:
     if update.label is None and update.type is None and update.status is None:
-        raise BadNode(f"Nothing is to change on {node.id}.", hint="Give a label, a type or a status.")
-    label = node.label if update.label is None else validation.text(update.label, "label")
+        raise BadNode(f"The update of {node.id} is empty.", hint="Give a label, a type or a status.")
+    label = node.label if update.label is None else validation.validate_text(update.label, "label")
     if node.id == ROOT:
         if update.type is not None or update.status is not None:
-            raise BadNode("The root has no type or status of its own.", hint="Its label may be changed.")
+            raise BadNode("The root has no type or status of its own.", hint="You can change its label.")
         return replace(node, label=label)
-    node_type = node.type if update.type is None else checked_type(update.type)
+    node_type = node.type if update.type is None else validate_type(update.type)
     if update.status is not None:
-        status: str | None = status_of(node_type, update.status, label)
+        status: str | None = resolve_status(node_type, update.status, label)
     else:
-        status = _status_kept(node, node_type)
+        status = _status_for_type(node, node_type)
     return replace(node, label=label, type=node_type, status=status)
 
 
-def _status_kept(node: Node, node_type: str) -> str | None:
-    """The status where nobody asks for one: what a newer version calls a status or a type is left as it is."""
+def _status_for_type(node: Node, node_type: str) -> str | None:
+    """Return the status of a node after a change of its type.
+
+    Statuses and types that a newer version wrote are kept.
+    """
     if node_type in TASK_TYPES:
         return node.status or DEFAULT_STATUS
     return None if node_type in NODE_TYPES else node.status
 
 
-def _difference(before: Node, after: Node) -> str:
-    said = []
-    if before.label != after.label:
-        said.append(f"renamed to {shortened(after.label)!r}")
-    if before.type != after.type:
-        said.append(f"{before.type} -> {after.type}")
-    if before.status != after.status and after.status:
-        said.append(f"{before.status or 'no status'} -> {after.status}")
-    return f"{shortened(before.label)}: {', '.join(said) or 'unchanged'}"
-
-
-def _without_children(nodes: Mapping[str, Node], gone: set[str]) -> dict[str, Node]:
-    """The nodes, of whose children these are none any more."""
+def _without_children(nodes: Mapping[str, Node], removed: set[str]) -> dict[str, Node]:
+    """Return the nodes with these ids removed from their lists of children."""
     return {
-        node_id: replace(node, children=tuple(child for child in node.children if child not in gone))
-        if gone.intersection(node.children)
+        node_id: replace(node, children=tuple(child for child in node.children if child not in removed))
+        if removed.intersection(node.children)
         else node
         for node_id, node in nodes.items()
     }
 
 
-def _check_room(document: Mindmap, batch: Sequence[NewNode]) -> None:
-    validation.batch(batch, "nodes")
-    if len(document.nodes) + len(batch) > validation.MOST_NODES:
+def _check_node_count(document: Mindmap, batch: Sequence[NewNode]) -> None:
+    validation.check_batch_size(batch, "nodes")
+    if len(document.nodes) + len(batch) > validation.MAX_NODES:
         raise validation.OverLimit(
-            f"A map has at most {validation.MOST_NODES:,} nodes; {document.id} has {len(document.nodes):,}.",
-            hint="Remove what is done with, or begin another map.",
+            f"A map has at most {validation.MAX_NODES:,} nodes; {document.id} has {len(document.nodes):,}.",
+            hint="Remove completed nodes, or start another map.",
         )
 
 
@@ -342,29 +342,42 @@ def _check_move(document: Mindmap, node: Node, parent: Node) -> None:
     _check_not_root(node, "moved", "Move its children instead.")
     if node.id == parent.id or node.id in tree.ancestors(document.nodes, parent.id):
         raise BadNode(
-            f"{node.id} cannot be put under {parent.id}, which is itself or under it.",
-            hint="Choose a parent outside of what is moved.",
+            f"{node.id} cannot be moved under {parent.id}, which is the same node or below it.",
+            hint="Choose a parent outside the moved subtree.",
         )
 
 
-def _check_not_root(node: Node, what: str, hint: str) -> None:
+def _check_not_root(node: Node, action: str, hint: str) -> None:
     if node.id == ROOT:
-        raise BadNode(f"The root cannot be {what}.", hint=hint)
+        raise BadNode(f"The root cannot be {action}.", hint=hint)
 
 
-def _check_depth(nodes: Mapping[str, Node], parent: str, moved: Sequence[str]) -> None:
-    start = tree.depth_of(nodes, parent) + 1
-    if any(start + depth > validation.DEEPEST for node_id in moved for _, depth in tree.walk(nodes, node_id)):
-        raise too_deep()
+def _check_depth(nodes: Mapping[str, Node], parent_id: str, node_ids: Sequence[str]) -> None:
+    start = tree.depth_of(nodes, parent_id) + 1
+    if any(
+        start + depth > validation.MAX_DEPTH for node_id in node_ids for _, depth in tree.walk(nodes, node_id)
+    ):
+        raise depth_error()
 
 
-def _called(nodes: Mapping[str, Node], ids: Sequence[str]) -> str:
-    return repr(shortened(nodes[ids[0]].label)) if len(ids) == 1 else _count(len(ids), "node")
+def _describe_difference(before: Node, after: Node) -> str:
+    parts = []
+    if before.label != after.label:
+        parts.append(f"renamed to {shorten_label(after.label)!r}")
+    if before.type != after.type:
+        parts.append(f"{before.type} -> {after.type}")
+    if before.status != after.status and after.status:
+        parts.append(f"{before.status or 'no status'} -> {after.status}")
+    return f"{shorten_label(before.label)}: {', '.join(parts) or 'unchanged'}"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def _describe_nodes(nodes: Mapping[str, Node], ids: Sequence[str]) -> str:
+    return repr(shorten_label(nodes[ids[0]].label)) if len(ids) == 1 else _pluralize(len(ids), "node")
 
 
-def _only(ids: Sequence[str]) -> str | None:
+def _pluralize(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _single_id(ids: Sequence[str]) -> str | None:
     return ids[0] if len(ids) == 1 else None

@@ -1,12 +1,20 @@
-"""Who tells of file events: inotify spared what nobody wants on Linux, watchdog's own observer elsewhere."""
+"""File-system observer of one workspace, built on watchdog's public API.
+
+inotify (Linux) needs one watch for each directory, and the system limits their number. So every directory that is not
+ignored is watched on its own, and a `node_modules` uses no watch. On other systems one recursive watch covers the tree.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
+import stat
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
 
 from watchdog.events import (
     DirCreatedEvent,
@@ -22,93 +30,161 @@ from watchdog.events import (
 from watchdog.observers import Observer
 from watchdog.observers.api import ObservedWatch
 
-# What is on its way from one thread to the next is nowhere for an instant.
-QUIET_LOOKS: Final = 3
-LOOK_SECONDS: Final = 0.01
-
-# Reading is no change.
 FILE_EVENTS: Final[list[type[FileSystemEvent]]] = [
     FileCreatedEvent,
     FileModifiedEvent,
     FileDeletedEvent,
     FileMovedEvent,
 ]
-WANTED: Final = [*FILE_EVENTS, DirCreatedEvent, DirDeletedEvent, DirMovedEvent]
+EVENTS: Final = [*FILE_EVENTS, DirCreatedEvent, DirDeletedEvent, DirMovedEvent]
+
+# watchdog runs a thread for each watch: 2,000 of them took 45 MB and 2.5 s to start (two shared cores).
+MAX_WATCHES: Final = 2_048
+# At most a quarter of the user's watches, since editors and other servers need some too.
+SYSTEM_SHARE: Final = 4
+SYSTEM_LIMIT_FILE: Final = Path("/proc/sys/fs/inotify/max_user_watches")
+# watchdog holds the first half of a rename back for 0.5 s; after this time every event has arrived.
+EVENT_DELAY_SECONDS: Final = 0.6
+
+OWN_LIMIT_REACHED: Final = (
+    "{:,} directories are watched, and no more: changes in the others are found by git sync only. "
+    "Let git ignore directories that nobody works in, or name a directory inside this workspace."
+)
+SYSTEM_LIMIT_REACHED: Final = (
+    "The system's limit of watched directories is reached: changes in some directories are found by git sync only. "
+    "Raise fs.inotify.max_user_watches to have them all watched."
+)
 
 
-class Observing(Protocol):
-    """What a watcher needs of an observer."""
+class WorkspaceObserver(FileSystemEventHandler):
+    """Observer of a workspace. It calls the `dispatch` method of its handler on a thread of its own.
 
-    def begin(
+    `is_ignored` receives absolute paths. `report_limit` is called with a message each time a limit prevents a watch.
+    """
+
+    def __init__(
         self,
-        listener: FileSystemEventHandler,
         root: bytes,
-        declines: Callable[[bytes], bool],
-        wanted: list[type[FileSystemEvent]],
-    ) -> ObservedWatch:
-        """Tell the listener what happens in a workspace; folders that are declined may be left out."""
-
-    def unschedule(self, watch: ObservedWatch) -> None:
-        """Tell no more of a workspace."""
-
-    def leave(self, watch: ObservedWatch, folder: bytes) -> None:
-        """Tell no more of a folder, where that spares something."""
-
-    def take_up(self, watch: ObservedWatch) -> None:
-        """Tell of folders that are declined no longer."""
-
-    def is_quiet(self) -> bool:
-        """Whether everything that happened by now was told."""
+        handler: FileSystemEventHandler,
+        is_ignored: Callable[[bytes], bool],
+        report_limit: Callable[[str], None],
+    ) -> None:
+        self._root = root
+        self._handler = handler
+        self._is_ignored = is_ignored
+        self._report_limit = report_limit
+        self._is_recursive = platform.system() != "Linux"
+        self._max_watches = max_watches()
+        # Changed by the observer's thread and by the caller's without a lock: each step is atomic and idempotent.
+        self._watches: dict[bytes, ObservedWatch] = {}
+        # Removed directory -> time of its event, until its watch is released.
+        self._removed_directories: dict[bytes, float] = {}
+        self._observer = Observer()
 
     def start(self) -> None:
-        """Begin to tell."""
+        """Watch the workspace. Raises OSError if its root cannot be watched."""
+        if self._is_recursive:
+            self._observer.schedule(
+                self._handler, os.fsdecode(self._root), recursive=True, event_filter=EVENTS
+            )
+        self._observer.start()
+        try:
+            self.add_missing_directories()
+        except OSError:
+            self._observer.stop()
+            raise
 
     def stop(self) -> None:
-        """End."""
+        """Stop to report events."""
+        self._observer.stop()
+
+    def remove_directory(self, directory: bytes) -> None:
+        """Release the watches of a directory and its subdirectories."""
+        prefix = directory + b"/"
+        for path in self._watches.copy() if directory in self._watches else ():
+            if path == directory or path.startswith(prefix):
+                with suppress(KeyError, OSError):
+                    self._observer.unschedule(self._watches.pop(path))
+
+    def release_removed_directories(self) -> None:
+        """Release the watches of removed directories, except of the last moment: their events may still arrive."""
+        latest = time.monotonic() - EVENT_DELAY_SECONDS
+        for directory, removed_at in self._removed_directories.copy().items():
+            if removed_at <= latest:
+                self._removed_directories.pop(directory, None)
+                if not os.path.isdir(directory):  # noqa: PTH112 - bytes
+                    self.remove_directory(directory)
+                    self._add_tree(directory, is_new=True)  # in case that it was created again just now
+
+    def add_missing_directories(self) -> None:
+        """Watch directories that are not watched and not ignored. Raises OSError if the root cannot be watched."""
+        if not self._is_recursive:
+            self._add_tree(self._root)
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        """Pass an event on, and watch new directories. A moved directory counts as deleted and created."""
+        path = os.fsencode(event.src_path)
+        if not event.is_directory or path == self._root:
+            self._handler.dispatch(event)
+        elif event.event_type == "moved":
+            self.on_any_event(DirDeletedEvent(event.src_path))
+            self.on_any_event(DirCreatedEvent(event.dest_path))
+        else:
+            self._handler.dispatch(event)
+            if event.event_type == "deleted":
+                self._removed_directories[path] = time.monotonic()
+            else:
+                if self._removed_directories.pop(path, None):
+                    self.remove_directory(path)  # a new directory has the path of a removed one
+                self._add_tree(path, is_new=True)
+
+    def _add_tree(self, top: bytes, *, is_new: bool = False) -> None:
+        """Watch a directory and its subdirectories; report everything in it if it is new.
+
+        Directories are listed after their watch exists, so no file is missed, but some are reported twice.
+        """
+        remaining = [top]
+        while remaining:
+            directory = remaining.pop()
+            if self._is_ignored(directory) or not self._add_watch(directory):
+                continue
+            with suppress(OSError), os.scandir(directory) as entries:
+                for entry in entries:
+                    is_directory = entry.is_dir(follow_symlinks=False)
+                    if is_directory:
+                        remaining.append(entry.path)
+                    if is_new:
+                        event_type = DirCreatedEvent if is_directory else FileCreatedEvent
+                        self._handler.dispatch(event_type(os.fsdecode(entry.path)))
+
+    def _add_watch(self, directory: bytes) -> bool:
+        """Return True if a directory is watched now. Raises OSError for the root only."""
+        if directory in self._watches:
+            return True
+        if len(self._watches) >= self._max_watches:
+            self._report_limit(OWN_LIMIT_REACHED.format(self._max_watches))
+            return False
+        try:
+            if not stat.S_ISDIR(os.lstat(directory).st_mode):
+                return False
+            self._watches[directory] = self._observer.schedule(
+                self, os.fsdecode(directory), event_filter=EVENTS
+            )
+        except RuntimeError:  # the system allows no more threads
+            self._max_watches = len(self._watches)
+            return self._add_watch(directory)
+        except OSError as error:
+            if directory == self._root:
+                raise
+            if error.errno == errno.ENOSPC:
+                self._report_limit(SYSTEM_LIMIT_REACHED)
+            return False
+        return True
 
 
-class WholeTrees:
-    """watchdog's own observer: where the system tells of whole trees, no folder is spared and none costs anything."""
-
-    def __init__(self) -> None:
-        self._observer = Observer()
-        self.unschedule = self._observer.unschedule
-        self.start = self._observer.start
-        self.stop = self._observer.stop
-
-    def begin(
-        self,
-        listener: FileSystemEventHandler,
-        root: bytes,
-        _declines: Callable[[bytes], bool],
-        wanted: list[type[FileSystemEvent]],
-    ) -> ObservedWatch:
-        """Tell the listener what happens in a workspace."""
-        return self._observer.schedule(listener, os.fsdecode(root), recursive=True, event_filter=wanted)
-
-    def leave(self, watch: ObservedWatch, folder: bytes) -> None:
-        """Nothing is spared."""
-
-    def take_up(self, watch: ObservedWatch) -> None:
-        """Nothing was left out."""
-
-    def is_quiet(self) -> bool:
-        """As far as this process knows."""
-        return not self._observer.event_queue.unfinished_tasks
-
-
-def observer(exhausted: Callable[[str], None]) -> Observing:
-    """The observer for this system; `exhausted` is told why folders are passed over."""
-    if platform.system() == "Linux":
-        from mindmap.inotify_observer import SparingObserver
-
-        return SparingObserver(exhausted)
-    return WholeTrees()
-
-
-def wait_for_quiet(observing: Observing, seconds: float) -> None:
-    """Wait until everything that happened by now was told; not for longer than so."""
-    end, quiet = time.monotonic() + seconds, 0
-    while quiet < QUIET_LOOKS and time.monotonic() < end:
-        quiet = quiet + 1 if observing.is_quiet() else 0
-        time.sleep(LOOK_SECONDS)
+def max_watches() -> int:
+    """Return how many directories of a workspace may be watched."""
+    try:
+        return min(MAX_WATCHES, int(SYSTEM_LIMIT_FILE.read_text()) // SYSTEM_SHARE)
+    except (OSError, ValueError):
+        return MAX_WATCHES

@@ -1,8 +1,6 @@
-"""How far a map has come: what counts as a task, totals, the active task, and the summary that lists show.
+"""The node tree: traversal, task progress, map summaries and word search.
 
-The tree of a map, walked without recursion: maps come from files, and a file may be nested without end.
-
-Finding maps and nodes by the words in them.
+Traversal is iterative, since a map read from a file may be nested deeper than Python's recursion limit.
 """
 
 from __future__ import annotations
@@ -13,19 +11,19 @@ from typing import Final
 
 import msgspec
 
-from mindmap.document import ACTIVE, BLOCKED, DONE, ROOT, Mindmap, Node
+from mindmap.document import BLOCKED, COMPLETED, IN_PROGRESS, ROOT, Mindmap, Node
 from stores.errors import LineageError
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counts of the nodes that have a status; `active` is the id of the most recent in progress, if one is."""
+    """Task counts of a map. `active_task_id` is the most recent task in progress, if any."""
 
     completed: int
     in_progress: int
     blocked: int
     total: int
-    active: str | None
+    active_task_id: str | None
 
     def __str__(self) -> str:
         if not self.total:
@@ -34,7 +32,7 @@ class Progress:
 
 
 class Summary(msgspec.Struct, frozen=True, rename="camel"):
-    """A map in one line of a list; `active_task` is a label, `file_count` counts distinct paths."""
+    """Summary of a map for lists. `active_task` is a label; `file_count` counts distinct paths."""
 
     id: str
     title: str
@@ -48,36 +46,38 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
     file_count: int
 
 
-def progress(document: Mindmap) -> Progress:
-    """What is done, and what is being done."""
+def compute_progress(document: Mindmap) -> Progress:
+    """Count the tasks of a map by status."""
     tasks = [node for node in document.nodes.values() if node.is_task]
-    states = [node.status for node in tasks]
+    statuses = [node.status for node in tasks]
     active = active_task(document)
     return Progress(
-        completed=states.count(DONE),
-        in_progress=states.count(ACTIVE),
-        blocked=states.count(BLOCKED),
+        completed=statuses.count(COMPLETED),
+        in_progress=statuses.count(IN_PROGRESS),
+        blocked=statuses.count(BLOCKED),
         total=len(tasks),
-        active=active.id if active else None,
+        active_task_id=active.id if active else None,
     )
 
 
 def active_task(document: Mindmap) -> Node | None:
-    """The most recently updated task in progress; of several updated at once the last.
+    """Return the most recently updated task in progress; of several updated at once, the last.
 
-    Other programs do not date their nodes: the activity log then says which was updated last.
+    Nodes without `updated_at`, written by other programs, are dated by the activity log.
     """
-    active = [node for node in document.nodes.values() if node.is_task and node.status == ACTIVE]
-    logged: dict[str, str] = {}
+    active = [node for node in document.nodes.values() if node.is_task and node.status == IN_PROGRESS]
+    log_times: dict[str, str] = {}
     for entry in document.activity_log:
-        logged.setdefault(entry.node_id or "", entry.timestamp)
-    dated = [(node.updated_at or logged.get(node.id, ""), place) for place, node in enumerate(active)]
-    return active[max(dated)[1]] if dated else None
+        log_times.setdefault(entry.node_id or "", entry.timestamp)
+    update_times = [
+        (node.updated_at or log_times.get(node.id, ""), index) for index, node in enumerate(active)
+    ]
+    return active[max(update_times)[1]] if update_times else None
 
 
-def summary(document: Mindmap) -> Summary:
-    """The map in one line."""
-    stands = progress(document)
+def summarize(document: Mindmap) -> Summary:
+    """Return the summary of a map."""
+    progress = compute_progress(document)
     paths = {touch.path for node in document.nodes.values() for touch in node.files}
     return Summary(
         id=document.id,
@@ -86,100 +86,106 @@ def summary(document: Mindmap) -> Summary:
         updated_at=document.updated_at,
         created_at=document.created_at,
         node_count=len(document.nodes),
-        completed_tasks=stands.completed,
-        total_tasks=stands.total,
-        active_task=document.nodes[stands.active].label if stands.active else None,
+        completed_tasks=progress.completed,
+        total_tasks=progress.total,
+        active_task=document.nodes[progress.active_task_id].label if progress.active_task_id else None,
         file_count=len(paths),
     )
 
 
-# Enough to recognise the one that was meant.
-NODES_NAMED: Final = 8
-LABEL_NAMED: Final = 40
+# Length limits of the hint for an unknown node, and of labels in log messages.
+MAX_NODES_IN_HINT: Final = 8
+HINT_LABEL_LENGTH: Final = 40
+MESSAGE_LABEL_LENGTH: Final = 60
 
 
 class UnknownNode(LineageError):
-    """No node with this id in the map."""
+    """A node id that does not exist in the map."""
 
 
-def walk(nodes: Mapping[str, Node], start: str = ROOT) -> Iterator[tuple[Node, int]]:
-    """The nodes from here on, parents before children in their order, each with its depth below the start."""
-    waiting = [(start, 0)]
-    while waiting:
-        node_id, depth = waiting.pop()
+def walk(nodes: Mapping[str, Node], start_id: str = ROOT) -> Iterator[tuple[Node, int]]:
+    """Yield a node and everything under it in depth-first order, each with its depth below the start."""
+    stack = [(start_id, 0)]
+    while stack:
+        node_id, depth = stack.pop()
         node = nodes[node_id]
         yield node, depth
-        waiting += [(child, depth + 1) for child in reversed(node.children)]
+        stack += [(child, depth + 1) for child in reversed(node.children)]
 
 
 def depth_of(nodes: Mapping[str, Node], node_id: str) -> int:
-    """Levels below the root."""
+    """Return the number of levels between the root and a node."""
     return len(ancestors(nodes, node_id))
 
 
 def ancestors(nodes: Mapping[str, Node], node_id: str) -> list[str]:
-    """The ids of what is above a node, nearest first."""
-    above: list[str] = []
+    """Return the ids of a node's ancestors, nearest first."""
+    ids: list[str] = []
     parent = nodes[node_id].parent
     while parent is not None:
-        above.append(parent)
+        ids.append(parent)
         parent = nodes[parent].parent
-    return above
+    return ids
 
 
-def below(nodes: Mapping[str, Node], tops: Collection[str]) -> set[str]:
-    """These nodes and everything under them."""
-    return {node.id for top in tops for node, _ in walk(nodes, top)}
+def subtree_ids(nodes: Mapping[str, Node], start_ids: Collection[str]) -> set[str]:
+    """Return the ids of these nodes and of everything under them."""
+    return {node.id for start_id in start_ids for node, _ in walk(nodes, start_id)}
 
 
-def find(document: Mindmap, node_id: str) -> Node:
-    """The node with this id; the error names those that may have been meant."""
+def get_node(document: Mindmap, node_id: str) -> Node:
+    """Return the node with this id. The UnknownNode error suggests existing nodes."""
     node = document.nodes.get(node_id)
     if node is None:
         raise UnknownNode(
-            f"There is no node {_shortened(node_id)!r} in {document.id}.", hint=_there(document, node_id)
+            f"There is no node {shorten_label(node_id, HINT_LABEL_LENGTH)!r} in {document.id}.",
+            hint=_unknown_node_hint(document, node_id),
         )
     return node
 
 
-def _there(document: Mindmap, meant: str) -> str:
-    wanted = meant.strip().casefold()
-    same = [node for node in document.nodes.values() if node.label.casefold() == wanted]
-    if same:
-        return f"A node labelled so is there: {_named(same)}. Name nodes by their ids."
-    top = [document.nodes[child] for child in document.nodes[ROOT].children]
-    return f"There are {_named([document.nodes[ROOT], *top])}, and what is under them."
-
-
-def _named(nodes: list[Node]) -> str:
-    more = f" and {len(nodes) - NODES_NAMED:,} more" if len(nodes) > NODES_NAMED else ""
-    return ", ".join(f"{node.id} ({_shortened(node.label)})" for node in nodes[:NODES_NAMED]) + more
-
-
-def _shortened(label: str) -> str:
+def shorten_label(label: str, max_length: int = MESSAGE_LABEL_LENGTH) -> str:
+    """Return a label on one line, cut to this length."""
     line = " ".join(label.split())
-    return line if len(line) <= LABEL_NAMED else f"{line[: LABEL_NAMED - 1]}…"
+    return line if len(line) <= max_length else f"{line[: max_length - 1]}…"
 
 
-def has_words(document: Mindmap, query: str) -> bool:
-    """Whether a map has every one of the words: in its title, its workspace, or anywhere on its nodes."""
+def _unknown_node_hint(document: Mindmap, node_id: str) -> str:
+    label = node_id.strip().casefold()
+    same_label = [node for node in document.nodes.values() if node.label.casefold() == label]
+    if same_label:
+        return f"A node has this label: {_format_nodes(same_label)}. Name nodes by their ids."
+    top = [document.nodes[child] for child in document.nodes[ROOT].children]
+    return f"The top nodes are {_format_nodes([document.nodes[ROOT], *top])}."
+
+
+def _format_nodes(nodes: list[Node]) -> str:
+    more = f" and {len(nodes) - MAX_NODES_IN_HINT:,} more" if len(nodes) > MAX_NODES_IN_HINT else ""
+    named = (
+        f"{node.id} ({shorten_label(node.label, HINT_LABEL_LENGTH)})" for node in nodes[:MAX_NODES_IN_HINT]
+    )
+    return ", ".join(named) + more
+
+
+def matches_words(document: Mindmap, query: str) -> bool:
+    """Return True if a map contains all words of the query in its title, workspace or nodes."""
     words = query.casefold().split()
     if not words:
         return True
-    named = f"{document.id} {document.title} {document.workspace_path or ''}"
-    said = "\n".join([named, *map(_said, document.nodes.values())]).casefold()
-    return all(word in said for word in words)
+    header = f"{document.id} {document.title} {document.workspace_path or ''}"
+    text = "\n".join([header, *map(_searchable_text, document.nodes.values())]).casefold()
+    return all(word in text for word in words)
 
 
-def nodes_with(document: Mindmap, query: str, start: str) -> Iterator[Node]:
-    """The nodes from one on that have every one of the words."""
+def find_nodes(document: Mindmap, query: str, start_id: str) -> Iterator[Node]:
+    """Yield the nodes at and under `start_id` that contain all words of the query."""
     words = query.casefold().split()
-    for node, _ in walk(document.nodes, start):
-        said = _said(node).casefold()
-        if all(word in said for word in words):
+    for node, _ in walk(document.nodes, start_id):
+        text = _searchable_text(node).casefold()
+        if all(word in text for word in words):
             yield node
 
 
-def _said(node: Node) -> str:
-    touched = " ".join(" ".join((touch.path, touch.summary or "", *touch.symbols)) for touch in node.files)
-    return f"{node.id} {node.label} {node.type} {node.status or ''} {touched}"
+def _searchable_text(node: Node) -> str:
+    files = " ".join(" ".join((touch.path, touch.summary or "", *touch.symbols)) for touch in node.files)
+    return f"{node.id} {node.label} {node.type} {node.status or ''} {files}"

@@ -1,68 +1,75 @@
-"""How much a map takes: each limit is named in the error that refuses more.
+"""Validation of texts, batch sizes and line ranges (`10-20`, or `10` for one line).
 
-A range of lines in a file: `10-20`, or `10` for one line.
+Errors name the limit that was exceeded.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sized
-from typing import Final, TypeVar
+from typing import Final
 
 from stores.errors import LineageError
 
-# A screenful of notes is 2,000 characters; ten of them are a document, and belong into a file.
-LONGEST_TEXT: Final = 20_000
-# As long as Linux takes a path.
-LONGEST_PATH: Final = 4_096
-# More are neither drawn nor read by anybody, and every write costs as much as the whole map.
-MOST_NODES: Final = 20_000
-MOST_LINKS: Final = 20_000
-# Of one call: what an agent writes in one go has a hundred at most.
-MOST_AT_ONCE: Final = 1_000
-# Levels below the root. JSON readers stop at some hundred levels of brackets, and each level here costs two.
-DEEPEST: Final = 64
-
-Kept = TypeVar("Kept")
+# Ten screens of 2,000 characters; a longer text belongs in a file.
+MAX_TEXT_LENGTH: Final = 20_000
+# PATH_MAX of Linux.
+MAX_PATH_LENGTH: Final = 4_096
+# The page cannot draw more usefully, and every write rewrites the complete map.
+MAX_NODES: Final = 20_000
+MAX_LINKS: Final = 20_000
+# Items in one call; agents send at most about a hundred.
+MAX_BATCH_SIZE: Final = 1_000
+# Levels below the root. JSON readers accept a few hundred levels of brackets; each level of nodes takes two.
+MAX_DEPTH: Final = 64
 
 
 class OverLimit(LineageError):
-    """More than a map takes."""
+    """Input that exceeds a limit of a map."""
 
 
 class BadText(LineageError):
-    """Text that cannot be kept as it is."""
+    """Text that a map cannot store."""
 
 
-def text(value: str, name: str, *, most: int = LONGEST_TEXT, empty: bool = False, strip: bool = True) -> str:
-    """The text, if it can be kept, without the white space around it; `name` is what the error calls it."""
-    if len(value) > most:
+def validate_text(
+    value: str,
+    name: str,
+    *,
+    max_length: int = MAX_TEXT_LENGTH,
+    may_be_empty: bool = False,
+    strip: bool = True,
+) -> str:
+    """Return the text without surrounding white space if a map can store it. Errors call it `name`."""
+    if len(value) > max_length:
         raise OverLimit(
-            f"A {name} has at most {most:,} characters; this one has {len(value):,}.",
-            hint="Keep the gist here, and the rest in a file.",
+            f"A {name} has at most {max_length:,} characters; this one has {len(value):,}.",
+            hint="Store a summary here and the rest in a file.",
         )
-    kept = value.strip() if strip else value
-    if not kept and not empty:
-        raise BadText(f"A {name} is empty.", hint="Say what it is in a few words.")
-    if "\0" in kept or not _is_unicode(kept):
-        raise BadText(
-            f"A {name} holds characters that are no text.", hint="Leave NUL and lone surrogates out."
-        )
-    return kept
+    text = value.strip() if strip else value
+    if not text and not may_be_empty:
+        raise BadText(f"A {name} is empty.", hint="Describe it in a few words.")
+    if "\0" in text or not _is_unicode(text):
+        raise BadText(f"A {name} contains invalid characters.", hint="Leave out NUL and lone surrogates.")
+    return text
 
 
-def optional(value: str | None, name: str, *, most: int = LONGEST_TEXT) -> str | None:
-    """The same for text that need not be there; none for empty text."""
-    return None if value is None else text(value, name, most=most, empty=True) or None
+def validate_optional_text(value: str | None, name: str, *, max_length: int = MAX_TEXT_LENGTH) -> str | None:
+    """Validate an optional text. Returns None for an empty one."""
+    return (
+        None
+        if value is None
+        else validate_text(value, name, max_length=max_length, may_be_empty=True) or None
+    )
 
 
-def batch(things: Sized, name: str, most: int = MOST_AT_ONCE) -> None:
-    """Refuse a call about nothing, and one about more than so many things."""
-    if not len(things):
+def check_batch_size(items: Sized, name: str, max_size: int = MAX_BATCH_SIZE) -> None:
+    """Raise an error for an empty batch or one larger than `max_size`."""
+    if not len(items):
         raise BadText(f"No {name} are given.", hint="Give at least one.")
-    if len(things) > most:
+    if len(items) > max_size:
         raise OverLimit(
-            f"At most {most:,} {name} go into one call; here are {len(things):,}.",
+            f"At most {max_size:,} {name} fit into one call; this one has {len(items):,}.",
             hint="Split them over several calls.",
         )
 
@@ -75,29 +82,29 @@ def _is_unicode(value: str) -> bool:
     return True
 
 
-# With a dash as agents write it, or a colon as `lineage explain` takes it.
-_SPAN: Final = re.compile(r"\s*([0-9]{1,9})(?:\s*[-:]\s*([0-9]{1,9}))?\s*")
+# With a dash as agents write it, or a colon as in `lineage explain`.
+_LINE_RANGE: Final = re.compile(r"\s*([0-9]{1,9})(?:\s*[-:]\s*([0-9]{1,9}))?\s*")
 
 
 class BadLines(BadText):
-    """A text that is no range of lines."""
+    """A text that is not a line range."""
 
 
-def bounds(lines: str) -> tuple[int, int]:
-    """First and last line, from 1, both included."""
-    said = _SPAN.fullmatch(lines)
-    first, last = (int(said[1]), int(said[2] or said[1])) if said else (0, 0)
+def parse_line_range(lines: str) -> tuple[int, int]:
+    """Return the first and the last line of a range, counted from 1, both inclusive."""
+    match = _LINE_RANGE.fullmatch(lines)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= first <= last:
         raise BadLines(
-            f"{lines[:60]!r} is no range of lines.",
-            hint="Give lines as `10-20`, or `10` for one; of several places, from the first to the last.",
+            f"{lines[:60]!r} is not a line range.",
+            hint="Give lines as `10-20`, or `10` for one line; for several places, one range over all of them.",
         )
     return first, last
 
 
-def kept(lines: str | None) -> str | None:
-    """The range as a map keeps it; none for empty text."""
+def normalize_line_range(lines: str | None) -> str | None:
+    """Return a line range in its stored form. Returns None for an empty text."""
     if lines is None or not lines.strip():
         return None
-    first, last = bounds(lines)
+    first, last = parse_line_range(lines)
     return str(first) if first == last else f"{first}-{last}"

@@ -1,11 +1,7 @@
-"""What the observer tells of one workspace, kept for the next batch; called from the observer's thread.
+"""Workspace watcher: attaches changed files to the maps of their workspaces, in batches.
 
-What is said once: a failing watch fails at every event, and nobody reads the same line twice.
-
-Watches workspaces and attaches what changes in them to the maps that belong to them, batch by batch.
-
-One observer and one thread for all maps and folders of the process; both are daemons, and end with it. Nothing here
-is needed for a map to be right: whatever cannot be watched is said once, and left.
+One thread records the batches of all workspaces; each workspace has an observer of its own. All threads are daemons.
+A map does not depend on them: a problem of watching is logged once, and git sync finds what was missed.
 """
 
 from __future__ import annotations
@@ -13,310 +9,334 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final
 
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 
-from mindmap.auto_attach import Detected, detected
-from mindmap.document import Mindmap, now
-from mindmap.file_events import Kind, Pending, Watched, Watching, identity, unwatchable
-from mindmap.git import Git, NoWorkTree, Workspace
-from mindmap.ignore import Ignoring, ignored_folders
-from mindmap.map_store import UNREADABLE, Maps
-from mindmap.observer import WANTED, Observing, observer, wait_for_quiet
-from mindmap.paths import real, shown
+from mindmap.auto_attach import DetectedChanges, detect_changes
+from mindmap.document import Mindmap, utc_now
+from mindmap.file_events import (
+    EventBatch,
+    EventKind,
+    WatchedWorkspace,
+    WatchStatus,
+    directory_identity,
+    refusal_reason,
+)
+from mindmap.git import GitRunner, NoWorkTree, Workspace
+from mindmap.ignore import IgnoreRules, git_ignored_directories
+from mindmap.map_store import UNREADABLE_ERRORS, MapStore
+from mindmap.observer import EVENT_DELAY_SECONDS, WorkspaceObserver
+from mindmap.paths import decode_path, real_path
 from stores.errors import LineageError
 from stores.mindmap_files import NoSuchMindmap
 
-_KINDS: Final = {"created": Kind.CREATED, "modified": Kind.MODIFIED, "deleted": Kind.DELETED}
-
-
-class Listener(FileSystemEventHandler):
-    """Keeps what happens in a workspace, less what is never recorded, and says so with `happened`."""
-
-    def __init__(self, watched: Watched, happened: threading.Event) -> None:
-        self._watched = watched
-        self._happened = happened
-
-    def on_any_event(self, event: FileSystemEvent) -> None:
-        """The system tells of a file or a folder."""
-        path = os.fsencode(event.src_path)
-        if event.is_directory and event.event_type == "moved":
-            self._folder("created", os.fsencode(event.dest_path))  # its files are told of one by one
-        elif event.is_directory:
-            self._folder(event.event_type, path)
-        elif event.event_type == "moved":
-            self._file(path, Kind.DELETED)
-            self._file(os.fsencode(event.dest_path), Kind.ARRIVED)
-        elif event.event_type in _KINDS:
-            self._file(path, _KINDS[event.event_type])
-
-    def _file(self, path: bytes, kind: Kind) -> None:
-        relative = self._watched.relative(path)
-        if relative is not None and not self._watched.ignoring.leaves_out(relative):
-            with self._watched.lock:
-                self._watched.pending.add(relative, kind, now())
-            self._happened.set()
-
-    def _folder(self, what: str, path: bytes) -> None:
-        relative = self._watched.relative(path)
-        if what == "deleted" and path == self._watched.root:
-            self._watched.is_gone = True
-            self._happened.set()
-        elif relative is not None and what in ("created", "deleted") and not self._watched.declines(path):
-            with self._watched.lock:
-                if what == "created":
-                    self._watched.pending.made.add(relative)
-                else:
-                    self._watched.pending.lose(relative, now())
-            self._happened.set()
-
-
-class Once:
-    """Says things to the log, and keeps some of them for the next who asks."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._said: set[str] = set()
-        self._untold: list[str] = []
-
-    def say(self, what: str, *, tell: bool = False) -> None:
-        """Say something if it was not said yet; `tell` has it told to who asks, too."""
-        with self._lock:
-            if what in self._said:
-                return
-            self._said.add(what)
-            self._untold += [what] if tell else []
-        logging.getLogger(__name__).warning("event=watching %s", what)
-
-    def tell(self, what: str) -> None:
-        """Say something that whoever asks next should know."""
-        self.say(what, tell=True)
-
-    def told(self) -> str:
-        """What was kept for who asks now."""
-        with self._lock:
-            told, self._untold = " ".join(self._untold), []
-        return told
-
-
-# As the specification has it.
+# Events are collected for so long; set by the specification.
 BATCH_SECONDS: Final = 0.6
-# How often it is looked whether the workspaces are still the same folders: nobody tells of a parent that is moved.
-LOOK_SECONDS: Final = 2.0
-# A process that ends waits this long for what happened just before, and then this long for its last batch.
-QUIET_SECONDS: Final = 0.5
-LAST_SECONDS: Final = 1.0
+# Interval of the check that workspaces are still the same directories: a moved parent causes no event.
+CHECK_SECONDS: Final = 2.0
+# How long `stop` waits for the last batch.
+LAST_BATCH_SECONDS: Final = 1.0
+
+_EVENT_KINDS: Final = {
+    "created": EventKind.CREATED,
+    "modified": EventKind.MODIFIED,
+    "deleted": EventKind.DELETED,
+}
 
 logger = logging.getLogger(__name__)
 
 
-class Watcher:
-    """Watches the workspaces of maps; `git_for` gives the git program for a folder, None outside repositories.
+class WorkspaceEventHandler(FileSystemEventHandler):
+    """Adds the events of a workspace to its batch, without ignored files, and wakes the batch thread."""
 
-    The observer tells with its own lock held, and the lock of a workspace is taken then: so nothing is asked of the
-    observer under that, nor under `_lock`. `_placing` is for those who begin and end watches.
+    def __init__(self, workspace: WatchedWorkspace, wake: threading.Event) -> None:
+        self._workspace = workspace
+        self._wake = wake
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        """Handle an event of a file or directory, on the observer's thread."""
+        path = os.fsencode(event.src_path)
+        if event.is_directory and event.event_type == "moved":
+            # A recursive observer reports the files in a moved directory one by one.
+            self._add_directory_event("created", os.fsencode(event.dest_path))
+        elif event.is_directory:
+            self._add_directory_event(event.event_type, path)
+        elif event.event_type == "moved":
+            self._add_file_event(path, EventKind.DELETED)
+            self._add_file_event(os.fsencode(event.dest_path), EventKind.MOVED_TO)
+        elif event.event_type in _EVENT_KINDS:
+            self._add_file_event(path, _EVENT_KINDS[event.event_type])
+
+    def _add_file_event(self, path: bytes, kind: EventKind) -> None:
+        relative = self._workspace.relative_path(path)
+        if relative is not None and not self._workspace.ignore_rules.ignores_file(relative):
+            with self._workspace.lock:
+                self._workspace.pending.add_file_event(relative, kind, utc_now())
+            self._wake.set()
+
+    def _add_directory_event(self, event_type: str, path: bytes) -> None:
+        relative = self._workspace.relative_path(path)
+        if event_type == "deleted" and path == self._workspace.root:
+            self._workspace.is_deleted = True
+            self._wake.set()
+        elif (
+            relative is not None
+            and event_type in ("created", "deleted")
+            and not self._workspace.ignores_directory(path)
+        ):
+            with self._workspace.lock:
+                if event_type == "created":
+                    self._workspace.pending.created_directories.add(relative)
+                else:
+                    self._workspace.pending.add_removed_directory(relative, utc_now())
+            self._wake.set()
+
+
+class OneTimeLogger:
+    """Logs each warning once, and keeps some of them for the next caller who asks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._logged: set[str] = set()
+        self._unreported: list[str] = []
+
+    def warn(self, message: str) -> None:
+        """Log a warning unless it was logged before."""
+        self._warn(message, is_reported=False)
+
+    def warn_and_report(self, message: str) -> None:
+        """Log a warning unless it was logged before, and keep it for `take_messages`."""
+        self._warn(message, is_reported=True)
+
+    def take_messages(self) -> str:
+        """Return the kept warnings, and forget them."""
+        with self._lock:
+            messages, self._unreported = " ".join(self._unreported), []
+        return messages
+
+    def _warn(self, message: str, *, is_reported: bool) -> None:
+        with self._lock:
+            if message in self._logged:
+                return
+            self._logged.add(message)
+            self._unreported += [message] if is_reported else []
+        logger.warning("event=watching %s", message)
+
+
+class Watcher:
+    """Watcher of the workspaces of maps.
+
+    `find_git` returns the git runner of a directory; None outside repositories.
+
+    An observer holds its own lock when it calls the event handler, which takes the lock of the workspace. So no method
+    of an observer may be called with a workspace's lock or `_lock` held. `_start_lock` guards starting and stopping of
+    observers.
     """
 
-    def __init__(self, maps: Maps, git_for: Callable[[str], Git | None]) -> None:
-        self._maps = maps
-        self._git_for = git_for
-        self._placing = threading.Lock()
+    def __init__(self, store: MapStore, find_git: Callable[[str], GitRunner | None]) -> None:
+        self._store = store
+        self._find_git = find_git
+        self._start_lock = threading.Lock()
         self._lock = threading.Lock()
-        self._watched: dict[bytes, Watched] = {}
-        self._observer: Observing | None = None
-        self._happened = threading.Event()
-        self._ended = threading.Event()
+        self._workspaces: dict[bytes, WatchedWorkspace] = {}
+        self._wake = threading.Event()
+        self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self._once = Once()
+        self._warnings = OneTimeLogger()
 
-    def watch(self, mindmap_id: str, workspace: str) -> Watching:
-        """Attach what changes in the workspace to the map from now on, and to no map what changes in another."""
-        root = os.fsencode(os.path.realpath(workspace))
-        reason = unwatchable(root)
-        with self._placing:
+    def watch(self, mindmap_id: str, workspace_path: str) -> WatchStatus:
+        """Attach changes in this workspace to the map from now on, and those in any other no longer."""
+        root = os.fsencode(os.path.realpath(workspace_path))
+        reason = refusal_reason(root)
+        with self._start_lock:
             try:
-                watched = None if reason else self._placed(root)
+                workspace = None if reason else self._ensure_watched(root)
             except OSError as error:
-                watched, reason = None, f"{shown(root)} is not watched: {error.strerror or error}."
+                workspace, reason = None, f"{decode_path(root)} is not watched: {error.strerror or error}."
             with self._lock:
-                for other in self._watched.values():
-                    other.maps.discard(mindmap_id)
-                if watched is not None:
-                    self._watched[root] = watched
-                    watched.maps.add(mindmap_id)
+                for other in self._workspaces.values():
+                    other.map_ids.discard(mindmap_id)
+                if workspace is not None:
+                    self._workspaces[root] = workspace
+                    workspace.map_ids.add(mindmap_id)
         if reason:
-            self._once.say(reason)
-        return Watching(watched is not None, reason or self._once.told())
+            self._warnings.warn(reason)
+        return WatchStatus(workspace is not None, reason or self._warnings.take_messages())
 
-    def watching(self, mindmap_id: str) -> Watching:
-        """Whether a map's workspace is watched by now."""
+    def watch_status(self, mindmap_id: str) -> WatchStatus:
+        """Return whether the workspace of a map is watched now."""
         with self._lock:
-            found = [watched for watched in self._watched.values() if mindmap_id in watched.maps]
-        return Watching(any(watched.stands() for watched in found))
+            workspaces = [
+                workspace for workspace in self._workspaces.values() if mindmap_id in workspace.map_ids
+            ]
+        return WatchStatus(any(workspace.is_watched() for workspace in workspaces))
 
     def stop(self) -> None:
-        """Record what is pending, and end."""
-        if self._observer is not None:
-            wait_for_quiet(self._observer, QUIET_SECONDS)
-        self._ended.set()
-        self._happened.set()
-        if self._thread is not None:
-            self._thread.join(LAST_SECONDS)
-        if self._observer is not None:
-            self._observer.stop()
+        """Record the last events and stop."""
+        if self._thread is None:
+            return
+        time.sleep(EVENT_DELAY_SECONDS)
+        self._stopped.set()
+        self._wake.set()
+        self._thread.join(LAST_BATCH_SECONDS)
+        for workspace in self._all_workspaces():
+            self._stop_observer(workspace)
 
-    def _placed(self, root: bytes) -> Watched:
-        """The workspace under watch: as it is, begun, or begun again."""
-        watched = self._watched.get(root) or Watched(root, Ignoring.of(root, self._maps.path))
-        if not watched.stands():
-            self._begin(watched)
-        return watched
-
-    def _begin(self, watched: Watched) -> None:
-        self._unschedule(watched)
-        watched.identity = identity(watched.root)
-        watched.is_gone = watched.is_doubted = False
-        watched.declined = self._ignored_folders(watched)
-        listener = Listener(watched, self._happened)
-        watched.watch = self._started().begin(listener, watched.root, watched.declines, WANTED)
-
-    def _started(self) -> Observing:
-        if self._observer is None:
-            started = observer(self._once.tell)
-            started.start()
-            self._observer = started
+    def _ensure_watched(self, root: bytes) -> WatchedWorkspace:
+        """Return the workspace with a running observer of the directory that has its path now."""
+        workspace = self._workspaces.get(root) or WatchedWorkspace(
+            root, IgnoreRules.from_workspace(root, self._store.path)
+        )
+        if not workspace.is_watched():
+            self._start_observer(workspace)
+        if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="mindmap-batches", daemon=True)
             self._thread.start()
-        return self._observer
+        return workspace
 
-    def _unschedule(self, watched: Watched) -> None:
-        if self._observer is not None and watched.watch is not None:
-            with suppress(KeyError, OSError):
-                self._observer.unschedule(watched.watch)
-        watched.watch = None
+    def _start_observer(self, workspace: WatchedWorkspace) -> None:
+        self._stop_observer(workspace)
+        workspace.identity = directory_identity(workspace.root)
+        workspace.is_deleted = workspace.is_replaced = False
+        workspace.ignored_directories = self._find_ignored_directories(workspace)
+        handler = WorkspaceEventHandler(workspace, self._wake)
+        observer = WorkspaceObserver(
+            workspace.root, handler, workspace.ignores_directory, self._warnings.warn_and_report
+        )
+        observer.start()
+        workspace.observer = observer
+
+    def _stop_observer(self, workspace: WatchedWorkspace) -> None:
+        observer, workspace.observer = workspace.observer, None
+        if observer is not None:
+            observer.stop()
 
     def _run(self) -> None:
-        while not self._ended.is_set():
-            if self._happened.wait(LOOK_SECONDS):
-                self._ended.wait(BATCH_SECONDS)
-            self._happened.clear()
-            for watched in self._all():
-                self._guarded(self._record_batch, watched)
-                self._guarded(self._look_after, watched)
-        for watched in self._all():
-            self._guarded(self._record_batch, watched)
+        while not self._stopped.is_set():
+            if self._wake.wait(CHECK_SECONDS):
+                self._stopped.wait(BATCH_SECONDS)
+            self._wake.clear()
+            for workspace in self._all_workspaces():
+                self._run_guarded(self._process_workspace, workspace)
+        for workspace in self._all_workspaces():
+            self._run_guarded(self._record_batch, workspace)
 
-    def _all(self) -> list[Watched]:
+    def _all_workspaces(self) -> list[WatchedWorkspace]:
         with self._lock:
-            return list(self._watched.values())
+            return list(self._workspaces.values())
 
-    def _guarded(self, step: Callable[[Watched], None], watched: Watched) -> None:
+    def _run_guarded(self, step: Callable[[WatchedWorkspace], None], workspace: WatchedWorkspace) -> None:
         try:
-            step(watched)
+            step(workspace)
         except Exception:
-            # The next batch may be recorded again; a thread that ended would record none.
-            logger.exception("event=watch_failed workspace=%s", shown(watched.root))
+            # The thread must go on: the next batch may succeed.
+            logger.exception("event=watch_failed workspace=%s", decode_path(workspace.root))
 
-    def _record_batch(self, watched: Watched) -> None:
-        if self._is_in_doubt(watched):
+    def _process_workspace(self, workspace: WatchedWorkspace) -> None:
+        was_replaced = workspace.is_replaced
+        workspace.is_replaced = workspace.observer is not None and not workspace.is_watched()
+        if workspace.is_replaced and not was_replaced:
+            self._wake.set()  # process it after another BATCH_SECONDS: its last events may still arrive
             return
-        with watched.lock:
-            batch = watched.pending.take()
+        self._record_batch(workspace)
+        if workspace.observer is not None:
+            workspace.observer.release_removed_directories()
+        self._update_observer(workspace)
+
+    def _record_batch(self, workspace: WatchedWorkspace) -> None:
+        with workspace.lock:
+            batch = workspace.pending.take_all()
         with self._lock:
-            maps = sorted(watched.maps)
-        if batch and not watched.is_doubted:
-            self._record(watched, maps, self._detected(watched, batch))
-            self._spare(watched, batch)
+            map_ids = sorted(workspace.map_ids)
+        # If the workspace was moved away, its events since then belong to another path.
+        if batch and (workspace.is_deleted or workspace.is_same_directory()):
+            self._record(workspace, map_ids, self._detect_changes(workspace, batch))
+            self._update_ignored_directories(workspace, batch)
 
-    def _is_in_doubt(self, watched: Watched) -> bool:
-        """Whether the folder is another all of a sudden: its end may be told of yet, and if not it was moved away.
-
-        What is told of it from then on happens elsewhere.
-        """
-        before = watched.is_doubted
-        watched.is_doubted = watched.watch is not None and not watched.is_gone and not watched.is_same()
-        return watched.is_doubted and not before
-
-    def _record(self, watched: Watched, maps: list[str], happened: Detected) -> None:
-        for mindmap_id in maps if happened else ():
+    def _record(self, workspace: WatchedWorkspace, map_ids: list[str], changes: DetectedChanges) -> None:
+        for mindmap_id in map_ids if changes else ():
             try:
-                document, _ = self._maps.change(
+                document, _ = self._store.change(
                     mindmap_id,
                     lambda document: (
-                        happened.recorded(document, now()) if _is_in(document, watched) else None
+                        changes.apply_to(document, utc_now()) if _belongs_to(document, workspace) else None
                     ),
                 )
-                if not _is_in(document, watched):
-                    self._leave(watched, mindmap_id)
-            except (NoSuchMindmap, *UNREADABLE) as error:
-                self._leave(watched, mindmap_id)
-                self._once.say(f"{mindmap_id} is watched for no longer: {error.message}")
+                if not _belongs_to(document, workspace):
+                    self._detach_map(workspace, mindmap_id)
+            except (NoSuchMindmap, *UNREADABLE_ERRORS) as error:
+                self._detach_map(workspace, mindmap_id)
+                self._warnings.warn(f"Changed files are no longer attached to {mindmap_id}: {error.message}")
             except LineageError as error:
-                self._once.say(str(error))
+                self._warnings.warn(str(error))
 
-    def _leave(self, watched: Watched, mindmap_id: str) -> None:
+    def _detach_map(self, workspace: WatchedWorkspace, mindmap_id: str) -> None:
         with self._lock:
-            watched.maps.discard(mindmap_id)
+            workspace.map_ids.discard(mindmap_id)
 
-    def _detected(self, watched: Watched, batch: Pending) -> Detected:
+    def _detect_changes(self, workspace: WatchedWorkspace, batch: EventBatch) -> DetectedChanges:
         try:
-            return detected(watched.ignoring, batch, self._workspace(watched))
+            return detect_changes(workspace.ignore_rules, batch, self._open_workspace(workspace))
         except (LineageError, OSError) as error:
-            # No git program, or one that fails: files are files all the same.
-            self._once.tell(f"What git ignores is recorded too: {error}")
-            return detected(watched.ignoring, batch, None)
+            self._warnings.warn_and_report(f"Files that git ignores are recorded too: {error}")
+            return detect_changes(workspace.ignore_rules, batch, None)
 
-    def _spare(self, watched: Watched, batch: Pending) -> None:
-        """Watch no folder that git ignores, though it was made after the watch began or its rules are new."""
-        if self._observer is None or watched.watch is None:
+    def _update_ignored_directories(self, workspace: WatchedWorkspace, batch: EventBatch) -> None:
+        """Stop watching directories that git ignores, after new directories or new ignore rules."""
+        if workspace.observer is None:
             return
-        if batch.changes_rules():
-            watched.declined = ignored = self._ignored_folders(watched)
-            self._observer.take_up(watched.watch)
+        if batch.changes_ignore_rules():
+            workspace.ignored_directories = ignored = self._find_ignored_directories(workspace)
+            workspace.observer.add_missing_directories()
+        elif batch.created_directories:
+            ignored = self._find_ignored_directories(workspace, batch.created_directories)
+            workspace.ignored_directories |= ignored
         else:
-            ignored = self._ignored_folders(watched, batch.made) if batch.made else frozenset()
-            watched.declined |= ignored
-        for folder in ignored:
-            self._observer.leave(watched.watch, watched.root + b"/" + folder)
+            return
+        for directory in ignored:
+            workspace.observer.remove_directory(workspace.root + b"/" + directory)
 
-    def _ignored_folders(self, watched: Watched, among: Collection[bytes] = ()) -> frozenset[bytes]:
+    def _find_ignored_directories(
+        self, workspace: WatchedWorkspace, under: Collection[bytes] = ()
+    ) -> frozenset[bytes]:
         try:
-            workspace = self._workspace(watched)
-            return ignored_folders(workspace, among) if workspace is not None else frozenset()
+            git_workspace = self._open_workspace(workspace)
+            return git_ignored_directories(git_workspace, under) if git_workspace is not None else frozenset()
         except (LineageError, OSError) as error:
-            self._once.tell(f"Folders that git ignores are watched too: {error}")
+            self._warnings.warn_and_report(f"Directories that git ignores are watched too: {error}")
             return frozenset()
 
-    def _workspace(self, watched: Watched) -> Workspace | None:
-        root = os.fsdecode(watched.root)
+    def _open_workspace(self, workspace: WatchedWorkspace) -> Workspace | None:
+        root = os.fsdecode(workspace.root)
         with suppress(NoWorkTree):
-            git = self._git_for(root)
-            return Workspace.of(root, git) if git is not None else None
+            git = self._find_git(root)
+            return Workspace.from_path(root, git) if git is not None else None
         return None
 
-    def _look_after(self, watched: Watched) -> None:
-        """End what nobody's map is of; begin again where another folder has the name."""
-        with self._placing:
-            if not watched.maps:
-                self._forget(watched)
-            elif not watched.stands() and not (watched.is_doubted and watched.pending):
-                self._unschedule(watched)
-                with suppress(OSError):  # not there; it is looked again
-                    self._begin(watched)
+    def _update_observer(self, workspace: WatchedWorkspace) -> None:
+        """Stop watching a workspace without maps; restart the observer if another directory has its path."""
+        with self._start_lock:
+            if not workspace.map_ids:
+                self._remove_unused(workspace)
+            elif workspace.observer is None or (workspace.is_replaced and not workspace.is_watched()):
+                self._stop_observer(workspace)
+                with suppress(OSError):  # the directory does not exist; the next check tries again
+                    self._start_observer(workspace)
 
-    def _forget(self, watched: Watched) -> None:
+    def _remove_unused(self, workspace: WatchedWorkspace) -> None:
         with self._lock:
-            if watched.maps:
+            if workspace.map_ids:
                 return
-            if self._watched.get(watched.root) is watched:
-                del self._watched[watched.root]
-        self._unschedule(watched)
+            if self._workspaces.get(workspace.root) is workspace:
+                del self._workspaces[workspace.root]
+        self._stop_observer(workspace)
 
 
-def _is_in(document: Mindmap, watched: Watched) -> bool:
-    """Whether the workspace is still the map's; it may have got another where its own was gone."""
-    workspace = document.workspace_path
-    return workspace is not None and os.fsencode(real(workspace)) == watched.root
+def _belongs_to(document: Mindmap, workspace: WatchedWorkspace) -> bool:
+    """Return True if the workspace is the map's; a map may get another one when its own is gone."""
+    path = document.workspace_path
+    return path is not None and os.fsencode(real_path(path)) == workspace.root

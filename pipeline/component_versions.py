@@ -1,7 +1,7 @@
-"""The version of each part that makes rows; a number rises when the part's output changes its meaning.
+"""Versions of the components that write rows. Raise a number when the meaning of its component's output changes.
 
-They stand together, and apart from the parts, so that `lineage status` can compare them with an index
-without loading a parser or a model.
+They are in one module without heavy imports, so that `lineage status` can compare them with an index without loading a
+parser or a model.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Final
 
 from pipeline.encoders.base import EMBEDDING_MODEL, STATIC_MODEL
 from pipeline.encoders.cross_encoder import CROSS_ENCODER
-from pipeline.options import Encoding
-from stores.compatibility import Components
+from pipeline.options import EncoderName
+from stores.compatibility import ComponentVersions
 from stores.types import EMBEDDING_DIMENSION, SCHEMA_VERSION
 
 CHUNKER_VERSION: Final = "1"
@@ -20,25 +20,30 @@ SEMANTIC_TEXT_VERSION: Final = "1"
 WORDS_VERSION: Final = "1"
 
 
-def models() -> dict[Encoding, str]:
-    """What names the vectors of each encoder."""
-    return {Encoding.MINILM: EMBEDDING_MODEL, Encoding.STATIC: STATIC_MODEL}
+def get_embedding_models() -> dict[EncoderName, str]:
+    """Return the model name that is recorded with the vectors of each encoder."""
+    return {EncoderName.MINILM: EMBEDDING_MODEL, EncoderName.STATIC: STATIC_MODEL}
 
 
-def encoding_of(model: str | None) -> Encoding | None:
-    """The encoder whose vectors have this name, in this version of it or another; None where none has."""
+def get_encoder_name(model: str | None) -> EncoderName | None:
+    """Return the encoder of a recorded model name, whatever its version; None if unknown."""
     family = (model or "").partition("/")[0]
-    return next((each for each, name in models().items() if name.partition("/")[0] == family), None)
+    return next(
+        (encoder for encoder, name in get_embedding_models().items() if name.partition("/")[0] == family),
+        None,
+    )
 
 
-def components(embed_cache: str | None = None, encoding: Encoding | None = None) -> Components:
-    """What this program makes rows with, with this encoder or else the usual one.
+def get_component_versions(
+    embed_cache: str | None = None, encoder_name: EncoderName | None = None
+) -> ComponentVersions:
+    """Return the component versions of this program.
 
-    Without a mode of the embedding cache, whichever an index has suits it.
+    `embed_cache`: None matches whatever mode an index has. `encoder_name`: None means the default encoder.
     """
-    return Components(
+    return ComponentVersions(
         schema=str(SCHEMA_VERSION),
-        embedding_model=models()[encoding or Encoding.MINILM],
+        embedding_model=get_embedding_models()[encoder_name or EncoderName.MINILM],
         embedding_dimension=str(EMBEDDING_DIMENSION),
         reranker_model=CROSS_ENCODER,
         chunker_version=CHUNKER_VERSION,

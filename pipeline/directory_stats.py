@@ -1,93 +1,94 @@
-"""Which paths each commit changed, from the git program: five times as fast as libgit2 with its renames.
+"""Changes per directory, from the paths that each commit of a history changed.
 
-A renamed file counts as two changed ones, under its old and its new name: finding the pairs means reading both.
-
-Changes -> what happened in each directory, at every depth that a pattern may name.
+The paths come from the git program, five times as fast as libgit2 with rename detection. A renamed file counts as two
+changed files, under its old and its new path: pairing them would require reading both.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Final
 
 import polars as pl
 
-from pipeline.file_roles import kind_of
+from pipeline.file_roles import classify_kind
 from pipeline.git import commit_graph
-from pipeline.git.changes import shown_path
+from pipeline.git.changes import decode_path
 from pipeline.git.repository import Repository
 
-# Plumbing, so that no setting of the person's changes what it prints; a merge brings what differs from each parent.
-COMMAND: Final = (
-    *("diff-tree", "--stdin", "-r", "-c", "--root", "-z", "--name-only", "--no-renames", "-O/dev/null"),
-)
+# A plumbing command, so that user settings do not change its output. A merge lists what differs from every parent.
+DIFF_TREE_ARGUMENTS: Final = (
+    "diff-tree", "--stdin", "-r", "-c", "--root", "-z", "--name-only", "--no-renames", "-O/dev/null"
+)  # fmt: skip
 READ_BYTES: Final = 1 << 20
+# Deeper directories are not listed; their files count for the directories above.
+MAX_DEPTH: Final = 8
+TOP_LEVEL: Final = ""  # path that stands for the files in no directory
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """What a history changed: for each change the number of its commit and the number of its path.
+class HistoryChanges:
+    """Changes of a history: change i belongs to commit `commit_numbers[i]` and path `paths[path_numbers[i]]`.
 
-    `total` commits were to be read, `read` of them could be. `paths` are distinct; bytes that are not UTF-8 stand in
-    them as `\\xNN`.
+    `read_commits` of `total_commits` could be read.
+    `paths` are distinct; bytes that are not UTF-8 are written as `\\xNN`.
     """
 
-    total: int
-    read: int
+    total_commits: int
+    read_commits: int
     paths: tuple[str, ...]
-    commit_of: array[int]
-    path_of: array[int]
+    commit_numbers: array[int]
+    path_numbers: array[int]
 
 
-def changed(repository: Repository, head: str) -> Changed:
-    """Every change that HEAD reaches."""
-    walked = [sha for sha in repository.walk(head) if repository.readable(sha)]
-    given = "".join(f"{sha}\n" for sha in walked).encode()
-    with commit_graph.program(repository).started(*COMMAND, given=given) as running:
+def read_history_changes(repository: Repository, head: str) -> HistoryChanges:
+    """Read the changes of every readable commit that `head` reaches."""
+    shas = [sha for sha in repository.walk(head) if repository.is_readable(sha)]
+    stdin = "".join(f"{sha}\n" for sha in shas).encode()
+    with commit_graph.create_git_program(repository).start(*DIFF_TREE_ARGUMENTS, stdin=stdin) as running:
         assert running.process.stdout is not None  # noqa: S101 - started with a pipe
-        found = _collected(_words(running.process.stdout), walked)
-        code = running.finished().code
-    # It ends at the first tree that is missing: the commits after it are those that were not read.
-    return found if code else Changed(found.total, len(walked), found.paths, found.commit_of, found.path_of)
+        changes = _parse_output(_split_at_nul(running.process.stdout), shas)
+        exit_code = running.wait().exit_code
+    # git stops at the first missing tree: the commits after it were not read.
+    return changes if exit_code else replace(changes, read_commits=len(shas))
 
 
-def _collected(words: Iterator[bytes], walked: Sequence[str]) -> Changed:
-    numbers = {sha.encode(): number for number, sha in enumerate(walked)}
+def _parse_output(fields: Iterator[bytes], shas: Sequence[str]) -> HistoryChanges:
+    commit_number_by_sha = {sha.encode(): number for number, sha in enumerate(shas)}
     paths: dict[bytes, int] = {}
-    commit_of, path_of = array("L"), array("L")
-    commit = last = 0
-    for word in words:
-        if word in numbers:
-            commit = numbers[word]
-            last = max(last, commit + 1)
+    commit_numbers, path_numbers = array("L"), array("L")
+    commit = read_commits = 0
+    for field in fields:
+        if field in commit_number_by_sha:
+            commit = commit_number_by_sha[field]
+            read_commits = max(read_commits, commit + 1)
             continue
-        commit_of.append(commit)
-        path_of.append(paths.setdefault(word, len(paths)))
-    return Changed(len(walked), last, tuple(map(shown_path, paths)), commit_of, path_of)
+        commit_numbers.append(commit)
+        path_numbers.append(paths.setdefault(field, len(paths)))
+    return HistoryChanges(
+        len(shas), read_commits, tuple(map(decode_path, paths)), commit_numbers, path_numbers
+    )
 
 
-def _words(stream: IO[bytes]) -> Iterator[bytes]:
-    """What the zero bytes divide."""
+def _split_at_nul(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield the fields of a stream that are terminated by NUL bytes."""
     rest = b""
-    while piece := stream.read(READ_BYTES):
-        *words, rest = (rest + piece).split(b"\0")
-        yield from words
-
-
-# Deeper than this, a directory is part of something larger that can be named.
-DEEPEST: Final = 8
-TOP: Final = ""  # stands for the files that lie in no directory
+    while block := stream.read(READ_BYTES):
+        *fields, rest = (rest + block).split(b"\0")
+        yield from fields
 
 
 @dataclass(frozen=True, slots=True)
-class Directory:
-    """What the history did in one directory and below.
+class DirectoryStats:
+    """Changes and files of a directory and its subdirectories, over a history.
 
-    `commits` changed something in it; `hunks` counts files changed, once for each commit. Of its distinct `files`, ever
-    there, so many are `code`, `prose` and `data`; `code_hunks` are the hunks of code. `judged` files were looked at, or
-    have a telling name, and `machine` of these are a program's work.
+    `commits`: commits that changed something in it.
+    `hunks`: changed files, summed over the commits; `code_hunks`: those of code.
+    `files`: distinct files that ever existed, of which some are `code_files`, `prose_files` or `data_files`.
+    `inspected_files`: files that were read, or whose name is that of a generated file; `generated_files` of them are
+    generated.
     """
 
     path: str  # ends with a slash
@@ -95,54 +96,58 @@ class Directory:
     hunks: int
     code_hunks: int
     files: int
-    code: int
-    prose: int
-    data: int
-    judged: int
-    machine: int
+    code_files: int
+    prose_files: int
+    data_files: int
+    inspected_files: int
+    generated_files: int
 
     @property
     def name(self) -> str:
-        """Its last part, in small letters."""
+        """Last part of the path, in lower case."""
         return self.path.rstrip("/").rpartition("/")[2].lower()
 
     @property
     def depth(self) -> int:
-        """How many directories deep it lies; 1 at the top."""
+        """Depth in the tree; 1 at the top level, 0 for TOP_LEVEL."""
         return self.path.count("/")
 
 
-def changes_frame(changed: Changed) -> pl.DataFrame:
-    """One row for each change: `commit`, `path`, by number."""
-    columns = {"commit": changed.commit_of, "path": changed.path_of}
+def build_changes_frame(changed: HistoryChanges) -> pl.DataFrame:
+    """Return one row per change: numbers of its `commit` and `path`."""
+    columns = {"commit": changed.commit_numbers, "path": changed.path_numbers}
     return pl.DataFrame({name: pl.Series(values, dtype=pl.UInt32) for name, values in columns.items()})
 
 
-def paths_frame(paths: tuple[str, ...], machine: Mapping[str, bool]) -> pl.DataFrame:
-    """One row for each path: its number and `name`, its `kind`, whether a program wrote it (null: not judged)."""
+def build_paths_frame(paths: tuple[str, ...], is_generated: Mapping[str, bool]) -> pl.DataFrame:
+    """Return one row per path: number, `name`, `kind`, and `is_generated` (null if not inspected)."""
     return pl.DataFrame(
         {
             "path": pl.Series(range(len(paths)), dtype=pl.UInt32),
             "name": pl.Series(paths, dtype=pl.String),
-            "kind": pl.Series([kind_of(path) for path in paths], dtype=pl.String),
-            "machine": pl.Series([machine.get(path) for path in paths], dtype=pl.Boolean),
+            "kind": pl.Series([classify_kind(path) for path in paths], dtype=pl.String),
+            "is_generated": pl.Series([is_generated.get(path) for path in paths], dtype=pl.Boolean),
         }
     )
 
 
-def directories(changes: pl.DataFrame, paths: pl.DataFrame) -> list[Directory]:
-    """Every directory, those with the most commits first; `TOP` for the files that lie in none."""
+def compute_directory_stats(changes: pl.DataFrame, paths: pl.DataFrame) -> list[DirectoryStats]:
+    """Return the stats of every directory, those with the most commits first; TOP_LEVEL for files in no directory."""
     inside = paths.with_columns(
-        pl.Series("directory", [list(above(name)) for name in paths["name"]], dtype=pl.List(pl.String))
+        pl.Series(
+            "directory",
+            [list(list_parent_directories(name)) for name in paths["name"]],
+            dtype=pl.List(pl.String),
+        )
     ).explode("directory", empty_as_null=True, keep_nulls=True)
-    is_code = (pl.col("kind") == "code") & ~pl.col("machine").fill_null(value=False)
+    is_code = (pl.col("kind") == "code") & ~pl.col("is_generated").fill_null(value=False)
     files = inside.group_by("directory").agg(
         pl.len().alias("files"),
-        is_code.sum().alias("code"),
-        (pl.col("kind") == "prose").sum().alias("prose"),
-        (pl.col("kind") == "data").sum().alias("data"),
-        pl.col("machine").is_not_null().sum().alias("judged"),
-        pl.col("machine").fill_null(value=False).sum().alias("machine"),
+        is_code.sum().alias("code_files"),
+        (pl.col("kind") == "prose").sum().alias("prose_files"),
+        (pl.col("kind") == "data").sum().alias("data_files"),
+        pl.col("is_generated").is_not_null().sum().alias("inspected_files"),
+        pl.col("is_generated").fill_null(value=False).sum().alias("generated_files"),
     )
     touched = (
         changes.join(inside.select("path", "directory", is_code.alias("is_code")), on="path")
@@ -153,14 +158,14 @@ def directories(changes: pl.DataFrame, paths: pl.DataFrame) -> list[Directory]:
             pl.col("is_code").sum().alias("code_hunks"),
         )
     )
-    told = touched.join(files, on="directory").sort("commits", "directory", descending=[True, False])
-    return [Directory(**row) for row in told.rename({"directory": "path"}).iter_rows(named=True)]
+    joined = touched.join(files, on="directory").sort("commits", "directory", descending=[True, False])
+    return [DirectoryStats(**row) for row in joined.rename({"directory": "path"}).iter_rows(named=True)]
 
 
-def above(path: str) -> Iterator[str]:
-    """The directories a path lies in, from the top; `TOP` for one that lies in none."""
-    parts = path.split("/")[:-1][:DEEPEST]
+def list_parent_directories(path: str) -> Iterator[str]:
+    """Yield the directories that contain a path, from the top; TOP_LEVEL if there is none."""
+    parts = path.split("/")[:-1][:MAX_DEPTH]
     if not parts:
-        yield TOP
+        yield TOP_LEVEL
     for depth in range(1, len(parts) + 1):
         yield "/".join(parts[:depth]) + "/"

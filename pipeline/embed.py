@@ -1,9 +1,7 @@
-"""What a vector in the embedding cache is found by: the content it was made of, not the text made of that.
+"""Embedding of texts, each distinct text once, and lookup in the embedding cache.
 
-A message with its file's diff, header included, is one content; two files of one commit with the same added lines are
-two. So a hit is the vector of the very text that would be embedded, which the store sees to beside.
-
-Texts -> vectors: each distinct text once, longest first so that the encoder's threads end together.
+Cache entries are keyed by a hash of the source content (message plus diff), not of the generated text. The store also
+compares the text digest, so a hit is always the vector of exactly that text.
 """
 
 from __future__ import annotations
@@ -16,135 +14,146 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.encoders.base import Encoder
-from pipeline.extract import Extracted
-from pipeline.options import EmbedCache
+from pipeline.extract import ExtractedBatch
+from pipeline.options import EmbedCacheMode
 from pipeline.profile import Profile
-from pipeline.text import diff_text
-from pipeline.write import known_vectors
-from stores.connections import Held
-from stores.embedding_cache import ASKED, ENTRIES, Embeddings
-from stores.history import Use
+from pipeline.text import build_diff_text
+from pipeline.write import find_known_digests
+from stores.connections import IndexWriter
+from stores.embedding_cache import ENTRY_SCHEMA, LOOKUP_SCHEMA, EmbeddingCache
+from stores.history import CacheUsage
 from stores.schema import VECTOR, VECTORS
 
 
-class Cached:
-    """The cache as one pass uses it."""
+class EmbeddingCacheSession:
+    """Embedding cache during an index run, with counts of lookups and hits."""
 
-    def __init__(self, embeddings: Embeddings, mode: EmbedCache) -> None:
+    def __init__(self, embeddings: EmbeddingCache, mode: EmbedCacheMode) -> None:
         self._embeddings = embeddings
         self._mode = mode
-        self._asked = self._found = 0
+        self._lookup_count = self._hit_count = 0
 
-    def known(self, extracted: Extracted, wanted: Collection[bytes]) -> pa.Table:
-        """Digest and vector of those of the wanted texts that are in the cache."""
-        pairs = [(content, text) for content, text in self._contents(extracted) if text in wanted]
-        columns = [pa.array([pair[side] for pair in pairs], kind) for side, kind in enumerate(ASKED.types)]
-        found = self._embeddings.known(pa.table(columns, schema=ASKED))
-        self._asked += len(wanted)
-        self._found += found.num_rows
+    def load_known(self, extracted: ExtractedBatch, digests: Collection[bytes]) -> pa.Table:
+        """Return digest and vector of those of the given text digests that are in the cache."""
+        pairs = [(content, text) for content, text in self._list_contents(extracted) if text in digests]
+        columns = [
+            pa.array([pair[side] for pair in pairs], kind) for side, kind in enumerate(LOOKUP_SCHEMA.types)
+        ]
+        found = self._embeddings.lookup(pa.table(columns, schema=LOOKUP_SCHEMA))
+        self._lookup_count += len(digests)
+        self._hit_count += found.num_rows
         return found
 
-    def keep(self, extracted: Extracted, fresh: pa.RecordBatch) -> None:
-        """Keep the vectors that were not there."""
-        contents = {text: content for content, text in self._contents(extracted)}
+    def store_vectors(self, extracted: ExtractedBatch, fresh: pa.RecordBatch) -> None:
+        """Add vectors that were not in the cache."""
+        contents = {text: content for content, text in self._list_contents(extracted)}
         hashes = [contents[text] for text in fresh.column("text_digest").to_pylist()]
-        columns = [pa.array(hashes, ENTRIES.field("content_hash").type), *fresh.columns]
-        self._embeddings.keep(pa.table(columns, schema=ENTRIES))
+        columns = [pa.array(hashes, ENTRY_SCHEMA.field("content_hash").type), *fresh.columns]
+        self._embeddings.store(pa.table(columns, schema=ENTRY_SCHEMA))
 
-    def use(self) -> Use:
-        """What the pass had of it so far."""
-        return Use(self._embeddings.count(), self._asked, self._found)
+    def get_usage(self) -> CacheUsage:
+        """Return the number of entries, and of lookups and hits so far."""
+        return CacheUsage(self._embeddings.count(), self._lookup_count, self._hit_count)
 
-    def _contents(self, extracted: Extracted) -> Iterator[tuple[bytes, bytes]]:
-        """(hash of the content, digest of the text made of it) of a batch's messages and hunks."""
+    def _list_contents(self, extracted: ExtractedBatch) -> Iterator[tuple[bytes, bytes]]:
+        """Yield (content hash, text digest) of each message and hunk of a batch."""
         commits, hunks = extracted.commits, extracted.hunks
         messages = dict(zip(commits["commit_sha"].to_pylist(), commits["message"].to_pylist(), strict=True))
         for message, text in zip(messages.values(), commits["message_digest"].to_pylist(), strict=True):
-            yield self._content(text, message), text
+            yield self._hash_content(text, message), text
         names = ("text_digest", "commit_sha", "change_kind", "old_path", "file_path", "diff")
         for text, sha, *diff in zip(*(hunks[name].to_pylist() for name in names), strict=True):
-            yield self._content(text, messages[sha], *diff), text
+            yield self._hash_content(text, messages[sha], *diff), text
 
-    def _content(self, text: bytes, message: str, *diff: str | None) -> bytes:
-        if self._mode is EmbedCache.DIFF:
+    def _hash_content(self, text: bytes, message: str, *diff: str | None) -> bytes:
+        if self._mode is EmbedCacheMode.DIFF:
             return text  # the diff's own digest
         parts = "\0".join((message, *(part or "" for part in diff)))
         return hashlib.blake2b(parts.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-class Embedding:
-    """The embedding stage of one pass.
+class EmbeddingStage:
+    """Embedding stage of an index run.
 
-    `index`: asked at every batch what it has, so the batch before must be written; a set of what was embedded would
-    grow with the history. `profile`: where the encoder's time is booked, and the index's as storage. `cache`: where
-    vectors outlive the index, if anywhere. `diff_only`: of a hunk the diff alone is embedded.
+    `writer`: used to look up the digests that the index has, so each batch must be written before the next is embedded.
+    `profile`: collects the time of the encoder and of the index.
+    `cache`: None if vectors are not cached outside of the index.
+    `diff_only`: embed only the diff of a hunk.
     """
 
     def __init__(
         self,
         encoder: Encoder,
-        index: Held,
+        writer: IndexWriter,
         profile: Profile,
-        cache: Cached | None = None,
+        cache: EmbeddingCacheSession | None = None,
         *,
         diff_only: bool = False,
     ) -> None:
         self._encoder = encoder
-        self._index = index
+        self._writer = writer
         self._profile = profile
         self._cache = cache
         self._diff_only = diff_only
 
-    def vectors(self, extracted: Extracted) -> pa.RecordBatch:
-        """Vectors of a batch's messages and hunks, without those that exist already."""
-        texts = distinct(extracted, diff_only=self._diff_only)
-        known = known_vectors(self._index, texts, self._profile)
-        todo = {digest: text for digest, text in texts.items() if digest not in known}
+    def embed_batch(self, extracted: ExtractedBatch) -> pa.RecordBatch:
+        """Return the vectors of a batch's messages and hunks that the index does not have yet."""
+        texts = collect_distinct_texts(extracted, diff_only=self._diff_only)
+        known = find_known_digests(self._writer, texts, self._profile)
+        missing = {digest: text for digest, text in texts.items() if digest not in known}
         with self._profile.phase("embed"):
-            if self._cache is None or not todo:
-                return embed(todo, self._encoder)
-            return self._by_cache(self._cache, extracted, todo)
+            if self._cache is None or not missing:
+                return embed_texts(missing, self._encoder)
+            return self._embed_with_cache(self._cache, extracted, missing)
 
-    def _by_cache(self, cache: Cached, extracted: Extracted, todo: Mapping[bytes, str]) -> pa.RecordBatch:
-        """Vectors from the cache and, of what it lacks, from the encoder; it has them before the index does."""
-        known = cache.known(extracted, todo.keys())
+    def _embed_with_cache(
+        self, cache: EmbeddingCacheSession, extracted: ExtractedBatch, missing: Mapping[bytes, str]
+    ) -> pa.RecordBatch:
+        """Return vectors from the cache, or else from the encoder; new ones are stored in the cache first."""
+        known = cache.load_known(extracted, missing.keys())
         found = set(known.column("text_digest").to_pylist())
-        fresh = embed({digest: text for digest, text in todo.items() if digest not in found}, self._encoder)
-        cache.keep(extracted, fresh)
-        return _ordered([*known.to_batches(), fresh], todo)
+        fresh = embed_texts(
+            {digest: text for digest, text in missing.items() if digest not in found}, self._encoder
+        )
+        cache.store_vectors(extracted, fresh)
+        return _reorder([*known.to_batches(), fresh], missing)
 
 
-def distinct(extracted: Extracted, *, diff_only: bool = False) -> dict[bytes, str]:
-    """Digest -> text of everything a batch has to embed, in order of first appearance."""
+def collect_distinct_texts(extracted: ExtractedBatch, *, diff_only: bool = False) -> dict[bytes, str]:
+    """Return digest -> text of every message and hunk of a batch, in order of first appearance."""
     commits, hunks = extracted.commits, extracted.hunks
     digests = commits["message_digest"].to_pylist() + hunks["text_digest"].to_pylist()
     texts = commits["message"].to_pylist() + (
-        _diffs(hunks) if diff_only else hunks["semantic_text"].to_pylist()
+        _build_diff_texts(hunks) if diff_only else hunks["semantic_text"].to_pylist()
     )
     return dict(zip(digests, texts, strict=True))
 
 
-def embed(texts: Mapping[bytes, str], encoder: Encoder) -> pa.RecordBatch:
-    """One row per text, in the order given."""
+def embed_texts(texts: Mapping[bytes, str], encoder: Encoder) -> pa.RecordBatch:
+    """Return one row (digest, vector) per text, in the given order.
+
+    Long texts are encoded first, so that the encoder's threads finish together.
+    """
     digests = list(texts)
     longest_first = sorted(digests, key=lambda digest: len(texts[digest]), reverse=True)
     rows = encoder.encode([texts[digest] for digest in longest_first])
-    place = {digest: row for row, digest in enumerate(longest_first)}
-    in_order = np.ascontiguousarray(rows[[place[digest] for digest in digests]], np.float32)
+    row_by_digest = {digest: row for row, digest in enumerate(longest_first)}
+    in_order = np.ascontiguousarray(rows[[row_by_digest[digest] for digest in digests]], np.float32)
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(in_order.reshape(-1)), type=VECTOR)
     return pa.record_batch([pa.array(digests, VECTORS.field("text_digest").type), vectors], schema=VECTORS)
 
 
-def _diffs(hunks: pa.RecordBatch) -> list[str]:
+def _build_diff_texts(hunks: pa.RecordBatch) -> list[str]:
     columns = (hunks[name].to_pylist() for name in ("diff", "file_path", "change_kind"))
     return [
-        diff_text(diff=diff, path=path, change=change) for diff, path, change in zip(*columns, strict=True)
+        build_diff_text(diff=diff, path=path, change=change)
+        for diff, path, change in zip(*columns, strict=True)
     ]
 
 
-def _ordered(batches: Iterable[pa.RecordBatch], digests: Iterable[bytes]) -> pa.RecordBatch:
-    """The batches' rows in one, in the order of these digests."""
+def _reorder(batches: Iterable[pa.RecordBatch], digests: Iterable[bytes]) -> pa.RecordBatch:
+    """Combine the batches into one, in the order of the digests."""
     rows = pa.Table.from_batches([batch.cast(VECTORS) for batch in batches]).combine_chunks()
-    wanted = pa.array(list(digests), VECTORS.field("text_digest").type)
-    places = pc.index_in(wanted, value_set=rows.column("text_digest").combine_chunks())
-    return rows.take(places).combine_chunks().to_batches()[0]
+    order = pa.array(list(digests), VECTORS.field("text_digest").type)
+    indices = pc.index_in(order, value_set=rows.column("text_digest").combine_chunks())
+    return rows.take(indices).combine_chunks().to_batches()[0]

@@ -1,4 +1,4 @@
-"""A handful of commits -> their rows, but for the vectors: what one worker does with one batch."""
+"""Worker task: read a batch of commits and build all of its rows except the vectors."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipeline.git.repository import Commit, Repository, UnreadableObject, open_repository
-from pipeline.hunks import Hunk, hunks
+from pipeline.hunks import Hunk, extract_hunks
 from pipeline.ignore import IgnoreRules
-from pipeline.parse import Parses, Touched
+from pipeline.parse import TouchedSymbol, TouchedSymbolFinder
 from pipeline.profile import Profile
-from pipeline.syntax.grammars import language_of
-from pipeline.text import diff_text, digest, lane_text, semantic_text, words
+from pipeline.syntax.grammars import detect_language
+from pipeline.text import build_diff_text, build_lane_text, build_semantic_text, compute_digest, count_terms
 from stores import schema
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """Consecutive commits of one repository, small enough to travel to a worker.
+class ExtractTask:
+    """Batch of consecutive commits to extract. Pickled for a worker, which opens the repository by its path.
 
-    `diff_only`: of a hunk the diff alone is embedded, the cache's mode `diff`.
+    `diff_only`: embed only the diff of a hunk (cache mode `diff`).
     """
 
     repository: Path
@@ -34,36 +34,36 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Extracted:
-    """The rows of one batch, in the schemas of `stores.schema`; row numbers count from 0."""
+class ExtractedBatch:
+    """Rows of a batch, in the schemas of `stores.schema`. Row numbers count from 0 in each batch."""
 
     shas: tuple[str, ...]
     commits: pa.RecordBatch
     hunks: pa.RecordBatch
     hunk_symbols: pa.RecordBatch
-    hunk_words: pa.RecordBatch
-    symbol_words: pa.RecordBatch
+    hunk_terms: pa.RecordBatch
+    symbol_terms: pa.RecordBatch
     unreadable: pa.RecordBatch
     profile: Profile
 
 
 @dataclass(frozen=True, slots=True)
 class TouchedHunk:
-    """A hunk, the symbols it touched, and the commit both belong to."""
+    """Hunk with its commit and the symbols it touched."""
 
     commit: Commit
     hunk: Hunk
-    touched: tuple[Touched, ...]
+    symbols: tuple[TouchedSymbol, ...]
 
     @property
-    def names(self) -> list[str]:
-        """What it touched, each name once."""
-        return list(dict.fromkeys(symbol.name for symbol in self.touched))
+    def symbol_names(self) -> list[str]:
+        """Names of the touched symbols, each once."""
+        return list(dict.fromkeys(symbol.name for symbol in self.symbols))
 
 
 @dataclass(slots=True)
-class Readings:
-    """What was read of a batch so far."""
+class CommitContents:
+    """Commits and hunks read so far from a batch."""
 
     commits: list[Commit] = field(default_factory=list)
     hunks: list[TouchedHunk] = field(default_factory=list)
@@ -71,98 +71,104 @@ class Readings:
     profile: Profile = field(default_factory=Profile)
 
 
-def extract(task: Task) -> Extracted:
-    """Everything the index keeps of a task's commits; what cannot be read is named, not raised."""
-    repository, parses = opened(task.repository), _parses(task.repository)
-    readings = Readings()
+def extract_batch(task: ExtractTask) -> ExtractedBatch:
+    """Return the rows of a task's commits. Commits that cannot be read go to `unreadable` and raise nothing."""
+    repository, symbol_finder = open_worker_repository(task.repository), _get_symbol_finder(task.repository)
+    contents = CommitContents()
     for sha in task.shas:
         try:
-            _read(repository, sha, task.rules, parses, readings)
+            _read_commit(repository, sha, task.rules, symbol_finder, contents)
         except UnreadableObject as unreadable:
-            readings.unreadable.append(UnreadableObject(sha, unreadable.reason))
-    return _rows(task, readings)
+            contents.unreadable.append(UnreadableObject(sha, unreadable.reason))
+    return _build_batch(task, contents)
 
 
 @lru_cache(maxsize=1)
-def opened(path: Path) -> Repository:
-    """The repository at a path, open from one batch to the next."""
+def open_worker_repository(path: Path) -> Repository:
+    """Open a repository, once for all tasks of this process."""
     return open_repository(path)
 
 
 @lru_cache(maxsize=1)
-def _parses(path: Path) -> Parses:  # noqa: ARG001 - what it is kept by
-    """One for the repository: files live longer than batches, and a version is followed by asking for its blob."""
-    return Parses()
+def _get_symbol_finder(path: Path) -> TouchedSymbolFinder:  # noqa: ARG001 - the cache key
+    """Return the symbol finder of a repository. All batches share it, so that it can reuse parsed versions."""
+    return TouchedSymbolFinder()
 
 
-def forget() -> None:
-    """Let go of the repository and what was read of it: after a fetch it may reach further back."""
-    opened.cache_clear()
-    _parses.cache_clear()
+def clear_worker_caches() -> None:
+    """Close the cached repository and drop its parsed versions: a later fetch may change what it can read."""
+    open_worker_repository.cache_clear()
+    _get_symbol_finder.cache_clear()
 
 
-def _read(repository: Repository, sha: str, rules: IgnoreRules, parses: Parses, readings: Readings) -> None:
-    """Add one commit and its hunks, or nothing where every path it changed is ignored."""
-    profile = readings.profile
+def _read_commit(
+    repository: Repository,
+    sha: str,
+    rules: IgnoreRules,
+    symbol_finder: TouchedSymbolFinder,
+    contents: CommitContents,
+) -> None:
+    """Add a commit and its hunks to `contents`, unless every path it changed is ignored."""
+    profile = contents.profile
     with profile.phase("diff"):
-        commit = repository.commit(sha)
-        changed = hunks(repository, sha, rules.ignored)
-    if changed.all_ignored:
+        commit = repository.read_commit(sha)
+        changes = extract_hunks(repository, sha, rules.is_ignored)
+    if changes.all_ignored:
         return
     with profile.phase("parse"):
-        touched = [TouchedHunk(commit, hunk, parses.touched(hunk, repository)) for hunk in changed.hunks]
-    readings.commits.append(commit)
-    readings.hunks.extend(touched)
-    profile.diff_bytes += sum(len(hunk.diff) for hunk in changed.hunks)
-    profile.added_lines += sum(hunk.added_lines for hunk in changed.hunks)
+        hunks = [TouchedHunk(commit, hunk, symbol_finder.find(hunk, repository)) for hunk in changes.hunks]
+    contents.commits.append(commit)
+    contents.hunks.extend(hunks)
+    profile.diff_bytes += sum(len(hunk.diff) for hunk in changes.hunks)
+    profile.added_lines += sum(hunk.added_lines for hunk in changes.hunks)
 
 
-def _rows(task: Task, readings: Readings) -> Extracted:
-    with readings.profile.phase("text"):
-        lane_words = [_lane_words(entry) for entry in readings.hunks]
-        symbol_words = [words(" ".join(entry.names)) for entry in readings.hunks]
-        return Extracted(
+def _build_batch(task: ExtractTask, contents: CommitContents) -> ExtractedBatch:
+    with contents.profile.phase("text"):
+        hunk_terms = [_count_hunk_terms(entry) for entry in contents.hunks]
+        symbol_terms = [count_terms(" ".join(entry.symbol_names)) for entry in contents.hunks]
+        return ExtractedBatch(
             shas=task.shas,
-            commits=_commit_rows(readings.commits),
-            hunks=_hunk_rows(readings.hunks, lane_words, symbol_words, diff_only=task.diff_only),
-            hunk_symbols=_symbol_rows(readings.hunks),
-            hunk_words=word_rows(lane_words),
-            symbol_words=word_rows(symbol_words),
-            unreadable=_unreadable_rows(readings.unreadable),
-            profile=readings.profile,
+            commits=_build_commit_rows(contents.commits),
+            hunks=_build_hunk_rows(contents.hunks, hunk_terms, symbol_terms, diff_only=task.diff_only),
+            hunk_symbols=_build_symbol_rows(contents.hunks),
+            hunk_terms=build_term_rows(hunk_terms),
+            symbol_terms=build_term_rows(symbol_terms),
+            unreadable=_build_unreadable_rows(contents.unreadable),
+            profile=contents.profile,
         )
 
 
-def _lane_words(entry: TouchedHunk) -> Counter[str]:
-    return words(
-        lane_text(
+def _count_hunk_terms(entry: TouchedHunk) -> Counter[str]:
+    return count_terms(
+        build_lane_text(
             message=entry.commit.message,
             path=entry.hunk.file_path,
-            symbols=entry.names,
+            symbols=entry.symbol_names,
             added=entry.hunk.added_text,
             removed=entry.hunk.removed_text,
         )
     )
 
 
-def _semantic_text(entry: TouchedHunk) -> str:
-    return semantic_text(
+def _build_semantic_text(entry: TouchedHunk) -> str:
+    return build_semantic_text(
         message=entry.commit.message,
         path=entry.hunk.file_path,
-        language=language_of(entry.hunk.file_path),
-        symbols=entry.names,
+        language=detect_language(entry.hunk.file_path),
+        symbols=entry.symbol_names,
         change=entry.hunk.change_kind,
         added=entry.hunk.added_text,
         removed=entry.hunk.removed_text,
     )
 
 
-def _diff_text(hunk: Hunk) -> str:
-    return diff_text(diff=hunk.diff, path=hunk.file_path, change=hunk.change_kind)
+def _build_diff_text(hunk: Hunk) -> str:
+    return build_diff_text(diff=hunk.diff, path=hunk.file_path, change=hunk.change_kind)
 
 
-def _commit_rows(commits: Sequence[Commit]) -> pa.RecordBatch:
-    return batch_of(
+def _build_commit_rows(commits: Sequence[Commit]) -> pa.RecordBatch:
+    return build_record_batch(
         schema.COMMITS,
         commit_sha=[c.sha for c in commits],
         parents=[list(c.parents) for c in commits],
@@ -171,44 +177,44 @@ def _commit_rows(commits: Sequence[Commit]) -> pa.RecordBatch:
         author_date=[c.author_date for c in commits],
         commit_date=[c.commit_date for c in commits],
         message=[c.message for c in commits],
-        message_digest=[digest(c.message) for c in commits],
+        message_digest=[compute_digest(c.message) for c in commits],
     )
 
 
-def _hunk_rows(
+def _build_hunk_rows(
     entries: Sequence[TouchedHunk],
-    lane_words: Sequence[Counter[str]],
-    symbol_words: Sequence[Counter[str]],
+    hunk_terms: Sequence[Counter[str]],
+    symbol_terms: Sequence[Counter[str]],
     *,
     diff_only: bool,
 ) -> pa.RecordBatch:
-    texts = [_semantic_text(entry) for entry in entries]
-    embedded = [_diff_text(entry.hunk) for entry in entries] if diff_only else texts
-    found = [entry.hunk for entry in entries]
-    return batch_of(
+    texts = [_build_semantic_text(entry) for entry in entries]
+    embedded_texts = [_build_diff_text(entry.hunk) for entry in entries] if diff_only else texts
+    hunks = [entry.hunk for entry in entries]
+    return build_record_batch(
         schema.HUNKS,
         hunk_id=range(len(entries)),
         commit_sha=[entry.commit.sha for entry in entries],
-        file_path=[hunk.file_path for hunk in found],
-        file_path_bytes=[hunk.file_path_bytes for hunk in found],
-        old_path=[hunk.old_path for hunk in found],
-        change_kind=[hunk.change_kind for hunk in found],
-        content_kind=[hunk.content_kind for hunk in found],
-        language=[language_of(hunk.file_path) for hunk in found],
-        added_lines=[hunk.added_lines for hunk in found],
-        removed_lines=[hunk.removed_lines for hunk in found],
-        diff=[hunk.diff for hunk in found],
-        diff_truncated=[hunk.diff_truncated for hunk in found],
+        file_path=[hunk.file_path for hunk in hunks],
+        file_path_bytes=[hunk.file_path_bytes for hunk in hunks],
+        old_path=[hunk.old_path for hunk in hunks],
+        change_kind=[hunk.change_kind for hunk in hunks],
+        content_kind=[hunk.content_kind for hunk in hunks],
+        language=[detect_language(hunk.file_path) for hunk in hunks],
+        added_lines=[hunk.added_lines for hunk in hunks],
+        removed_lines=[hunk.removed_lines for hunk in hunks],
+        diff=[hunk.diff for hunk in hunks],
+        diff_truncated=[hunk.diff_truncated for hunk in hunks],
         semantic_text=texts,
-        text_digest=[digest(text) for text in embedded],
-        word_count=[counts.total() for counts in lane_words],
-        symbol_word_count=[counts.total() for counts in symbol_words],
+        text_digest=[compute_digest(text) for text in embedded_texts],
+        word_count=[counts.total() for counts in hunk_terms],
+        symbol_word_count=[counts.total() for counts in symbol_terms],
     )
 
 
-def _symbol_rows(entries: Sequence[TouchedHunk]) -> pa.RecordBatch:
-    pairs = [(number, symbol) for number, entry in enumerate(entries) for symbol in entry.touched]
-    return batch_of(
+def _build_symbol_rows(entries: Sequence[TouchedHunk]) -> pa.RecordBatch:
+    pairs = [(number, symbol) for number, entry in enumerate(entries) for symbol in entry.symbols]
+    return build_record_batch(
         schema.HUNK_SYMBOLS,
         hunk_id=[number for number, _ in pairs],
         name=[symbol.name for _, symbol in pairs],
@@ -218,25 +224,25 @@ def _symbol_rows(entries: Sequence[TouchedHunk]) -> pa.RecordBatch:
     )
 
 
-def _unreadable_rows(unreadable: Sequence[UnreadableObject]) -> pa.RecordBatch:
-    return batch_of(
+def _build_unreadable_rows(unreadable: Sequence[UnreadableObject]) -> pa.RecordBatch:
+    return build_record_batch(
         schema.UNREADABLE,
         commit_sha=[entry.sha for entry in unreadable],
         reason=[entry.reason for entry in unreadable],
     )
 
 
-def word_rows(documents: Sequence[Counter[str]]) -> pa.RecordBatch:
-    """(document, term, frequency) of each document, numbered from 0, in the order of `documents`."""
-    return batch_of(
-        schema.WORDS,
+def build_term_rows(documents: Sequence[Counter[str]]) -> pa.RecordBatch:
+    """Return (document, term, frequency) rows. Documents are numbered from 0 in the given order."""
+    return build_record_batch(
+        schema.DOCUMENT_TERMS,
         document=[number for number, counts in enumerate(documents) for _ in counts],
         term=[term for counts in documents for term in counts],
         frequency=[times for counts in documents for times in counts.values()],
     )
 
 
-def batch_of(target: pa.Schema, **columns: Iterable[object]) -> pa.RecordBatch:
-    """A record batch in a schema's own column order; a missing column is an error."""
-    arrays = [pa.array(columns[field.name], type=field.type) for field in target]
-    return pa.record_batch(arrays, schema=target)
+def build_record_batch(schema: pa.Schema, **columns: Iterable[object]) -> pa.RecordBatch:
+    """Return a record batch with the columns in the order of the schema. Raises KeyError if one is missing."""
+    arrays = [pa.array(columns[field.name], type=field.type) for field in schema]
+    return pa.record_batch(arrays, schema=schema)

@@ -1,4 +1,4 @@
-"""The HEAD snapshot's symbols: only files whose content changed since the last pass are parsed again."""
+"""HEAD snapshot: symbols and chunks of the files at HEAD. Only files that changed since the last run are parsed."""
 
 from __future__ import annotations
 
@@ -10,138 +10,151 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.extract import Extracted, Task, batch_of, extract, opened, word_rows
+from pipeline.extract import (
+    ExtractedBatch,
+    ExtractTask,
+    build_record_batch,
+    build_term_rows,
+    extract_batch,
+    open_worker_repository,
+)
 from pipeline.git.repository import Repository, UnreadableObject
 from pipeline.ignore import IgnoreRules
-from pipeline.parse import Outline, outline
-from pipeline.syntax.grammars import grammar_of, language_of
-from pipeline.text import words
+from pipeline.parse import Outline, parse_outline
+from pipeline.syntax.grammars import detect_language, load_grammar_for_path
+from pipeline.text import count_terms
 from stores import schema
 
-# A slice is one transaction: large enough to amortise it, small enough to bound memory.
+# Files per transaction: enough to amortize its cost, few enough to bound memory.
 FILES_PER_SLICE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class HeadFile:
-    """One file of the snapshot: its path and the blob that holds its content."""
+    """File at HEAD: path and blob."""
 
     path: str
     blob: str
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
-    """Some files of one repository's snapshot, small enough to travel to a worker."""
+class HeadSlice:
+    """Worker task: files at HEAD to parse."""
 
     repository: Path
     files: tuple[HeadFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Outlined:
-    """The rows of one slice, in the schemas of `stores.schema`; row numbers count from 0.
+class ParsedFiles:
+    """Rows of a slice, in the schemas of `stores.schema`. Row numbers count from 0.
 
-    `paths`: its files that were read. `unread`: the others, whose rows stay as they were.
+    `paths`: files whose rows are replaced. `unreadable`: files that could not be read; their old rows stay.
     """
 
     paths: tuple[str, ...]
-    unread: tuple[str, ...]
+    unreadable: tuple[str, ...]
     files: pa.RecordBatch
     symbols: pa.RecordBatch
     chunks: pa.RecordBatch
-    words: pa.RecordBatch
+    terms: pa.RecordBatch
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """A file and its outline."""
+class _ParsedFile:
+    """File with its outline."""
 
     file: HeadFile
     outline: Outline
 
 
-def snapshot(repository: Repository, head: str, rules: IgnoreRules) -> dict[str, str]:
-    """Path -> blob of every file at HEAD that has a grammar and is not ignored."""
-    files = repository.tree_files(head)
-    return {path: blob for path, blob in files if grammar_of(path) is not None and not rules.ignored(path)}
+def list_head_files(repository: Repository, head: str, rules: IgnoreRules) -> dict[str, str]:
+    """Return path -> blob of every file at HEAD that has a grammar and is not ignored."""
+    files = repository.list_files(head)
+    return {
+        path: blob
+        for path, blob in files
+        if load_grammar_for_path(path) is not None and not rules.is_ignored(path)
+    }
 
 
-def changed(wanted: Mapping[str, str], recorded: Mapping[str, str]) -> list[HeadFile]:
-    """The files whose recorded content, if any, is not the wanted one."""
-    return [HeadFile(path, blob) for path, blob in wanted.items() if recorded.get(path) != blob]
+def find_changed_files(head_files: Mapping[str, str], recorded: Mapping[str, str]) -> list[HeadFile]:
+    """Return the files that are not recorded with their current blob."""
+    return [HeadFile(path, blob) for path, blob in head_files.items() if recorded.get(path) != blob]
 
 
-def slices(repository: Path, changed: Sequence[HeadFile]) -> Iterator[Slice]:
-    """The changed files in portions."""
+def split_into_slices(repository: Path, changed: Sequence[HeadFile]) -> Iterator[HeadSlice]:
+    """Yield the changed files in slices of at most FILES_PER_SLICE."""
     for start in range(0, len(changed), FILES_PER_SLICE):
-        yield Slice(repository, tuple(changed[start : start + FILES_PER_SLICE]))
+        yield HeadSlice(repository, tuple(changed[start : start + FILES_PER_SLICE]))
 
 
-def work(task: Task | Slice) -> Extracted | Outlined:
-    """What a worker does with what it is given: a batch of history, or a slice of its end."""
-    return extract(task) if isinstance(task, Task) else outlined(task)
+def run_task(task: ExtractTask | HeadSlice) -> ExtractedBatch | ParsedFiles:
+    """Run a task in a worker: extract a batch of commits, or parse a slice of HEAD."""
+    return extract_batch(task) if isinstance(task, ExtractTask) else parse_slice(task)
 
 
-def outlined(portion: Slice) -> Outlined:
-    """New rows for files; a missing blob leaves its file for the next pass."""
-    read, unread = [], []
-    for file in portion.files:
-        grammar = grammar_of(file.path)
+def parse_slice(head_slice: HeadSlice) -> ParsedFiles:
+    """Parse the files of a slice. A file whose blob is missing is retried by the next run."""
+    parsed_files, unreadable = [], []
+    for file in head_slice.files:
+        grammar = load_grammar_for_path(file.path)
         if grammar is None:
             continue
         try:
-            source = opened(portion.repository).blob(file.blob)
+            source = open_worker_repository(head_slice.repository).read_blob(file.blob)
         except UnreadableObject:
-            unread.append(file.path)
+            unreadable.append(file.path)
         else:
-            read.append(_Read(file, outline(source, grammar)))
-    return _rows([entry.file.path for entry in read], read, unread)
+            parsed_files.append(_ParsedFile(file, parse_outline(source, grammar)))
+    return _build_rows([entry.file.path for entry in parsed_files], parsed_files, unreadable)
 
 
-def gone(paths: Sequence[str]) -> Outlined:
-    """No rows for files that are no more."""
-    return _rows(paths, [])
+def build_deletion(paths: Sequence[str]) -> ParsedFiles:
+    """Return an update that deletes the rows of these files."""
+    return _build_rows(paths, [])
 
 
-def _rows(paths: Sequence[str], outlined: Sequence[_Read], unread: Sequence[str] = ()) -> Outlined:
-    symbols = [(entry.file, placed) for entry in outlined for placed in entry.outline.symbols]
-    documents = [_words(placed.symbol.name, placed.siblings) for _, placed in symbols]
-    return Outlined(
+def _build_rows(
+    paths: Sequence[str], parsed_files: Sequence[_ParsedFile], unreadable: Sequence[str] = ()
+) -> ParsedFiles:
+    symbols = [(parsed.file, entry) for parsed in parsed_files for entry in parsed.outline.symbols]
+    documents = [_count_name_terms(entry.symbol.name, entry.siblings) for _, entry in symbols]
+    return ParsedFiles(
         paths=tuple(paths),
-        unread=tuple(unread),
-        files=batch_of(
+        unreadable=tuple(unreadable),
+        files=build_record_batch(
             schema.HEAD_FILES,
-            file_path=[entry.file.path for entry in outlined],
-            blob_sha=[entry.file.blob for entry in outlined],
-            language=[language_of(entry.file.path) or "" for entry in outlined],
+            file_path=[entry.file.path for entry in parsed_files],
+            blob_sha=[entry.file.blob for entry in parsed_files],
+            language=[detect_language(entry.file.path) or "" for entry in parsed_files],
         ),
-        symbols=batch_of(
+        symbols=build_record_batch(
             schema.HEAD_SYMBOLS,
             symbol_id=range(len(symbols)),
             file_path=[file.path for file, _ in symbols],
-            kind=[placed.symbol.kind for _, placed in symbols],
-            name=[placed.symbol.name for _, placed in symbols],
-            parent=[placed.symbol.parent for _, placed in symbols],
-            start_line=[placed.symbol.start_line for _, placed in symbols],
-            end_line=[placed.symbol.end_line for _, placed in symbols],
-            source_text=[placed.symbol.source_text for _, placed in symbols],
-            sibling_names=[list(placed.siblings) for _, placed in symbols],
-            chunk=[placed.chunk for _, placed in symbols],
+            kind=[entry.symbol.kind for _, entry in symbols],
+            name=[entry.symbol.name for _, entry in symbols],
+            parent=[entry.symbol.parent for _, entry in symbols],
+            start_line=[entry.symbol.start_line for _, entry in symbols],
+            end_line=[entry.symbol.end_line for _, entry in symbols],
+            source_text=[entry.symbol.source_text for _, entry in symbols],
+            sibling_names=[list(entry.siblings) for _, entry in symbols],
+            chunk=[entry.chunk for _, entry in symbols],
             word_count=[document.total() for document in documents],
         ),
-        chunks=_chunk_rows(outlined),
-        words=word_rows(documents),
+        chunks=_build_chunk_rows(parsed_files),
+        terms=build_term_rows(documents),
     )
 
 
-def _chunk_rows(outlined: Sequence[_Read]) -> pa.RecordBatch:
+def _build_chunk_rows(parsed_files: Sequence[_ParsedFile]) -> pa.RecordBatch:
     chunks = [
         (entry.file.path, number, chunk)
-        for entry in outlined
+        for entry in parsed_files
         for number, chunk in enumerate(entry.outline.chunks)
     ]
-    return batch_of(
+    return build_record_batch(
         schema.HEAD_CHUNKS,
         file_path=[path for path, _, _ in chunks],
         chunk=[number for _, number, _ in chunks],
@@ -151,5 +164,5 @@ def _chunk_rows(outlined: Sequence[_Read]) -> pa.RecordBatch:
     )
 
 
-def _words(name: str, siblings: Sequence[str]) -> Counter[str]:
-    return words(" ".join((name, *siblings)))
+def _count_name_terms(name: str, siblings: Sequence[str]) -> Counter[str]:
+    return count_terms(" ".join((name, *siblings)))

@@ -1,8 +1,7 @@
-"""Which paths stay out of the index: built-in defaults < git attributes < `.lineageignore`.
+"""Ignore rules: built-in defaults, overridden by git attributes, overridden by `.lineageignore`.
 
-The last layer that says anything about a path decides, so `!package-lock.json` in `.lineageignore`
-brings back what a default leaves out. Attributes are what git itself says they are for the person who
-indexes: committed ones, those of the clone, and the person's own (`core.attributesFile`).
+The last layer that matches a path decides, so `!package-lock.json` in `.lineageignore` includes what a default ignores.
+Attributes are those that git itself uses: committed ones, those of the clone, and the user's (`core.attributesFile`).
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from cachetools import LRUCache
 from pathspec import GitIgnoreSpec
 
 from pipeline.git import git_dir
@@ -22,13 +22,13 @@ from stores.errors import LineageError
 
 IGNORE_FILE: Final = ".lineageignore"
 ATTRIBUTES: Final = ("linguist-generated", "linguist-vendored")
-# Verdicts kept: more than the paths of most histories, and no more than some megabytes of them.
-REMEMBERED_PATHS: Final = 50_000
+# Cached results: more than the paths of most histories, and a few megabytes at most.
+MAX_CACHED_PATHS: Final = 50_000
 
-# What programs write and people do not read: what the specification names, and "similar". Kept short: a default that
-# hides somebody's work is worse than one that lets a lock file in.
+# Lock files, copied dependencies and generated files. Kept short: ignoring a user's own work is worse than indexing a
+# lock file.
 DEFAULTS: Final = (
-    # dependencies copied in
+    # copied dependencies
     ".yarn/",
     "bower_components/",
     "node_modules/",
@@ -71,8 +71,8 @@ DEFAULTS: Final = (
 )
 
 
-class UnreadableRules(LineageError):
-    """An ignore file is there and cannot be read: what it leaves out, secrets maybe, must not be indexed for that."""
+class UnreadableIgnoreFile(LineageError):
+    """An ignore file exists but cannot be read. Indexing stops: the file may exclude secrets."""
 
     def __init__(self, file: Path, reason: str) -> None:
         super().__init__(f"{file} cannot be read: {reason}.", hint="Make it readable, or move it away.")
@@ -80,108 +80,110 @@ class UnreadableRules(LineageError):
 
 @dataclass(slots=True)
 class IgnoreRules:
-    """The rules of one repository; travels to workers, where it reads attributes for itself."""
+    """Ignore rules of a repository. Pickled for workers, which open the repository to read attributes."""
 
-    door: Path  # what opens the repository
-    lines: tuple[str, ...]  # of `.lineageignore`
-    has_attributes: bool  # whether any attribute file speaks of generated or vendored files
-    _verdicts: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
-    _defaults: GitIgnoreSpec | None = field(default=None, repr=False, compare=False)
-    _own: GitIgnoreSpec | None = field(default=None, repr=False, compare=False)
+    repository_path: Path  # for `open_repository`
+    patterns: tuple[str, ...]  # of `.lineageignore`
+    has_attributes: bool  # whether any attribute file mentions generated or vendored files
+    _verdicts: LRUCache[str, bool] = field(
+        default_factory=lambda: LRUCache(MAX_CACHED_PATHS), repr=False, compare=False
+    )
+    _default_spec: GitIgnoreSpec | None = field(default=None, repr=False, compare=False)
+    _file_spec: GitIgnoreSpec | None = field(default=None, repr=False, compare=False)
     _repository: Repository | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, repository: Repository) -> IgnoreRules:
-        """The rules as they stand in the work tree; in a bare repository, at HEAD."""
-        return cls(repository.door, _lines(repository), _speaks_of_them(repository))
+    def from_repository(cls, repository: Repository) -> IgnoreRules:
+        """Read the rules from the work tree; in a bare repository, from HEAD."""
+        return cls(repository.reopen_path, _read_patterns(repository), _has_linguist_attributes(repository))
 
-    def ignored(self, path: str) -> bool:
-        """Whether a path is left out of the index."""
+    def is_ignored(self, path: str) -> bool:
+        """Return whether a path is excluded from the index."""
         verdict = self._verdicts.get(path)
         if verdict is None:
-            if len(self._verdicts) >= REMEMBERED_PATHS:
-                self._verdicts.clear()
             verdict = self._verdicts[path] = self._decide(path)
         return verdict
 
     def __reduce__(self) -> tuple[type[IgnoreRules], tuple[Path, tuple[str, ...], bool]]:
-        return type(self), (self.door, self.lines, self.has_attributes)
+        return type(self), (self.repository_path, self.patterns, self.has_attributes)
 
     def _decide(self, path: str) -> bool:
-        if self._defaults is None or self._own is None:
-            self._defaults, self._own = _spec(DEFAULTS), _spec(self.lines)
-        own = self._own.check_file(path).include
-        if own is not None:
-            return own
-        attribute = self._attribute(path) if self.has_attributes else None
-        return bool(self._defaults.check_file(path).include) if attribute is None else attribute
+        if self._default_spec is None or self._file_spec is None:
+            self._default_spec, self._file_spec = _compile(DEFAULTS), _compile(self.patterns)
+        by_file = self._file_spec.check_file(path).include
+        if by_file is not None:
+            return by_file
+        by_attribute = self._check_attributes(path) if self.has_attributes else None
+        return bool(self._default_spec.check_file(path).include) if by_attribute is None else by_attribute
 
-    def _attribute(self, path: str) -> bool | None:
-        """What the attributes say: one that is set leaves the path out, one that is unset keeps it."""
+    def _check_attributes(self, path: str) -> bool | None:
+        """Return True if an attribute is set (ignore), False if one is unset (include), None if none is specified."""
         if self._repository is None:
-            self._repository = open_repository(self.door)
-        said = [_truth(self._repository.attribute(path, name)) for name in ATTRIBUTES]
-        return True if True in said else (False if False in said else None)
+            self._repository = open_repository(self.repository_path)
+        values = [_to_bool(self._repository.get_attribute(path, name)) for name in ATTRIBUTES]
+        return True if True in values else (False if False in values else None)
 
 
-def _truth(value: bool | str | None) -> bool | None:
+def _to_bool(value: bool | str | None) -> bool | None:
     return value.lower() not in ("false", "0", "no") if isinstance(value, str) else value
 
 
-def _spec(lines: tuple[str, ...]) -> GitIgnoreSpec:
+def _compile(lines: tuple[str, ...]) -> GitIgnoreSpec:
     return GitIgnoreSpec.from_lines(lines, backend="simple")
 
 
-def patterns(content: bytes) -> tuple[str, ...]:
-    """The lines of an ignore file that say something, as git takes them: a line ends at a line feed alone."""
+def parse_patterns(content: bytes) -> tuple[str, ...]:
+    """Return the lines of an ignore file that are valid patterns. As in git, only a line feed ends a line."""
     text = content.removeprefix(BOM_UTF8).decode("utf-8", errors="replace")
-    return tuple(line for line in (line.removesuffix("\r") for line in text.split("\n")) if _says(line))
+    return tuple(
+        line for line in (line.removesuffix("\r") for line in text.split("\n")) if _is_effective(line)
+    )
 
 
-def _says(line: str) -> bool:
+def _is_effective(line: str) -> bool:
     try:
-        return any(pattern.include is not None for pattern in _spec((line,)).patterns)
-    # `!` alone, a backslash at the end, or `[9-0]`, which git takes for no match.
+        return any(pattern.include is not None for pattern in _compile((line,)).patterns)
+    # `!` alone, a trailing backslash, or `[9-0]`: git treats them as no match.
     except (ValueError, re.error):
         return False
 
 
-def _lines(repository: Repository) -> tuple[str, ...]:
+def _read_patterns(repository: Repository) -> tuple[str, ...]:
     file = repository.root / IGNORE_FILE
     try:
         if not repository.is_bare and os.path.lexists(file) and not file.is_file():
-            raise UnreadableRules(file, "it is neither a file nor a link to one")
-        return patterns(_current(repository, IGNORE_FILE))
+            raise UnreadableIgnoreFile(file, "it is neither a file nor a link to one")
+        return parse_patterns(_read_file(repository, IGNORE_FILE))
     except OSError as error:
-        raise UnreadableRules(file, error.strerror or str(error)) from error
+        raise UnreadableIgnoreFile(file, error.strerror or str(error)) from error
 
 
-def _current(repository: Repository, name: str) -> bytes:
-    """A file's content in the work tree, or at HEAD where there is no work tree; nothing where there is no file."""
+def _read_file(repository: Repository, name: str) -> bytes:
+    """Return the content of a file in the work tree, or at HEAD of a bare repository; empty if there is none."""
     if repository.is_bare:
         return repository.read_at_head(name) or b""
-    return git_dir.content(repository.root / name)
+    return git_dir.read_small_file(repository.root / name)
 
 
-def _speaks_of_them(repository: Repository) -> bool:
-    """Whether asking for attributes, path by path, can say anything."""
-    names = {git_dir.ATTRIBUTE_FILE, *_attribute_files(repository)}
-    if any(b"linguist-" in content for content in repository.own_attributes()):
+def _has_linguist_attributes(repository: Repository) -> bool:
+    """Return whether any attribute file mentions linguist attributes; if not, no path needs a lookup."""
+    names = {git_dir.ATTRIBUTE_FILE, *_list_attribute_files(repository)}
+    if any(b"linguist-" in content for content in repository.read_local_attributes()):
         return True
-    return any(b"linguist-" in _said(repository, name) for name in names)
+    return any(b"linguist-" in _read_file_or_empty(repository, name) for name in names)
 
 
-def _said(repository: Repository, name: str) -> bytes:
+def _read_file_or_empty(repository: Repository, name: str) -> bytes:
     try:
-        return _current(repository, name)
-    except OSError:  # git warns of one that it cannot read, and goes on
+        return _read_file(repository, name)
+    except OSError:  # git warns about an unreadable file and continues
         return b""
 
 
-def _attribute_files(repository: Repository) -> list[str]:
-    head = repository.head()
+def _list_attribute_files(repository: Repository) -> list[str]:
+    head = repository.read_head()
     try:
-        files = repository.tree_files(head) if head else []
+        files = repository.list_files(head) if head else []
     except UnreadableObject:
         return []
     return [path for path, _ in files if path.endswith("/" + git_dir.ATTRIBUTE_FILE)]

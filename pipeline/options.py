@@ -1,15 +1,15 @@
-"""How an index makes vectors and keeps them for later: apart from the cache, so that a command's help loads nothing."""
+"""Options of an index. A module without heavy imports, so that `--help` is fast."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 
-class EmbedCache(StrEnum):
-    """Which vectors are kept, and by what they are found again.
+class EmbedCacheMode(StrEnum):
+    """Mode of the embedding cache.
 
-    `semantic`: by message and diff; what is embedded stays as it is. `diff`: by the diff, which alone is embedded, so
-    that the same change under another message shares its vector.
+    `semantic`: keyed by message and diff. `diff`: keyed by the diff, and only the diff is embedded, so that the same
+    change under another message shares its vector.
     """
 
     OFF = "off"
@@ -17,10 +17,10 @@ class EmbedCache(StrEnum):
     DIFF = "diff"
 
 
-class Encoding(StrEnum):
-    """Which of the bundled encoders an index is made and asked with; vectors of one mean nothing to another.
+class EncoderName(StrEnum):
+    """Bundled encoder. An index is queried with the encoder that it was made with.
 
-    `minilm` reads sentences. `static` adds up words: a small part of the time, and less sense of what is meant.
+    `minilm`: sentence encoder. `static`: word table, several times faster, lower recall.
     """
 
     MINILM = "minilm"
@@ -28,7 +28,7 @@ class Encoding(StrEnum):
 
 
 class Precision(StrEnum):
-    """How the cross-encoder computes with its weights: `int8` takes half the time."""
+    """Precision of the cross-encoder's weights: `int8` takes half the time of `full`."""
 
     FULL = "full"
     INT8 = "int8"

@@ -1,4 +1,4 @@
-"""A file's content -> its symbols and chunks; a hunk -> the symbols it touched."""
+"""Symbols and chunks of a file, and symbols that a hunk touched."""
 
 from __future__ import annotations
 
@@ -7,21 +7,43 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Protocol
 
-from pipeline.syntax.chunks import Budget, Piece, pieces, place
-from pipeline.syntax.grammars import Grammar, grammar_of
-from pipeline.syntax.languages import names_symbols
-from pipeline.syntax.symbols import Definition, Part, Touched, definitions, headed, touched
-from pipeline.syntax.trees import Before, Content, Contents, Version, Versions, parsed
+from pipeline.syntax.chunks import ChunkSpan, TokenBudget, get_chunk_index, split_into_chunks
+from pipeline.syntax.grammars import Grammar, load_grammar_for_path
+from pipeline.syntax.languages import has_symbol_headers
+from pipeline.syntax.symbols import (
+    Definition,
+    DiffPartWithHeader,
+    TouchedSymbol,
+    find_definitions,
+    find_header_symbols,
+    find_touched_symbols,
+)
+from pipeline.syntax.trees import (
+    ContentSource,
+    FileContent,
+    PreviousVersion,
+    Version,
+    VersionCache,
+    parse_version,
+)
 
-__all__ = ["Chunk", "Outline", "Parses", "Placed", "Symbol", "Touched", "outline"]
+__all__ = [
+    "Chunk",
+    "Outline",
+    "Symbol",
+    "SymbolInChunk",
+    "TouchedSymbol",
+    "TouchedSymbolFinder",
+    "parse_outline",
+]
 
-# Sibling names kept on either side: a chunk of one huge function may hold a thousand others.
-SIBLINGS: Final = 50
+# Sibling names on either side of a symbol: a chunk may hold a thousand symbols.
+MAX_SIBLINGS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A symbol of a file; lines count from 1, both ends inclusive, decorators included."""
+    """Symbol of a file. Lines count from 1 and are inclusive; decorators belong to the symbol."""
 
     name: str
     kind: str
@@ -33,7 +55,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Neighbouring nodes of a file, about as much as fits a model; lines as in `Symbol`."""
+    """Consecutive syntax nodes of a file, up to the token budget. Lines as in `Symbol`."""
 
     start_line: int
     end_line: int
@@ -41,8 +63,8 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A symbol, the chunk it starts in, and the names of the other symbols that start there."""
+class SymbolInChunk:
+    """Symbol with the index of the chunk it starts in, and the names of other symbols that start there."""
 
     symbol: Symbol
     chunk: int
@@ -51,14 +73,14 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What a file defines, in source order."""
+    """Symbols and chunks of a file, in source order."""
 
-    symbols: tuple[Placed, ...]
+    symbols: tuple[SymbolInChunk, ...]
     chunks: tuple[Chunk, ...]
 
 
 class HunkLike(Protocol):
-    """What of a hunk finds its symbols."""
+    """Fields of a hunk that are needed to find its symbols."""
 
     @property
     def file_path(self) -> str:
@@ -70,94 +92,101 @@ class HunkLike(Protocol):
 
     @property
     def old_blob(self) -> str | None:
-        """Blob that the parts lead away from."""
+        """Blob that the parts apply to."""
 
     @property
     def new_blob(self) -> str | None:
-        """Blob that the parts lead to."""
+        """Blob that the parts result in."""
 
     @property
-    def parts(self) -> Sequence[Part]:
-        """The `@@` parts between the two blobs."""
+    def parts(self) -> Sequence[DiffPartWithHeader]:
+        """`@@` parts of the diff between the two blobs."""
 
 
-def outline(source: bytes, grammar: Grammar) -> Outline:
-    """Symbols and chunks of a file; empty for contents too large or too wide to parse."""
-    version = parsed(source, grammar)
+def parse_outline(source: bytes, grammar: Grammar) -> Outline:
+    """Return the symbols and chunks of a file; empty if it is too large or has too long lines to parse."""
+    version = parse_version(source, grammar)
     if version is None:
         return Outline((), ())
-    root, budget = version.tree.root_node, Budget(version.content)
-    found = definitions(version)
-    cut = pieces(root, found, budget)
+    root, budget = version.tree.root_node, TokenBudget(version.content)
+    definitions = find_definitions(version)
+    chunk_spans = split_into_chunks(root, definitions, budget)
     return Outline(
-        symbols=tuple(_placed(version.content, found, cut)),
-        chunks=tuple(_chunk(piece, budget) for piece in cut),
+        symbols=tuple(_place_in_chunks(version.content, definitions, chunk_spans)),
+        chunks=tuple(_build_chunk(span, budget) for span in chunk_spans),
     )
 
 
-def _chunk(piece: Piece, budget: Budget) -> Chunk:
-    tokens = int(budget.tokens(piece.start_byte, piece.end_byte))
-    return Chunk(piece.first_row + 1, piece.last_row + 1, tokens)
+def _build_chunk(span: ChunkSpan, budget: TokenBudget) -> Chunk:
+    tokens = int(budget.estimate_tokens(span.start_byte, span.end_byte))
+    return Chunk(span.first_row + 1, span.last_row + 1, tokens)
 
 
-def _placed(content: Content, found: Sequence[Definition], cut: Sequence[Piece]) -> Iterator[Placed]:
-    starts = [piece.start_byte for piece in cut]
-    for chunk, together in groupby(found, key=lambda definition: place(starts, definition.start_byte)):
-        symbols = [_symbol(content, definition) for definition in together]
+def _place_in_chunks(
+    content: FileContent, definitions: Sequence[Definition], chunk_spans: Sequence[ChunkSpan]
+) -> Iterator[SymbolInChunk]:
+    starts = [span.start_byte for span in chunk_spans]
+    for chunk, group in groupby(
+        definitions, key=lambda definition: get_chunk_index(starts, definition.start_byte)
+    ):
+        symbols = [_build_symbol(content, definition) for definition in group]
         names = tuple(symbol.name for symbol in symbols)
         for index, symbol in enumerate(symbols):
-            near = (*names[max(0, index - SIBLINGS) : index], *names[index + 1 : index + 1 + SIBLINGS])
-            yield Placed(symbol, chunk, near)
+            siblings = (
+                *names[max(0, index - MAX_SIBLINGS) : index],
+                *names[index + 1 : index + 1 + MAX_SIBLINGS],
+            )
+            yield SymbolInChunk(symbol, chunk, siblings)
 
 
-def _symbol(content: Content, definition: Definition) -> Symbol:
+def _build_symbol(content: FileContent, definition: Definition) -> Symbol:
     return Symbol(
         name=definition.name,
         kind=definition.kind,
         parent=definition.parent,
         start_line=definition.first_row + 1,
         end_line=definition.last_row + 1,
-        source_text=content.text(definition.start_byte, definition.end_byte),
+        source_text=content.decode(definition.start_byte, definition.end_byte),
     )
 
 
-class Parses:
-    """Touched symbols of hunks in the order of history, following each file from version to version."""
+class TouchedSymbolFinder:
+    """Finder of the symbols that hunks touch. Parses each file version incrementally from the one before it."""
 
     def __init__(self) -> None:
-        self._versions = Versions()
+        self._versions = VersionCache()
 
-    def touched(self, hunk: HunkLike, contents: Contents) -> tuple[Touched, ...]:
-        """Symbols a hunk touched, each once; they depend on the hunk and its blobs alone."""
+    def find(self, hunk: HunkLike, source: ContentSource) -> tuple[TouchedSymbol, ...]:
+        """Return the symbols that a hunk touched, each once. The result does not depend on earlier calls."""
         if not hunk.parts:
             return ()
-        grammar = grammar_of(hunk.file_path)
+        grammar = load_grammar_for_path(hunk.file_path)
         if grammar is None:
-            return headed(hunk.parts) if names_symbols(hunk.file_path) else ()
-        before = _before(hunk)
-        old = self._old(before, contents)
-        return touched(hunk.parts, old, self._new(hunk, grammar, before, contents))
+            return find_header_symbols(hunk.parts) if has_symbol_headers(hunk.file_path) else ()
+        previous = _get_previous_version(hunk)
+        old = self._parse_old(previous, source)
+        return find_touched_symbols(hunk.parts, old, self._parse_new(hunk, grammar, previous, source))
 
-    def _old(self, before: Before | None, contents: Contents) -> Version | None:
-        """The version before, where lines were removed from it."""
-        if before is None or not any(part.removed for part in before.parts):
+    def _parse_old(self, previous: PreviousVersion | None, source: ContentSource) -> Version | None:
+        """Return the version before the hunk; None if no lines were removed."""
+        if previous is None or not any(part.removed for part in previous.parts):
             return None
-        return self._versions.of(before.path, before.blob, before.grammar, contents)
+        return self._versions.get(previous.path, previous.blob, previous.grammar, source)
 
-    def _new(
-        self, hunk: HunkLike, grammar: Grammar, before: Before | None, contents: Contents
+    def _parse_new(
+        self, hunk: HunkLike, grammar: Grammar, previous: PreviousVersion | None, source: ContentSource
     ) -> Version | None:
-        """The version after, where lines were added to it; from the one before where that is at hand."""
+        """Return the version after the hunk, parsed from the one before if cached; None if no lines were added."""
         if hunk.new_blob is None or not any(part.added for part in hunk.parts):
             return None
-        if before is None:
-            return self._versions.of(hunk.file_path, hunk.new_blob, grammar, contents)
-        return self._versions.after(before, hunk.file_path, hunk.new_blob, grammar, contents)
+        if previous is None:
+            return self._versions.get(hunk.file_path, hunk.new_blob, grammar, source)
+        return self._versions.get_successor(previous, hunk.file_path, hunk.new_blob, grammar, source)
 
 
-def _before(hunk: HunkLike) -> Before | None:
+def _get_previous_version(hunk: HunkLike) -> PreviousVersion | None:
     path = hunk.old_path or hunk.file_path
-    grammar = grammar_of(path)
+    grammar = load_grammar_for_path(path)
     if hunk.old_blob is None or grammar is None:
         return None
-    return Before(path, hunk.old_blob, grammar, hunk.parts)
+    return PreviousVersion(path, hunk.old_blob, grammar, hunk.parts)

@@ -1,7 +1,7 @@
-"""Phase timings: the summary's bars and the `--profile` line.
+"""Timings of the phases of an index run, for the summary and the `--profile` line.
 
-Times are wall time. The phases of the workers (diff, parse) are summed over all of them; `share` divides them
-by the number of workers, so that no phase exceeds the run it was part of.
+Times are wall times. The phases of the workers (diff, parse) are summed over all workers; `get_wall_times` divides them
+by the number of workers, so that no phase exceeds the run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-# Phases that run in the workers, side by side.
+# Phases that run in the workers, in parallel.
 WORKER_PHASES: Final = ("diff", "parse")
 PROFILE_FIELDS: Final = {
     "walk": "commit_walk_ms",
@@ -24,13 +24,13 @@ PROFILE_FIELDS: Final = {
     "fts": "fts_insert_ms",
     "symbols": "head_symbols_ms",
 }
-# The phases of the summary, in the specification's words.
+# Phases that the summary shows.
 SUMMARY_PHASES: Final = ("embed", "storage", "diff", "parse", "symbols", "fts")
 
 
 @dataclass(slots=True)
 class Profile:
-    """Seconds by phase and totals of one run; a worker's share travels back beside its rows."""
+    """Seconds by phase, and totals. Each worker returns its own profile with the rows of a batch."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     diff_bytes: int = 0
@@ -38,37 +38,35 @@ class Profile:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Book the wall time of the body."""
+        """Add the wall time of the body to a phase."""
         started = time.perf_counter()
         try:
             yield
         finally:
-            self.spend(name, time.perf_counter() - started)
+            self.add_time(name, time.perf_counter() - started)
 
-    def spend(self, name: str, seconds: float) -> None:
-        """Book some seconds."""
+    def add_time(self, name: str, seconds: float) -> None:
+        """Add seconds to a phase; negative ones subtract."""
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
-    def add(self, other: Profile) -> None:
-        """Book what a worker spent."""
+    def merge(self, other: Profile) -> None:
+        """Add the times and totals of another profile."""
         for name, seconds in other.seconds.items():
-            self.spend(name, seconds)
+            self.add_time(name, seconds)
         self.diff_bytes += other.diff_bytes
         self.added_lines += other.added_lines
 
-    def shares(self, workers: int) -> list[tuple[str, float]]:
-        """(phase, wall seconds) in descending order, without phases of no whole millisecond."""
-        spent = (
-            (name, self.seconds.get(name, 0.0) / _side_by_side(name, workers)) for name in SUMMARY_PHASES
-        )
-        return sorted(((name, s) for name, s in spent if s >= 0.001), key=lambda pair: -pair[1])
+    def get_wall_times(self, workers: int) -> list[tuple[str, float]]:
+        """Return (phase, wall seconds) in descending order, without phases under a millisecond."""
+        times = ((name, self.seconds.get(name, 0.0) / _get_divisor(name, workers)) for name in SUMMARY_PHASES)
+        return sorted(((name, s) for name, s in times if s >= 0.001), key=lambda pair: -pair[1])
 
-    def line(self) -> str:
-        """The one-line JSON object of `--profile`: whole milliseconds, bytes and lines."""
+    def to_json_line(self) -> str:
+        """Return the JSON object of `--profile` in one line: milliseconds, bytes and lines."""
         times = {key: round(self.seconds.get(name, 0.0) * 1000) for name, key in PROFILE_FIELDS.items()}
         totals = {"total_diff_bytes": self.diff_bytes, "total_added_lines": self.added_lines}
         return json.dumps(times | totals)
 
 
-def _side_by_side(name: str, workers: int) -> int:
+def _get_divisor(name: str, workers: int) -> int:
     return max(workers, 1) if name in WORKER_PHASES else 1

@@ -1,4 +1,4 @@
-"""The straight line of an index pass: walk, extract, embed, write, HEAD symbols, metadata."""
+"""Index run: walk the commits, extract and embed each batch, write it, update the HEAD snapshot, finish."""
 
 from __future__ import annotations
 
@@ -9,258 +9,286 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pipeline import head_symbols, write
-from pipeline.component_versions import encoding_of
-from pipeline.embed import Cached, Embedding
+from pipeline.component_versions import get_encoder_name
+from pipeline.embed import EmbeddingCacheSession, EmbeddingStage
 from pipeline.encoders.base import Encoder
-from pipeline.extract import Extracted, Task, forget
+from pipeline.extract import ExtractedBatch, ExtractTask, clear_worker_caches
 from pipeline.git.errors import NothingToIndex, UnreadableObject
 from pipeline.git.repository import Repository
-from pipeline.head_symbols import FILES_PER_SLICE, HeadFile, Outlined, Slice, gone, slices, work
+from pipeline.head_symbols import (
+    FILES_PER_SLICE,
+    HeadFile,
+    HeadSlice,
+    ParsedFiles,
+    build_deletion,
+    run_task,
+    split_into_slices,
+)
 from pipeline.ignore import IgnoreRules
-from pipeline.options import EmbedCache
+from pipeline.options import EmbedCacheMode
 from pipeline.profile import Profile
-from pipeline.walk import batches
-from pipeline.workers import Workers
-from pipeline.write import Beginning
-from stores import embedding_cache, writer
-from stores.compatibility import Verdict
-from stores.connections import Held
-from stores.history import Unreadable
-from stores.index_location import Place
+from pipeline.walk import split_into_batches
+from pipeline.workers import WorkerPool
+from pipeline.write import RunResult, RunStart
+from stores import embedding_cache
+from stores.compatibility import CompatibilityVerdict
+from stores.connections import IndexWriter
+from stores.history import UnreadableCommit
+from stores.index_location import IndexLocation
+from stores.writer import delete_index
 
-# The specification's abort cost: a kill loses at most the batch in hand.
+# A killed run loses at most one batch.
 COMMITS_PER_BATCH: Final = 100
 
-# Batches in a row that go to the same worker: a file's last version halves the parse of the next. Taking every
-# other batch cost two workers 40 % more parsing than one, four in a row 13 %; longer runs wait longer in
-# memory for their turn. Each run has a process of its own: one for the whole of a history of 5,000 commits came to
-# hold 85 MB instead of 65, and took as long.
-BATCHES_IN_A_ROW: Final = 4
+# Consecutive batches for one worker process, which reuses the trees of files it has parsed: alternating batches cost
+# 40 % more parsing, groups of four 13 %. See "Batches per worker" in README.md.
+BATCHES_PER_GROUP: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How a pass is run; none of it changes a row, but for what `embed_cache` has embedded.
+class RunOptions:
+    """Options of an index run. Only `embed_cache` can change the content of the index.
 
     `commit_batch`: commits per transaction.
-    `force`: extract every HEAD symbol again. `rebuild`: delete the index first.
-    `embed_cache`: how vectors are kept; None for what the index has.
+    `force`: parse every file of HEAD again.
+    `rebuild`: delete the index first.
+    `embed_cache`: embedding cache mode; None keeps the mode of the index.
     """
 
     commit_batch: int = COMMITS_PER_BATCH
     force: bool = False
     rebuild: bool = False
-    embed_cache: EmbedCache | None = None
+    embed_cache: EmbedCacheMode | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a pass stands: `commits` of `total` are done; rows of `recorded` of them, and `hunks`, are written.
+    """Progress of an index run, reported after each batch.
 
-    `head_symbols`: written for HEAD's snapshot, which follows the history; `head_unread`: its files that could not be
-    read.
+    `processed_commits` of `total_commits` are done, commits without a row included (unreadable or wholly ignored).
+    `written_commits`, `written_hunks` and `head_symbols` count rows.
+    `unreadable_head_files`: paths of HEAD that could not be read.
     """
 
-    commits: int = 0
-    total: int = 0
-    recorded: int = 0
-    hunks: int = 0
+    processed_commits: int = 0
+    total_commits: int = 0
+    written_commits: int = 0
+    written_hunks: int = 0
     head_symbols: int = 0
-    head_unread: tuple[str, ...] = ()
+    unreadable_head_files: tuple[str, ...] = ()
     watermark: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What is to be done for HEAD's snapshot; `every`: each row of it is made anew.
+class HeadUpdate:
+    """Changes that bring the HEAD snapshot up to date.
 
-    `unreadable` says why a directory of HEAD, and so what its snapshot should be, could not be read.
+    `changed`: files to parse. `removed`: paths to delete.
+    `replaces_all_rows`: every file of HEAD is parsed, so no row of an earlier version stays.
+    `unreadable`: reason why the tree of HEAD could not be read; then there are no changes.
     """
 
     changed: tuple[HeadFile, ...] = ()
-    gone: tuple[str, ...] = ()
-    every: bool = False
+    removed: tuple[str, ...] = ()
+    replaces_all_rows: bool = False
     unreadable: str = ""
 
     @property
-    def slices(self) -> int:
-        """In how many portions the changed files go to the workers."""
+    def slice_count(self) -> int:
+        """Number of tasks for the changed files."""
         return -(-len(self.changed) // FILES_PER_SLICE)
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """What a pass did. `seconds` is wall time; `unreadable` commits wait for the next pass, as do files of HEAD.
+class RunSummary:
+    """Result of an index run.
 
-    `indexed`: commits that the index now has. `verdict` says how it now stands to this program.
+    `commits`, `hunks`, `head_symbols`: rows written by this run.
+    `indexed_commits`: commits in the index after it.
+    `unreadable` commits and `unreadable_head_files` are retried by the next run.
+    `verdict`: compatibility of the index with this program.
+    `seconds`: wall time.
+    `workers`: number of worker processes.
     """
 
     head: str
     commits: int
     hunks: int
     head_symbols: int
-    indexed: int
-    unreadable: tuple[Unreadable, ...]
-    head_unread: tuple[str, ...]
-    verdict: Verdict
+    indexed_commits: int
+    unreadable: tuple[UnreadableCommit, ...]
+    unreadable_head_files: tuple[str, ...]
+    verdict: CompatibilityVerdict
     seconds: float
     workers: int
     profile: Profile
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """One run over one repository; whoever starts it holds the place of the only one.
+class IndexRun:
+    """Index run over one repository. The caller holds the run lock of the index.
 
-    `workers` extract, and no row depends on how many they are. `report` hears what there is to do, and of each batch.
+    `workers`: processes that extract; the rows do not depend on their number.
+    `report`: called with the total before the first batch, and after each batch.
     """
 
     repository: Repository
-    place: Place
-    options: Options
+    location: IndexLocation
+    options: RunOptions
     encoder: Encoder
-    workers: Workers = field(default_factory=lambda: Workers(1))
+    workers: WorkerPool = field(default_factory=lambda: WorkerPool(1))
     report: Callable[[Progress], None] = lambda _: None
     profile: Profile = field(default_factory=Profile)
 
-    def run(self) -> Summary:
-        """Bring the index up to HEAD; interrupted at any moment, the next pass goes on from there."""
+    def run(self) -> RunSummary:
+        """Bring the index up to HEAD. After an interruption the next run continues with the first missing batch."""
         started = time.perf_counter()
-        rules = IgnoreRules.of(self.repository)
-        head = self._head()
-        mode = self._emptied() if self.options.rebuild else self.options.embed_cache
-        with Held(self.place) as index:
-            beginning = self._begin(index, head, mode)
-            snapshot = self._snapshot(beginning, rules, head)
-            self.repository.let_go()
-            done = self._index_all(index, beginning, snapshot, rules)
-            # What follows may copy the whole index, and wants their memory.
-            self.workers.dismiss()
+        rules = IgnoreRules.from_repository(self.repository)
+        head = self._read_head()
+        cache_mode = self._delete_index() if self.options.rebuild else self.options.embed_cache
+        with IndexWriter(self.location) as writer:
+            start = self._start(writer, head, cache_mode)
+            head_update = self._plan_head_update(start, rules, head)
+            self.repository.release_memory()
+            progress = self._index_commits_and_head(writer, start, head_update, rules)
+            # Finishing may copy the index: free the memory of the workers and the model first.
+            self.workers.request_shutdown()
             self.encoder.unload()
-            ending = write.finish(
-                index,
-                head,
-                beginning,
-                self.profile,
-                head_renewed=snapshot.every and not done.head_unread,
-                head_whole=not (snapshot.unreadable or done.head_unread),
-            )
-        return Summary(
+            result = self._finish(writer, head, start, head_update, progress)
+        return RunSummary(
             head=head,
-            commits=done.recorded,
-            hunks=done.hunks,
-            head_symbols=done.head_symbols,
-            indexed=ending.commits,
-            unreadable=ending.unreadable,
-            head_unread=done.head_unread or ((snapshot.unreadable,) if snapshot.unreadable else ()),
-            verdict=ending.verdict,
+            commits=progress.written_commits,
+            hunks=progress.written_hunks,
+            head_symbols=progress.head_symbols,
+            indexed_commits=result.commits,
+            unreadable=result.unreadable,
+            unreadable_head_files=progress.unreadable_head_files
+            or tuple(filter(None, [head_update.unreadable])),
+            verdict=result.verdict,
             seconds=time.perf_counter() - started,
-            workers=self._jobs(beginning, snapshot),
+            workers=self._count_jobs(start, head_update),
             profile=self.profile,
         )
 
-    def _head(self) -> str:
-        head = self.repository.head()
+    def _read_head(self) -> str:
+        head = self.repository.read_head()
         if head is None:
             raise NothingToIndex(self.repository.root)
         return head
 
-    def _emptied(self) -> EmbedCache | None:
-        """Delete the index; how vectors are kept in the new one."""
-        mode = self.options.embed_cache or write.mode_of(write.recorded_at(self.place))
-        writer.delete_index(self.place)
+    def _delete_index(self) -> EmbedCacheMode | None:
+        """Delete the index. Return the embedding cache mode of the new one: the option, or else the old mode."""
+        mode = self.options.embed_cache or write.get_cache_mode(write.load_index_versions(self.location))
+        delete_index(self.location)
         return mode
 
-    def _begin(self, index: Held, head: str, mode: EmbedCache | None) -> Beginning:
+    def _start(self, writer: IndexWriter, head: str, cache_mode: EmbedCacheMode | None) -> RunStart:
+        encoder_name = get_encoder_name(self.encoder.name)
         with self.profile.phase("walk"):
-            return write.begin(index, self.repository, head, mode, encoding_of(self.encoder.name))
+            return write.start_run(writer, self.repository, head, cache_mode, encoder_name)
 
-    def _index_all(
-        self, index: Held, beginning: Beginning, snapshot: Snapshot, rules: IgnoreRules
-    ) -> Progress:
-        """Extract in the workers, embed and write here, in the order of the walk, HEAD's snapshot last."""
-        with ExitStack() as stack:
-            stack.callback(forget)  # where this process did the work itself
-            cache = self._cache(stack, beginning)
-            return self._index_batches(index, beginning, snapshot, rules, cache)
-
-    def _cache(self, stack: ExitStack, beginning: Beginning) -> Cached | None:
-        """The embedding cache, until the stack ends; None where none is wanted, or needed."""
-        if beginning.mode is EmbedCache.OFF or not beginning.pending:
-            return None
-        kept = stack.enter_context(embedding_cache.opened(self.place, self.encoder.name))
-        return Cached(kept, beginning.mode) if kept else None
-
-    def _index_batches(
-        self,
-        index: Held,
-        beginning: Beginning,
-        snapshot: Snapshot,
-        rules: IgnoreRules,
-        cache: Cached | None,
-    ) -> Progress:
-        diff_only = beginning.mode is EmbedCache.DIFF
-        embedding = Embedding(self.encoder, index, self.profile, cache, diff_only=diff_only)
-        progress = Progress(total=len(beginning.pending))
-        if progress.total:
-            self.report(progress)
-        jobs = self._jobs(beginning, snapshot)
-        run = max(1, min(BATCHES_IN_A_ROW, -(-self._batches(beginning) // jobs)))
-        tasks = self._tasks(beginning, snapshot, rules, diff_only=diff_only)
-        for done in self.workers.mapped(work, tasks, most=jobs, run=run, renewed=True):
-            if isinstance(done, Outlined):
-                progress = self._write_head(index, done, progress)
-                continue
-            self.profile.add(done.profile)
-            vectors = embedding.vectors(done)
-            watermark = beginning.watermark_after(done.shas)
-            use = cache.use() if cache else None
-            write.write_batch(index, done, vectors, watermark, self.profile, cache=use)
-            progress = _further(progress, done, watermark)
-            self.report(progress)
-        return self._write_head(index, gone(snapshot.gone), progress) if snapshot.gone else progress
-
-    def _tasks(
-        self, beginning: Beginning, snapshot: Snapshot, rules: IgnoreRules, *, diff_only: bool
-    ) -> Iterator[Task | Slice]:
-        """HEAD's files in line behind the history: no worker waits until the last batches are written."""
-        for shas in batches(beginning.pending, self.options.commit_batch):
-            yield Task(self.repository.door, rules, shas, diff_only)
-        yield from slices(self.repository.door, snapshot.changed)
-
-    def _write_head(self, index: Held, outlined: Outlined, progress: Progress) -> Progress:
-        write.write_head(index, outlined, self.profile)
-        return replace(
-            progress,
-            head_symbols=progress.head_symbols + outlined.symbols.num_rows,
-            head_unread=progress.head_unread + outlined.unread,
-        )
-
-    def _snapshot(self, beginning: Beginning, rules: IgnoreRules, head: str) -> Snapshot:
-        """What brings the HEAD snapshot up to date."""
+    def _plan_head_update(self, start: RunStart, rules: IgnoreRules, head: str) -> HeadUpdate:
         with self.profile.phase("symbols"):
             try:
-                wanted = head_symbols.snapshot(self.repository, head, rules)
+                head_files = head_symbols.list_head_files(self.repository, head, rules)
             except UnreadableObject as unreadable:
-                return Snapshot(unreadable=unreadable.message)
-            stale = {} if self.options.force else beginning.head_files
-            changed = head_symbols.changed(wanted, stale)
-            gone = [path for path in beginning.head_files if path not in wanted]
-        return Snapshot(tuple(changed), tuple(gone), every=len(changed) == len(wanted))
+                return HeadUpdate(unreadable=unreadable.message)
+            recorded = {} if self.options.force else start.head_files
+            changed = head_symbols.find_changed_files(head_files, recorded)
+            removed = [path for path in start.head_files if path not in head_files]
+        return HeadUpdate(tuple(changed), tuple(removed), replaces_all_rows=len(changed) == len(head_files))
 
-    def _jobs(self, beginning: Beginning, snapshot: Snapshot) -> int:
-        """No more workers than batches, or slices: starting one costs as much as either."""
-        return max(1, min(self.workers.jobs, max(self._batches(beginning), snapshot.slices)))
+    def _index_commits_and_head(
+        self, writer: IndexWriter, start: RunStart, head_update: HeadUpdate, rules: IgnoreRules
+    ) -> Progress:
+        """Extract in the workers; embed and write in this process, in commit order, then the HEAD snapshot."""
+        with ExitStack() as stack:
+            stack.callback(clear_worker_caches)  # with a single job this process is the worker
+            cache = self._open_cache(stack, start)
+            return self._process_tasks(writer, start, head_update, rules, cache)
 
-    def _batches(self, beginning: Beginning) -> int:
-        return -(-len(beginning.pending) // self.options.commit_batch)
+    def _open_cache(self, stack: ExitStack, start: RunStart) -> EmbeddingCacheSession | None:
+        """Open the embedding cache until the stack closes; None if it is off, not needed or cannot be opened."""
+        if start.cache_mode is EmbedCacheMode.OFF or not start.pending:
+            return None
+        cache = stack.enter_context(embedding_cache.open_cache(self.location, self.encoder.name))
+        return EmbeddingCacheSession(cache, start.cache_mode) if cache else None
+
+    def _process_tasks(
+        self,
+        writer: IndexWriter,
+        start: RunStart,
+        head_update: HeadUpdate,
+        rules: IgnoreRules,
+        cache: EmbeddingCacheSession | None,
+    ) -> Progress:
+        diff_only = start.cache_mode is EmbedCacheMode.DIFF
+        embedding = EmbeddingStage(self.encoder, writer, self.profile, cache, diff_only=diff_only)
+        progress = Progress(total_commits=len(start.pending))
+        if progress.total_commits:
+            self.report(progress)
+        jobs = self._count_jobs(start, head_update)
+        group_size = max(1, min(BATCHES_PER_GROUP, -(-self._count_batches(start) // jobs)))
+        tasks = self._list_tasks(start, head_update, rules, diff_only=diff_only)
+        for rows in self.workers.map(
+            run_task, tasks, max_jobs=jobs, group_size=group_size, restart_per_group=True
+        ):
+            if isinstance(rows, ParsedFiles):
+                progress = self._write_head(writer, rows, progress)
+                continue
+            self.profile.merge(rows.profile)
+            vectors = embedding.embed_batch(rows)
+            watermark = start.get_watermark_after(rows.shas)
+            usage = cache.get_usage() if cache else None
+            write.write_batch(writer, rows, vectors, watermark, self.profile, cache_usage=usage)
+            progress = _advance(progress, rows, watermark)
+            self.report(progress)
+        if head_update.removed:
+            progress = self._write_head(writer, build_deletion(head_update.removed), progress)
+        return progress
+
+    def _list_tasks(
+        self, start: RunStart, head_update: HeadUpdate, rules: IgnoreRules, *, diff_only: bool
+    ) -> Iterator[ExtractTask | HeadSlice]:
+        """Yield the batches of commits, then the slices of HEAD, so that no worker idles between the two."""
+        for shas in split_into_batches(start.pending, self.options.commit_batch):
+            yield ExtractTask(self.repository.reopen_path, rules, shas, diff_only)
+        yield from split_into_slices(self.repository.reopen_path, head_update.changed)
+
+    def _write_head(self, writer: IndexWriter, parsed: ParsedFiles, progress: Progress) -> Progress:
+        write.write_head(writer, parsed, self.profile)
+        return replace(
+            progress,
+            head_symbols=progress.head_symbols + parsed.symbols.num_rows,
+            unreadable_head_files=progress.unreadable_head_files + parsed.unreadable,
+        )
+
+    def _finish(
+        self, writer: IndexWriter, head: str, start: RunStart, head_update: HeadUpdate, progress: Progress
+    ) -> RunResult:
+        is_head_read = not progress.unreadable_head_files
+        return write.finish_run(
+            writer,
+            head,
+            start,
+            self.profile,
+            has_new_head_rows=head_update.replaces_all_rows and is_head_read,
+            has_complete_head=not head_update.unreadable and is_head_read,
+        )
+
+    def _count_jobs(self, start: RunStart, head_update: HeadUpdate) -> int:
+        """Return the number of workers: at most one per batch or slice, since starting one costs as much as either."""
+        return max(1, min(self.workers.jobs, max(self._count_batches(start), head_update.slice_count)))
+
+    def _count_batches(self, start: RunStart) -> int:
+        return -(-len(start.pending) // self.options.commit_batch)
 
 
-def _further(progress: Progress, extracted: Extracted, watermark: str | None) -> Progress:
+def _advance(progress: Progress, extracted: ExtractedBatch, watermark: str | None) -> Progress:
     return replace(
         progress,
-        commits=progress.commits + len(extracted.shas),
-        recorded=progress.recorded + extracted.commits.num_rows,
-        hunks=progress.hunks + extracted.hunks.num_rows,
+        processed_commits=progress.processed_commits + len(extracted.shas),
+        written_commits=progress.written_commits + extracted.commits.num_rows,
+        written_hunks=progress.written_hunks + extracted.hunks.num_rows,
         watermark=watermark or progress.watermark,
     )

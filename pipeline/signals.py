@@ -1,7 +1,7 @@
-"""Signals that end a program, and how they wait where a step must not stay half done.
+"""Termination signals, and their deferral while a step must not be interrupted.
 
-What is committed survives everything, `kill -9` too; this is for what else an interrupted step leaves: a process that
-is being started would complain of what it finds gone.
+Committed data survives any signal. Deferral is for steps whose interruption causes other trouble: a process that is
+being started prints errors when its parent has gone.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-# What ends a program that does nothing about it.
-ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Signals that end a program by default.
+TERMINATION_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def on_main_thread() -> bool:
-    """Whether this is the thread that signals interrupt."""
+def is_main_thread() -> bool:
+    """Return whether this is the main thread, the only one that Python runs signal handlers in."""
     return threading.current_thread() is threading.main_thread()
 
 
 @contextmanager
-def held_off() -> Iterator[None]:
-    """Have a signal that would raise in the body come after it; one that kills or is ignored does as ever."""
-    came: list[int] = []
+def defer_signals() -> Iterator[None]:
+    """Defer signals with a Python handler until the body has ended. Others kill or are ignored as usual."""
+    received: list[int] = []
     handlers: dict[signal.Signals, Callable[[int, Any], Any]] = {}
 
-    def note(number: int, _: object) -> None:
-        came.append(number)
+    def record_signal(number: int, _: object) -> None:
+        received.append(number)
 
     try:
-        for number in ENDING if on_main_thread() else ():
+        for number in TERMINATION_SIGNALS if is_main_thread() else ():
             handler = signal.getsignal(number)
             if callable(handler):
                 handlers[number] = handler
-                signal.signal(number, note)
+                signal.signal(number, record_signal)
         yield
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        if came:
-            signal.raise_signal(came[0])
+        if received:
+            signal.raise_signal(received[0])

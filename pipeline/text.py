@@ -1,7 +1,7 @@
-"""Commit, hunk and symbols -> semantic text; any text -> code-aware, stemmed words. Pure.
+"""Semantic text of a hunk (input of the encoder) and terms of a text (input of the full-text index). Pure functions.
 
-Words: an identifier counts as itself and as its camelCase and snake_case parts, so that `parseHTTPHeader`
-answers to "parse header"; parts are stemmed by Porter's algorithm, identifiers made of parts are kept whole.
+A term is a stemmed word. An identifier yields the stems of its camelCase and snake_case parts, and itself unstemmed, so
+that `parseHTTPHeader` matches "parse header". Stemmer: Porter.
 """
 
 from __future__ import annotations
@@ -15,31 +15,32 @@ from typing import Final, TypeAlias
 
 import Stemmer
 
-# The encoder reads 256 tokens, about 1,000 characters. A message of up to 400 leaves most of that to the change.
-EMBEDDED_MESSAGE: Final = 400
-# Twice what the encoder can read, so that dense code is not cut short of its window.
-EMBEDDED_CHANGE: Final = 2_000
-# Indentation and blank lines are rarely three quarters of a change.
-READ_PER_EMBEDDED: Final = 4
-# More names than this say only that the change is broad.
-EMBEDDED_SYMBOLS: Final = 12
-# A word this long is a hash, a key or minified code: nobody will type it.
-LONGEST_WORD: Final = 64
-# Neighbouring commits repeat their identifiers: on a history of 5,500 commits 94 of 100 are found, 95 if all were
-# kept. Each costs about 350 bytes.
-WORD_CACHE: Final = 1 << 14
+# The encoder reads 256 tokens, about 1,000 characters: this leaves most of them to the change.
+MAX_MESSAGE_CHARACTERS: Final = 400
+# Twice what the encoder reads on average, so that dense code still fills its window.
+MAX_CHANGE_CHARACTERS: Final = 2_000
+# Characters read per character embedded: indentation and blank lines are rarely more than 3/4 of a change.
+READ_AHEAD_FACTOR: Final = 4
+# More names only show that the change is broad.
+MAX_SYMBOL_NAMES: Final = 12
+# Longer tokens are hashes, keys or minified code, which nobody searches for.
+MAX_TOKEN_CHARACTERS: Final = 64
+# Hit rate over a history of 5,500 commits: 94 % (95 % with an unbounded cache). An entry takes about 350 bytes.
+TOKEN_CACHE_SIZE: Final = 1 << 14
 
-Spelled: TypeAlias = list[tuple[str, ...]]
+TokenTerms: TypeAlias = list[tuple[str, ...]]
 
 _TOKEN: Final = re.compile(r"\w+")
-# ASCII without what `_TOKEN` leaves out.
-_BLANKED: Final = bytes(code if code < 128 and _TOKEN.match(chr(code)) else ord(" ") for code in range(256))
+# Maps ASCII characters that `_TOKEN` does not match to spaces.
+_TOKEN_TABLE: Final = bytes(
+    code if code < 128 and _TOKEN.match(chr(code)) else ord(" ") for code in range(256)
+)
 _ASCII_PART: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-# Case says little outside ASCII identifiers: other words part only at underscores and digits.
+# Case means little in tokens that are not ASCII: split them only at underscores and digits.
 _PART: Final = re.compile(r"[^\W\d_]+|\d+")
 
 
-def semantic_text(
+def build_semantic_text(
     *,
     message: str,
     path: str,
@@ -49,98 +50,98 @@ def semantic_text(
     added: str,
     removed: str,
 ) -> str:
-    """What the encoder reads of one hunk: commit, file, language, symbols, change, added lines.
+    """Return the encoder input of a hunk: message, path, language, symbols, kind of change, added lines.
 
-    A hunk that only deletes shows the removed lines in place of the added ones.
+    If nothing was added, the removed lines take the place of the added ones.
     """
-    return _joined(
-        message=_squeezed(message, EMBEDDED_MESSAGE),
+    return _join_fields(
+        message=_collapse_whitespace(message, MAX_MESSAGE_CHARACTERS),
         path=path,
         language=language,
-        symbols=symbols[:EMBEDDED_SYMBOLS],
+        symbols=symbols[:MAX_SYMBOL_NAMES],
         change=change,
-        lines=_squeezed(added or removed, EMBEDDED_CHANGE),
+        lines=_collapse_whitespace(added or removed, MAX_CHANGE_CHARACTERS),
     )
 
 
-def diff_text(*, diff: str, path: str, change: str) -> str:
-    """What the encoder reads of one hunk in cache mode `diff`: nothing of the commit; without text, the path."""
-    return diff or _joined(message="", path=path, language=None, symbols=(), change=change, lines="")
+def build_diff_text(*, diff: str, path: str, change: str) -> str:
+    """Return the encoder input of a hunk in cache mode `diff`: the diff, or path and kind of change if it is empty."""
+    return diff or _join_fields(message="", path=path, language=None, symbols=(), change=change, lines="")
 
 
-def lane_text(*, message: str, path: str, symbols: Sequence[str], added: str, removed: str) -> str:
-    """What the hunk-text lane reads: the same parts as `semantic_text`, without its cuts and labels."""
+def build_lane_text(*, message: str, path: str, symbols: Sequence[str], added: str, removed: str) -> str:
+    """Return the text that the hunk-text lane indexes: message, path, symbols and changed lines, untruncated."""
     return "\n".join((message, path, *symbols, added or removed))
 
 
-def words(text: str) -> Counter[str]:
-    """How often each word of a text occurs: identifiers whole, and their parts stemmed."""
+def count_terms(text: str) -> Counter[str]:
+    """Return the frequency of each term of a text."""
     counts: dict[str, int] = {}
-    for token, times in Counter(_tokens(text)).items():
-        for word in _words_of(token):
-            counts[word] = counts.get(word, 0) + times
+    for token, frequency in Counter(_split_tokens(text)).items():
+        for term in _get_token_terms(token):
+            counts[term] = counts.get(term, 0) + frequency
     return Counter(counts)
 
 
-def spelled(text: str) -> Spelled:
-    """The words of a text in its order, token by token: parts, and behind several parts what they are parts of."""
-    return list(map(_words_of, _tokens(text)))
+def tokenize(text: str) -> TokenTerms:
+    """Return the terms of each token, in text order: the stems of its parts, then the whole token if it has several."""
+    return list(map(_get_token_terms, _split_tokens(text)))
 
 
-def sequence(text: Spelled) -> list[str]:
-    """The words of a text in its order, identifiers as their parts."""
-    return [word for token in text for word in (token[:-1] if len(token) > 1 else token)]
+def flatten_terms(tokens: TokenTerms) -> list[str]:
+    """Return the terms in text order, without the whole form of tokens that have several parts."""
+    return [term for terms in tokens for term in (terms[:-1] if len(terms) > 1 else terms)]
 
 
-def identifiers(text: str) -> set[str]:
-    """The words of a text that are made of parts, whole: `parse_http`, `maxretries`."""
-    return {found[-1] for token in set(_tokens(text)) if len(found := _words_of(token)) > 1}
+def find_compound_identifiers(text: str) -> set[str]:
+    """Return the whole terms of tokens that have several parts, such as `parse_http` or `maxretries`."""
+    return {terms[-1] for token in set(_split_tokens(text)) if len(terms := _get_token_terms(token)) > 1}
 
 
-def as_written(text: str) -> dict[str, str]:
-    """Each word of a text, and how it stands there first: stems are no words that anybody typed."""
-    written: dict[str, str] = {}
-    for token in _tokens(text):
-        for word, part in zip(_words_of(token), (*_parts(token), token), strict=False):
-            written.setdefault(word, part)
-    return written
+def find_surface_forms(text: str) -> dict[str, str]:
+    """Map each term of a text to the first spelling that it occurs with, before lower-casing and stemming."""
+    surface_forms: dict[str, str] = {}
+    for token in _split_tokens(text):
+        for term, part in zip(_get_token_terms(token), (*_split_identifier(token), token), strict=False):
+            surface_forms.setdefault(term, part)
+    return surface_forms
 
 
-def digest(text: str) -> bytes:
-    """The 16-byte key of a text's vector."""
+def compute_digest(text: str) -> bytes:
+    """Return the 16-byte digest of a text, the key of its vector."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _tokens(text: str) -> list[str]:
-    """Runs of letters, digits and underscores; in plain ASCII found four times as fast."""
-    return text.encode().translate(_BLANKED).decode().split() if text.isascii() else _TOKEN.findall(text)
+def _split_tokens(text: str) -> list[str]:
+    """Return the runs of letters, digits and underscores. The ASCII path is four times as fast."""
+    return text.encode().translate(_TOKEN_TABLE).decode().split() if text.isascii() else _TOKEN.findall(text)
 
 
-@lru_cache(maxsize=WORD_CACHE)
-def _words_of(token: str) -> tuple[str, ...]:
-    if len(token) > LONGEST_WORD:
+@lru_cache(maxsize=TOKEN_CACHE_SIZE)
+def _get_token_terms(token: str) -> tuple[str, ...]:
+    if len(token) > MAX_TOKEN_CHARACTERS:
         return ()
-    parts = _parts(token)
-    stems = _stemmed([part.lower() for part in parts])
+    parts = _split_identifier(token)
+    stems = _stem([part.lower() for part in parts])
     return (*stems, token.lower()) if len(parts) > 1 else stems
 
 
-def _parts(token: str) -> list[str]:
+def _split_identifier(token: str) -> list[str]:
     return (_ASCII_PART if token.isascii() else _PART).findall(token)
 
 
-def _stemmed(parts: Sequence[str]) -> tuple[str, ...]:
-    # The stemmer takes the plural off a lone "s" and leaves nothing.
-    return tuple(stem or part for stem, part in zip(_stemmer().stemWords(parts), parts, strict=True))
+def _stem(parts: Sequence[str]) -> tuple[str, ...]:
+    # The stemmer turns a lone "s" into an empty string.
+    return tuple(stem or part for stem, part in zip(_get_stemmer().stemWords(parts), parts, strict=True))
 
 
 @cache
-def _stemmer() -> Stemmer.Stemmer:
-    # Without a cache of its own, of 10,000 words: what comes here has not been seen lately, and stemming takes less.
+def _get_stemmer() -> Stemmer.Stemmer:
+    # No cache in the stemmer: callers cache by token, and stemming is faster than its lookup.
     return Stemmer.Stemmer("porter", 0)
 
 
-def _joined(
+def _join_fields(
     *, message: str, path: str, language: str | None, symbols: Sequence[str], change: str, lines: str
 ) -> str:
     parts = (
@@ -154,7 +155,7 @@ def _joined(
     return "\n".join(part for part in parts if part)
 
 
-def _squeezed(text: str, limit: int) -> str:
-    """The beginning, without blank lines and runs of blanks, which cost the encoder tokens and say nothing."""
-    lines = (" ".join(line.split()) for line in text[: limit * READ_PER_EMBEDDED].splitlines())
+def _collapse_whitespace(text: str, limit: int) -> str:
+    """Return the beginning of a text without blank lines and repeated spaces, which would waste encoder tokens."""
+    lines = (" ".join(line.split()) for line in text[: limit * READ_AHEAD_FACTOR].splitlines())
     return "\n".join(line for line in lines if line)[:limit]

@@ -1,9 +1,6 @@
-"""Which commits a HEAD reaches, and which anything does.
+"""Commit walks: commits to index, reachability of a new HEAD, and commits that any ref reaches.
 
-The first takes two short walks, where the index knows the answer for another HEAD; the second is git's own
-question when it decides what to throw away.
-
-Repository and watermark -> the commits to index, parents before children, in batches.
+Commits are listed parents before children, so an interrupted run leaves no gap behind its watermark.
 """
 
 from __future__ import annotations
@@ -14,79 +11,92 @@ from itertools import islice
 from pipeline.git import commit_graph
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Repository
-from stores.types import Reach
+from stores.types import ReachabilityDelta
 
 
-def reach(repository: Repository, head: str | None, noted: str | None) -> Reach:
-    """What a HEAD reaches, as a difference to what the index noted for an earlier one."""
-    if head == noted and head is not None:
-        return Reach()
-    if head is None or noted is None or not repository.contains(noted):
-        return Reach(back=tuple(repository.walk(head)) if head else (), complete=True)
-    return Reach(
-        gone=tuple(repository.walk(noted, hide=[head])), back=tuple(repository.walk(head, hide=[noted]))
+def compute_reachability_delta(
+    repository: Repository, head: str | None, recorded_head: str | None
+) -> ReachabilityDelta:
+    """Return the commits that `head` reaches, as a difference to those that `recorded_head` reached.
+
+    The delta is complete (lists every commit of `head`) if `recorded_head` is None or no longer exists.
+    """
+    if head == recorded_head and head is not None:
+        return ReachabilityDelta()
+    if head is None or recorded_head is None or not repository.contains(recorded_head):
+        return ReachabilityDelta(added=tuple(repository.walk(head)) if head else (), complete=True)
+    return ReachabilityDelta(
+        removed=tuple(repository.walk(recorded_head, hide=[head])),
+        added=tuple(repository.walk(head, hide=[recorded_head])),
     )
 
 
-def unreached(reach: Reach, noted: Collection[str], recorded: Collection[str]) -> list[str]:
-    """The recorded commits that are not reached; `noted` are those the earlier HEAD did not reach."""
-    back = set(reach.back)
-    if reach.complete:
-        return sorted(set(recorded) - back)
-    return sorted((set(noted) | set(reach.gone)) & set(recorded) - back)
+def find_unreachable(
+    delta: ReachabilityDelta, unreachable_before: Collection[str], recorded: Collection[str]
+) -> list[str]:
+    """Return the recorded commits that the new HEAD does not reach, sorted.
 
-
-def kept_by_anything(repository: Repository, also: Iterable[str | None] = ()) -> set[str]:
-    """Every commit that a branch, a tag, any other ref, the HEAD of any work tree or a reflog reaches.
-
-    `also`: further commits that count like refs, where they are there. UnreadableObject when git cannot say: then
-    nothing may be taken for unreached.
+    `unreachable_before`: those that the earlier HEAD did not reach.
     """
-    tips = [sha for sha in also if sha and repository.contains(sha)]
-    # What only a reflog names can be brought back by `git reset`: git keeps it until the entry expires. A commit
-    # that others stand in for is there all the same, and recorded.
-    done = commit_graph.program(repository).output(
+    added = set(delta.added)
+    if delta.complete:
+        return sorted(set(recorded) - added)
+    return sorted((set(unreachable_before) | set(delta.removed)) & set(recorded) - added)
+
+
+def find_referenced_commits(repository: Repository, extra_tips: Iterable[str | None] = ()) -> set[str]:
+    """Return every commit that a branch, a tag, any other ref, the HEAD of a work tree or a reflog reaches.
+
+    `extra_tips`: further commits that count as refs, if they exist.
+    Raises UnreadableObject if git cannot list the commits: then none may be treated as unreachable.
+    """
+    tips = [sha for sha in extra_tips if sha and repository.contains(sha)]
+    # Commits that only a reflog names can be restored by `git reset` until the entry expires. Replaced commits
+    # (`git replace`) still exist and are recorded.
+    result = commit_graph.create_git_program(repository).run(
         "--no-replace-objects", "rev-list", "--all", "--reflog", *tips
     )
-    if done.code:
-        raise UnreadableObject("the history", (done.complaint or "git rev-list failed").splitlines()[0])
-    return set(done.out.decode("ascii").split())
+    if result.exit_code:
+        raise UnreadableObject("the history", (result.stderr or "git rev-list failed").splitlines()[0])
+    return set(result.stdout.decode("ascii").split())
 
 
-def pending(
+def find_commits_to_index(
     repository: Repository,
     head: str,
     watermark: str | None,
-    recorded: Callable[[Sequence[str]], set[str]],
+    find_recorded: Callable[[Sequence[str]], set[str]],
     unreadable: Collection[str] = (),
 ) -> list[str]:
-    """Commits that `head` reaches and that are not recorded, parents before children; of the unreadable the same."""
-    return left(walked(repository, head, watermark, unreadable), recorded, unreadable)
+    """Return the commits of `head` to index: those not recorded, and those of `unreadable` that it reaches."""
+    return exclude_recorded(
+        list_candidate_commits(repository, head, watermark, unreadable), find_recorded, unreadable
+    )
 
 
-def walked(
+def list_candidate_commits(
     repository: Repository, head: str, watermark: str | None, unreadable: Collection[str]
 ) -> list[str]:
-    """Commits of `head` that may be left to index, parents before children.
+    """Return the commits of `head` that may have to be indexed, parents before children.
 
-    What the watermark reaches is recorded, so the walk stops there. Where commits could not be read it is the whole
-    history: nothing else says which of them HEAD still reaches, and behind one that can be read now may lie history
-    that no walk has seen (a clone that is shallow no longer).
+    The walk stops at the watermark, behind which everything is recorded. If there are unreadable commits, the whole
+    history is walked: HEAD may no longer reach them, and a commit that has become readable may have new ancestors
+    (for example after `git fetch --unshallow`).
     """
     hidden = [watermark] if watermark and not unreadable else []
     return repository.walk(head, hide=hidden)
 
 
-def left(
-    walked: Sequence[str], recorded: Callable[[Sequence[str]], set[str]], unreadable: Collection[str]
+def exclude_recorded(
+    candidates: Sequence[str], find_recorded: Callable[[Sequence[str]], set[str]], unreadable: Collection[str]
 ) -> list[str]:
-    """Those of the walked commits that are not recorded, and those to be tried again."""
-    known = recorded(walked).difference(unreadable)
-    return [sha for sha in walked if sha not in known]
+    """Return the commits without the recorded ones, but with the unreadable ones, which are retried."""
+    known = find_recorded(candidates).difference(unreadable)
+    return [sha for sha in candidates if sha not in known]
 
 
-def batches(shas: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
-    """The commits in their order, `size` at a time."""
+def split_into_batches(shas: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
+    """Yield the commits in order, `size` at a time."""
     rest = iter(shas)
     while batch := tuple(islice(rest, min(size, len(shas)))):
         yield batch

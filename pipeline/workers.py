@@ -1,8 +1,7 @@
-"""`Workers(jobs).mapped(function, items)`: the same line serial or parallel; ordered, bounded in flight.
+"""Ordered parallel map over worker processes, with a bounded number of items in flight.
 
-joblib's own generator starts every task as soon as a worker is free, however slowly results are taken. A
-history does not fit in memory, so the window here moves only when a result is taken. Nor can it say which
-worker takes what: each worker here is a pool of its own.
+`WorkerPool(1).map` runs in this process. Unlike joblib's generator, the pool starts no new item until a result is taken
+(a history does not fit in memory), and it decides which worker gets which item: each worker is a pool of one process.
 """
 
 from __future__ import annotations
@@ -32,190 +31,197 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Workers are copies of one process that has imported what they need: started each for itself, two and loky's tracker
-# took another 2.8 of 50 billion cycles of a history of 5,000 commits, a second until the first of them worked, and
-# 50 MB. Elsewhere libraries of the system do not survive being copied.
-START: Final = "forkserver" if sys.platform == "linux" else "spawn"
-# Where what runs in a worker comes from.
-EXECUTOR: Final = "joblib.externals.loky.process_executor"
-# A worker makes values without cycles by the hundred thousand; looking through them found nothing to free and
-# took 4 % of its time.
-YOUNG_OBJECTS: Final = 100_000
+# Fork workers from one server process that has imported their modules: cheaper than spawning each, see "Start of
+# workers" in README.md. On macOS system libraries do not survive a fork.
+START_METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
+# Module that runs in each worker, preloaded by the fork server.
+EXECUTOR_MODULE: Final = "joblib.externals.loky.process_executor"
+# Workers create hundreds of thousands of objects without cycles: with the default threshold, garbage collection freed
+# nothing and took 4 % of their time.
+GC_THRESHOLD: Final = 100_000
 
 
 class WorkerDied(LineageError):
-    """A process ended in the middle of its work."""
+    """A worker process ended during a task."""
 
 
-def usable_cpus() -> int:
-    """Processors this process may run on, at least one."""
+def count_usable_cpus() -> int:
+    """Return the number of processors this process may run on, at least one."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-class Workers:
-    """The processes of one run: started when they are needed, or begun sooner when it is sure that they will be.
+class WorkerPool:
+    """Pool of worker processes, started on first use.
 
-    `jobs`: how many; with one, this process does the work itself.
+    `jobs`: number of processes; with one, the work is done in this process.
     """
 
     def __init__(self, jobs: int) -> None:
         self.jobs = max(1, jobs)
         self._workers: list[Executor] = []
-        self._leaving: list[threading.Thread] = []
+        self._shutdown_threads: list[threading.Thread] = []
 
-    def begin(self, module: str) -> None:
-        """Have a module imported for them while this process is busy with something else."""
-        if self.jobs > 1 and not _copied(module):
-            for worker in self._first(self.jobs, module):
-                _submitted(worker, import_module, module)
+    def preload(self, module: str) -> None:
+        """Import a module in the workers, in the background, before they are needed."""
+        if self.jobs > 1 and not _start_fork_server(module):
+            for worker in self._ensure_workers(self.jobs, module):
+                _submit(worker, import_module, module)
 
-    def mapped(
+    def map(
         self,
         function: Callable[[Item], Result],
         items: Iterable[Item],
         *,
-        most: int | None = None,
-        run: int = 1,
-        renewed: bool = False,
+        max_jobs: int | None = None,
+        group_size: int = 1,
+        restart_per_group: bool = False,
     ) -> Iterator[Result]:
-        """`map(function, items)` in order; at most `in_flight(jobs, run)` items are begun and not yet taken.
+        """Yield `function(item)` for each item, in order; at most `max_in_flight(jobs, group_size)` items in flight.
 
-        `most`: no more processes than this, since starting one costs as much as a batch. `run`: how many neighbours
-        go to the same process, for functions that remember. `renewed`: no process has a second run, so that what it
-        came to hold ends with the first; where processes are copies, starting one costs next to nothing.
+        `max_jobs`: limit on the number of processes for this call.
+        `group_size`: consecutive items that go to the same process, for functions that cache.
+        `restart_per_group`: start a new process for each group, which frees the memory of the last one. Only with
+        forked workers, which start fast.
         """
-        jobs = min(self.jobs, self.jobs if most is None else most)
+        jobs = min(self.jobs, self.jobs if max_jobs is None else max_jobs)
         if jobs <= 1:
             yield from map(function, items)
             return
         module = function.__module__
-        self._first(jobs, module)
-        waiting: deque[Future[Result]] = deque()
-        newest: dict[int, Future[Result]] = {}
+        self._ensure_workers(jobs, module)
+        pending: deque[Future[Result]] = deque()
+        latest: dict[int, Future[Result]] = {}
         try:
             for number, item in enumerate(items):
-                place = number // run % jobs
-                if renewed and START == "forkserver" and number % run == 0 and place in newest:
-                    while not newest[place].done():
-                        yield _result(waiting.popleft())  # rather than wait: it comes first, and makes room
-                    self._renew(place, module)
-                newest[place] = _submitted(self._workers[place], function, item)
-                waiting.append(newest[place])
-                if len(waiting) >= in_flight(jobs, run):
-                    yield _result(waiting.popleft())
-            while waiting:
-                yield _result(waiting.popleft())
+                worker_index = number // group_size % jobs
+                if (
+                    restart_per_group
+                    and START_METHOD == "forkserver"
+                    and number % group_size == 0
+                    and worker_index in latest
+                ):
+                    while not latest[worker_index].done():
+                        yield _get_result(pending.popleft())  # an earlier item: yield it instead of waiting
+                    self._replace_worker(worker_index, module)
+                latest[worker_index] = _submit(self._workers[worker_index], function, item)
+                pending.append(latest[worker_index])
+                if len(pending) >= compute_max_in_flight(jobs, group_size):
+                    yield _get_result(pending.popleft())
+            while pending:
+                yield _get_result(pending.popleft())
         finally:
-            # Results nobody will take are not begun; those under way are short.
-            for result in waiting:
+            # Tasks that have not started are cancelled; running ones are short.
+            for result in pending:
                 result.cancel()
 
-    def dismiss(self) -> None:
-        """Let them go, and their memory, without waiting for it; a later call starts others."""
+    def request_shutdown(self) -> None:
+        """Shut the workers down without waiting. The next call starts new ones."""
         for worker in self._workers:
-            self._leave(worker)
+            self._shut_down(worker)
         self._workers.clear()
 
-    def end(self) -> None:
-        """Let them go, and wait until they have gone."""
-        self.dismiss()
-        for thread in self._leaving:
+    def close(self) -> None:
+        """Shut the workers down and wait until they have ended."""
+        self.request_shutdown()
+        for thread in self._shutdown_threads:
             thread.join()
-        self._leaving.clear()
+        self._shutdown_threads.clear()
 
-    def _first(self, jobs: int, module: str) -> list[Executor]:
-        self._workers += [_worker(module) for _ in range(jobs - len(self._workers))]
+    def _ensure_workers(self, jobs: int, module: str) -> list[Executor]:
+        self._workers += [_start_worker(module) for _ in range(jobs - len(self._workers))]
         return self._workers[:jobs]
 
-    def _renew(self, place: int, module: str) -> None:
-        self._leave(self._workers[place])
-        self._workers[place] = _worker(module)
+    def _replace_worker(self, worker_index: int, module: str) -> None:
+        self._shut_down(self._workers[worker_index])
+        self._workers[worker_index] = _start_worker(module)
 
-    def _leave(self, worker: Executor) -> None:
-        leaving = threading.Thread(target=worker.shutdown)
-        leaving.start()
-        self._leaving.append(leaving)
+    def _shut_down(self, worker: Executor) -> None:
+        thread = threading.Thread(target=worker.shutdown)
+        thread.start()
+        self._shutdown_threads.append(thread)
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.end()
+        self.close()
 
 
-def in_flight(jobs: int, run: int = 1) -> int:
-    """Items begun and not yet taken: a run for every worker, and the next one for whoever is done first."""
-    return (jobs + 1) * run
+def compute_max_in_flight(jobs: int, group_size: int = 1) -> int:
+    """Return the limit of items in flight: a group per worker, and one more for the first that finishes."""
+    return (jobs + 1) * group_size
 
 
-def _submitted(worker: Executor, function: Callable[[Item], Result], item: Item) -> Future[Result]:
-    with _deaths(), signals.held_off():
+def _submit(worker: Executor, function: Callable[[Item], Result], item: Item) -> Future[Result]:
+    with _translate_worker_errors(), signals.defer_signals():
         return worker.submit(function, item)
 
 
-def _result(future: Future[Result]) -> Result:
-    with _deaths():
+def _get_result(future: Future[Result]) -> Result:
+    with _translate_worker_errors():
         return future.result()
 
 
 @contextmanager
-def _deaths() -> Iterator[None]:
+def _translate_worker_errors() -> Iterator[None]:
     try:
         yield
     except BrokenExecutor as error:
         raise WorkerDied(
-            "A worker process was ended by the system, perhaps for lack of memory.",
-            hint="What is committed is kept. Run `lineage index` again, with `--workers 1` if it happens again.",
+            "The system ended a worker process, perhaps because memory ran out.",
+            hint="Finished batches are kept. Run `lineage index` again, with `--workers 1` if it happens again.",
         ) from error
 
 
-def _worker(module: str) -> Executor:
-    """A process that is to call functions of this module."""
-    _copied(module)
+def _start_worker(module: str) -> Executor:
+    """Start a process that will call functions of this module."""
+    _start_fork_server(module)
     from joblib.externals.loky import ProcessPoolExecutor
 
-    with signals.held_off():
-        worker: Executor = ProcessPoolExecutor(max_workers=1, context=get_context(START), initializer=_begin)
+    with signals.defer_signals():
+        worker: Executor = ProcessPoolExecutor(
+            max_workers=1, context=get_context(START_METHOD), initializer=_initialize_worker
+        )
     return worker
 
 
-def _copied(module: str) -> bool:
-    """Whether workers are copies, of a process that imports this module from now on, or has long begun to."""
-    if START != "forkserver":
+def _start_fork_server(module: str) -> bool:
+    """Start the fork server, which preloads the module. Return False if workers are not forked."""
+    if START_METHOD != "forkserver":
         return False
-    get_context(START).set_forkserver_preload(["__main__", EXECUTOR, module])
-    # A process takes over what is held back. The tracker is needed until this one has ended, also where a terminal
-    # closes; Ctrl-C is for this one alone, also while that one imports. Starting the tracker would let go of it.
-    with _held_back(signal.SIGHUP):
+    get_context(START_METHOD).set_forkserver_preload(["__main__", EXECUTOR_MODULE, module])
+    # Children inherit blocked signals. The resource tracker must outlive a closed terminal (SIGHUP), and Ctrl-C is for
+    # this process only. The tracker comes first: starting it unblocks SIGINT.
+    with _block_signal(signal.SIGHUP):
         resource_tracker.ensure_running()
-    with _held_back(signal.SIGINT):
+    with _block_signal(signal.SIGINT):
         forkserver.ensure_running()
     return True
 
 
 @contextmanager
-def _held_back(number: signal.Signals) -> Iterator[None]:
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+def _block_signal(number: signal.Signals) -> Iterator[None]:
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
 
 
-def _begin() -> None:
-    """Leave Ctrl-C to the parent, leave with the parent, keep little memory, and collect garbage rarely."""
+def _initialize_worker() -> None:
+    """Ignore Ctrl-C, exit with the parent, limit memory, and collect garbage rarely."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     limit_malloc_arenas()
-    threading.Thread(target=_leave_when_orphaned, daemon=True).start()
-    # What they answered is with the parent: taking apart what they remember took them half a second.
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    # Exit without freeing caches, which took half a second: the parent has all results.
     atexit.register(os._exit, 0)
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS)
+    gc.set_threshold(GC_THRESHOLD)
 
 
-def _leave_when_orphaned() -> None:
-    """A parent that was killed says nothing."""
+def _exit_with_parent() -> None:
+    """Exit when the parent ends, even if it was killed."""
     parent = parent_process()
     if parent is not None:
         parent.join()

@@ -1,10 +1,9 @@
-"""The answers to both questions, field by field, and the document they are published as.
+"""Requests and answers of `find_pattern` and `explain_change`, and the JSON form of the answers.
 
-Light enough for every door to import; `serve.search` and `serve.explain` fill them in.
+- `FindRequest`, `ExplainRequest`, and the functions that validate them.
+- `FindAnswer`, `ExplainAnswer`: `to_json_dict` gives the published JSON object.
 
-The two questions, as a person or a program puts them; light enough for every door to import.
-
-What is asked, checked: a file, and lines of it.
+Commands and servers import this module, so it imports neither the search nor the database.
 """
 
 from __future__ import annotations
@@ -19,11 +18,23 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from serve.errors import BadRequest
-from serve.text import argument
+from serve.text import path_arguments
 
-# What a line takes beside its text.
-LINE_WEIGHT: Final = 200
-# Fields that are left out of the document when they say nothing.
+# In UTF-16 units. The daemon accepts 1 MiB a request; ASCII JSON needs up to six bytes for a unit.
+MAX_QUERY_LENGTH: Final = 100_000
+MAX_FILTER_LENGTH: Final = 10_000
+
+# 18 digits are more than any file has lines and fit 64 bits.
+LINE_RANGE: Final = re.compile(r"([0-9]{1,18})?:([0-9]{1,18})?")
+LINE_RANGE_HINT: Final = (
+    "Give lines as `START:END`, from 1 and inclusive: `10:42`, `:42`, `10:`, or `42:42` for one line."
+)
+# Also for MCP clients, which pass the two numbers by name.
+LINE_NUMBER_HINT: Final = "The first line is 1, and ranges include both ends."
+
+# Approximate memory of a `BlamedLine` besides its text.
+LINE_OVERHEAD_BYTES: Final = 200
+# Fields that the JSON omits when they are null or empty.
 _OPTIONAL: Final = {
     "hits": ("diff_excerpt", "matched", "weak"),
     "explain": ("related_commits", "enrichment_limitation"),
@@ -32,8 +43,123 @@ _OPTIONAL: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class FindRequest:
+    """Request for commits that match a text: "how was it done before?"
+
+    `k` is the number of commits to return. `since` is a date or an age as typed, `path` a gitignore pattern, `author`
+    a part of a name or e-mail address.
+    """
+
+    text: str
+    k: int = 5
+    language: str | None = None
+    since: str | None = None
+    path: str | None = None
+    author: str | None = None
+    rerank: bool = True
+
+    def __post_init__(self) -> None:
+        """Raise BadRequest for texts that cannot be sent to the daemon or the database."""
+        _validate_text("query", self.text, MAX_QUERY_LENGTH)
+        filters = {"language": self.language, "since": self.since, "path": self.path, "author": self.author}
+        for name, value in filters.items():
+            _validate_text(f"{name} filter", value or "", MAX_FILTER_LENGTH)
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainRequest:
+    """Request for the commits behind lines of a file: "why does this code look the way it does?"
+
+    `file` is relative to the repository. Both line numbers are inclusive and count from 1; a `line_end` of 0 means
+    the end of the file. `k` is the number of commits to return. `ignore_whitespace` and `follow_moves` are the
+    options `-w` and `-M -C` of `git blame`.
+    """
+
+    file: str
+    line_start: int = 1
+    line_end: int = 0
+    k: int = 5
+    include_diff: bool = True
+    include_related: bool = False
+    ignore_whitespace: bool = False
+    follow_moves: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise BadRequest for a name that is too long. It may contain undecodable bytes, as file names do."""
+        _validate_length("file's name", len(self.file), MAX_FILTER_LENGTH)
+
+
+def validate_query_text(query: str | None, path: Path, extra_words: Sequence[str] = ()) -> str:
+    """Return the text of the query; raise BadRequest with a corrected command if it is missing or incomplete.
+
+    Without `--query` the text was taken for `path`. Without quotes only its first word became the query, the second
+    one `path`, and the rest `extra_words`.
+    """
+    if query is not None and not extra_words:
+        return query
+    is_path = os.path.exists(path)  # noqa: PTH110 - `Path.exists` can raise
+    words = [word for word in (query, None if is_path else str(path), *extra_words) if word is not None]
+    quoted = shlex.quote(" ".join(words)) if words else '"how was it done before?"'
+    command = shlex.join(["lineage", "query", *(path_arguments(path) if is_path else ())])
+    raise BadRequest(
+        "The query is missing." if query is None else "The query is not quoted: it ends at the first space.",
+        hint=f"Pass it with --query: `{command} --query {quoted}`.",
+    )
+
+
+def parse_line_range(lines: str | None) -> tuple[int, int]:
+    """Parse `START:END` into two line numbers; an open end becomes 0. Raises BadRequest."""
+    if lines is None:
+        return 1, 0
+    match = LINE_RANGE.fullmatch(lines.strip())
+    if match is None:
+        raise BadRequest(f"{lines!r} is not a range of lines.", hint=LINE_RANGE_HINT)
+    start, end = (int(bound) if bound else None for bound in match.groups())
+    if end == 0:
+        raise BadRequest("Lines count from 1.", hint=LINE_RANGE_HINT)
+    return 1 if start is None else start, end or 0
+
+
+def validate_explain_request(request: ExplainRequest) -> None:
+    """Raise BadRequest for a file name or a line range that no file can have."""
+    if not request.file or "\0" in request.file or not _is_encodable(request.file):
+        raise BadRequest("This is not a file name.", hint="Name a file, relative to the repository.")
+    if request.line_start < 1 or request.line_end < 0:
+        raise BadRequest("Lines count from 1.", hint=LINE_NUMBER_HINT)
+    if request.line_end and request.line_end < request.line_start:
+        raise BadRequest(
+            f"The range ends at line {request.line_end}, before it starts at line {request.line_start}.",
+            hint=LINE_NUMBER_HINT,
+        )
+
+
+def _validate_text(name: str, text: str, max_length: int) -> None:
+    try:
+        length = len(text.encode("utf-16-le")) // 2
+    except UnicodeEncodeError as error:
+        raise BadRequest(
+            f"The {name} contains invalid text: {text[error.start : error.end]!r:.20}.",
+            hint="Pass valid UTF-8.",
+        ) from error
+    _validate_length(name, length, max_length)
+
+
+def _validate_length(name: str, length: int, max_length: int) -> None:
+    if length > max_length:
+        raise BadRequest(f"The {name} is longer than {max_length:,} characters.", hint="Shorten it.")
+
+
+def _is_encodable(name: str) -> bool:
+    """Return True if a file can have the name: undecodable bytes are allowed, lone surrogates are not."""
+    try:
+        return bool(os.fsencode(name))
+    except UnicodeEncodeError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
 class IndexState:
-    """The index behind an answer; null where it was never filled."""
+    """State of the index behind an answer; fields are null if nothing was indexed."""
 
     last_indexed_commit: str | None
     commits_behind_head: int
@@ -42,32 +168,34 @@ class IndexState:
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """Whether the index was made as this program would make it.
+    """Compatibility of the index with this version of the program.
 
-    `reason` says which components differ; `missing_components` are those without a record, all of them where there
-    is no index.
+    `reason` says which components differ. `missing_components` are those without a recorded version: all of them
+    without an index.
     """
 
     status: Literal["compatible", "query_compatible_needs_refresh", "needs_rebuild", "unknown"]
     reason: str | None = None
     missing_components: tuple[str, ...] = ()
 
-    def told(self, words: Callable[[str], str]) -> Compatibility:
-        """The same in other words."""
-        return replace(self, reason=self.reason and words(self.reason))
+    def rewrite_reason(self, rewrite: Callable[[str], str]) -> Compatibility:
+        """Return a copy with the reason rewritten."""
+        return replace(self, reason=self.reason and rewrite(self.reason))
 
 
 @dataclass(frozen=True, slots=True)
 class PatternHit:
-    """A commit that resembles what was asked, shown by its best hunk: of its code, where that answers too.
+    """A commit that matches a query, shown by its best hunk, preferably one of source code.
 
-    `diff_excerpt` is the diff, or of a long one, under a `…` for what is left out above, the lines with most of the
-    question's words. `similarity` is the plain cosine of query and hunk text; `recency_weight` the share by which
-    the commit's age would raise its score; `combined_score` the score that ordered the hits: the probability that
-    the commit answers, raised by its recency and where it has a path or a quoted name of the question, or without
-    reranking what fusion gave it. `matched` says in a line which of the question's words were found where; `weak`
-    that the hit is more likely none than a precedent. Both are known only where hits are reranked, `weak` also not
-    of an unlikely hit whose message says nothing, and left out elsewhere.
+    - `diff_excerpt`: the diff; of a long one, the lines with most of the query's words, below a `…` if lines above them
+      are omitted.
+    - `similarity`: cosine of the query and the text of the hunk.
+    - `recency_weight`: share by which the recency of the commit raises its score.
+    - `combined_score`: the score that orders the hits. Reranked: the probability that the commit answers, raised by
+      recency and by a path or quoted name of the query that it has. Without reranking: the score of rank fusion.
+    - `matched`: the query's words that were found, by part of the commit. Only if reranked.
+    - `weak`: the hit is probably no answer. Only if reranked, and not for an improbable hit without an informative
+      message.
     """
 
     commit_sha: str
@@ -89,19 +217,19 @@ class PatternHit:
 
 @dataclass(frozen=True, slots=True)
 class QueryProfile:
-    """The kind of question a query was taken for, and what that and its hints changed."""
+    """Kind of question that a query was classified as, and how that and its hints changed the search."""
 
     name: str
     explanation: str
 
 
-# What a question is taken for that says nothing but what it is about.
-PLAIN: Final = QueryProfile("Unknown", "no cue words; default lanes and weights")
+# Profile of a query without cue words or hints.
+DEFAULT_QUERY_PROFILE: Final = QueryProfile("Unknown", "no cue words; default lanes and weights")
 
 
 @dataclass(frozen=True, slots=True)
 class FindMeta:
-    """What is to be said about the hits."""
+    """Index status, hints and details about an answer."""
 
     index_status: IndexState
     hint: str | None
@@ -111,15 +239,15 @@ class FindMeta:
 
 @dataclass(frozen=True, slots=True)
 class FindAnswer:
-    """The response of `find_pattern`."""
+    """Answer of `find_pattern`."""
 
     hits: tuple[PatternHit, ...]
     meta: FindMeta
 
-    def told(self, words: Callable[[str], str]) -> FindAnswer:
-        """The same answer, what it says of the index in other words."""
+    def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> FindAnswer:
+        """Return a copy with `rewrite` applied to the texts about the index."""
         meta = self.meta
-        hint, fits = meta.hint and words(meta.hint), meta.compatibility.told(words)
+        hint, fits = meta.hint and rewrite(meta.hint), meta.compatibility.rewrite_reason(rewrite)
         return replace(self, meta=replace(meta, hint=hint, compatibility=fits))
 
 
@@ -127,8 +255,8 @@ class FindAnswer:
 class ExplainHit:
     """A commit that wrote some of the lines, by blame.
 
-    `blame_lines` are their numbers in the file asked about; `file_path` is what the file was called in the
-    commit. `diff_excerpt` is left out where none is wanted.
+    `blame_lines` are the numbers of these lines in the current file, `file_path` is the path of the file in the commit.
+    `diff_excerpt` is omitted if the request excludes diffs.
     """
 
     commit_sha: str
@@ -144,9 +272,9 @@ class ExplainHit:
 
 @dataclass(frozen=True, slots=True)
 class RelatedCommit:
-    """A neighbour of a hit in the file's history: context, no proof of anything about the lines.
+    """A commit next to a hit in the file's history. It gives context but did not write the lines.
 
-    `touched_hunks` is the number of `@@` parts of its change to the file.
+    `touched_hunks` is the number of `@@` sections of its change to the file.
     """
 
     commit_sha: str
@@ -158,11 +286,11 @@ class RelatedCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
-    """What was asked and how far it could be answered.
+class ExplainDetails:
+    """The lines that were explained, and what limits the answer.
 
-    `lines_queried` is the clamped range, zeros where it holds no line; `commits_unique` counts before the cut
-    to k; `blame_coverage` is the share of the lines whose commit the index knows.
+    `lines_queried` is the range within the file, zeros if it contains no line. `commits_unique` counts all commits,
+    not only the `k` that are returned. `blame_coverage` is the share of the lines whose commit is in the index.
     """
 
     lines_queried: tuple[int, int]
@@ -175,17 +303,17 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class ExplainMeta:
-    """What is to be said about the hits."""
+    """Index status, hints and details about an answer."""
 
     index_status: IndexState
     hint: str | None
     compatibility: Compatibility
-    explain: Explained
+    explain: ExplainDetails
 
 
 @dataclass(frozen=True, slots=True)
 class BlamedLine:
-    """A line as a person sees it, beside its commit; None for one that is not committed."""
+    """A line with the commit that wrote it; None for an uncommitted line."""
 
     number: int
     text: str
@@ -194,10 +322,10 @@ class BlamedLine:
 
 @dataclass(frozen=True, slots=True)
 class ExplainAnswer:
-    """The response of `explain_change`; what follows `meta` is no part of the document.
+    """Answer of `explain_change`. `lines` and `passing` are not part of the JSON.
 
-    `lines` are for the page. `passing` says that asking again may bring more though nothing has changed: the index
-    was busy, or git failed.
+    `lines` are for the web page. `passing` marks a temporary answer: the index was busy or git failed, so the same
+    request may soon give more.
     """
 
     hits: tuple[ExplainHit, ...]
@@ -205,162 +333,34 @@ class ExplainAnswer:
     lines: tuple[BlamedLine, ...] = ()
     passing: bool = False
 
-    def told(self, words: Callable[[str], str]) -> ExplainAnswer:
-        """The same answer, what it says of the index in other words."""
+    def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> ExplainAnswer:
+        """Return a copy with `rewrite` applied to the texts about the index."""
         meta, limit = self.meta, self.meta.explain.enrichment_limitation
-        hint, fits = meta.hint and words(meta.hint), meta.compatibility.told(words)
-        explain = replace(meta.explain, enrichment_limitation=limit and words(limit))
+        hint, fits = meta.hint and rewrite(meta.hint), meta.compatibility.rewrite_reason(rewrite)
+        explain = replace(meta.explain, enrichment_limitation=limit and rewrite(limit))
         return replace(self, meta=replace(meta, hint=hint, compatibility=fits, explain=explain))
 
     @property
-    def weight(self) -> int:
-        """About how many bytes it keeps."""
-        shown = sum(len(hit.diff_excerpt or "") + len(hit.commit_message) for hit in self.hits)
-        return shown + sum(len(line.text) + LINE_WEIGHT for line in self.lines)
+    def size_bytes(self) -> int:
+        """Approximate size in memory."""
+        hits = sum(len(hit.diff_excerpt or "") + len(hit.commit_message) for hit in self.hits)
+        return hits + sum(len(line.text) + LINE_OVERHEAD_BYTES for line in self.lines)
 
 
-def document(answer: FindAnswer | ExplainAnswer) -> dict[str, Any]:
-    """The answer as JSON types: `hits` and `meta`."""
-    meta = {name: _without(name, said) for name, said in asdict(answer.meta).items()}
-    return {"hits": [_without("hits", asdict(hit)) for hit in answer.hits], "meta": meta}
+def to_json_dict(answer: FindAnswer | ExplainAnswer) -> dict[str, Any]:
+    """Convert an answer to JSON types, an object with `hits` and `meta`."""
+    meta = {name: _drop_empty_fields(name, value) for name, value in asdict(answer.meta).items()}
+    return {"hits": [_drop_empty_fields("hits", asdict(hit)) for hit in answer.hits], "meta": meta}
 
 
-def _without(name: str, said: Any) -> Any:
-    """An object less those of its optional fields that say nothing."""
+def _drop_empty_fields(name: str, value: Any) -> Any:
+    """Return the object called `name` without its empty optional fields."""
     optional = _OPTIONAL.get(name, ())
     if not optional:
-        return said
-    return {key: value for key, value in said.items() if key not in optional or value not in (None, ())}
+        return value
+    return {key: item for key, item in value.items() if key not in optional or item not in (None, ())}
 
 
-def rfc3339(naive: datetime) -> str:
-    """A moment of the database, which keeps UTC without saying so."""
-    return naive.isoformat(timespec="seconds") + "Z"
-
-
-# The daemon takes 1 MiB a question, where JSON in ASCII spends six bytes on each of these; on an emoji, two of them.
-LONGEST_QUERY: Final = 100_000
-LONGEST_FILTER: Final = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class FindRequest:
-    """How was it done before? Texts are still the asker's own.
-
-    `since` is a date or an age, `path` a gitignore pattern, `author` a part of a name or address; `k` counts
-    commits.
-    """
-
-    text: str
-    k: int = 5
-    language: str | None = None
-    since: str | None = None
-    path: str | None = None
-    author: str | None = None
-    rerank: bool = True
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot travel, and no database reads."""
-        _check("query", self.text, LONGEST_QUERY)
-        filters = {"language": self.language, "since": self.since, "path": self.path, "author": self.author}
-        for name, value in filters.items():
-            _check(f"{name} filter", value or "", LONGEST_FILTER)
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainRequest:
-    """Why does this code look the way it does?
-
-    `file` is relative to the repository; `line_end` 0 means the end of the file; `k` counts commits.
-    `ignore_whitespace` and `follow_moves` are blame's `-w` and `-M -C`.
-    """
-
-    file: str
-    line_start: int = 1
-    line_end: int = 0
-    k: int = 5
-    include_diff: bool = True
-    include_related: bool = False
-    ignore_whitespace: bool = False
-    follow_moves: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot travel; a byte that is no text may be a part of a file's name."""
-        _check_length("file's name", len(self.file), LONGEST_FILTER)
-
-
-def worded(query: str | None, path: Path, more: Sequence[str] = ()) -> str:
-    """The question; where a command line has none, or not all of it, an error that says how one is asked.
-
-    Who leaves the option out has given the question in the path's place; who leaves out the quotes, a part of it there
-    and `more` words behind it.
-    """
-    if query is not None and not more:
-        return query
-    is_path = os.path.exists(path)  # noqa: PTH110 - unlike `Path.exists`, it knows no errors
-    words = [word for word in (query, None if is_path else str(path), *more) if word is not None]
-    meant = shlex.quote(" ".join(words)) if words else '"how was it done before?"'
-    command = shlex.join(["lineage", "query", *(argument(path) if is_path else ())])
-    raise BadRequest(
-        "No question was asked." if query is None else "The question ends at its first space.",
-        hint=f"Ask with --query: `{command} --query {meant}`.",
-    )
-
-
-def _check(name: str, text: str, most: int) -> None:
-    try:
-        length = len(text.encode("utf-16-le")) // 2
-    except UnicodeEncodeError as error:
-        raise BadRequest(
-            f"The {name} has a part that is no text: {text[error.start : error.end]!r:.20}.",
-            hint="Give it in UTF-8, whole characters only.",
-        ) from error
-    _check_length(name, length, most)
-
-
-def _check_length(name: str, length: int, most: int) -> None:
-    if length > most:
-        raise BadRequest(f"The {name} is longer than {most:,} characters.", hint="Say it in fewer.")
-
-
-# More digits than any file has lines.
-RANGE: Final = re.compile(r"([0-9]{1,18})?:([0-9]{1,18})?")
-HINT: Final = (
-    "Give lines as `START:END`, from 1, both included: `10:42`, `:42`, `10:`, or `42:42` for one line."
-)
-# For agents too, who give the two bounds by name.
-COUNTED: Final = "The first line is 1, and both ends of a range are part of it."
-
-
-def bounds(lines: str | None) -> tuple[int, int]:
-    """The two bounds in `START:END`; 0 for an end that is left open."""
-    if lines is None:
-        return 1, 0
-    said = RANGE.fullmatch(lines.strip())
-    if said is None:
-        raise BadRequest(f"{lines!r} is not a range of lines.", hint=HINT)
-    start, end = (int(bound) if bound else None for bound in said.groups())
-    if end == 0:
-        raise BadRequest("Lines count from 1.", hint=HINT)
-    return 1 if start is None else start, end or 0
-
-
-def check(request: ExplainRequest) -> None:
-    """Refuse a request that no file could answer."""
-    if not request.file or "\0" in request.file or not _is_encodable(request.file):
-        raise BadRequest("That is no file name.", hint="Name a file, relative to the repository.")
-    if request.line_start < 1 or request.line_end < 0:
-        raise BadRequest("Lines count from 1.", hint=COUNTED)
-    if request.line_end and request.line_end < request.line_start:
-        raise BadRequest(
-            f"The range ends at line {request.line_end}, before it starts at line {request.line_start}.",
-            hint=COUNTED,
-        )
-
-
-def _is_encodable(name: str) -> bool:
-    """Whether the file system could have the name: bytes that are no text are, halves of characters are not."""
-    try:
-        return bool(os.fsencode(name))
-    except UnicodeEncodeError:
-        return False
+def format_rfc3339(naive_utc: datetime) -> str:
+    """Format a time of the database, which stores UTC without a time zone."""
+    return naive_utc.isoformat(timespec="seconds") + "Z"

@@ -1,4 +1,4 @@
-"""Who answers: the shared daemon, or this process where there is to be none or can be none."""
+"""Backends that answer requests: the shared daemon, or this process."""
 
 from __future__ import annotations
 
@@ -13,32 +13,37 @@ from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindReque
 from serve.config import Settings
 
 if TYPE_CHECKING:
-    from serve.daemon.process import NoDaemon
+    from serve.daemon.process import DaemonUnavailable
     from serve.engine import Engine
 
 logger = logging.getLogger(__name__)
 
 
-class Answering(Protocol):
-    """Answers both questions; relative paths count from the working directory."""
+class Backend(Protocol):
+    """Interface for both kinds of requests. Relative paths count from the working directory."""
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
-        """Commits of the repository at `path` whose changes resemble the request."""
+        """Return the commits of the repository at `path` whose changes best match the request."""
         ...
 
-    def explain(self, request: ExplainRequest, path: Path, here: Path | None = None) -> ExplainAnswer:
-        """The commits behind lines of a file in the repository at `path`; `here` is where the person stands."""
+    def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
+        """Return the commits behind lines of a file in the repository at `path`.
+
+        A file name may be relative to the repository or to `cwd`, the user's working directory.
+        """
         ...
 
 
-def answering(said: Settings, *, daemon: bool = True) -> Answering:
-    """Whoever answers for the indexes of these settings; no daemon where they, or the caller, want none."""
-    own = Own(said.home, said.reranker)
-    return Shared(said.home, said.reranker, own) if daemon and said.daemon else own
+def select_backend(settings: Settings, *, use_daemon: bool = True) -> Backend:
+    """Return the daemon backend, or the in-process one if the settings or the caller turn the daemon off."""
+    in_process = InProcessBackend(settings.home, settings.reranker_precision)
+    if use_daemon and settings.use_daemon:
+        return DaemonBackend(settings.home, settings.reranker_precision, in_process)
+    return in_process
 
 
-class Own:
-    """Answers in this process; models are loaded at the first question that needs them."""
+class InProcessBackend:
+    """Backend in this process. The first request that needs a model loads it."""
 
     def __init__(self, home: Path, precision: Precision = Precision.FULL) -> None:
         self._home = home
@@ -51,48 +56,48 @@ class Own:
         return Engine(self._home)
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
-        """As `Answering.find`."""
-        return self._engine.find(request, _absolute(path), self._precision)
+        """See `Backend.find`."""
+        return self._engine.find(request, _make_absolute(path), self._precision)
 
-    def explain(self, request: ExplainRequest, path: Path, here: Path | None = None) -> ExplainAnswer:
-        """As `Answering.explain`."""
-        return self._engine.explain(request, _absolute(path), here)
+    def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
+        """See `Backend.explain`."""
+        return self._engine.explain(request, _make_absolute(path), cwd)
 
 
-class Shared:
-    """Has the daemon answer, and answers in this process where no daemon can be had."""
+class DaemonBackend:
+    """Backend that asks the daemon, and answers in this process if no daemon can be started."""
 
-    def __init__(self, home: Path, precision: Precision, own: Own) -> None:
-        from serve.daemon.client import Remote
-        from serve.daemon.process import Address
+    def __init__(self, home: Path, precision: Precision, fallback: InProcessBackend) -> None:
+        from serve.daemon.client import DaemonClient
+        from serve.daemon.process import DaemonPaths
 
-        self._remote = Remote(Address(home), precision)
-        self._own = own
+        self._client = DaemonClient(DaemonPaths(home), precision)
+        self._fallback = fallback
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
-        """As `Answering.find`."""
-        from serve.daemon.process import NoDaemon
+        """See `Backend.find`."""
+        from serve.daemon.process import DaemonUnavailable
 
         try:
-            return self._remote.find(request, _absolute(path))
-        except NoDaemon as error:
-            return _told(error, self._own).find(request, path)
+            return self._client.find(request, _make_absolute(path))
+        except DaemonUnavailable as error:
+            return _fall_back(error, self._fallback).find(request, path)
 
-    def explain(self, request: ExplainRequest, path: Path, here: Path | None = None) -> ExplainAnswer:
-        """As `Answering.explain`."""
-        from serve.daemon.process import NoDaemon
+    def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
+        """See `Backend.explain`."""
+        from serve.daemon.process import DaemonUnavailable
 
         try:
-            return self._remote.explain(request, _absolute(path), here)
-        except NoDaemon as error:
-            return _told(error, self._own).explain(request, path, here)
+            return self._client.explain(request, _make_absolute(path), cwd)
+        except DaemonUnavailable as error:
+            return _fall_back(error, self._fallback).explain(request, path, cwd)
 
 
-def _told(error: NoDaemon, own: Own) -> Own:
+def _fall_back(error: DaemonUnavailable, fallback: InProcessBackend) -> InProcessBackend:
     logger.warning("Answered without the daemon. %s", error)
-    return own
+    return fallback
 
 
-def _absolute(path: Path) -> Path:
-    # Not `resolve`: the person's own words stay in what is said of the path.
+def _make_absolute(path: Path) -> Path:
+    # Not `resolve`, so that messages show the path as the user typed it.
     return Path(os.path.abspath(path))  # noqa: PTH100 - `Path.absolute` keeps `..`

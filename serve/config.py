@@ -1,6 +1,6 @@
-"""Which program this is, to people and to clients.
+"""Package name and version, and settings from environment variables.
 
-The environment, read once at the door; below it everything is an argument.
+Only this module reads the environment for `serve`. Everything below it takes arguments.
 """
 
 from __future__ import annotations
@@ -14,34 +14,18 @@ from typing import Final
 from pipeline.options import Precision
 
 DISTRIBUTION: Final = "history-lineage"
-
-
-def version() -> str:
-    """The installed version."""
-    from importlib.metadata import version as installed  # 15 ms that most commands never need
-
-    return installed(DISTRIBUTION)
-
-
 DEFAULT_HOME: Final = "~/.lineage"
-DEFAULT_MAPS: Final = "~/.mindmap/data"
-DEFAULT_LOG: Final = "info"
+DEFAULT_MAPS_DIR: Final = "~/.mindmap/data"
+DEFAULT_LOG_LEVEL: Final = "info"
 LOG_LEVELS: Final = ("off", "error", "warn", "info", "debug", "trace")
-# How people switch a variable off without unsetting it.
-OFF: Final = frozenset({"", "0", "false", "no", "off"})
-
-# Where git is on the systems there are.
-USUAL_FOLDERS: Final = ("/usr/local/bin", "/opt/homebrew/bin", "/usr/bin", "/bin")
-
-# What CUDA is told to hide every device; anything else names some.
-NO_DEVICES: Final = frozenset({"", "-1"})
-
-# What libraries are told, and hear as they are imported. numpy's own threads wait for each other by spinning: beside
-# the database's threads a product took ten times as long as on one thread, so lanes run side by side instead. Arrow's
-# own allocator keeps what was freed: with the system's an index of 5,000 commits took 38 MB less, for no instructions.
-# Workers begin with `python -c`, which looks for modules in the folder it stands in first: in a repository that has a
-# `pipeline` or a `signal.py` of its own these would run.
-TOLD: Final = {
+# Values that switch a boolean variable off.
+FALSE_VALUES: Final = frozenset({"", "0", "false", "no", "off"})
+# Where Linux and macOS install git.
+GIT_DIRECTORIES: Final = ("/usr/local/bin", "/opt/homebrew/bin", "/usr/bin", "/bin")
+# Values of CUDA_VISIBLE_DEVICES that hide every device.
+NO_CUDA_DEVICES: Final = frozenset({"", "-1"})
+# Libraries read these when they are imported. The reasons and measurements: serve/README.md, "Library settings".
+LIBRARY_ENVIRONMENT: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "PYTHONSAFEPATH": "1",
@@ -50,88 +34,100 @@ TOLD: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the environment says.
+    """Settings from environment variables.
 
-    `home` holds the indexes; `log` is a level of `LOG_LEVELS`; `daemon` whether a shared daemon may answer;
-    `reranker` is the form of the reranker, the full one for any value but `int8`; `maps` holds the mindmaps;
-    `cuda_devices` whether CUDA_VISIBLE_DEVICES names any.
+    `home`: directory of the indexes. `log_level`: one of `LOG_LEVELS`. `use_daemon`: whether the shared daemon may
+    answer queries. `reranker_precision`: `int8` if requested, else full. `maps_dir`: directory of the mindmaps.
+    `has_cuda_devices`: whether CUDA_VISIBLE_DEVICES names a device.
     """
 
     home: Path
-    log: str
-    daemon: bool
-    reranker: Precision
-    maps: Path
-    cuda_devices: bool
+    log_level: str
+    use_daemon: bool
+    reranker_precision: Precision
+    maps_dir: Path
+    has_cuda_devices: bool
 
 
-def read(environment: Mapping[str, str] | None = None) -> Settings:
-    """Settings from the process's environment, or from one that is given."""
-    given = os.environ if environment is None else environment
+def version() -> str:
+    """Return the installed version."""
+    from importlib.metadata import version as installed  # 15 ms that most commands never need
+
+    return installed(DISTRIBUTION)
+
+
+def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings of `environment`, by default the process's own."""
+    variables = os.environ if environment is None else environment
     return Settings(
-        home=Path(given.get("LINEAGE_HOME") or DEFAULT_HOME).expanduser().absolute(),
-        log=_level(given.get("LINEAGE_LOG") or given.get("RUST_LOG") or ""),
-        daemon=given.get("LINEAGE_NO_DAEMON", "").lower() in OFF,
-        reranker=Precision.INT8 if given.get("LINEAGE_RERANKER") == Precision.INT8 else Precision.FULL,
-        maps=Path(given.get("MINDMAP_DATA_DIR") or DEFAULT_MAPS).expanduser().absolute(),
-        cuda_devices=given.get("CUDA_VISIBLE_DEVICES", "").strip() not in NO_DEVICES,
+        home=Path(variables.get("LINEAGE_HOME") or DEFAULT_HOME).expanduser().absolute(),
+        log_level=_parse_log_level(variables.get("LINEAGE_LOG") or variables.get("RUST_LOG") or ""),
+        use_daemon=variables.get("LINEAGE_NO_DAEMON", "").lower() in FALSE_VALUES,
+        reranker_precision=Precision.INT8
+        if variables.get("LINEAGE_RERANKER") == Precision.INT8
+        else Precision.FULL,
+        maps_dir=Path(variables.get("MINDMAP_DATA_DIR") or DEFAULT_MAPS_DIR).expanduser().absolute(),
+        has_cuda_devices=variables.get("CUDA_VISIBLE_DEVICES", "").strip() not in NO_CUDA_DEVICES,
     )
 
 
-def repository(environment: Mapping[str, str] | None = None) -> Path:
-    """The repository that notebooks look at: LINEAGE_REPOSITORY, or the one that is worked in."""
-    given = os.environ if environment is None else environment
-    return Path(given.get("LINEAGE_REPOSITORY") or ".").expanduser()
+def explicit_home(environment: Mapping[str, str] | None = None) -> str | None:
+    """Return the home of the indexes if LINEAGE_HOME is set, for programs started without this environment."""
+    variables = os.environ if environment is None else environment
+    return str(load_settings(variables).home) if variables.get("LINEAGE_HOME") else None
 
 
-def said_home(environment: Mapping[str, str] | None = None) -> str | None:
-    """The home of the indexes, where the person has set one: for programs that are started without this environment."""
-    given = os.environ if environment is None else environment
-    return str(read(given).home) if given.get("LINEAGE_HOME") else None
+def explicit_maps_dir(environment: Mapping[str, str] | None = None) -> str | None:
+    """Return the directory of the maps if MINDMAP_DATA_DIR is set, for programs started without this environment."""
+    variables = os.environ if environment is None else environment
+    return str(load_settings(variables).maps_dir) if variables.get("MINDMAP_DATA_DIR") else None
 
 
-def said_maps(environment: Mapping[str, str] | None = None) -> str | None:
-    """The folder of the maps, where the person has set one, for the same programs."""
-    given = os.environ if environment is None else environment
-    return str(read(given).maps) if given.get("MINDMAP_DATA_DIR") else None
-
-
-def folders(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Where programs keep a person's configuration: `home`, `config` (XDG), `apps` (a Mac's), `codex` (Codex's)."""
-    given = os.environ if environment is None else environment
+def config_directories(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the user's configuration directories: `home`, `config` (XDG), `apps` (macOS) and `codex` (Codex)."""
+    variables = os.environ if environment is None else environment
     home = Path("~").expanduser()
     return {
         "home": str(home),
-        "config": given.get("XDG_CONFIG_HOME") or str(home / ".config"),
+        "config": variables.get("XDG_CONFIG_HOME") or str(home / ".config"),
         "apps": str(home / "Library" / "Application Support"),
-        "codex": given.get("CODEX_HOME") or str(home / ".codex"),
+        "codex": variables.get("CODEX_HOME") or str(home / ".codex"),
     }
 
 
-def for_daemon(home: Path) -> dict[str, str]:
-    """The environment a daemon of this home starts with: less what git says to a hook, which is of one repository."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    # A client with windows may have been started without the folders that git is in; others ask the same daemon.
-    path = dict.fromkeys([*kept.get("PATH", "").split(os.pathsep), *USUAL_FOLDERS])
-    return kept | {"LINEAGE_HOME": str(home), "PATH": os.pathsep.join(filter(None, path))}
+def daemon_environment(home: Path) -> dict[str, str]:
+    """Return the environment for the daemon of `home`: this process's, without GIT_ variables.
+
+    git sets those for a hook of one repository; the daemon serves all of them.
+    """
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    # A desktop client may lack git's directory in its PATH, but the daemon it starts also serves other clients.
+    path = dict.fromkeys([*variables.get("PATH", "").split(os.pathsep), *GIT_DIRECTORIES])
+    return variables | {"LINEAGE_HOME": str(home), "PATH": os.pathsep.join(filter(None, path))}
 
 
-def person() -> str:
-    """Whose configuration git goes by: the person's home, and where their configuration is."""
+def notebook_repository(environment: Mapping[str, str] | None = None) -> Path:
+    """Return the repository that notebooks analyze: LINEAGE_REPOSITORY, or the working directory."""
+    variables = os.environ if environment is None else environment
+    return Path(variables.get("LINEAGE_REPOSITORY") or ".").expanduser()
+
+
+def git_config_key() -> str:
+    """Return a key of the git configuration in effect: the user's home and XDG_CONFIG_HOME."""
     return "\0".join((str(Path("~").expanduser()), os.environ.get("XDG_CONFIG_HOME", "")))
 
 
-def calm_libraries(environment: MutableMapping[str, str] | None = None) -> None:
-    """Keep numpy to one thread, Arrow to the system's memory and Python to its own modules, unless asked otherwise.
+def configure_libraries(environment: MutableMapping[str, str] | None = None) -> None:
+    """Set `LIBRARY_ENVIRONMENT` where it is unset: one numpy thread, Arrow's system allocator, safe Python path.
 
-    Acts on what is imported afterwards, and on processes started afterwards.
+    Affects modules imported, and processes started, after the call.
     """
-    for name, value in TOLD.items():
+    for name, value in LIBRARY_ENVIRONMENT.items():
         (os.environ if environment is None else environment).setdefault(name, value)
 
 
-def _level(directives: str) -> str:
-    """The level in `debug` or in `module=debug,other=warn`: of several the first, of none the default."""
-    said = [part.rpartition("=")[2].strip().lower() for part in directives.split(",")]
-    known = ["warn" if level == "warning" else level for level in said if level in {*LOG_LEVELS, "warning"}]
-    return known[0] if known else DEFAULT_LOG
+def _parse_log_level(directives: str) -> str:
+    """Return the first level in `debug` or `module=debug,other=warn`; the default if there is none."""
+    levels = [part.rpartition("=")[2].strip().lower() for part in directives.split(",")]
+    known = ["warn" if level == "warning" else level for level in levels if level in {*LOG_LEVELS, "warning"}]
+    return known[0] if known else DEFAULT_LOG_LEVEL

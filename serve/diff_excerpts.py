@@ -1,4 +1,4 @@
-"""A diff's `@@` parts, and windows of them: rows under a head that says where they stand; pure."""
+"""Excerpts of diffs: the `@@` sections of a diff, and windows of lines from it."""
 
 from __future__ import annotations
 
@@ -9,134 +9,147 @@ from typing import Final
 
 from pipeline.git import patches
 
-# Rows kept around one that matters: as many as git shows.
-CONTEXT: Final = 3
-# Stands for what is left out above a window.
-MORE: Final = "…"
-_PART: Final = re.compile(r"^@@ ", re.MULTILINE)
+# Lines kept around a relevant one: as many as git shows.
+CONTEXT_LINES: Final = 3
+# Stands for the lines that are omitted above a window.
+OMITTED_MARK: Final = "…"
+_SECTION_START: Final = re.compile(r"^@@ ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A line of a part: its own text, and where it stands in the old and the new file."""
+class DiffLine:
+    """A line of a section with its sign, and its line numbers in the old and the new file.
+
+    An added line has the number of the next old line, a removed line that of the next new line.
+    """
 
     text: str
-    old: int
-    new: int
+    old_number: int
+    new_number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """Lines of a diff as they are shown, and whether there are more above and below them."""
+class DiffWindow:
+    """Consecutive lines of a diff."""
 
     lines: tuple[str, ...]
-    above: bool
-    below: bool
+    has_more_above: bool
+    has_more_below: bool
 
     @property
     def text(self) -> str:
-        """The lines, under a mark where there are more above."""
-        return "\n".join((MORE, *self.lines) if self.above else self.lines)
+        """The lines, below a mark if there are more above them."""
+        return "\n".join((OMITTED_MARK, *self.lines) if self.has_more_above else self.lines)
 
 
-def parts(diff: str) -> list[str]:
-    """The `@@` parts of a diff."""
-    starts = [match.start() for match in _PART.finditer(diff)]
+def split_sections(diff: str) -> list[str]:
+    """Split a diff into its `@@` sections."""
+    starts = [match.start() for match in _SECTION_START.finditer(diff)]
     return [diff[start:end] for start, end in zip(starts, [*starts[1:], len(diff)], strict=True)]
 
 
-def numbers(part: str) -> tuple[int, int, int, int]:
-    """Where a part starts and how many lines it covers, by its head: in the old file, then in the new."""
-    return patches.numbers(_first_line(part).encode("utf-8", "surrogatepass"))
+def parse_section_header(section: str) -> tuple[int, int, int, int]:
+    """Return the first line and the number of lines of a section in the old file, then in the new file."""
+    return patches.parse_line_ranges(_first_line(section).encode("utf-8", "surrogatepass"))
 
 
-def rows(part: str) -> Iterator[Row]:
-    """The lines of a part below its head."""
-    old, old_count, new, new_count = numbers(part)
+def section_lines(section: str) -> Iterator[DiffLine]:
+    """Yield the lines of a section below its header."""
+    old, old_count, new, new_count = parse_section_header(section)
     old, new = old + (old_count == 0), new + (new_count == 0)
-    for text in _lines(part)[1:]:
-        yield Row(text, old, new)
+    for text in _split_lines(section)[1:]:
+        yield DiffLine(text, old, new)
         old += text[:1] in (" ", "-")
         new += text[:1] in (" ", "+")
 
 
-def printed(part: str, some: Sequence[Row]) -> str:
-    """Neighbouring rows of a part under a head of their own, with a line break at the end."""
-    return "\n".join([_head(part, some), *(row.text for row in some), ""])
+def format_lines(section: str, lines: Sequence[DiffLine]) -> str:
+    """Format consecutive lines of a section as a section of their own, with a final line break."""
+    return "\n".join([_format_section_header(section, lines), *(line.text for line in lines), ""])
 
 
-def about(diff: str, wanted: Collection[str], most: int) -> Window:
-    """As many lines of a diff, a mark above them included: the first ones, or those with most of the wanted words.
+def select_window(diff: str, terms: Collection[str], max_lines: int) -> DiffWindow:
+    """Return the window of a diff with the most terms; the first lines where no other window has more.
 
-    A window begins with a part's head. It begins inside a part only where that is longer than the window, and where
-    rows there have more of the words than those at the top; of equal ones the first is taken.
+    A window begins at the start of a section, or inside one that is longer than the window. Its lines, with the mark
+    above them, are at most `max_lines`. The diff may itself begin with that mark.
     """
-    above = diff.startswith(f"{MORE}\n")
-    plain = diff.removeprefix(f"{MORE}\n")
-    lines = _lines(plain)
-    if len(lines) > most - above and wanted:
-        number, first = _best(parts(plain), frozenset(wanted), most - 2)
+    has_more_above = diff.startswith(f"{OMITTED_MARK}\n")
+    plain = diff.removeprefix(f"{OMITTED_MARK}\n")
+    lines = _split_lines(plain)
+    if len(lines) > max_lines - has_more_above and terms:
+        sections = split_sections(plain)
+        size = max_lines - 2  # without the mark and a header
+        number, first = _best_start(sections, frozenset(terms), size)
         if number or first:
-            lines, above = _from(parts(plain)[number:], first, most - 2), True
-    shown = most - above
-    return Window(tuple(lines[:shown]), above, below=len(lines) > shown)
+            lines, has_more_above = _window_lines(sections[number:], first, size), True
+    count = max_lines - has_more_above
+    return DiffWindow(tuple(lines[:count]), has_more_above, has_more_below=len(lines) > count)
 
 
-def _from(split: Sequence[str], first: int, size: int) -> list[str]:
-    """The lines of these parts from a row of the first on; its head speaks of as many rows as are shown."""
+def _window_lines(sections: Sequence[str], first: int, size: int) -> list[str]:
+    """Return the lines of the sections from line `first` of the first one on, with a header for `size` lines of it."""
     if not first:
-        return _lines("".join(split))
-    own = list(rows(split[0]))[first:]
-    following = _lines("".join(split[1:])) if len(split) > 1 else []
-    return [_head(split[0], own[:size]), *(row.text for row in own), *following]
+        return _split_lines("".join(sections))
+    own = list(section_lines(sections[0]))[first:]
+    following = _split_lines("".join(sections[1:])) if len(sections) > 1 else []
+    header = _format_section_header(sections[0], own[:size])
+    return [header, *(line.text for line in own), *following]
 
 
-def _best(split: Sequence[str], wanted: frozenset[str], size: int) -> tuple[int, int]:
-    """The part, and the row of it that a window of this size begins with, with most of the words."""
-    places = (
-        (*_found(said[first : first + size]), -number, -first)
-        for number, part in enumerate(split)
-        for said in [_said(part, wanted)]
-        for first in _beginnings(said, size)
+def _best_start(sections: Sequence[str], terms: frozenset[str], size: int) -> tuple[int, int]:
+    """Return the section, and the line in it, where a window of `size` lines with the most terms starts."""
+    scored = (
+        (*_count_terms(terms_per_line[first : first + size]), -number, -first)
+        for number, section in enumerate(sections)
+        for terms_per_line in [_terms_per_line(section, terms)]
+        for first in _candidate_starts(terms_per_line, size)
     )
-    *_, number, first = max(places, default=(0, 0))
+    *_, number, first = max(scored, default=(0, 0))
     return -number, -first
 
 
-def _beginnings(said: Sequence[tuple[frozenset[str], bool]], size: int) -> Iterator[int]:
-    """The top of a part, and a little above each row below that has a word, as far down as there are rows to show."""
+def _candidate_starts(terms_per_line: Sequence[tuple[frozenset[str], bool]], size: int) -> Iterator[int]:
+    """Yield the top of a section, and a start a few lines above each line with a term that fills the window."""
     yield 0
-    last = len(said) - size
+    last = len(terms_per_line) - size
     if last > 0:
         yield from (
-            min(place - CONTEXT, last) for place, (words, _) in enumerate(said) if words and place > CONTEXT
+            min(index - CONTEXT_LINES, last)
+            for index, (terms, _) in enumerate(terms_per_line)
+            if terms and index > CONTEXT_LINES
         )
 
 
-def _found(said: Sequence[tuple[frozenset[str], bool]]) -> tuple[int, int]:
-    """How many of the words stand in changed rows, and how many in any."""
-    changed: frozenset[str] = frozenset().union(*(words for words, is_changed in said if is_changed))
-    return len(changed), len(changed.union(*(words for words, _ in said)))
+def _count_terms(terms_per_line: Sequence[tuple[frozenset[str], bool]]) -> tuple[int, int]:
+    """Return the number of distinct terms in changed lines, and in all lines."""
+    changed: frozenset[str] = frozenset().union(
+        *(terms for terms, is_changed in terms_per_line if is_changed)
+    )
+    return len(changed), len(changed.union(*(terms for terms, _ in terms_per_line)))
 
 
-def _said(part: str, wanted: frozenset[str]) -> list[tuple[frozenset[str], bool]]:
-    """Of each row the wanted words that it has, and whether it is a changed one."""
-    from pipeline.text import words  # an explanation goes by line numbers, and needs no stemmer
+def _terms_per_line(section: str, terms: frozenset[str]) -> list[tuple[frozenset[str], bool]]:
+    """Return for each line of a section the terms in it, and whether it is a changed line."""
+    from pipeline.text import count_terms  # `explain` also imports this module and needs no stemmer
 
-    return [(wanted.intersection(words(line[1:])), line[:1] in ("+", "-")) for line in _lines(part)[1:]]
-
-
-def _head(part: str, some: Sequence[Row]) -> str:
-    """A head for neighbouring rows of a part, with the part's own section heading."""
-    old_count = sum(row.text[:1] in (" ", "-") for row in some)
-    new_count = sum(row.text[:1] in (" ", "+") for row in some)
-    old, new = some[0].old - (not old_count), some[0].new - (not new_count)
-    return f"@@ -{old},{old_count} +{new},{new_count} @@{_first_line(part).split('@@', 2)[2]}"
+    return [
+        (terms.intersection(count_terms(line[1:])), line[:1] in ("+", "-"))
+        for line in _split_lines(section)[1:]
+    ]
 
 
-def _first_line(part: str) -> str:
-    return part.partition("\n")[0]
+def _format_section_header(section: str, lines: Sequence[DiffLine]) -> str:
+    """Return a header for consecutive lines of a section, with the section's own heading."""
+    old_count = sum(line.text[:1] in (" ", "-") for line in lines)
+    new_count = sum(line.text[:1] in (" ", "+") for line in lines)
+    old, new = lines[0].old_number - (not old_count), lines[0].new_number - (not new_count)
+    return f"@@ -{old},{old_count} +{new},{new_count} @@{_first_line(section).split('@@', 2)[2]}"
 
 
-def _lines(text: str) -> list[str]:
+def _first_line(section: str) -> str:
+    return section.partition("\n")[0]
+
+
+def _split_lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n")

@@ -1,4 +1,4 @@
-"""Both questions, answered in this process."""
+"""Engine that answers both kinds of requests in this process."""
 
 from __future__ import annotations
 
@@ -9,93 +9,92 @@ from typing import TYPE_CHECKING
 
 from pipeline.encoders.base import Encoder
 from pipeline.encoders.cross_encoder import CrossEncoder
-from pipeline.encoders.registry import bundled_encoder
-from pipeline.options import Encoding, Precision
+from pipeline.encoders.registry import create_bundled_encoder
+from pipeline.options import EncoderName, Precision
 from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest
 from serve.explain.explain_change import Explainer
 
 if TYPE_CHECKING:
-    from serve.search.cache import Holding
-    from serve.search.find_pattern import Finder
+    from serve.search.cache import CacheEntryStats
+    from serve.search.find_pattern import PatternSearcher
 
 
-class Resident:
-    """The models, each loaded when it is first needed and let go when it is not needed for a while."""
+class LoadedModels:
+    """Models that are loaded when first needed. Thread-safe."""
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._encoders: dict[Encoding, Encoder] = {}
-        self._crosses: dict[Precision, CrossEncoder] = {}
+        self._lock = threading.Lock()
+        self._encoders: dict[EncoderName, Encoder] = {}
+        self._cross_encoders: dict[Precision, CrossEncoder] = {}
 
-    def get(self, encoding: Encoding) -> Encoder:
-        """The encoder of that name; it loads its model at the first text."""
-        with self._turn:
-            if encoding not in self._encoders:
-                self._encoders[encoding] = bundled_encoder(encoding)
-            return self._encoders[encoding]
+    def get_encoder(self, name: EncoderName) -> Encoder:
+        """Return the encoder, which loads its model at the first text."""
+        with self._lock:
+            if name not in self._encoders:
+                self._encoders[name] = create_bundled_encoder(name)
+            return self._encoders[name]
 
-    def cross(self, precision: Precision) -> CrossEncoder:
-        """The cross-encoder in that precision; it loads its model at the first question."""
-        with self._turn:
-            if precision not in self._crosses:
-                self._crosses[precision] = CrossEncoder(precision)
-            return self._crosses[precision]
+    def get_cross_encoder(self, precision: Precision) -> CrossEncoder:
+        """Return the cross-encoder, which loads its model at the first question."""
+        with self._lock:
+            if precision not in self._cross_encoders:
+                self._cross_encoders[precision] = CrossEncoder(precision)
+            return self._cross_encoders[precision]
 
-    def let_go(self) -> None:
-        """Forget the models; who has one in hand keeps it."""
-        with self._turn:
+    def unload(self) -> None:
+        """Drop the models. Running requests keep the ones they use."""
+        with self._lock:
             self._encoders.clear()
-            self._crosses.clear()
+            self._cross_encoders.clear()
 
     @property
-    def loaded(self) -> tuple[str, ...]:
-        """Names of what is loaded."""
-        with self._turn:
-            models: list[Encoder | CrossEncoder] = [*self._encoders.values(), *self._crosses.values()]
+    def names(self) -> tuple[str, ...]:
+        """Names of the models that were requested since the last `unload`."""
+        with self._lock:
+            models: list[Encoder | CrossEncoder] = [*self._encoders.values(), *self._cross_encoders.values()]
             return tuple(model.name for model in models)
 
 
 class Engine:
-    """Answers both questions, and keeps what makes the next answer fast; for use by several threads."""
+    """Engine that keeps models, indexes and answers in memory to speed up later requests. Thread-safe."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.models = Resident()
+        self.models = LoadedModels()
         self._explainer = Explainer(home)
-        self._turn = threading.Lock()
-        self._finder: Finder | None = None
+        self._lock = threading.Lock()
+        self._searcher: PatternSearcher | None = None
 
     def find(self, request: FindRequest, path: Path, precision: Precision = Precision.FULL) -> FindAnswer:
-        """Commits of the repository at `path` whose changes resemble the request, read in that precision."""
-        # Here, because an explanation needs neither Arrow nor numpy.
-        from serve.search.rerank import ReadingRanker
+        """Search the repository at `path`; `precision` is that of the cross-encoder. See `PatternSearcher.find`."""
+        # Imported here, because `explain` needs neither Arrow nor numpy.
+        from serve.search.rerank import CrossEncoderReranker
 
-        return self._finding().find(
-            request, path, reranker=ReadingRanker(partial(self.models.cross, precision))
-        )
+        reranker = CrossEncoderReranker(partial(self.models.get_cross_encoder, precision))
+        return self._get_searcher().find(request, path, reranker=reranker)
 
-    def explain(self, request: ExplainRequest, path: Path, here: Path | None = None) -> ExplainAnswer:
-        """The commits behind lines of a file in the repository at `path`; `here` is where the person stands."""
-        return self._explainer.explain(request, path, here)
+    def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
+        """Explain lines of a file in the repository at `path`; see `Explainer.explain`."""
+        return self._explainer.explain(request, path, cwd)
 
-    def holdings(self) -> tuple[Holding, ...]:
-        """What is kept of which index."""
-        return self._finder.holdings() if self._finder else ()
+    def cache_stats(self) -> tuple[CacheEntryStats, ...]:
+        """Return statistics of every cached index."""
+        return self._searcher.cache_stats() if self._searcher else ()
 
-    def let_go(self) -> None:
-        """Forget the models, and what is kept of indexes; the next question brings back what it needs."""
-        self.models.let_go()
+    def unload(self) -> None:
+        """Drop models, indexes and answers from memory. The next request loads what it needs."""
+        self.models.unload()
         self._explainer = Explainer(self.home)
         self.close()
 
     def close(self) -> None:
-        """Close what is open."""
-        if self._finder:
-            self._finder.close()
+        """Close all indexes."""
+        if self._searcher:
+            self._searcher.close()
 
-    def _finding(self) -> Finder:
-        from serve.search.find_pattern import Finder
+    def _get_searcher(self) -> PatternSearcher:
+        from serve.search.find_pattern import PatternSearcher
 
-        with self._turn:
-            self._finder = self._finder or Finder(self.home, encoder=self.models.get)
-            return self._finder
+        with self._lock:
+            self._searcher = self._searcher or PatternSearcher(self.home, encoder=self.models.get_encoder)
+            return self._searcher

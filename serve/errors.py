@@ -1,4 +1,4 @@
-"""Errors of a question or an option, beside those that `stores` and `pipeline` have of their own."""
+"""Errors of requests and options; `stores` and `pipeline` define further ones."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from stores.errors import LineageError
 
 
 class BadRequest(LineageError):
-    """A question or an option that cannot be understood."""
+    """Error for an invalid request or option."""
 
 
 class NeedsRebuild(LineageError):
-    """The index was made by parts whose vectors cannot be compared with this program's."""
+    """Error for an index whose vectors cannot be compared with those of this program."""
 
 
 class Cancelled(LineageError):
-    """A person left before anything was done."""
+    """Error for a command that the user cancelled before it did anything."""
 
     def __init__(self, message: str = "Cancelled: nothing was done.") -> None:
         super().__init__(message)
 
 
 class NoWorkingDirectory(LineageError):
-    """The folder that relative paths count from was deleted."""
+    """Error for a working directory that was deleted."""
 
     def __init__(self) -> None:
         super().__init__(
             "The working directory no longer exists.",
-            hint='Go to another, or with `cd "$PWD"` to the one that was made in its place.',
+            hint='Go to another one. If it was created again, run `cd "$PWD"`.',
         )

@@ -1,4 +1,4 @@
-"""What the servers of the daemon and the viewer share: how they end, whether a name is still theirs, what they log."""
+"""Helpers shared by the daemon's and the viewer's server: shutdown signals, file identity, access log."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tornado.web import RequestHandler
 logger = logging.getLogger(__name__)
 
 
-def end_on_signals(ending: asyncio.Event) -> None:
-    """Have Ctrl-C and SIGTERM set the event, on the loop that runs."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ending.set)
+def set_event_on_signals(shutdown: asyncio.Event) -> None:
+    """Set the event on SIGINT and SIGTERM. Requires a running event loop."""
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, shutdown.set)
 
 
-async def pause(ending: asyncio.Event, seconds: float) -> None:
-    """Wait for so long, or until the end."""
+async def wait_for_event(event: asyncio.Event, seconds: float) -> None:
+    """Wait until the event is set, at most this many seconds."""
     with suppress(TimeoutError):
-        await asyncio.wait_for(ending.wait(), seconds)
+        await asyncio.wait_for(event.wait(), seconds)
 
 
-def identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file or a folder from another that has its name; None where there is none."""
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """Return device and inode of a path, which change when it is replaced; None if nothing exists there."""
     try:
         status = path.stat()
     except OSError:
@@ -34,8 +34,8 @@ def identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def log_answer(handler: RequestHandler) -> None:
-    """Called by Tornado after each answer."""
+def log_request(handler: RequestHandler) -> None:
+    """Log a finished request. Tornado calls this as its `log_function`."""
     request = handler.request
     logger.debug(
         "event=answered method=%s target=%s status=%d ms=%.1f",

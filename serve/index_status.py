@@ -1,6 +1,8 @@
-"""How an index stands to its repository's HEAD: what it knows, what it lacks, what it must leave out.
+"""Index status: watermark, commits behind HEAD, compatibility, reachability; and the fields answers share.
 
-What both questions share: how many commits, how the index stands, how long an excerpt is.
+- `IndexStatus` and the functions that load it.
+- Response fields and hints made of it (`index_state`, `compatibility_fields`, `index_hints`).
+- Limits of an answer: number of commits, length of a diff excerpt.
 """
 
 from __future__ import annotations
@@ -12,187 +14,201 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pipeline.component_versions import components, encoding_of
-from pipeline.git.errors import BEYOND_BOUNDARY
+from pipeline.component_versions import get_component_versions, get_encoder_name
+from pipeline.git.errors import BEYOND_SHALLOW_BOUNDARY
 from pipeline.git.repository import Repository, open_repository
-from pipeline.options import EmbedCache, Encoding
-from pipeline.walk import pending, reach
+from pipeline.options import EmbedCacheMode, EncoderName
+from pipeline.walk import compute_reachability_delta, find_commits_to_index
 from serve import diff_excerpts
-from serve.api_types import Compatibility, IndexState, rfc3339
-from serve.repositories import place_of
+from serve.api_types import Compatibility, IndexState, format_rfc3339
+from serve.repositories import locate_index
+from serve.text import format_commit_count
 from stores import compatibility, database, history
-from stores.compatibility import GO_ON, NAMES, Recorded, Status, Verdict
+from stores.compatibility import (
+    COMPONENT_NAMES,
+    RESUME_COMMAND,
+    CompatibilityStatus,
+    CompatibilityVerdict,
+    RecordedVersions,
+)
 from stores.database import NotIndexed
-from stores.history import IndexStatus, Use
+from stores.history import CacheUsage, IndexSummary
 from stores.hunk_details import Connection
-from stores.index_location import Place
-from stores.types import Reach
+from stores.index_location import IndexLocation
+from stores.types import ReachabilityDelta
 
-
-@dataclass(frozen=True, slots=True)
-class CacheState:
-    """An embedding cache in use: its mode, its size on the disk, and what the newest pass had of it."""
-
-    mode: str
-    bytes: int
-    use: Use
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """An index against HEAD.
-
-    `behind` counts commits of HEAD that an index run would take up; `verdict` is None without an index. `cache`: of the
-    embedding cache, where one is in use and somebody asks for it. `encoding`: which encoder made its vectors.
-    `unreadable`: how many commits wait because they could not be read.
-    """
-
-    last_indexed_commit: str | None = None
-    indexed_at: datetime | None = None
-    behind: int = 0
-    commits: int = 0
-    reach: Reach = field(default_factory=Reach)
-    verdict: Verdict | None = None
-    cache: CacheState | None = None
-    encoding: Encoding = Encoding.MINILM
-    unreadable: int = 0
-
-
-def of_path(path: Path, home: Path) -> tuple[Place, Standing]:
-    """The place of the repository at `path`, and how its index stands."""
-    repository = open_repository(path)
-    place = place_of(home, repository)
-    try:
-        with database.reading(place) as connection:
-            stands = standing(repository, connection)
-            return place, replace(stands, cache=_cache(connection, place))
-    except NotIndexed:
-        return place, without_index(repository)
-
-
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """What an index says of itself, which only a writer changes."""
-
-    status: IndexStatus | None
-    recorded: Recorded
-
-
-def noted(connection: Connection) -> Noted:
-    """What the opened index says of itself."""
-    return Noted(history.status(connection), compatibility.recorded(connection))
-
-
-def standing(repository: Repository, connection: Connection, said: Noted | None = None) -> Standing:
-    """How the opened index stands; `said` is what it says of itself, where that is known."""
-    said = said or noted(connection)
-    status = said.status
-    if status is None:
-        return without_index(repository)
-    encoding = encoding_of(said.recorded.embedding_model) or Encoding.MINILM
-    return Standing(
-        last_indexed_commit=status.last_indexed_commit,
-        indexed_at=status.indexed_at,
-        behind=_behind(repository, connection, status),
-        commits=status.commits,
-        reach=reach(repository, repository.head(), status.head_commit),
-        verdict=compatibility.verdict(said.recorded, components(encoding=encoding)),
-        encoding=encoding,
-        unreadable=status.unreadable,
-    )
-
-
-def _cache(connection: Connection, place: Place) -> CacheState | None:
-    mode = compatibility.recorded(connection).embed_cache
-    if mode in {None, EmbedCache.OFF}:
-        return None
-    size = place.embeddings.stat().st_size if place.embeddings.exists() else 0
-    return CacheState(str(mode), size, history.cache_use(connection))
-
-
-def without_index(repository: Repository) -> Standing:
-    """How a repository stands that has no index: everything HEAD reaches is still to be indexed."""
-    head = repository.head()
-    return Standing(behind=len(repository.walk(head)) if head else 0)
-
-
-def _behind(repository: Repository, connection: Connection, status: IndexStatus) -> int:
-    head = repository.head()
-    cut = [entry.commit_sha for entry in history.unreadable(connection) if entry.reason == BEYOND_BOUNDARY]
-    uncovered = {sha for sha in cut if repository.readable(sha)}  # the clone is shallow no longer
-    if head is None or (head == status.last_indexed_commit and not uncovered):
-        return 0
-    recorded = partial(history.recorded, connection)
-    return len(pending(repository, head, status.last_indexed_commit, recorded, uncovered))
-
-
-FEWEST_HITS: Final = 1
-MOST_HITS: Final = 20
-
-# A screenful: enough to judge a precedent by, and five hits still fit an agent's reading.
+MIN_HITS: Final = 1
+MAX_HITS: Final = 20
+# About one screen: enough to judge a commit by, and five excerpts still fit an agent's context.
 EXCERPT_LINES: Final = 40
 # Longer lines are data or generated code.
 EXCERPT_COLUMNS: Final = 240
 
 
-def index_state(standing: Standing) -> IndexState:
-    """The state of the index as an answer tells it."""
-    indexed_at = rfc3339(standing.indexed_at) if standing.indexed_at else None
-    return IndexState(standing.last_indexed_commit, standing.behind, indexed_at)
+@dataclass(frozen=True, slots=True)
+class CacheStatus:
+    """Embedding cache in use: its mode, its size on disk, and its usage by the latest index run."""
+
+    mode: str
+    size_bytes: int
+    usage: CacheUsage
 
 
-def compatibility_fields(verdict: Verdict | None) -> Compatibility:
-    """The verdict as an answer tells it; without an index nothing is known."""
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """Status of an index relative to HEAD.
+
+    `commits_behind`: commits of HEAD that the next index run would index. `commits`: indexed commits.
+    `verdict`: None without an index. `cache`: only loaded by `load_status_at_path`; None if no cache is in use.
+    `encoder_name`: encoder of the vectors. `unreadable_commits`: number of commits that could not be read.
+    """
+
+    last_indexed_commit: str | None = None
+    indexed_at: datetime | None = None
+    commits_behind: int = 0
+    commits: int = 0
+    reachability: ReachabilityDelta = field(default_factory=ReachabilityDelta)
+    verdict: CompatibilityVerdict | None = None
+    cache: CacheStatus | None = None
+    encoder_name: EncoderName = EncoderName.MINILM
+    unreadable_commits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedState:
+    """State recorded in an index; only an index run changes it."""
+
+    summary: IndexSummary | None
+    versions: RecordedVersions
+
+
+def load_status_at_path(path: Path, home: Path) -> tuple[IndexLocation, IndexStatus]:
+    """Return the index location of the repository at `path` and the status of its index."""
+    repository = open_repository(path)
+    location = locate_index(home, repository)
+    try:
+        with database.open_for_reading(location) as connection:
+            status = load_index_status(repository, connection)
+            return location, replace(status, cache=_load_cache_status(connection, location))
+    except NotIndexed:
+        return location, status_without_index(repository)
+
+
+def load_index_status(
+    repository: Repository, connection: Connection, recorded: RecordedState | None = None
+) -> IndexStatus:
+    """Return the status of an open index; pass `recorded` if it is loaded already."""
+    recorded = recorded or load_recorded_state(connection)
+    summary = recorded.summary
+    if summary is None:
+        return status_without_index(repository)
+    encoder_name = get_encoder_name(recorded.versions.embedding_model) or EncoderName.MINILM
+    return IndexStatus(
+        last_indexed_commit=summary.last_indexed_commit,
+        indexed_at=summary.indexed_at,
+        commits_behind=_count_commits_behind(repository, connection, summary),
+        commits=summary.commits,
+        reachability=compute_reachability_delta(repository, repository.read_head(), summary.head_commit),
+        verdict=compatibility.check_compatibility(
+            recorded.versions, get_component_versions(encoder_name=encoder_name)
+        ),
+        encoder_name=encoder_name,
+        unreadable_commits=summary.unreadable,
+    )
+
+
+def load_recorded_state(connection: Connection) -> RecordedState:
+    """Load the state recorded in an open index."""
+    return RecordedState(
+        history.load_index_summary(connection), compatibility.load_recorded_versions(connection)
+    )
+
+
+def status_without_index(repository: Repository) -> IndexStatus:
+    """Return the status of a repository without an index: it is behind by every commit that HEAD reaches."""
+    head = repository.read_head()
+    return IndexStatus(commits_behind=len(repository.walk(head)) if head else 0)
+
+
+def index_state(status: IndexStatus) -> IndexState:
+    """Return the `index_status` field of an answer."""
+    indexed_at = format_rfc3339(status.indexed_at) if status.indexed_at else None
+    return IndexState(status.last_indexed_commit, status.commits_behind, indexed_at)
+
+
+def compatibility_fields(verdict: CompatibilityVerdict | None) -> Compatibility:
+    """Return the `compatibility` field of an answer; `unknown` without an index."""
     if verdict is None:
-        return Compatibility(Status.UNKNOWN.value, missing_components=NAMES)
-    if verdict.status is Status.COMPATIBLE:
+        return Compatibility(CompatibilityStatus.UNKNOWN.value, missing_components=COMPONENT_NAMES)
+    if verdict.status is CompatibilityStatus.COMPATIBLE:
         return Compatibility(verdict.status.value)
     return Compatibility(verdict.status.value, verdict.reason, verdict.missing)
 
 
-def index_hints(standing: Standing) -> Iterator[str]:
-    """What a person can do about an index that is there."""
-    if standing.verdict and standing.verdict.awaits_first_run:
-        yield f"The {first_run(standing)}: run `{GO_ON}`."
+def index_hints(status: IndexStatus) -> Iterator[str]:
+    """Yield what to do about an index that is incomplete, behind HEAD or incompatible."""
+    if status.verdict and status.verdict.has_no_finished_run:
+        yield f"The {first_run_message(status)}: run `{RESUME_COMMAND}`."
         return
-    if standing.behind:
-        yield f"The index is {_commits(standing.behind)} behind HEAD: run `lineage index --incremental`."
-    if standing.verdict and (sentence := compatibility_sentence(standing.verdict)):
+    if status.commits_behind:
+        behind = format_commit_count(status.commits_behind)
+        yield f"The index is {behind} behind HEAD: run `lineage index --incremental`."
+    if status.verdict and (sentence := compatibility_sentence(status.verdict)):
         yield sentence
 
 
-def first_run(standing: Standing) -> str:
-    """How far the first run came, of which nothing else is to be said before it has ended."""
-    verb = "is" if standing.behind == 1 else "are"
-    left = f", {_commits(standing.behind)} {verb} left" if standing.behind else ""
-    return f"first index run has not ended{left}"
+def first_run_message(status: IndexStatus) -> str:
+    """Return how many commits the unfinished first index run has left."""
+    verb = "is" if status.commits_behind == 1 else "are"
+    remaining = f", {format_commit_count(status.commits_behind)} {verb} left" if status.commits_behind else ""
+    return f"first index run has not ended{remaining}"
 
 
-def compatibility_sentence(verdict: Verdict) -> str:
-    """The verdict as a sentence that says what to do; empty when there is nothing to do."""
-    if verdict.status is Status.COMPATIBLE:
+def compatibility_sentence(verdict: CompatibilityVerdict) -> str:
+    """Return a sentence with the verdict and its remedy; empty if the index is compatible."""
+    if verdict.status is CompatibilityStatus.COMPATIBLE:
         return ""
     remedy = f": run `{verdict.remedy}`" if verdict.remedy and verdict.remedy not in str(verdict) else ""
     return f"The index is {verdict}{remedy}."
 
 
-def _commits(count: int) -> str:
-    return f"{count:,} commit{'' if count == 1 else 's'}"
+def clamp_limit(k: int) -> int:
+    """Clamp the number of requested commits to `MIN_HITS`..`MAX_HITS`."""
+    return max(MIN_HITS, min(MAX_HITS, k))
 
 
-def clamped(k: int) -> int:
-    """A number of commits, taken into what an answer may have."""
-    return max(FEWEST_HITS, min(MOST_HITS, k))
-
-
-def cut(diff: str, wanted: Collection[str]) -> str:
-    """A diff, or as many lines as are shown from where most of the wanted words are; of each line the first columns."""
+def truncate_diff(diff: str, terms: Collection[str]) -> str:
+    """Truncate a diff to the `EXCERPT_LINES` lines with the most of `terms`, and each line to `EXCERPT_COLUMNS`."""
     lines = diff.split("\n")
-    whole = "\n".join(map(narrowed, lines))
-    few = len(lines) <= EXCERPT_LINES + (not lines[-1])
-    return whole if few else diff_excerpts.about(whole, wanted, EXCERPT_LINES).text
+    narrow_diff = "\n".join(map(truncate_line, lines))
+    if len(lines) <= EXCERPT_LINES + (not lines[-1]):
+        return narrow_diff
+    return diff_excerpts.select_window(narrow_diff, terms, EXCERPT_LINES).text
 
 
-def narrowed(line: str) -> str:
-    """A line's first columns."""
+def truncate_line(line: str) -> str:
+    """Truncate a line to `EXCERPT_COLUMNS` characters and an ellipsis."""
     return line if len(line) <= EXCERPT_COLUMNS else f"{line[:EXCERPT_COLUMNS]}…"
+
+
+def _load_cache_status(connection: Connection, location: IndexLocation) -> CacheStatus | None:
+    mode = compatibility.load_recorded_versions(connection).embed_cache
+    if mode in {None, EmbedCacheMode.OFF}:
+        return None
+    size = location.embeddings.stat().st_size if location.embeddings.exists() else 0
+    return CacheStatus(str(mode), size, history.load_cache_usage(connection))
+
+
+def _count_commits_behind(repository: Repository, connection: Connection, summary: IndexSummary) -> int:
+    head = repository.read_head()
+    at_boundary = [
+        entry.commit_sha
+        for entry in history.load_unreadable_commits(connection)
+        if entry.reason == BEYOND_SHALLOW_BOUNDARY
+    ]
+    # Commits at the former shallow boundary become readable when the clone is unshallowed.
+    readable_again = {sha for sha in at_boundary if repository.is_readable(sha)}
+    if head is None or (head == summary.last_indexed_commit and not readable_again):
+        return 0
+    recorded = partial(history.find_recorded_commits, connection)
+    return len(find_commits_to_index(repository, head, summary.last_indexed_commit, recorded, readable_again))

@@ -1,4 +1,4 @@
-"""Log events on stderr, one line each: `level=info event=...`; LINEAGE_LOG sets how many."""
+"""Log configuration: one logfmt line per event on stderr (`level=info event=...`). LINEAGE_LOG sets the level."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from serve.text import pasted, visible
+from serve.text import add_path_to_commands, escape_controls
 
 _LEVELS: Final = {
     "off": logging.CRITICAL + 1,
@@ -19,27 +19,31 @@ _LEVELS: Final = {
 }
 
 
-class _Stderr(logging.Handler):
-    """Writes to whatever stderr is at the moment: a progress bar puts itself in its place."""
+class _StderrHandler(logging.Handler):
+    """Handler that looks up `sys.stderr` at every event, because a progress bar replaces it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        # A full disk, or a reader that has gone, must not end what is being told of.
+        # A full disk or a closed reader must not end the operation that logs.
         with suppress(OSError, ValueError):
             print(self.format(record), file=sys.stderr, flush=True)  # noqa: T201 - this is the log
 
 
 def configure(level: str) -> None:
-    """Send the events of this level and above to stderr; `level` as in `settings.LOG_LEVELS`."""
-    handler = _Stderr()
-    handler.setFormatter(_Line())
+    """Send events of `level` (one of `config.LOG_LEVELS`) and above to stderr."""
+    handler = _StderrHandler()
+    handler.setFormatter(_LogfmtFormatter())
     logging.basicConfig(level=_LEVELS[level], handlers=[handler], force=True)
 
 
-class _Line(logging.Formatter):
+class _LogfmtFormatter(logging.Formatter):
+    """Formatter of logfmt lines; wraps a message without an event name as `message="..."`."""
+
     def format(self, record: logging.LogRecord) -> str:
-        message = visible(pasted(record.getMessage()))
-        return f"level={record.levelname.lower()} {message if message.startswith('event=') else _quoted(message)}"
+        message = escape_controls(add_path_to_commands(record.getMessage()))
+        if not message.startswith("event="):
+            message = _quote_message(message)
+        return f"level={record.levelname.lower()} {message}"
 
 
-def _quoted(message: str) -> str:
+def _quote_message(message: str) -> str:
     return 'message="' + message.replace('"', "'") + '"'

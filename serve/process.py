@@ -1,6 +1,7 @@
-"""What ends a program: told by `kill`, or by a terminal that closes, a command stops as it does on Ctrl-C, in order.
+"""Signals and standard streams of a program.
 
-A program's streams: there however it was started, UTF-8 whatever the locale says, and plain about what is lost.
+- Signals: SIGTERM and SIGHUP raise KeyboardInterrupt, so that a command shuts down cleanly as on Ctrl-C.
+- Streams: always open, always UTF-8. A failed write to stdout raises `OutputWriteError`.
 """
 
 from __future__ import annotations
@@ -16,160 +17,161 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Final, TextIO
 
-from pipeline.signals import ENDING, on_main_thread
+from pipeline.signals import TERMINATION_SIGNALS, is_main_thread
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-
-# When a signal in the middle of an import is looked at again, and how often: a library that hangs must not keep it.
-AGAIN_SECONDS: Final = 0.02
-MOST_TIMES: Final = 250
-IMPORTER: Final = "<frozen importlib._bootstrap>"
+# A signal during an import is retried this often; the limit keeps a hanging import from swallowing it.
+RETRY_SECONDS: Final = 0.02
+MAX_RETRIES: Final = 250
+IMPORT_SYSTEM_FILE: Final = "<frozen importlib._bootstrap>"
+# Bytes of a path that are not UTF-8 are printed as escapes.
+ENCODING_ERRORS: Final = "backslashreplace"
 
 
 @dataclass(slots=True)
-class Told:
-    """Which signal told this program to end, SIGINT until one did; and how often that was put off."""
+class ReceivedSignal:
+    """Termination signal that arrived (SIGINT until one did), and how often an import postponed it."""
 
     number: int = signal.SIGINT
-    put_off: int = 0
+    retries: int = 0
 
 
-def code(number: int) -> int:
-    """What a shell reports for a program that this signal ended."""
+class OutputWriteError(LineageError):
+    """The output could not be written to stdout."""
+
+
+def signal_exit_code(number: int) -> int:
+    """Return the exit code that a shell reports for a program ended by this signal."""
     return 128 + number
 
 
-def at_once() -> None:
-    """Have Ctrl-C end this process at once, for as long as it does nothing but load what it needs."""
+def use_default_sigint() -> None:
+    """Let Ctrl-C end this process immediately, without a traceback, while it only imports modules."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
-def in_order() -> Iterator[Told]:
-    """Have every signal that ends a program raise KeyboardInterrupt, but for those that are ignored, as under nohup.
+def handle_termination_signals() -> Iterator[ReceivedSignal]:
+    """Raise KeyboardInterrupt on SIGINT, SIGTERM and SIGHUP, except for those that are ignored, as under nohup.
 
-    Not in the middle of an import: there libraries written in C lose it, or crash.
+    During an import the signal is postponed: C extensions lose the exception or crash.
     """
-    told = Told()
+    received = ReceivedSignal()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        told.number = number
-        if told.put_off < MOST_TIMES and _imports(frame):
-            told.put_off += 1
-            signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
+        received.number = number
+        if received.retries < MAX_RETRIES and _is_importing(frame):
+            received.retries += 1
+            signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
             return
         raise KeyboardInterrupt
 
-    before = {number: signal.getsignal(number) for number in ENDING}
-    usual = {signal.SIG_DFL, signal.default_int_handler}
-    mine = {number: handler for number, handler in before.items() if on_main_thread() and handler in usual}
-    if mine:
-        # Sent again, and not raised from here: somebody may hold it off by then.
-        mine[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(told.number))
-    for number in mine.keys() & ENDING:
+    previous = {number: signal.getsignal(number) for number in TERMINATION_SIGNALS}
+    defaults = {signal.SIG_DFL, signal.default_int_handler}
+    replaced = {
+        number: handler for number, handler in previous.items() if is_main_thread() and handler in defaults
+    }
+    if replaced:
+        # Send the signal again instead of raising here: `defer_signals` may have replaced its handler meanwhile.
+        replaced[signal.SIGALRM] = signal.signal(
+            signal.SIGALRM, lambda *_: signal.raise_signal(received.number)
+        )
+    for number in replaced.keys() & TERMINATION_SIGNALS:
         signal.signal(number, interrupt)
     try:
-        yield told
+        yield received
     finally:
-        if mine:
-            signal.setitimer(signal.ITIMER_REAL, 0)  # the command is done; nobody would take its signal
-        for number, handler in mine.items():
+        if replaced:
+            signal.setitimer(signal.ITIMER_REAL, 0)  # after the command nothing handles the alarm
+        for number, handler in replaced.items():
             signal.signal(number, handler)
 
 
-def _imports(frame: FrameType | None) -> bool:
-    while frame and frame.f_code.co_filename != IMPORTER:
-        frame = frame.f_back
-    return frame is not None
+def configure_streams() -> None:
+    """Make the process's streams UTF-8, and open /dev/null for those that are closed.
 
-
-# What is no text, as a byte of a path, comes out as an escape.
-ERRORS: Final = "backslashreplace"
-
-
-class AnswerLost(LineageError):
-    """What a program answers could not be written to where it was to go."""
-
-
-class _Answer(io.FileIO):
-    """Where answers go; whoever reads them may leave, and any other failure is told as what it is."""
-
-    def write(self, data: ReadableBuffer, /) -> int:
-        """All of it: the system may take a part, or nothing for now, and nobody above asks how much."""
-        rest = memoryview(data).cast("B")
-        try:
-            while rest:
-                taken = super().write(rest)
-                if taken is None:
-                    select.select([], [self], [])
-                rest = rest[taken or 0 :]
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise lost(error) from error
-        return memoryview(data).nbytes
-
-
-def lost(error: OSError) -> AnswerLost:
-    """What is said of an answer that the system did not take."""
-    return AnswerLost(f"The answer could not be written: {error.strerror or error}")
-
-
-def ready() -> None:
-    """Make the process's own streams so; one that was closed leads nowhere.
-
-    What stands in the place of one, as a test's, is left alone.
+    Streams that were replaced, as by a test, stay as they are.
     """
-    # In their order: the system gives the lowest number that is free, and a database must not get one of theirs.
+    # In ascending order: the system assigns the lowest free descriptor, and a database file must not get 0, 1 or 2.
     if sys.stdin is None:
-        sys.stdin = open(_nowhere(), encoding="utf-8", errors=ERRORS)  # noqa: SIM115 - for as long as the program
+        sys.stdin = open(_open_devnull(), encoding="utf-8", errors=ENCODING_ERRORS)  # noqa: SIM115 - open until exit
     if sys.stdout is None or sys.stdout is sys.__stdout__:
-        sys.stdout = _answering(sys.stdout)
+        sys.stdout = _wrap_stdout(sys.stdout)
     if sys.stderr is None:
-        sys.stderr = open(_nowhere(), "w", encoding="utf-8", errors=ERRORS)  # noqa: SIM115
+        sys.stderr = open(_open_devnull(), "w", encoding="utf-8", errors=ENCODING_ERRORS)  # noqa: SIM115
     elif sys.stderr is sys.__stderr__ and isinstance(sys.stderr, io.TextIOWrapper):
-        sys.stderr.reconfigure(encoding="utf-8", errors=ERRORS)
+        sys.stderr.reconfigure(encoding="utf-8", errors=ENCODING_ERRORS)
 
 
-def let_go() -> None:
-    """Forget what cannot be written: the interpreter tries once more at its end, and would complain."""
+def detach_streams() -> None:
+    """Redirect streams that cannot be flushed to /dev/null, so that the interpreter's last flush does not fail."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, AnswerLost):
-            os.dup2(_nowhere(), stream.fileno())
+        except (OSError, OutputWriteError):
+            os.dup2(_open_devnull(), stream.fileno())
 
 
 @contextmanager
-def answering() -> Iterator[None]:
-    """What the body answers is written at its end; where it cannot be, the program says so and ends."""
+def exit_on_output_error() -> Iterator[None]:
+    """Flush stdout after the body; if a write fails, print the error and exit with code 1."""
     try:
         try:
             yield
         finally:
             sys.stdout.flush()
-    except AnswerLost as error:
-        let_go()
+    except OutputWriteError as error:
+        detach_streams()
         sys.exit(f"error: {error}")
 
 
-def _answering(before: TextIO | None) -> TextIO:
-    raw = _Answer(_nowhere() if before is None else before.fileno(), "w", closefd=False)
-    at_once = isinstance(before, io.TextIOWrapper) and before.write_through
+def output_write_error(error: OSError) -> OutputWriteError:
+    """Return the error that reports a failed write to stdout."""
+    return OutputWriteError(f"Could not write the output: {error.strerror or error}")
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame and frame.f_code.co_filename != IMPORT_SYSTEM_FILE:
+        frame = frame.f_back
+    return frame is not None
+
+
+class _StdoutFile(io.FileIO):
+    """Raw stdout; every write error except a closed pipe raises `OutputWriteError`."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write all of `data`, retrying partial and would-block writes: callers ignore the count."""
+        remaining = memoryview(data).cast("B")
+        try:
+            while remaining:
+                written = super().write(remaining)
+                if written is None:
+                    select.select([], [self], [])
+                remaining = remaining[written or 0 :]
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise output_write_error(error) from error
+        return memoryview(data).nbytes
+
+
+def _wrap_stdout(stream: TextIO | None) -> TextIO:
+    raw = _StdoutFile(_open_devnull() if stream is None else stream.fileno(), "w", closefd=False)
+    is_unbuffered = isinstance(stream, io.TextIOWrapper) and stream.write_through
     return io.TextIOWrapper(
-        raw if at_once else io.BufferedWriter(raw),
+        raw if is_unbuffered else io.BufferedWriter(raw),
         encoding="utf-8",
-        errors=ERRORS,
+        errors=ENCODING_ERRORS,
         line_buffering=raw.isatty(),
-        write_through=at_once,
+        write_through=is_unbuffered,
     )
 
 
-def _nowhere() -> int:
+def _open_devnull() -> int:
     descriptor = os.open(os.devnull, os.O_RDWR)
-    os.set_inheritable(descriptor, True)  # as streams are: programs that are started have them, too
+    os.set_inheritable(descriptor, True)  # standard streams are inherited by child processes
     return descriptor

@@ -1,4 +1,4 @@
-"""Where the index of a repository lives; apart from what is in it, so that asking loads no database."""
+"""Location of a repository's index, without importing the database."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.git.repository import Repository
-from stores.index_location import Place, existing, locate
+from stores.index_location import IndexLocation, find_location, resolve_location
 
 
-def place_of(home: Path, repository: Repository) -> Place:
-    """Where the repository's index lives or would live."""
-    return locate(home, repository.canonical, *_evidence(repository))
+def locate_index(home: Path, repository: Repository) -> IndexLocation:
+    """Return the location of the repository's index, which need not exist yet."""
+    return resolve_location(home, repository.canonical_path, *_identity_checks(repository))
 
 
-def existing_place(home: Path, repository: Repository) -> Place | None:
-    """Where the repository's index lives; None, sooner than `place_of` could say where it would, without one."""
-    return existing(home, repository.canonical, *_evidence(repository))
+def find_index(home: Path, repository: Repository) -> IndexLocation | None:
+    """Return the location of the repository's index, or None if it has none.
+
+    Without an index this is faster than `locate_index`, which then reads the first commit.
+    """
+    return find_location(home, repository.canonical_path, *_identity_checks(repository))
 
 
-def _evidence(repository: Repository) -> tuple[Callable[[], str | None], Callable[[str], bool]]:
-    """What tells a repository from another under the same path: its first commit, and which commits it has."""
-    head = repository.head()
-    return lambda: repository.first_commit(head) if head else None, repository.contains
+def _identity_checks(repository: Repository) -> tuple[Callable[[], str | None], Callable[[str], bool]]:
+    """Return functions that identify the repository: one returns its first commit, one checks for a commit."""
+    head = repository.read_head()
+    return lambda: repository.find_root_commit(head) if head else None, repository.contains

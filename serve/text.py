@@ -1,13 +1,10 @@
-"""Line numbers as a person reads them: `3-7, 9`.
+"""Formatting of texts for the terminal.
 
-Commands that people are told of, as they can be pasted where they stand: with the PATH that they gave.
-
-Who writes an error or a hint names a command in backquotes, for the repository it is about; whoever prints it for a
-person adds where that is. What agents are answered, and what is written into files, is about the place it is read in.
-
-Commits that an index lacks because they could not be read: what a person does about them.
-
-Text of strangers made fit for a terminal.
+- Line ranges: `3-7, 9`.
+- Commands in errors and hints: written in backquotes without a path (`lineage index`). Printing on a terminal adds the
+  PATH argument of the current command, so that the user can paste them. Answers for agents and files stay unchanged.
+- Hints about commits that could not be read.
+- Escapes for control characters.
 """
 
 from __future__ import annotations
@@ -18,14 +15,30 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipeline.git.errors import BEYOND_BOUNDARY
+from pipeline.git.errors import BEYOND_SHALLOW_BOUNDARY
 
 if TYPE_CHECKING:
-    from stores.history import Unreadable
+    from stores.history import UnreadableCommit
+
+# The suggested commands that take a PATH. `--help` is the same for every path.
+LINEAGE_COMMAND: Final = re.compile(r"`(lineage (?:index|status)(?! --help)(?: [^`]*)?)`")
+# The suggested git commands that must run in the repository.
+GIT_COMMAND: Final = re.compile(r"`git ((?:fetch|fsck)(?: [^`]*)?)`")
+UNREADABLE_HINT: Final = "`lineage index` lists them and says how to get them."
+# Commit messages are untrusted: an escape sequence in one must not reach the terminal.
+_CONTROL_PICTURES: Final = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
+# Nor a bidirectional control, which can make text read as something else. Right-to-left letters need none of them.
+_BIDI_CONTROLS: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_ESCAPES: Final = {
+    **_CONTROL_PICTURES,
+    **dict.fromkeys(range(0x7F, 0xA0), "\N{REPLACEMENT CHARACTER}"),
+    **{code: f"\\u{code:04x}" for code in _BIDI_CONTROLS},
+}
+_path_argument: ContextVar[Path] = ContextVar("path_argument", default=Path())
 
 
-def spans(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Runs of consecutive numbers in ascending ones."""
+def consecutive_runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last number of each run of consecutive numbers; `numbers` ascend."""
     start = last = None
     for number in numbers:
         if start is None or last is None:
@@ -38,93 +51,72 @@ def spans(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield start, last
 
 
-def named(numbers: Sequence[int]) -> list[str]:
-    """Each run of consecutive numbers in ascending ones, by its ends."""
-    return [f"{first}" if first == last else f"{first}-{last}" for first, last in spans(numbers)]
+def format_ranges(numbers: Sequence[int]) -> list[str]:
+    """Return each run of consecutive numbers as `7` or `3-7`; `numbers` ascend."""
+    return [f"{first}" if first == last else f"{first}-{last}" for first, last in consecutive_runs(numbers)]
 
 
-# Of the commands that take a PATH, those that somebody is told to run. Their help is the same everywhere.
-COMMANDS: Final = re.compile(r"`(lineage (?:index|status)(?! --help)(?: [^`]*)?)`")
-
-# The same of git's, which finds a repository by where it is run.
-GIT: Final = re.compile(r"`git ((?:fetch|fsck)(?: [^`]*)?)`")
-
-_given: ContextVar[Path] = ContextVar("given", default=Path())
+def set_path_argument(path: Path) -> None:
+    """Set the PATH argument that suggested commands get, for the rest of the current context."""
+    _path_argument.set(path)
 
 
-def given(path: Path) -> None:
-    """From now on this is the PATH that was given, until the command has ended."""
-    _given.set(path)
+def add_path_to_commands(text: str) -> str:
+    """Add the current PATH argument to each lineage or git command in backquotes."""
+    text = LINEAGE_COMMAND.sub(lambda found: f"`{command_with_path(found[1])}`", text)
+    return GIT_COMMAND.sub(lambda found: f"`git {_git_directory_option()}{found[1]}`", text)
 
 
-def pasted(text: str) -> str:
-    """The text, each command in backquotes as it is to be run from here."""
-    text = COMMANDS.sub(lambda found: f"`{from_here(found[1])}`", text)
-    return GIT.sub(lambda found: f"`git {_there()}{found[1]}`", text)
+def command_with_path(command: str) -> str:
+    """Add the current PATH argument to a lineage command."""
+    import shlex  # imported here because most runs suggest no command
+
+    return " ".join((command, *map(shlex.quote, path_arguments(_path_argument.get()))))
 
 
-def from_here(command: str) -> str:
-    """One command as it is to be run from here."""
-    import shlex  # a run with nothing to do says no command
+def path_arguments(path: Path) -> tuple[str, ...]:
+    """Return the PATH argument as command-line words; none for the working directory."""
+    argument = str(path)
+    if argument == ".":
+        return ()
+    return (f"./{argument}" if argument.startswith("-") else argument,)
 
-    return " ".join((command, *map(shlex.quote, argument(_given.get()))))
 
-
-def _there() -> str:
-    """What tells git where to be: nothing where it goes without saying."""
+def _git_directory_option() -> str:
+    """Return git's `-C DIRECTORY ` for the current PATH argument; empty for the working directory."""
     import shlex
 
-    path = _given.get()
-    folder = path.parent if path.is_file() else path
-    return "" if str(folder) == "." else f"-C {shlex.quote(str(folder))} "
+    path = _path_argument.get()
+    directory = path.parent if path.is_file() else path
+    return "" if str(directory) == "." else f"-C {shlex.quote(str(directory))} "
 
 
-def argument(path: Path) -> tuple[str, ...]:
-    """How a command line names the path: not at all where it goes without saying."""
-    said = str(path)
-    if said == ".":
-        return ()
-    return (f"./{said}" if said.startswith("-") else said,)
+def format_commit_count(count: int) -> str:
+    """Return `1 commit` or `2,000 commits`."""
+    return "1 commit" if count == 1 else f"{count:,} commits"
 
 
-ASK: Final = "`lineage index` says which, and what brings them."
+def unreadable_remedy(unreadable: Sequence[UnreadableCommit], *, is_partial_clone: bool = False) -> str:
+    """Return what to do about unreadable commits.
 
-
-def count(unreadable: int) -> str:
-    """How many they are, in words."""
-    return "1 commit" if unreadable == 1 else f"{unreadable:,} commits"
-
-
-def remedy(unreadable: Sequence[Unreadable], *, partial: bool = False) -> str:
-    """What brings them: a shallow or partial clone lacks some by design, and git finds nothing wrong with it."""
-    if partial and any(entry.reason.endswith(" is missing") for entry in unreadable):
+    Shallow and partial clones lack objects by design, so `git fsck` finds nothing wrong with them.
+    """
+    if is_partial_clone and any(entry.reason.endswith(" is missing") for entry in unreadable):
         return (
-            "A partial clone has not fetched all objects, and lineage never does: `git fetch --refetch --no-filter`, "
-            "then `lineage index`, takes them up."
+            "This partial clone lacks some objects, and lineage fetches nothing. "
+            "Run `git fetch --refetch --no-filter`, then `lineage index`."
         )
-    beyond = {entry.reason == BEYOND_BOUNDARY for entry in unreadable}
-    if beyond == {True, False}:
+    at_boundary = {entry.reason == BEYOND_SHALLOW_BOUNDARY for entry in unreadable}
+    if at_boundary == {True, False}:
         return (
-            "`git fetch --unshallow`, then `lineage index`, takes up those at the shallow boundary; "
-            "of the others `git fsck` names what is missing, and every `lineage index` tries them again."
+            "For those at the shallow boundary, run `git fetch --unshallow`, then `lineage index`. "
+            "For the others, `git fsck` lists what is missing; every `lineage index` tries them again."
         )
-    if beyond == {True}:
-        return "`git fetch --unshallow`, then `lineage index`, takes them up."
-    return "`git fsck` names what is missing; every `lineage index` tries them again."
+    if at_boundary == {True}:
+        return "Run `git fetch --unshallow`, then `lineage index`."
+    return "`git fsck` lists what is missing; every `lineage index` tries them again."
 
 
-# Histories are written by strangers: an escape sequence in a message must not reach the terminal.
-_CONTROLS: Final = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
-# Nor one of the marks that turn the direction of the text after them, so that it reads as what it is not. Letters that
-# are written from right to left need none of them.
-_TURNING: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_VISIBLE: Final = {
-    **_CONTROLS,
-    **dict.fromkeys(range(0x7F, 0xA0), "\N{REPLACEMENT CHARACTER}"),
-    **{code: f"\\u{code:04x}" for code in _TURNING},
-}
-
-
-def visible(text: str) -> str:
-    """The text with control characters, and marks that turn its direction, shown instead of obeyed."""
-    return text.translate(_VISIBLE)
+def escape_controls(text: str) -> str:
+    """Replace control characters and bidirectional controls by visible symbols or escapes; keep newlines and tabs."""
+    return text.translate(_ESCAPES)

@@ -1,27 +1,27 @@
-"""Lends maps the git program for their workspaces: hardened as everywhere, since a workspace comes with a request.
+"""Git runners for workspaces of maps.
 
-Opening a repository brings libgit2, which a viewer that only shows and a map without a workspace never need.
+Opening a repository imports libgit2, so it happens on first use: many maps need no git at all.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from mindmap.git import Git
+from mindmap.git import GitRunner
 from pipeline.git.errors import NotARepository
 
 
-def git_of(path: str) -> Git:
-    """The git program for the repository a workspace is in; an error says why there is none."""
-    from pipeline.git.commit_graph import program
+def open_git(path: str) -> GitRunner:
+    """Return the git runner of the repository that contains a directory. Raises NotARepository."""
+    from pipeline.git.commit_graph import create_git_program
     from pipeline.git.repository import open_repository
 
-    return program(open_repository(Path(path)))
+    return create_git_program(open_repository(Path(path)))
 
 
-def git_for(path: str) -> Git | None:
-    """The same; None outside of repositories."""
+def find_git(path: str) -> GitRunner | None:
+    """Return the git runner of the repository that contains a directory; None outside repositories."""
     try:
-        return git_of(path)
+        return open_git(path)
     except NotARepository:
         return None

@@ -1,8 +1,8 @@
-"""Component versions and the compatibility verdict: what of an index this program would make differently.
+"""Versions of the components that made an index, and the check whether this program can use it.
 
-This file knows the components by name and by what their change means; which versions are current is
-said by the caller. What rows were made with is noted in the transaction that writes them, so that no pass, of
-whichever version, ended or cut short, can make an index look more current than it is.
+The caller passes the current versions; this module knows what a change of each component means. The versions are
+recorded in the transaction that writes the rows, so an index run of any version, finished or interrupted, cannot
+make an index look more current than it is.
 """
 
 from __future__ import annotations
@@ -14,31 +14,32 @@ from typing import Final
 
 import duckdb
 
-REBUILD: Final = "lineage index --rebuild --yes"
-FORCE: Final = "lineage index --force"
-GO_ON: Final = "lineage index"
+REBUILD_COMMAND: Final = "lineage index --rebuild --yes"
+FORCE_COMMAND: Final = "lineage index --force"
+RESUME_COMMAND: Final = "lineage index"
 
-# The parts of an index: commits and hunks with all that hangs on them; HEAD's snapshot, which `--force` makes anew.
-HISTORY: Final = "history"
-HEAD: Final = "head"
+# The two parts of an index: commits and hunks with all that belongs to them, and the HEAD snapshot, which `--force`
+# rebuilds.
+HISTORY_PART: Final = "history"
+HEAD_PART: Final = "head"
 
-# Vectors, or the tables themselves, mean something else when one of these changes.
+# A change of one of these changes the meaning of vectors or tables.
 VECTOR_AFFECTING: Final = frozenset({"schema", "embedding_model", "embedding_dimension", "embed_cache"})
-# Made no row, so there is none to be stale.
-ROWLESS: Final = frozenset({"schema", "reranker_model"})
-# Each made rows of this part only; parsers and words made some of both.
-_ONE_PART: Final = {
-    "chunker_version": HEAD,
-    "embedding_model": HISTORY,
-    "embedding_dimension": HISTORY,
-    "semantic_text_version": HISTORY,
-    "embed_cache": HISTORY,
+# These write no rows, so no row can be outdated.
+COMPONENTS_WITHOUT_ROWS: Final = frozenset({"schema", "reranker_model"})
+# Components that write rows of one part only; parsers and term splitting write to both.
+_SINGLE_PART: Final = {
+    "chunker_version": HEAD_PART,
+    "embedding_model": HISTORY_PART,
+    "embedding_dimension": HISTORY_PART,
+    "semantic_text_version": HISTORY_PART,
+    "embed_cache": HISTORY_PART,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Components:
-    """Versions by component; None where nothing is recorded."""
+class ComponentVersions:
+    """Version of each component; None if not recorded."""
 
     schema: str | None = None
     embedding_model: str | None = None
@@ -56,12 +57,12 @@ class Components:
     embed_cache: str | None = None
 
 
-NAMES: Final = tuple(component.name for component in fields(Components))
+COMPONENT_NAMES: Final = tuple(component.name for component in fields(ComponentVersions))
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A version that rows of a part may be of; None where nobody noted which."""
+class RowVersion:
+    """A version of a component that rows of a part may have; None if it was not recorded."""
 
     part: str
     component: str
@@ -69,32 +70,32 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What an index says of its components: `vouched` by the newest pass that ended, and what `made` which rows."""
+class RecordedVersions:
+    """Versions recorded in an index: `confirmed` by the newest finished index run, and those of the rows."""
 
-    vouched: Components = Components()
-    made: frozenset[Made] = frozenset()
+    confirmed: ComponentVersions = ComponentVersions()
+    row_versions: frozenset[RowVersion] = frozenset()
 
-    def of(self, component: str) -> tuple[Made, ...]:
-        """What made this component's rows, in a settled order."""
-        found = (made for made in self.made if made.component == component)
-        return tuple(sorted(found, key=lambda made: (made.part, made.version or "")))
+    def versions_of(self, component: str) -> tuple[RowVersion, ...]:
+        """Return the row versions of this component, sorted."""
+        found = (row for row in self.row_versions if row.component == component)
+        return tuple(sorted(found, key=lambda row: (row.part, row.version or "")))
 
     @property
     def embed_cache(self) -> str | None:
-        """The cache mode of the newest pass that ended, or else of the rows there are."""
-        noted = (made.version for made in self.of("embed_cache"))
-        return self.vouched.embed_cache or next(noted, None)
+        """Embedding cache mode of the newest finished index run, or else of the existing rows."""
+        versions = (row.version for row in self.versions_of("embed_cache"))
+        return self.confirmed.embed_cache or next(versions, None)
 
     @property
     def embedding_model(self) -> str | None:
-        """What names the vectors there are; of a pass cut short, or one that ended."""
-        noted = (made.version for made in self.of("embedding_model"))
-        return next(noted, None) or self.vouched.embedding_model
+        """Embedding model of the existing vectors, or else of the newest finished index run."""
+        versions = (row.version for row in self.versions_of("embedding_model"))
+        return next(versions, None) or self.confirmed.embedding_model
 
 
-class Status(Enum):
-    """What the recorded components mean for this program."""
+class CompatibilityStatus(Enum):
+    """Result of the comparison of recorded and current versions; the values appear in JSON output."""
 
     COMPATIBLE = "compatible"
     NEEDS_REFRESH = "query_compatible_needs_refresh"
@@ -103,121 +104,162 @@ class Status(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The verdict; `reason` says which components differ, and `missing` names those without a record.
+class CompatibilityVerdict:
+    """Compatibility of an index with this program.
 
-    `remedy` is the command after which the verdict is `compatible`.
+    `reason` lists the components that differ, `missing` those without a recorded version. `remedy` is the command
+    after which the index is compatible.
     """
 
-    status: Status
+    status: CompatibilityStatus
     reason: str | None = None
     missing: tuple[str, ...] = ()
     remedy: str | None = None
 
     @property
-    def awaits_first_run(self) -> bool:
-        """Whether no run has ended yet: the first is at work, or was cut short."""
-        return self.remedy == GO_ON
+    def has_no_finished_run(self) -> bool:
+        """True until the first index run finishes; it may be in progress or interrupted."""
+        return self.remedy == RESUME_COMMAND
 
     def __str__(self) -> str:
-        """The text `lineage status` prints."""
-        if self.status is Status.NEEDS_REFRESH:
+        """Return the text that `lineage status` prints."""
+        if self.status is CompatibilityStatus.NEEDS_REFRESH:
             return f"query-compatible, refresh recommended ({self.reason})"
-        if self.status is Status.NEEDS_REBUILD:
+        if self.status is CompatibilityStatus.NEEDS_REBUILD:
             return f"needs rebuild ({self.reason})"
-        if self.status is Status.UNKNOWN:
-            missing = "any component until a run ends" if self.awaits_first_run else ", ".join(self.missing)
+        if self.status is CompatibilityStatus.UNKNOWN:
+            missing = (
+                "any component until a run ends" if self.has_no_finished_run else ", ".join(self.missing)
+            )
             return f"unknown (no metadata for {missing})"
         return "compatible"
 
 
-def verdict(recorded: Recorded, current: Components) -> Verdict:
-    """Compare what an index records with what this program would record."""
-    differing = {name: old for name in NAMES if (old := _differing(recorded, current, name))}
-    worst = {name: old for name, old in differing.items() if name in VECTOR_AFFECTING}
-    missing = tuple(name for name in NAMES if _is_missing(recorded, name))
-    if worst:
-        return Verdict(Status.NEEDS_REBUILD, _reason(worst, current), remedy=REBUILD)
+def check_compatibility(recorded: RecordedVersions, current: ComponentVersions) -> CompatibilityVerdict:
+    """Compare the versions recorded in an index with the current ones."""
+    differing = {
+        name: outdated
+        for name in COMPONENT_NAMES
+        if (outdated := _outdated_versions(recorded, current, name))
+    }
+    vector_affecting = {name: outdated for name, outdated in differing.items() if name in VECTOR_AFFECTING}
+    missing = tuple(name for name in COMPONENT_NAMES if _is_missing(recorded, name))
+    if vector_affecting:
+        return CompatibilityVerdict(
+            CompatibilityStatus.NEEDS_REBUILD,
+            _describe_differences(vector_affecting, current),
+            remedy=REBUILD_COMMAND,
+        )
     if missing:
-        return Verdict(Status.UNKNOWN, missing=missing, remedy=_remedy_unknown(recorded, missing))
+        return CompatibilityVerdict(
+            CompatibilityStatus.UNKNOWN, missing=missing, remedy=_unknown_remedy(recorded, missing)
+        )
     if differing:
-        remedy = REBUILD if any(_is_stale(recorded, current, name, HISTORY) for name in differing) else FORCE
-        return Verdict(Status.NEEDS_REFRESH, f"{_reason(differing, current)}; run `{remedy}`", remedy=remedy)
-    return Verdict(Status.COMPATIBLE)
+        remedy = (
+            REBUILD_COMMAND
+            if any(_is_stale(recorded, current, name, HISTORY_PART) for name in differing)
+            else FORCE_COMMAND
+        )
+        return CompatibilityVerdict(
+            CompatibilityStatus.NEEDS_REFRESH,
+            f"{_describe_differences(differing, current)}; run `{remedy}`",
+            remedy=remedy,
+        )
+    return CompatibilityVerdict(CompatibilityStatus.COMPATIBLE)
 
 
-def vouched(made: Iterable[Made], current: Components) -> Components:
-    """What may be recorded when a pass ends: the current version only where it made every row there is."""
-    recorded = Recorded(made=frozenset(made))
-    return Components(**{name: _vouched(recorded, current, name) for name in NAMES})
+def confirm_versions(row_versions: Iterable[RowVersion], current: ComponentVersions) -> ComponentVersions:
+    """Return the versions to record at the end of an index run.
+
+    A component's version is the current one if all its rows have it, else an outdated version among its rows, or
+    None if a row's version is unknown.
+    """
+    recorded = RecordedVersions(row_versions=frozenset(row_versions))
+    return ComponentVersions(
+        **{name: _confirmed_version(recorded, current, name) for name in COMPONENT_NAMES}
+    )
 
 
-def parts(component: str) -> tuple[str, ...]:
-    """The parts it makes rows of."""
-    if component in ROWLESS:
+def component_parts(component: str) -> tuple[str, ...]:
+    """Return the parts of an index that the component writes rows of."""
+    if component in COMPONENTS_WITHOUT_ROWS:
         return ()
-    return (_ONE_PART[component],) if component in _ONE_PART else (HISTORY, HEAD)
+    return (_SINGLE_PART[component],) if component in _SINGLE_PART else (HISTORY_PART, HEAD_PART)
 
 
-def version(components: Components, name: str) -> str | None:
-    """One component's version."""
+def component_version(components: ComponentVersions, name: str) -> str | None:
+    """Return the version of one component."""
     value: str | None = getattr(components, name)
     return value
 
 
-def recorded(connection: duckdb.DuckDBPyConnection) -> Recorded:
-    """What the index says of its components."""
-    said = dict(connection.execute("SELECT component, version FROM metadata").fetchall())
-    made = connection.execute("SELECT DISTINCT part, component, version FROM made_by").fetchall()
-    known = Components(**{name: said.get(name) for name in NAMES})
-    return Recorded(known, frozenset(Made(*row) for row in made if row[1] in NAMES))
+def load_recorded_versions(connection: duckdb.DuckDBPyConnection) -> RecordedVersions:
+    """Read the component versions recorded in the index."""
+    confirmed = dict(connection.execute("SELECT component, version FROM metadata").fetchall())
+    rows = connection.execute("SELECT DISTINCT part, component, version FROM made_by").fetchall()
+    confirmed_versions = ComponentVersions(**{name: confirmed.get(name) for name in COMPONENT_NAMES})
+    return RecordedVersions(
+        confirmed_versions, frozenset(RowVersion(*row) for row in rows if row[1] in COMPONENT_NAMES)
+    )
 
 
-def _vouched(recorded: Recorded, current: Components, name: str) -> str | None:
-    made = recorded.of(name)
-    if any(one.version is None for one in made):
+def _confirmed_version(recorded: RecordedVersions, current: ComponentVersions, name: str) -> str | None:
+    rows = recorded.versions_of(name)
+    if any(row.version is None for row in rows):
         return None
-    stale = [one.version for one in made if not _same(name, one.version, version(current, name))]
-    return stale[0] if stale else version(current, name)
+    stale = [row.version for row in rows if not _is_same(name, row.version, component_version(current, name))]
+    return stale[0] if stale else component_version(current, name)
 
 
-def _differing(recorded: Recorded, current: Components, name: str) -> tuple[str, ...]:
-    """The versions that are not the current one; a component that made no row has nothing to differ in."""
-    made = recorded.of(name)
-    noted = [one.version for one in made]
-    if name in ROWLESS or made:
-        noted.append(version(recorded.vouched, name))
-    now = version(current, name)
-    return tuple(dict.fromkeys(old for old in noted if old is not None and not _same(name, old, now)))
+def _outdated_versions(recorded: RecordedVersions, current: ComponentVersions, name: str) -> tuple[str, ...]:
+    """Return the recorded versions that differ from the current one; none for a component that has no rows yet."""
+    rows = recorded.versions_of(name)
+    versions = [row.version for row in rows]
+    if name in COMPONENTS_WITHOUT_ROWS or rows:
+        versions.append(component_version(recorded.confirmed, name))
+    current_version = component_version(current, name)
+    return tuple(
+        dict.fromkeys(
+            version
+            for version in versions
+            if version is not None and not _is_same(name, version, current_version)
+        )
+    )
 
 
-def _is_missing(recorded: Recorded, name: str) -> bool:
-    unnoted = any(made.version is None for made in recorded.of(name))
-    return unnoted or version(recorded.vouched, name) is None
+def _is_missing(recorded: RecordedVersions, name: str) -> bool:
+    has_unknown = any(row.version is None for row in recorded.versions_of(name))
+    return has_unknown or component_version(recorded.confirmed, name) is None
 
 
-def _remedy_unknown(recorded: Recorded, missing: Iterable[str]) -> str:
-    """A pass that ends vouches for what it can; rows of the history that nobody noted it does not make anew."""
-    unnoted = {made.part for name in missing for made in recorded.of(name) if made.version is None}
-    if not unnoted and recorded.vouched == Components():
-        return GO_ON  # the first pass is at work, or was cut short
-    return REBUILD if HISTORY in unnoted else FORCE
+def _unknown_remedy(recorded: RecordedVersions, missing: Iterable[str]) -> str:
+    """Return the command that fills in unknown versions; an ordinary index run does not rewrite history rows."""
+    unknown_parts = {
+        row.part for name in missing for row in recorded.versions_of(name) if row.version is None
+    }
+    if not unknown_parts and recorded.confirmed == ComponentVersions():
+        return RESUME_COMMAND  # the first run is in progress or was interrupted
+    return REBUILD_COMMAND if HISTORY_PART in unknown_parts else FORCE_COMMAND
 
 
-def _is_stale(recorded: Recorded, current: Components, name: str, part: str) -> bool:
-    now = version(current, name)
-    return any(made.part == part and not _same(name, made.version, now) for made in recorded.of(name))
+def _is_stale(recorded: RecordedVersions, current: ComponentVersions, name: str, part: str) -> bool:
+    current_version = component_version(current, name)
+    return any(
+        row.part == part and not _is_same(name, row.version, current_version)
+        for row in recorded.versions_of(name)
+    )
 
 
-def _same(name: str, before: str | None, now: str | None) -> bool:
+def _is_same(name: str, before: str | None, now: str | None) -> bool:
     if name == "embed_cache":
-        # A question embeds no hunk and names no mode: whichever way the index did, it is its own.
-        # `off` and `semantic` give the same vectors; only `diff` embeds another text.
+        # Queries have no cache mode, so any recorded mode is compatible. `off` and `semantic` give the same vectors;
+        # only `diff` embeds another text.
         return now is None or (before == "diff") == (now == "diff")
     return before == now
 
 
-def _reason(differing: dict[str, tuple[str, ...]], current: Components) -> str:
+def _describe_differences(differing: dict[str, tuple[str, ...]], current: ComponentVersions) -> str:
     return ", ".join(
-        f"{name} {' and '.join(old)}, now {version(current, name)}" for name, old in differing.items()
+        f"{name} {' and '.join(outdated)}, now {component_version(current, name)}"
+        for name, outdated in differing.items()
     )

@@ -1,13 +1,10 @@
-"""A thread that looks after an open index, and is waited for when Python ends.
+"""Connections to an index that stay open between batches or queries, and yield to other processes.
 
-Keep an index open from batch to batch; give it up when somebody waits for it, and after each checkpoint.
-
-Opening costs a write-ahead log that is replayed and a checkpoint that keeps it short: a third of what writing
-a history took when every batch did both.
-
-Keep an index open from question to question, and give it up as soon as a writer waits for it.
-
-Opening takes longer than a question does of an index that is open.
+- `IndexWriter`: the writer's connection. Without it, replaying and checkpointing the log at every batch took a third
+  of the time of writing a history.
+- `IndexReaderPool`: read connections, shared by the threads of a process. Opening an index takes longer than a query
+  of an open one.
+- `WatcherThread`: background thread of both, which closes an index that another process waits for.
 """
 
 from __future__ import annotations
@@ -27,293 +24,312 @@ import duckdb
 
 from stores import database, locks
 from stores.database import READ_WAIT_SECONDS, DamagedIndex, Fingerprint
-from stores.errors import Refused
-from stores.index_location import Place
+from stores.errors import StorageError
+from stores.index_location import IndexLocation
 from stores.locks import Deadline
 
-# How long a process that ends waits for one: long beside the second that a full log takes to be taken in.
-LEAVING_SECONDS: Final = 10.0
+# Timeout for joining a watcher at interpreter exit; a checkpoint of a full log takes about a second.
+JOIN_TIMEOUT_SECONDS: Final = 10.0
 
 
-class Lookout(threading.Thread):
-    """Looks until `ended` is set: by whoever started it, or by a Python that ends."""
+class WatcherThread(threading.Thread):
+    """Background thread that runs `watch` until `stop_requested` is set, by its owner or at interpreter exit."""
 
-    def __init__(self, look: Callable[[], None], ended: threading.Event) -> None:
-        super().__init__(target=look, name="index-lookout", daemon=True)
-        self.ended = ended
-        # Python before 3.13 takes a thread for ended whose `join` was interrupted.
-        self._done = threading.Event()
-        _lookouts.add(self)
+    def __init__(self, watch: Callable[[], None], stop_requested: threading.Event) -> None:
+        super().__init__(target=watch, name="index-watcher", daemon=True)
+        self.stop_requested = stop_requested
+        # Before Python 3.13, an interrupted `join` marks a running thread as finished.
+        self._finished = threading.Event()
+        _watchers.add(self)
 
     def run(self) -> None:
-        """Look, let go of what was looked after, and say so."""
+        """Run `watch`, then mark the thread as finished."""
         try:
             super().run()
         finally:
-            self._done.set()
+            self._finished.set()
 
     def stop(self) -> None:
-        """Come back when it does nothing any more, was never started, or is stuck."""
-        self.ended.set()
+        """Request the stop and wait until the thread has finished, at most JOIN_TIMEOUT_SECONDS."""
+        self.stop_requested.set()
         if self.ident is not None:
-            self._done.wait(LEAVING_SECONDS)
+            self._finished.wait(JOIN_TIMEOUT_SECONDS)
 
 
-_lookouts: Final[WeakSet[Lookout]] = WeakSet()
+_watchers: Final[WeakSet[WatcherThread]] = WeakSet()
 
 
 @atexit.register
 def _stop_all() -> None:
-    """A thread that is still within the engine, or frees what is the engine's, while Python ends aborts the process."""
-    lookouts = tuple(_lookouts)
-    for lookout in lookouts:
-        lookout.ended.set()
-    for lookout in lookouts:
-        lookout.stop()
+    """Stop all watchers: a thread that is inside DuckDB while the interpreter exits aborts the process."""
+    watchers = tuple(_watchers)
+    for watcher in watchers:
+        watcher.stop_requested.set()
+    for watcher in watchers:
+        watcher.stop()
 
 
-# How long somebody may wait beside an index that nobody is using: less than opening it takes.
+# Longest wait of another process for an idle index; shorter than opening the index.
 WRITER_POLL_SECONDS: Final = 0.01
-# A checkpoint costs the same for one batch as for ten, and what it leaves is replayed only after a kill.
-LARGEST_HELD_WAL: Final = 8_000_000
+# A checkpoint takes the same time for one batch as for ten; this log is replayed only after a kill.
+MAX_OPEN_WAL_BYTES: Final = 8_000_000
 
 
-class Held:
-    """One run's hold on an index; one thread writes, and another looks out for who waits."""
+class IndexWriter:
+    """Index run's connection for writing batches, closed between batches if another process waits for the index.
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self._turn = threading.Lock()
-        self._opened: ExitStack | None = None
+    A context manager. One thread writes; a watcher thread checks for waiting processes.
+    """
+
+    def __init__(self, location: IndexLocation) -> None:
+        self.location = location
+        self._mutex = threading.Lock()
+        self._resources: ExitStack | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._made = False
+        self._has_index = False
         self._inode = 0
         self._failure: Exception | None = None
-        self._ended = threading.Event()
-        self._lookout = Lookout(self._look, self._ended)
+        self._stop_requested = threading.Event()
+        self._watcher = WatcherThread(self._watch, self._stop_requested)
 
     @contextmanager
     def batch(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection for one batch, alone, which may be closed behind it.
+        """Yield a connection for one batch, with exclusive access to the index.
 
-        Errors are those of `database.writing`.
-        What the body committed stays; what it left uncommitted when it failed is gone.
+        Committed transactions stay; uncommitted changes are lost if the body fails. Raises the errors of
+        `database.open_for_writing`.
         """
-        with self._turn:
+        with self._mutex:
             if self._failure is not None:
                 raise self._failure
             connection = self._open()
             try:
                 yield connection
-                if database.settle(connection, self.place, LARGEST_HELD_WAL):
-                    # Nothing is left to replay, so opening again is cheap, and what the engine knows of every row
-                    # group, which it never forgets of an open file, is gone: 35 MB at 20,000 commits.
+                if database.checkpoint_wal(connection, self.location, MAX_OPEN_WAL_BYTES):
+                    # The log is empty, so reopening is cheap, and it frees DuckDB's metadata of the row groups, which
+                    # it keeps for open files: 35 MB at 20,000 commits.
                     self._close()
             except BaseException:
                 self._close()
                 raise
-            self._yield_to_others()
+            self._close_if_awaited()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close the index until the next batch."""
-        with self._turn:
+        with self._mutex:
             self._close()
 
-    def __enter__(self) -> Held:
-        self._lookout.start()
+    def __enter__(self) -> IndexWriter:
+        self._watcher.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._lookout.stop()
+            self._watcher.stop()
         finally:
-            self.let_go()
+            self.release()
 
     def _open(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
             with ExitStack() as opening:
-                # Once there was one, opening would make another, empty one.
-                self._connection = opening.enter_context(database.writing(self.place, create=not self._made))
-                self._inode = self._found()
-                self._opened = opening.pop_all()
-            self._made = True
+                # If an index that existed is gone now, do not create an empty one.
+                self._connection = opening.enter_context(
+                    database.open_for_writing(self.location, create=not self._has_index)
+                )
+                self._inode = self._read_inode()
+                self._resources = opening.pop_all()
+            self._has_index = True
         return self._connection
 
     def _close(self) -> None:
-        opened, self._opened, self._connection = self._opened, None, None
-        if opened is not None:
-            opened.__exit__(*sys.exc_info())
+        resources, self._resources, self._connection = self._resources, None, None
+        if resources is not None:
+            resources.__exit__(*sys.exc_info())
 
-    def _yield_to_others(self) -> None:
-        if self._opened is None:
+    def _close_if_awaited(self) -> None:
+        if self._resources is None:
             return
         try:
-            wanted = locks.wanted(self.place.folder)
-            there = self._found() == self._inode
+            is_awaited = locks.has_waiters(self.location.folder)
+            is_present = self._read_inode() == self._inode
         except FileNotFoundError:
-            there = False
-        if not there:
+            is_present = False
+        if not is_present:
             self._close()
-            raise database.gone(self.place)
-        if wanted:
+            raise database.index_deleted_error(self.location)
+        if is_awaited:
             self._close()
 
-    def _found(self) -> int:
-        """Which file lies where the index does: one that was deleted can be written to, and nobody will read it."""
-        return self.place.database.stat().st_ino
+    def _read_inode(self) -> int:
+        """Return the inode of the index file: a deleted file can still be written to, but no one can read it."""
+        return self.location.database.stat().st_ino
 
-    def _look(self) -> None:
-        while not self._ended.wait(WRITER_POLL_SECONDS):
-            with self._turn:
+    def _watch(self) -> None:
+        while not self._stop_requested.wait(WRITER_POLL_SECONDS):
+            with self._mutex:
                 try:
-                    self._yield_to_others()
+                    self._close_if_awaited()
                 except Exception as error:
-                    self._failure = error  # told in the thread that writes, at its next batch
+                    self._failure = error  # raised in the writing thread, at its next batch
                     return
 
 
-# How long a writer may wait beside an index that nobody asks: looking more often would keep a processor awake.
+# Longest wait of a writer for an idle reader; checking more often would keep a CPU awake.
 READER_POLL_SECONDS: Final = 0.05
-# An index that is open keeps what it read in memory, and the file of one that was deleted on the disk.
+# An open index holds memory for the data it read, and disk space if the file was deleted.
 IDLE_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """An opened index, as one question has it: a connection of its own, and which state of the file it reads."""
+class OpenIndex:
+    """Open index as one query uses it: a connection of its own, and the fingerprint of the state it reads."""
 
     connection: duckdb.DuckDBPyConnection
     fingerprint: Fingerprint
 
 
 @dataclass(slots=True)
-class _Hold:
-    """One opening of an index.
+class _OpenDatabase:
+    """One opening of an index, shared by several readers.
 
-    `free`: connections that no question has. `asking`: questions at work. `ending`: no question is let in that came
-    after `since`; `spoilt`: none at all.
+    `idle_connections`: connections in no reader's use. `active_readers`: readers at work. `is_closing`: no reader
+    is admitted that arrived after `opened_at`. `is_invalid`: no reader is admitted.
     """
 
     connection: duckdb.DuckDBPyConnection
     fingerprint: Fingerprint
-    closing: ExitStack = field(default_factory=ExitStack)
-    free: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
-    asking: int = 0
-    since: float = field(default_factory=time.monotonic)
-    asked: float = field(default_factory=time.monotonic)
-    ending: bool = False
-    spoilt: bool = False
-    ended: threading.Event = field(default_factory=threading.Event)
+    resources: ExitStack = field(default_factory=ExitStack)
+    idle_connections: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
+    active_readers: int = 0
+    opened_at: float = field(default_factory=time.monotonic)
+    last_used: float = field(default_factory=time.monotonic)
+    is_closing: bool = False
+    is_invalid: bool = False
+    closed: threading.Event = field(default_factory=threading.Event)
 
-    def admits(self, came: float) -> bool:
-        """Whether a question that came at this time may enter.
+    def admits_reader(self, arrived_at: float) -> bool:
+        """Return whether a reader that arrived at this monotonic time may use this opening.
 
-        Those that waited for the opening may, though a writer came in between: they are few, and were here first.
+        While it is closing, readers are still admitted that waited for the opening itself, before the writer came.
         """
-        return not self.spoilt and (not self.ending or came <= self.since)
+        return not self.is_invalid and (not self.is_closing or arrived_at <= self.opened_at)
 
 
-class Reading:
-    """A process's hold on an index for questions, several at once.
+class IndexReaderPool:
+    """Pool of read connections to an index, for the threads of a process.
 
-    Once a writer waits, no question that comes later is let in, and the last one that leaves closes the index. The
-    next question then queues behind the writer like any other reader. An index that was deleted or replaced by
-    whoever knows no locks is closed in the same way.
+    Once a writer waits, later readers are not admitted, and the last active one closes the index. The next reader
+    then waits behind the writer like any other process. An index that was deleted or replaced is closed in the same
+    way.
     """
 
-    def __init__(self, place: Place, *, idle: float = IDLE_SECONDS) -> None:
-        self.place = place
-        self.idle = idle
-        self._turn = threading.Lock()
-        self._hold: _Hold | None = None
+    def __init__(self, location: IndexLocation, *, idle_seconds: float = IDLE_SECONDS) -> None:
+        self.location = location
+        self.idle_seconds = idle_seconds
+        self._mutex = threading.Lock()
+        self._database: _OpenDatabase | None = None
 
     @contextmanager
-    def question(self, *, wait: float = READ_WAIT_SECONDS) -> Iterator[Opened]:
-        """The last committed batch, for one thread; errors as those of `database.reading`, in the body, too."""
+    def acquire(self, *, wait: float = READ_WAIT_SECONDS) -> Iterator[OpenIndex]:
+        """Yield the last committed batch, for one thread.
+
+        Raises the errors of `database.open_for_reading`, also in the body.
+        """
         deadline = Deadline.after(wait)
-        while (entered := self._enter(deadline)) is None:
+        while (acquired := self._try_acquire(deadline)) is None:
             deadline.pause()
-        hold, connection = entered
+        open_database, connection = acquired
         try:
-            with database.sound(self.place):
-                yield Opened(connection, hold.fingerprint)
-        except (duckdb.Error, DamagedIndex, Refused):
-            hold.spoilt = True  # whatever it was, the next question starts from the file
+            with database.translate_errors(self.location):
+                yield OpenIndex(connection, open_database.fingerprint)
+        except (duckdb.Error, DamagedIndex, StorageError):
+            open_database.is_invalid = True  # whatever failed, the next reader opens the file again
             raise
         finally:
-            self._leave(hold, connection)
+            self._release(open_database, connection)
 
     def close(self) -> None:
-        """Give the index up as soon as no question is at work; a later one opens it again."""
-        with self._turn:
-            if self._hold is not None:
-                self._hold.ending = True
-                self._give_way()
+        """Close the index as soon as no reader is active; a later reader opens it again."""
+        with self._mutex:
+            if self._database is not None:
+                self._database.is_closing = True
+                self._close_if_due()
 
-    def _enter(self, deadline: Deadline) -> tuple[_Hold, duckdb.DuckDBPyConnection] | None:
-        """A hold and a connection of it; None while others have to leave first."""
-        if not self._turn.acquire(timeout=deadline.left):
+    def _try_acquire(self, deadline: Deadline) -> tuple[_OpenDatabase, duckdb.DuckDBPyConnection] | None:
+        """Return the open database and a connection; None while this reader has to wait."""
+        if not self._mutex.acquire(timeout=deadline.remaining_seconds):
             return None
         try:
-            self._give_way()
-            hold = self._hold or self._open(deadline)
-            if not hold.admits(deadline.started):
+            self._close_if_due()
+            open_database = self._database or self._open(deadline)
+            if not open_database.admits_reader(deadline.started):
                 return None
-            connection = _connection(hold)
-            hold.asking += 1
-            return hold, connection
+            connection = _take_connection(open_database)
+            open_database.active_readers += 1
+            return open_database, connection
         finally:
-            self._turn.release()
+            self._mutex.release()
 
-    def _leave(self, hold: _Hold, connection: duckdb.DuckDBPyConnection) -> None:
-        with self._turn:
-            hold.free.append(connection)
-            hold.asking -= 1
-            hold.asked = time.monotonic()
-            self._give_way()
+    def _release(self, open_database: _OpenDatabase, connection: duckdb.DuckDBPyConnection) -> None:
+        with self._mutex:
+            open_database.idle_connections.append(connection)
+            open_database.active_readers -= 1
+            open_database.last_used = time.monotonic()
+            self._close_if_due()
 
-    def _open(self, deadline: Deadline) -> _Hold:
+    def _open(self, deadline: Deadline) -> _OpenDatabase:
         with ExitStack() as opening:
-            connection = opening.enter_context(database.reading(self.place, wait=deadline.left))
-            hold = _Hold(connection, database.fingerprint(self.place))
-            Lookout(partial(self._look, hold), hold.ended).start()
-            hold.closing = opening.pop_all()
-        self._hold = hold
-        return hold
+            connection = opening.enter_context(
+                database.open_for_reading(self.location, wait=deadline.remaining_seconds)
+            )
+            open_database = _OpenDatabase(connection, database.compute_fingerprint(self.location))
+            WatcherThread(partial(self._watch, open_database), open_database.closed).start()
+            open_database.resources = opening.pop_all()
+        self._database = open_database
+        return open_database
 
-    def _give_way(self) -> None:
-        """Close what has to be given up, or let nobody in while a question is at work."""
-        hold = self._hold
-        if hold is None:
+    def _close_if_due(self) -> None:
+        """Close the index if it is invalid, idle or awaited by a writer, and no reader is active."""
+        open_database = self._database
+        if open_database is None:
             return
-        self._look_at(hold)
-        if (hold.ending or hold.spoilt) and not hold.asking:
-            self._hold = None
-            hold.ended.set()
-            # Nothing was written, so there is nothing to lose; an engine that fails here is not used again.
-            with suppress(duckdb.Error, DamagedIndex, Refused), hold.closing:
-                for connection in hold.free:
+        self._check_validity(open_database)
+        if (open_database.is_closing or open_database.is_invalid) and not open_database.active_readers:
+            self._database = None
+            open_database.closed.set()
+            # Only reads were made, so no data can be lost; a failed DuckDB instance is not used again.
+            with suppress(duckdb.Error, DamagedIndex, StorageError), open_database.resources:
+                for connection in open_database.idle_connections:
                     connection.close()
 
-    def _look_at(self, hold: _Hold) -> None:
+    def _check_validity(self, open_database: _OpenDatabase) -> None:
         try:
-            hold.spoilt = hold.spoilt or database.fingerprint(self.place) != hold.fingerprint
-            hold.ending = hold.ending or locks.wanted(self.place.folder)
-        except OSError:  # no folder, or no file can be opened: opening anew tells which
-            hold.spoilt = True
+            open_database.is_invalid = (
+                open_database.is_invalid
+                or database.compute_fingerprint(self.location) != open_database.fingerprint
+            )
+            open_database.is_closing = open_database.is_closing or locks.has_waiters(self.location.folder)
+        except OSError:  # the directory is gone, or too many files are open: reopening reports it
+            open_database.is_invalid = True
 
-    def _look(self, hold: _Hold) -> None:
-        while not hold.ended.wait(READER_POLL_SECONDS):
-            with self._turn:
-                idle = time.monotonic() - hold.asked >= self.idle
-                hold.ending = hold.ending or (idle and not hold.asking)
-                if hold is self._hold:
-                    self._give_way()
+    def _watch(self, open_database: _OpenDatabase) -> None:
+        while not open_database.closed.wait(READER_POLL_SECONDS):
+            with self._mutex:
+                is_idle = time.monotonic() - open_database.last_used >= self.idle_seconds
+                open_database.is_closing = open_database.is_closing or (
+                    is_idle and not open_database.active_readers
+                )
+                if open_database is self._database:
+                    self._close_if_due()
 
 
-def _connection(hold: _Hold) -> duckdb.DuckDBPyConnection:
+def _take_connection(open_database: _OpenDatabase) -> duckdb.DuckDBPyConnection:
     try:
-        return hold.free.pop() if hold.free else database.beside(hold.connection)
+        return (
+            open_database.idle_connections.pop()
+            if open_database.idle_connections
+            else database.open_cursor(open_database.connection)
+        )
     except duckdb.Error:
-        hold.spoilt = True
+        open_database.is_invalid = True
         raise

@@ -1,7 +1,8 @@
-"""Open an index: many may read it or one may write a batch, and neither ever meets DuckDB's own locks.
+"""Access to an index for reading or writing, with locks, migration, checkpoints and detection of damage.
 
-Every connection belongs to a database in memory with the index file attached as `ix`, because only an
-attached file can be given a row-group size. Nothing is ever installed or loaded from the network.
+Many readers or one writer can have the index open. `locks` enforces this, so DuckDB's own file locks never conflict.
+Every connection belongs to an in-memory database with the index file attached as `ix`, because DuckDB accepts a row
+group size only for an attached file.
 """
 
 from __future__ import annotations
@@ -14,259 +15,285 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import duckdb
 
 from stores import duckdb_engine, errors, index_location, locks, migrations
-from stores.duckdb_engine import private
+from stores.duckdb_engine import private_files
 from stores.errors import LineageError
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 from stores.locks import Deadline
 from stores.types import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# A batch holds the index for about 60 ms, moving an index into a fresh file for seconds when it is large.
+# A batch locks the index for about 60 ms; a migration or compaction of a large index for seconds.
 READ_WAIT_SECONDS: Final = 10.0
-# A writer waits for at most one query a reader, and has hours to lose.
+# A writer waits for at most one query per reader, and an index run can take hours.
 WRITE_WAIT_SECONDS: Final = 60.0
 
-# Rows that a checkpoint rewrites when it merges small groups into one. With DuckDB's 122,880 a checkpoint
-# took up to 1.5 s at 60,000 vectors, with 2,048 (the smallest) never more than 0.3 s.
+# A checkpoint merges row groups up to this size. At 60,000 vectors it took at most 0.3 s with 2,048, the minimum, and
+# 1.5 s with DuckDB's default of 122,880.
 ROW_GROUP_SIZE: Final = 2_048
-# Every column that is written to takes a block of memory, and on the disk its share of one. DuckDB's 262,144 bytes
-# cost a batch 15 MB more of the one and an index of 5,000 commits 2.5 MB of the other; 16,384 a tenth more processor.
+# Each written column takes a block in memory and on disk. DuckDB's 262,144 bytes cost 15 MB more memory per batch and
+# 2.5 MB more disk at 5,000 commits; 16,384 bytes cost 10 % more CPU time.
 BLOCK_SIZE: Final = 65_536
-# A checkpoint costs 30 ms for one batch and 40 ms for two; what is not checkpointed costs 7 ms a megabyte at
-# every opening. 2 MB are one or two batches, and a reader still opens in under 30 ms.
-LARGEST_WAL: Final = 2_000_000
+# One or two batches. A checkpoint takes 30 ms for one batch and 40 ms for two; each opening replays the log, at 7 ms
+# per MB.
+MAX_WAL_BYTES: Final = 2_000_000
 
-# Inode, size and time of a file: compaction puts another file in its place, a batch lengthens its log, a run makes
-# the side file anew.
-Stamp: TypeAlias = tuple[int, int, int]
-Fingerprint: TypeAlias = tuple[Stamp | None, ...]
+# Inode, size and modification time: compaction replaces the database, a batch extends the log, an index run rewrites
+# the side file.
+FileStamp: TypeAlias = tuple[int, int, int]
+Fingerprint: TypeAlias = tuple[FileStamp | None, ...]
 
-# What DuckDB says of a file whose blocks are not what they were.
-DAMAGE: Final = (
+# DuckDB's errors for a corrupt file.
+_DAMAGE_ERRORS: Final = (
     duckdb.IOException,
     duckdb.FatalException,
     duckdb.InternalException,
     duckdb.SerializationException,
 )
-# What it says in when the system took no more of what it wrote.
-UNWRITTEN: Final = (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException)
+# DuckDB's errors for a failed write.
+_WRITE_ERRORS: Final = (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException)
 
 
 class NotIndexed(LineageError):
-    """There is no index of this repository yet, or nothing in it."""
+    """The repository has no index, or an empty one."""
 
 
 class DamagedIndex(LineageError):
-    """The database file is not one, or is damaged."""
+    """The index file is not a DuckDB database, or is corrupt."""
 
 
-class IndexGone(LineageError):
-    """The index, or its folder, was deleted while a run wrote into it."""
+class IndexDeleted(LineageError):
+    """The index or its directory was deleted during an index run."""
 
 
 @contextmanager
-def reading(place: Place, *, wait: float = READ_WAIT_SECONDS) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that sees the last committed batch and keeps writers out while it lasts; errors as those of `sound`.
+def open_for_reading(
+    location: IndexLocation, *, wait: float = READ_WAIT_SECONDS
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the index read-only, as of the last committed batch; no writer can open it until the block ends.
 
-    An index of an older schema is migrated first, under the writer's lock: a question asked after an upgrade is
-    answered, and a step takes milliseconds.
+    An index with an older schema is migrated first, which takes milliseconds. Raises NotIndexed, IndexBusy after
+    `wait` seconds, or the errors of `translate_errors`.
     """
     deadline = Deadline.after(wait)
-    with sound(place), ExitStack() as stack:
-        connection, found = _opened(stack, place, deadline)
-        if found < SCHEMA_VERSION:
+    with translate_errors(location), ExitStack() as stack:
+        connection, schema = _open(stack, location, deadline)
+        if schema < SCHEMA_VERSION:
             stack.close()
-            _bring_forward(place, deadline)
-            connection, _ = _opened(stack, place, deadline)
+            _migrate(location, deadline)
+            connection, _ = _open(stack, location, deadline)
         yield connection
 
 
-def _opened(stack: ExitStack, place: Place, deadline: Deadline) -> tuple[duckdb.DuckDBPyConnection, int]:
-    """The index, open for reading until the stack ends, and its schema."""
-    if not place.database.exists():
-        raise _not_indexed(place)
-    stack.enter_context(locks.entered(place.folder, exclusive=False, deadline=deadline))
-    if not place.database.exists():
-        raise _not_indexed(place)
-    engine = stack.enter_context(duckdb_engine.reading_engine(place))
-    connection = stack.enter_context(_attached(engine, place.database, "READ_ONLY", deadline))
-    found = migrations.check(connection)
-    if not found:
-        raise _not_indexed(place)
-    return connection, found
+def _open(
+    stack: ExitStack, location: IndexLocation, deadline: Deadline
+) -> tuple[duckdb.DuckDBPyConnection, int]:
+    """Open the index for reading until the stack ends; return the connection and the index's schema version."""
+    if not location.database.exists():
+        raise _not_indexed_error(location)
+    stack.enter_context(locks.acquire_index(location.folder, exclusive=False, deadline=deadline))
+    if not location.database.exists():
+        raise _not_indexed_error(location)
+    engine = stack.enter_context(duckdb_engine.reader_engine(location))
+    connection = stack.enter_context(_attach_index(engine, location.database, "READ_ONLY", deadline))
+    schema = migrations.check_schema(connection)
+    if not schema:
+        raise _not_indexed_error(location)
+    return connection, schema
 
 
-def _bring_forward(place: Place, deadline: Deadline) -> None:
+def _migrate(location: IndexLocation, deadline: Deadline) -> None:
     try:
-        with writing(place, wait=deadline.left):
+        with open_for_writing(location, wait=deadline.remaining_seconds):
             pass
-    except (OSError, DamagedIndex, errors.Refused) as error:  # it was opened for reading a moment ago
-        raise migrations.not_migrated(SCHEMA_VERSION, str(error).splitlines()[0]) from error
+    except (OSError, DamagedIndex, errors.StorageError) as error:  # it could be opened for reading
+        raise migrations.migration_error(SCHEMA_VERSION, str(error).splitlines()[0]) from error
 
 
 @contextmanager
-def writing(
-    place: Place, *, wait: float = WRITE_WAIT_SECONDS, create: bool = True
+def open_for_writing(
+    location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS, create: bool = True
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection for one batch, alone; the index is made or migrated first where it has to be.
+    """Open the index exclusively for one batch; create or migrate it first if necessary.
 
-    What the body committed stays; what it left uncommitted when it failed is gone. Errors as those of `sound`, and
-    IndexGone where there is no index and none is to be made.
+    If the body fails, uncommitted changes are rolled back. Raises IndexBusy after `wait`
+    seconds, IndexDeleted if there is no index and `create` is false, or the errors of `translate_errors`.
     """
     if create:
-        index_location.claim(place)
-    elif not place.database.exists():  # a lock file made now would keep its folder from being deleted
-        raise gone(place)
+        index_location.create_index_directory(location)
+    elif not location.database.exists():  # without a lock, whose file would be created in a deleted directory
+        raise index_deleted_error(location)
     deadline = Deadline.after(wait)
-    with sound(place), locks.entered(place.folder, exclusive=True, deadline=deadline), private():
-        if not create and not place.database.exists():
-            raise gone(place)
+    with (
+        translate_errors(location),
+        locks.acquire_index(location.folder, exclusive=True, deadline=deadline),
+        private_files(),
+    ):
+        if not create and not location.database.exists():
+            raise index_deleted_error(location)
         with (
-            duckdb_engine.writing_engine(place) as engine,
-            _attached(engine, place.database, f"ROW_GROUP_SIZE {ROW_GROUP_SIZE}", deadline) as connection,
+            duckdb_engine.writer_engine(location) as engine,
+            _attach_index(
+                engine, location.database, f"ROW_GROUP_SIZE {ROW_GROUP_SIZE}", deadline
+            ) as connection,
         ):
             migrations.migrate(connection)
             yield connection
-            settle(connection, place, LARGEST_WAL)
+            checkpoint_wal(connection, location, MAX_WAL_BYTES)
 
 
-def gone(place: Place) -> IndexGone:
-    """What is said to a run whose index was deleted."""
-    return IndexGone(
-        f"The index in {place.folder} was deleted while it was written to.", hint="Run `lineage index` again."
+def index_deleted_error(location: IndexLocation) -> IndexDeleted:
+    """Return the error for an index that was deleted during an index run."""
+    return IndexDeleted(
+        f"The index in {location.folder} was deleted during the index run.",
+        hint="Run `lineage index` again.",
     )
 
 
-def beside(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Another connection to an opened index, for another thread; to be closed before the index is."""
+def open_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """Return another connection to an open index, for another thread; close it before the index."""
     cursor = connection.cursor()
-    # A cursor does not inherit which database is in use.
+    # A cursor does not inherit the database in use.
     cursor.execute("USE ix")
     return cursor
 
 
+def fetch_int(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
+    """Return the single integer that the statement selects."""
+    return int(connection.execute(sql).fetchall()[0][0])
+
+
 @contextmanager
-def registered(connection: duckdb.DuckDBPyConnection, **rows: pa.Table | pa.RecordBatch) -> Iterator[None]:
-    """Rows that statements can name meanwhile."""
+def register_tables(
+    connection: duckdb.DuckDBPyConnection, **rows: pa.Table | pa.RecordBatch
+) -> Iterator[None]:
+    """Make Arrow tables readable under these names in SQL statements of the body."""
     with ExitStack() as names:
         for name, table in rows.items():
             connection.register(name, table)
-            names.callback(_forget, connection, name)
+            names.callback(_unregister, connection, name)
         yield
 
 
-def _forget(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    with suppress(duckdb.Error):  # whatever ended the engine is told already
+def _unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    with suppress(duckdb.Error):  # if DuckDB has failed, the first error is already raised
         connection.unregister(name)
 
 
 @contextmanager
-def sound(place: Place) -> Iterator[None]:
-    """What tells a damaged index, and a disk without room, from a program's mistake: damage deep in a file shows late.
+def translate_errors(location: IndexLocation) -> Iterator[None]:
+    """Raise DamagedIndex or StorageError for DuckDB errors of the body that report a corrupt file or a failed write.
 
-    DamagedIndex, or `refusals.Refused`.
+    Other DuckDB errors are bugs and pass unchanged. DuckDB finds a corrupt block only when it reads the block.
     """
     try:
         yield
-    except (*UNWRITTEN, *DAMAGE) as error:
-        told = _told(place.database, error)
-        if told is None:
+    except (*_WRITE_ERRORS, *_DAMAGE_ERRORS) as error:
+        translated = _translate_error(location.database, error)
+        if translated is None:
             raise
-        raise told from error
+        raise translated from error
 
 
-def settle(connection: duckdb.DuckDBPyConnection, place: Place, largest: int = 0) -> bool:
-    """Leave at most this many bytes for the next opening to replay; says whether there were more."""
-    if wal_size(place) <= largest:
+def checkpoint_wal(
+    connection: duckdb.DuckDBPyConnection, location: IndexLocation, max_bytes: int = 0
+) -> bool:
+    """Write the log into the database file if it has more than `max_bytes`; return True if it had."""
+    if get_wal_size(location) <= max_bytes:
         return False
     connection.execute("CHECKPOINT")
     duckdb_engine.empty_buffers(connection)
     return True
 
 
-def wal_size(place: Place) -> int:
-    """Bytes that the next opening has to replay."""
-    return place.wal.stat().st_size if place.wal.exists() else 0
+def get_wal_size(location: IndexLocation) -> int:
+    """Return the size of the write-ahead log in bytes, which the next opening has to replay."""
+    return location.wal.stat().st_size if location.wal.exists() else 0
 
 
-def fingerprint(place: Place) -> Fingerprint:
-    """What tells one state of an index from another; only true while no writer is let in."""
-    return _stamp(place.database), _stamp(place.wal), _stamp(place.codes)
+def compute_fingerprint(location: IndexLocation) -> Fingerprint:
+    """Return a value that changes with every change of the index; call this only under a lock on the index."""
+    return (
+        _get_file_stamp(location.database),
+        _get_file_stamp(location.wal),
+        _get_file_stamp(location.quantized_vectors),
+    )
 
 
-def attachment(path: Path, alias: str, *options: str) -> str:
-    """The statement that attaches a database file."""
-    quoted = str(path).replace("'", "''")
-    # A file keeps the size it was made with, and DuckDB refuses another.
-    size = () if path.exists() else (f"BLOCK_SIZE {BLOCK_SIZE}",)
-    # `latest` because zstd is unknown to the oldest format, which is the default.
-    chosen = ", ".join(["STORAGE_VERSION 'latest'", *size, *options])
-    return f"ATTACH '{quoted}' AS {alias} ({chosen})"
+def build_attach_statement(path: Path, alias: str, *options: str) -> str:
+    """Return the SQL statement that attaches a database file."""
+    quoted_path = str(path).replace("'", "''")
+    # The block size of an existing file cannot be changed: DuckDB raises an error.
+    block_size = () if path.exists() else (f"BLOCK_SIZE {BLOCK_SIZE}",)
+    # DuckDB's default storage version is the oldest one, which does not support zstd.
+    all_options = ", ".join(["STORAGE_VERSION 'latest'", *block_size, *options])
+    return f"ATTACH '{quoted_path}' AS {alias} ({all_options})"
 
 
 @contextmanager
-def _attached(
+def _attach_index(
     engine: duckdb.DuckDBPyConnection, file: Path, option: str, deadline: Deadline
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     with closing(engine.cursor()) as connection:
-        _attach(connection, file, option, deadline)
-        with duckdb_engine.ending(connection, "USE memory", "DETACH ix"):
+        _attach_with_retry(connection, file, option, deadline)
+        with duckdb_engine.execute_finally(connection, "USE memory", "DETACH ix"):
             connection.execute("USE ix")
             try:
                 yield connection
             finally:
-                with suppress(duckdb.Error):  # mostly there is nothing to take back
+                with suppress(duckdb.Error):  # usually there is no open transaction
                     connection.rollback()
 
 
-def _attach(connection: duckdb.DuckDBPyConnection, file: Path, option: str, deadline: Deadline) -> None:
-    begins = not file.exists()
+def _attach_with_retry(
+    connection: duckdb.DuckDBPyConnection, file: Path, option: str, deadline: Deadline
+) -> None:
+    is_new = not file.exists()
     while True:
         try:
-            connection.execute(attachment(file, "ix", option))
+            connection.execute(build_attach_statement(file, "ix", option))
         except duckdb.IOException as error:
-            # A program that does not know our locks, or a killed process whose locks vanish one by one.
+            # Another DuckDB client has the file open, or a killed process that has released only some of its locks.
             if "lock on file" not in str(error):
-                raise _unattached(file, error, begins=begins) from error
+                raise _attach_error(file, error, is_new=is_new) from error
         except duckdb.Error as error:
-            raise _unattached(file, error, begins=begins) from error
+            raise _attach_error(file, error, is_new=is_new) from error
         else:
             return
         deadline.pause()
 
 
-def _stamp(file: Path) -> Stamp | None:
+def _get_file_stamp(file: Path) -> FileStamp | None:
     try:
-        there = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return there.st_ino, there.st_size, there.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _not_indexed(place: Place) -> NotIndexed:
-    return NotIndexed(f"{place.path} is not indexed yet.", hint="Run `lineage index` in it first.")
+def _not_indexed_error(location: IndexLocation) -> NotIndexed:
+    return NotIndexed(f"{location.path} is not indexed yet.", hint="Run `lineage index` in it first.")
 
 
-def _unattached(file: Path, error: duckdb.Error, *, begins: bool) -> LineageError:
-    told = _told(file, error) or _damaged(file, error)
-    if begins and isinstance(told, errors.Refused):
-        file.unlink(missing_ok=True)  # begun, and no database: it would count as a damaged one
-    return told
+def _attach_error(file: Path, error: duckdb.Error, *, is_new: bool) -> LineageError:
+    translated = _translate_error(file, error) or _damaged_index_error(file, error)
+    if is_new and isinstance(translated, errors.StorageError):
+        file.unlink(missing_ok=True)  # incomplete; the next opening would report damage
+    return translated
 
 
-def _told(file: Path, error: duckdb.Error) -> LineageError | None:
-    """What a person is told of it; None for a program's mistake."""
-    refused = errors.told_by_engine(str(error), file) if isinstance(error, UNWRITTEN) else None
-    if refused is None and isinstance(error, DAMAGE):
-        return _damaged(file, error)
-    return refused
+def _translate_error(file: Path, error: duckdb.Error) -> LineageError | None:
+    """Return the user error for this DuckDB error; None for a bug."""
+    storage_error = errors.from_duckdb_error(str(error), file) if isinstance(error, _WRITE_ERRORS) else None
+    if storage_error is None and isinstance(error, _DAMAGE_ERRORS):
+        return _damaged_index_error(file, error)
+    return storage_error
 
 
-def _damaged(file: Path, error: duckdb.Error) -> DamagedIndex:
+def _damaged_index_error(file: Path, error: duckdb.Error) -> DamagedIndex:
     reason = str(error).splitlines()[0]
     return DamagedIndex(
         f"The index {file} cannot be opened: {reason}",
-        hint="Run `lineage index --rebuild --yes` to make it anew.",
+        hint="Run `lineage index --rebuild --yes` to rebuild it.",
     )

@@ -1,10 +1,7 @@
-"""DuckDB's engines: databases in memory that index files are attached to, and how much of the machine they take.
+"""In-memory DuckDB instances that index files are attached to, with memory and thread limits.
 
-An engine installs and loads nothing by itself. Starting one costs 10 to 30 ms, so those that were used are kept.
-
-DuckDB's extensions as they are installed beside it: files inside wheels, loaded by path, never fetched.
-
-Files that are made meanwhile are their owner's alone.
+An instance neither installs nor loads extensions by itself. Starting one takes 10 to 30 ms, so instances are reused.
+The module also checks installed DuckDB extensions, and makes new files private (umask 077).
 """
 
 from __future__ import annotations
@@ -22,91 +19,89 @@ from typing import Final, TypeVar
 
 import duckdb
 
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 
-# Compressing floats saves 12 % and doubles the time of a checkpoint; `compaction` does it once, at the end.
+# Compressing floats saves 12 % and doubles the time of a checkpoint; compaction does it once, at the end of a run.
 UNCOMPRESSED_FLOATS: Final = "SET disabled_compression_methods = 'alp,alprd'"
-# A batch needs a few megabytes, a query the columns it reads; what does not fit goes to the spill folder.
+# A batch needs a few megabytes, a query the columns that it reads; the rest goes to the spill directory.
 MEMORY_LIMIT: Final = "512MB"
-# DuckDB keeps every block it wrote until its limit is reached, so a run's memory would follow the index's size. A
-# limit that nothing fits under empties its buffers; the system still has the file's pages, so reading again is cheap.
+# DuckDB caches every block up to its limit, so memory would grow with the index. A limit below any use empties the
+# cache; the pages remain in the system's cache, so reading them again is cheap.
 EMPTYING_LIMIT: Final = "1MB"
-SPILL: Final = "spill"
-# What passes over whole tables are done in. The engine keeps blocks up to its limit, needed or not: to copy an index, a
-# third of the first was enough at 80,000 hunks and two thirds at 1,000,000; thousands of hunks in a row as long as they
-# may be, 57 KB each, take the second.
-FRUGAL_LIMITS: Final = ("96MB", "256MB", MEMORY_LIMIT)
-# More threads do not make a batch faster, and the encoder wants them.
+SPILL_DIRECTORY: Final = "spill"
+# Tried in turn for work on whole tables. To copy an index, a third of 96 MB was enough at 80,000 hunks and two thirds
+# at 1,000,000; thousands of consecutive hunks of the maximum length, 57 KB each, need the second limit.
+LOW_MEMORY_LIMITS: Final = ("96MB", "256MB", MEMORY_LIMIT)
+# More threads do not make a batch faster, and the encoder uses the other cores.
 WRITER_THREADS: Final = 1
 READER_THREADS: Final = 4
 
-# Engines that readers left, with no file attached, for the next reader of the same place: starting one costs
-# 10 to 30 ms. The oldest is dropped, and closes itself.
-_left: Final[deque[tuple[Place, duckdb.DuckDBPyConnection]]] = deque(maxlen=4)
+# Instances that readers have finished with, without attached files; the oldest is dropped, which closes it.
+_idle_engines: Final[deque[tuple[IndexLocation, duckdb.DuckDBPyConnection]]] = deque(maxlen=4)
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 @contextmanager
-def writing_engine(place: Place) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The engine of a pass; one that failed may still have the file attached, and is not used again."""
-    used = _writer(place)
+def writer_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield the instance for writing batches; it is closed if the body fails, as the file may still be attached."""
+    engine = _start_writer_engine(location)
     try:
-        yield used
+        yield engine
     except BaseException:
-        _writer.cache_clear()
+        _start_writer_engine.cache_clear()
         with suppress(duckdb.Error):
-            used.close()
+            engine.close()
         raise
 
 
-# Starting DuckDB costs 10 ms, attaching a file to it 1 ms: a pass starts it once, and attaches for each batch.
+# Starting an instance takes 10 ms, attaching a file 1 ms: a run starts one, and attaches the index for each batch.
 @lru_cache(maxsize=1)
-def _writer(place: Place) -> duckdb.DuckDBPyConnection:
-    made = started(place, WRITER_THREADS)
-    made.execute("PRAGMA disable_checkpoint_on_shutdown")
-    made.execute(UNCOMPRESSED_FLOATS)
-    return made
+def _start_writer_engine(location: IndexLocation) -> duckdb.DuckDBPyConnection:
+    engine = start_engine(location, WRITER_THREADS)
+    engine.execute("PRAGMA disable_checkpoint_on_shutdown")
+    engine.execute(UNCOMPRESSED_FLOATS)
+    return engine
 
 
 @contextmanager
-def reading_engine(place: Place) -> Iterator[duckdb.DuckDBPyConnection]:
-    """An engine for one reader at a time: one that the last reader left, where there is one."""
-    used = _taken(place) or started(place, min(READER_THREADS, os.cpu_count() or 1))
+def reader_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield an instance for one reader, an idle one if possible; it is closed if the body fails."""
+    engine = _take_idle_engine(location) or start_engine(location, min(READER_THREADS, os.cpu_count() or 1))
     try:
-        yield used
+        yield engine
     except BaseException:
-        used.close()
+        engine.close()
         raise
-    _left.append((place, used))
+    _idle_engines.append((location, engine))
 
 
-def _taken(place: Place) -> duckdb.DuckDBPyConnection | None:
-    for left in tuple(_left):
-        if left[0] == place:
-            with suppress(ValueError):  # another thread was faster
-                _left.remove(left)
-                return left[1]
+def _take_idle_engine(location: IndexLocation) -> duckdb.DuckDBPyConnection | None:
+    for entry in tuple(_idle_engines):
+        if entry[0] == location:
+            with suppress(ValueError):  # another thread took it first
+                _idle_engines.remove(entry)
+                return entry[1]
     return None
 
 
-def started(place: Place, threads: int) -> duckdb.DuckDBPyConnection:
-    """A database in memory that files are attached to; it installs and loads nothing by itself."""
+def start_engine(location: IndexLocation, threads: int) -> duckdb.DuckDBPyConnection:
+    """Start an in-memory instance, without files, that installs and loads no extensions by itself."""
     return duckdb.connect(
         ":memory:",
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
             "memory_limit": MEMORY_LIMIT,
-            "temp_directory": str(place.folder / SPILL),
+            "temp_directory": str(location.folder / SPILL_DIRECTORY),
             "threads": threads,
         },
     )
 
 
 @contextmanager
-def ending(connection: duckdb.DuckDBPyConnection, *statements: str) -> Iterator[None]:
-    """These statements at the end; where the body fails they are tried, and its error is the one that is told."""
+def execute_finally(connection: duckdb.DuckDBPyConnection, *statements: str) -> Iterator[None]:
+    """Execute the statements after the body. If the body fails, its error is raised and theirs are ignored."""
     try:
         yield
     except BaseException:
@@ -118,52 +113,60 @@ def ending(connection: duckdb.DuckDBPyConnection, *statements: str) -> Iterator[
         connection.execute(statement)
 
 
-def frugally(connection: duckdb.DuckDBPyConnection, work: Callable[[], Made]) -> Made:
-    """What comes of a pass over whole tables, in the least memory that is enough: one that runs out begins anew."""
-    *sparing, last = FRUGAL_LIMITS
-    for limit in sparing:
+def run_in_limited_memory(connection: duckdb.DuckDBPyConnection, work: Callable[[], Result]) -> Result:
+    """Return the result of `work`, run with the lowest memory limit that suffices.
+
+    `work` starts again with the next limit if it runs out of memory, so it must be repeatable.
+    """
+    *lower_limits, highest_limit = LOW_MEMORY_LIMITS
+    for limit in lower_limits:
         try:
-            with _frugal(connection, limit):
+            with _limit_resources(connection, limit):
                 return work()
         except duckdb.Error as error:
-            if not _is_for_memory(error):
+            if not _is_out_of_memory(error):
                 raise
-    with _frugal(connection, last):
+    with _limit_resources(connection, highest_limit):
         return work()
 
 
 @contextmanager
-def _frugal(connection: duckdb.DuckDBPyConnection, limit: str) -> Iterator[None]:
-    """A statement runs on the thread that gave it, in little memory; the next reader finds the engine as it was."""
-    before = connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
-    with ending(connection, f"SET threads = {before}", f"SET memory_limit = '{MEMORY_LIMIT}'"):
+def _limit_resources(connection: duckdb.DuckDBPyConnection, memory_limit: str) -> Iterator[None]:
+    """Limit the instance to one thread and this much memory during the body, then restore its settings."""
+    threads = connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
+    with execute_finally(connection, f"SET threads = {threads}", f"SET memory_limit = '{MEMORY_LIMIT}'"):
         connection.execute("SET threads = 1")
-        connection.execute(f"SET memory_limit = '{limit}'")
+        connection.execute(f"SET memory_limit = '{memory_limit}'")
         yield
 
 
-def _is_for_memory(error: duckdb.Error) -> bool:
-    """Whether a statement failed for lack of memory; when it is committed, any failure has the same type.
+def _is_out_of_memory(error: duckdb.Error) -> bool:
+    """Return whether a statement ran out of memory.
 
-    Of whatever type, the engine then names the setting that would give it more.
+    An error during a commit always has the same type, but its message names the setting that raises the limit.
     """
     return isinstance(error, duckdb.OutOfMemoryException) or "SET memory_limit" in str(error)
 
 
 def empty_buffers(connection: duckdb.DuckDBPyConnection) -> None:
-    """Have the engine forget what it keeps of files, but for what is in use."""
-    with suppress(duckdb.OutOfMemoryException):  # what is in use stays, and the engine says so
+    """Drop all cached blocks that are not in use."""
+    with suppress(duckdb.OutOfMemoryException):  # raised if blocks are in use
         connection.execute(f"SET memory_limit = '{EMPTYING_LIMIT}'")
     connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
 
 
-# Full text is compared with `fts` in tests only; `vss` serves indexes that are too large for memory.
+# Extensions are optional wheels with a file that is loaded by path. `fts` is a reference in tests of full-text search;
+# `vss` is for indexes that are too large for memory.
 EXTENSIONS: Final = ("fts", "vss")
 
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """An extension's wheel; `version` is None where none is installed, `fault` says why it cannot be loaded."""
+    """A DuckDB extension.
+
+    `version` is its wheel's version, None if it is not installed; `fault` is the reason why it cannot be loaded, or
+    empty.
+    """
 
     name: str
     version: str | None = None
@@ -171,23 +174,23 @@ class Extension:
 
     @property
     def distribution(self) -> str:
-        """The package it comes in, at the version this database takes."""
+        """Requirement of the wheel that matches the installed DuckDB, such as `duckdb-extension-vss==1.5.5`."""
         return f"duckdb-extension-{self.name}=={duckdb.__version__}"
 
 
-def installed(name: str) -> Extension:
-    """The extension, loaded once into a database of its own to see whether it can be."""
+def check_extension(name: str) -> Extension:
+    """Return the extension's version, and any fault found by loading it into a new instance."""
     try:
         wheel = metadata.distribution(f"duckdb-extension-{name}")
     except metadata.PackageNotFoundError:
         return Extension(name)
     files = [Path(str(file.locate())) for file in wheel.files or () if file.suffix == ".duckdb_extension"]
-    return Extension(name, wheel.version, _fault(files))
+    return Extension(name, wheel.version, _find_fault(files))
 
 
-def _fault(files: list[Path]) -> str:
+def _find_fault(files: list[Path]) -> str:
     if not files:
-        return "its wheel holds no extension"
+        return "its wheel contains no extension file"
     quoted = str(files[0]).replace("'", "''")
     try:
         with duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"}) as connection:
@@ -197,32 +200,27 @@ def _fault(files: list[Path]) -> str:
     return ""
 
 
-class _Privacy:
-    """A process's umask, which all its threads share: how many want it strict, and what it was before the first."""
-
-    def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._inside = 0
-        self._before = 0
-
-    def __enter__(self) -> None:
-        with self._turn:
-            if not self._inside:
-                self._before = os.umask(0o077)
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._turn:
-            self._inside -= 1
-            if not self._inside:
-                os.umask(self._before)
-
-
-_privacy: Final = _Privacy()
+_umask_mutex: Final = threading.Lock()
+# Number of threads inside `private_files`, and the umask to restore after the last one.
+_umask_users = 0
+_previous_umask = 0
 
 
 @contextmanager
-def private() -> Iterator[None]:
-    """Files made meanwhile, the write-ahead log among them, are readable by their owner only."""
-    with _privacy:
+def private_files() -> Iterator[None]:
+    """Make files created in the body accessible by their owner only, DuckDB's write-ahead log included.
+
+    The umask belongs to the whole process: the first thread sets it, and the last one restores it.
+    """
+    global _umask_users, _previous_umask
+    with _umask_mutex:
+        if not _umask_users:
+            _previous_umask = os.umask(0o077)
+        _umask_users += 1
+    try:
         yield
+    finally:
+        with _umask_mutex:
+            _umask_users -= 1
+            if not _umask_users:
+                os.umask(_previous_umask)

@@ -1,14 +1,9 @@
-"""Vectors kept by what they were made of: a file beside the index, which a rebuild of the index leaves.
+"""Embedding cache: a database beside the index with vectors by content, which survives a rebuild of the index.
 
-An entry is found by its content's hash and its model, and holds only for the very text it was made of: where a new
-parser reads other symbols out of the same change, it is replaced. Nothing is evicted. The file is worth time and
-nothing else, so one that is damaged gives way to a fresh one, and one that cannot be written is left alone.
-
-No primary key, as in the index: what must be unique is made so in the transaction that writes.
-
-The embedding cache beside an index: how much of it was made by models that nobody asks any more, and without it.
-
-Only what a rebuild leaves is looked at here, by the file's own tables; the run that fills it is another's matter.
+An entry has a content hash, a model and the digest of the text that was embedded. It is used only for the same text,
+and is replaced if the content gets another text, for example from a newer parser. Entries are deleted only by
+`delete_unused_entries`. The cache only saves time: a damaged file is replaced, and a run continues without a cache
+that it cannot write. There is no primary key; the write transaction keeps entries unique.
 """
 
 from __future__ import annotations
@@ -22,191 +17,199 @@ import duckdb
 import pyarrow as pa
 
 from stores import database, duckdb_engine, index_location, locks
-from stores.duckdb_engine import private
-from stores.index_location import EMBEDDINGS, Place
+from stores.duckdb_engine import private_files
+from stores.index_location import EMBEDDINGS_FILE, IndexLocation
 from stores.locks import Deadline, IndexBusy
 from stores.schema import DIGEST, VECTOR
 from stores.types import EMBEDDING_DIMENSION
 
 logger = logging.getLogger(__name__)
 
-LOCK: Final = "embeddings.lock"
-# Only one run is at work; who else looks into the file does so for a moment.
+CACHE_LOCK: Final = "embeddings.lock"
+TEMP_FILE: Final = f"{EMBEDDINGS_FILE}.draft"
+# Only one run is in progress per index, and other commands use the cache briefly.
 WAIT_SECONDS: Final = 10.0
-IN_USE: Final = "The embedding cache is in use by another program; this run goes without it."
+# A run holds the cache until its end, so waiting longer would not help.
+PRUNE_WAIT_SECONDS: Final = 2.0
+IN_USE_MESSAGE: Final = "The embedding cache is in use by another program. This run continues without it."
 
-ASKED: Final = pa.schema([("content_hash", DIGEST), ("text_digest", DIGEST)])
-ENTRIES: Final = pa.schema([*ASKED, ("embedding", VECTOR)])
-FOUND: Final = pa.schema([("text_digest", DIGEST), ("embedding", VECTOR)])
+LOOKUP_SCHEMA: Final = pa.schema([("content_hash", DIGEST), ("text_digest", DIGEST)])
+ENTRY_SCHEMA: Final = pa.schema([*LOOKUP_SCHEMA, ("embedding", VECTOR)])
+RESULT_SCHEMA: Final = pa.schema([("text_digest", DIGEST), ("embedding", VECTOR)])
 
-_TABLE: Final = f"""
+_CREATE_TABLE: Final = f"""
 CREATE TABLE IF NOT EXISTS embeddings (
     content_hash BLOB NOT NULL,
     embed_model  VARCHAR NOT NULL,
     text_digest  BLOB NOT NULL,
     embedding    FLOAT[{EMBEDDING_DIMENSION}] NOT NULL
 )"""
-# First which rows, then their vectors: joined in one, every vector of the file would be read.
-_KNOWN: Final = """
+# Row ids first, then their vectors: a single join would read every vector of the file.
+_LOOKUP: Final = """
 SELECT text_digest, embedding FROM embeddings WHERE rowid IN (
-    SELECT min(embeddings.rowid) FROM embeddings JOIN asked USING (content_hash, text_digest)
+    SELECT min(embeddings.rowid) FROM embeddings JOIN lookup_keys USING (content_hash, text_digest)
     WHERE embed_model = ? GROUP BY text_digest)"""
-_REPLACED: Final = """
-DELETE FROM embeddings WHERE embed_model = ? AND content_hash IN (SELECT content_hash FROM entries_in)"""
-_KEPT: Final = """
+_DELETE_REPLACED: Final = """
+DELETE FROM embeddings WHERE embed_model = ? AND content_hash IN (SELECT content_hash FROM new_entries)"""
+_INSERT: Final = """
 INSERT INTO embeddings
-SELECT content_hash, ?, any_value(text_digest), any_value(embedding) FROM entries_in GROUP BY content_hash"""
+SELECT content_hash, ?, any_value(text_digest), any_value(embedding) FROM new_entries GROUP BY content_hash"""
+_COUNT_UNUSED: Final = "SELECT count(*) FILTER (embed_model != ?), count(*) FROM cache.embeddings"
 
 
-class Embeddings:
-    """The cache, open for one pass and one model; a pass goes on without it when it cannot be used."""
+class EmbeddingCache:
+    """Open cache for one run and one model; a cache that cannot be used finds nothing and stores nothing."""
 
-    def __init__(self, place: Place, model: str) -> None:
-        self.place = place
+    def __init__(self, location: IndexLocation, model: str) -> None:
+        self.location = location
         self.model = model
         self._engine: duckdb.DuckDBPyConnection | None = None
         try:
             self._open()
         except duckdb.Error as error:
-            self._renew(error)
+            self._replace_file(error)
 
-    def known(self, asked: pa.Table) -> pa.Table:
-        """Digest and vector of those of the texts that are here; `asked` as in ASKED."""
+    def lookup(self, keys: pa.Table) -> pa.Table:
+        """Return digests and vectors (RESULT_SCHEMA) of the texts that are cached; `keys` has LOOKUP_SCHEMA."""
         if self._engine is not None:
             try:
-                return self._rows(self._engine, asked)
+                return self._select(self._engine, keys)
             except duckdb.Error as error:
-                self._renew(error)
-        return FOUND.empty_table()
+                self._replace_file(error)
+        return RESULT_SCHEMA.empty_table()
 
-    def keep(self, entries: pa.Table) -> None:
-        """Keep these, in the place of older ones of the same content; `entries` as in ENTRIES."""
+    def store(self, entries: pa.Table) -> None:
+        """Store entries (ENTRY_SCHEMA), in place of older ones of the same content and model."""
         if self._engine is None or not entries.num_rows:
             return
         try:
             self._write(self._engine, entries)
         except duckdb.Error as error:
-            logger.warning("The embedding cache is not written to any further: %s", _reason(error))
+            logger.warning(
+                "Writing to the embedding cache failed. This run continues without it: %s", _first_line(error)
+            )
             self.close()
 
     def count(self) -> int:
-        """How many vectors it has, of all models."""
+        """Return the number of entries of all models."""
         if self._engine is None:
             return 0
         return int(self._engine.execute("SELECT count(*) FROM embeddings").fetchall()[0][0])
 
     def close(self) -> None:
-        """Leave the file whole and small."""
+        """Checkpoint and close the file."""
         engine, self._engine = self._engine, None
         if engine is not None:
             with suppress(duckdb.Error):
                 engine.execute("USE memory")
-                engine.execute("DETACH cache")  # writes its log into the file
+                engine.execute("DETACH cache")  # writes the log into the file
             engine.close()
 
     def _open(self) -> None:
-        engine = duckdb_engine.started(self.place, duckdb_engine.WRITER_THREADS)
-        rows = f"ROW_GROUP_SIZE {database.ROW_GROUP_SIZE}"
+        engine = duckdb_engine.start_engine(self.location, duckdb_engine.WRITER_THREADS)
+        options = f"ROW_GROUP_SIZE {database.ROW_GROUP_SIZE}"
         try:
-            with private():
-                engine.execute(database.attachment(self.place.embeddings, "cache", rows))
+            with private_files():
+                engine.execute(database.build_attach_statement(self.location.embeddings, "cache", options))
                 engine.execute("USE cache")
-                engine.execute(_TABLE)
-            self._rows(engine, ASKED.empty_table())  # whether it is what it should be
+                engine.execute(_CREATE_TABLE)
+            self._select(engine, LOOKUP_SCHEMA.empty_table())  # fails if the table has other columns
         except BaseException:
             engine.close()
             raise
         self._engine = engine
 
-    def _renew(self, error: duckdb.Error) -> None:
-        """Begin a fresh file in the place of one that cannot be read."""
+    def _replace_file(self, error: duckdb.Error) -> None:
+        """Replace an unreadable file with an empty one; leave a file alone that another program has open."""
         self.close()
         if "lock on file" in str(error):
-            logger.warning(IN_USE)
+            logger.warning(IN_USE_MESSAGE)
             return
         logger.warning(
-            "The embedding cache %s cannot be read and is begun anew: %s",
-            self.place.embeddings,
-            _reason(error),
+            "The embedding cache %s cannot be read and is replaced: %s",
+            self.location.embeddings,
+            _first_line(error),
         )
-        for file in self.place.folder.glob(f"{index_location.EMBEDDINGS}*"):
+        for file in self.location.folder.glob(f"{EMBEDDINGS_FILE}*"):
             file.unlink(missing_ok=True)
         try:
             self._open()
         except duckdb.Error as again:
-            logger.warning("This run goes without an embedding cache: %s", _reason(again))
+            logger.warning("This run continues without an embedding cache: %s", _first_line(again))
 
-    def _rows(self, engine: duckdb.DuckDBPyConnection, asked: pa.Table) -> pa.Table:
-        with database.registered(engine, asked=asked):
-            return engine.execute(_KNOWN, [self.model]).to_arrow_table().cast(FOUND)
+    def _select(self, engine: duckdb.DuckDBPyConnection, keys: pa.Table) -> pa.Table:
+        with database.register_tables(engine, lookup_keys=keys):
+            return engine.execute(_LOOKUP, [self.model]).to_arrow_table().cast(RESULT_SCHEMA)
 
     def _write(self, engine: duckdb.DuckDBPyConnection, entries: pa.Table) -> None:
-        with database.registered(engine, entries_in=entries):
+        with database.register_tables(engine, new_entries=entries):
             engine.execute("BEGIN")
-            engine.execute(_REPLACED, [self.model])
-            engine.execute(_KEPT, [self.model])
-            with private():  # the write-ahead log is made here
+            engine.execute(_DELETE_REPLACED, [self.model])
+            engine.execute(_INSERT, [self.model])
+            with private_files():  # the commit creates the write-ahead log
                 engine.execute("COMMIT")
 
 
 @contextmanager
-def opened(place: Place, model: str) -> Iterator[Embeddings | None]:
-    """The cache of this index, for a pass; None where another program does not let go of it."""
-    index_location.claim(place)
+def open_cache(location: IndexLocation, model: str) -> Iterator[EmbeddingCache | None]:
+    """Yield the cache of this index for one run; None if another program holds its lock until the timeout."""
+    index_location.create_index_directory(location)
     with ExitStack() as stack:
         try:
-            stack.enter_context(locks.held(place.folder / LOCK, Deadline.after(WAIT_SECONDS)))
+            stack.enter_context(
+                locks.exclusive_lock(location.folder / CACHE_LOCK, Deadline.after(WAIT_SECONDS))
+            )
         except IndexBusy:
-            logger.warning(IN_USE)
+            logger.warning(IN_USE_MESSAGE)
             yield None
             return
-        yield stack.enter_context(closing(Embeddings(place, model)))
+        yield stack.enter_context(closing(EmbeddingCache(location, model)))
 
 
-def _reason(error: duckdb.Error) -> str:
-    return str(error).splitlines()[0]
-
-
-DRAFT: Final = f"{EMBEDDINGS}.draft"
-# A run keeps the cache for as long as it lasts; who finds it at work comes again.
-PRUNE_WAIT_SECONDS: Final = 2.0
-
-_COUNT: Final = "SELECT count(*) FILTER (embed_model != ?), count(*) FROM cache.embeddings"
-
-
-def others(place: Place, model: str) -> tuple[int, int]:
-    """Entries of other models than this one, and all; (0, 0) for a cache that is absent or cannot be read."""
-    if not place.embeddings.exists():
+def count_unused_entries(location: IndexLocation, model: str) -> tuple[int, int]:
+    """Return the number of entries of other models and of all entries; (0, 0) if the cache cannot be read."""
+    if not location.embeddings.exists():
         return 0, 0
     with (
-        closing(duckdb_engine.started(place, duckdb_engine.READER_THREADS)) as engine,
+        closing(duckdb_engine.start_engine(location, duckdb_engine.READER_THREADS)) as engine,
         suppress(duckdb.Error),
     ):
-        engine.execute(database.attachment(place.embeddings, "cache", "READ_ONLY"))
-        found, total = engine.execute(_COUNT, [model]).fetchall()[0]
-        return int(found), int(total)
+        engine.execute(database.build_attach_statement(location.embeddings, "cache", "READ_ONLY"))
+        unused, total = engine.execute(_COUNT_UNUSED, [model]).fetchall()[0]
+        return int(unused), int(total)
     return 0, 0
 
 
-def drop_others(place: Place, model: str) -> None:
-    """Leave only what this model made, in a file as small as that; killed at any moment, one of both is whole."""
+def delete_unused_entries(location: IndexLocation, model: str) -> None:
+    """Delete the entries of other models, and the space they took, by copying the others into a new file.
+
+    The new file replaces the cache in one rename, so a kill leaves either file intact. Raises IndexBusy if a run holds
+    the cache.
+    """
+    temp_file = location.folder / TEMP_FILE
     with (
-        locks.held(place.folder / LOCK, Deadline.after(PRUNE_WAIT_SECONDS)),
-        private(),
-        closing(duckdb_engine.started(place, duckdb_engine.WRITER_THREADS)) as engine,
+        locks.exclusive_lock(location.folder / CACHE_LOCK, Deadline.after(PRUNE_WAIT_SECONDS)),
+        private_files(),
+        closing(duckdb_engine.start_engine(location, duckdb_engine.WRITER_THREADS)) as engine,
     ):
-        (place.folder / DRAFT).unlink(missing_ok=True)
-        engine.execute(database.attachment(place.embeddings, "cache"))
-        engine.execute(database.attachment(place.folder / DRAFT, "fresh"))
-        engine.execute(_tables(engine))
+        temp_file.unlink(missing_ok=True)
+        engine.execute(database.build_attach_statement(location.embeddings, "cache"))
+        engine.execute(database.build_attach_statement(temp_file, "fresh"))
+        engine.execute(_read_table_ddl(engine))
         engine.execute("INSERT INTO fresh.embeddings FROM cache.embeddings WHERE embed_model = ?", [model])
         engine.execute("DETACH fresh")
-        engine.execute("DETACH cache")  # its log goes into it, so that none is left to be replayed
-        (place.folder / DRAFT).replace(place.embeddings)
+        engine.execute(
+            "DETACH cache"
+        )  # checkpoints, so no log remains that would be replayed into the new file
+        temp_file.replace(location.embeddings)
 
 
-def _tables(engine: duckdb.DuckDBPyConnection) -> str:
-    """The DDL of the cache as its maker wrote it."""
+def _read_table_ddl(engine: duckdb.DuckDBPyConnection) -> str:
+    """Return the DDL of the cache's table, which another version may have created, for the new file."""
     sql = "SELECT sql FROM duckdb_tables() WHERE database_name = 'cache' AND table_name = 'embeddings'"
     ddl = str(engine.execute(sql).fetchall()[0][0])
     return ddl.replace("CREATE TABLE embeddings", "CREATE TABLE fresh.embeddings", 1)
+
+
+def _first_line(error: duckdb.Error) -> str:
+    return str(error).splitlines()[0]

@@ -1,9 +1,7 @@
-"""The root of the error tree: every error a person may see says what happened and what to do next.
+"""Base exception of the error tree, and the conversion of system errors to user errors.
 
-What the system refuses a file - room, leave to write, a folder that is none - as an error that a person can act on.
-
-Every program says it in the same words, whether a file of ours met it or the database engine did, which speaks of it
-only in its text.
+A refusal by the operating system (disk full, no permission, too many open files) gets the same message and hint,
+whether Python or DuckDB met it. DuckDB reports such errors only in the text of its exceptions.
 """
 
 from __future__ import annotations
@@ -17,9 +15,9 @@ from typing import Final
 
 
 class LineageError(Exception):
-    """Something a person can act on; its text becomes one line on stderr.
+    """Error that a user can act on; it is printed on stderr as the message and an optional hint.
 
-    Subclasses live beside the code that knows the cause. `serve.cli.exit_codes` turns them into exit codes.
+    Subclasses are defined next to the code that knows the cause. `serve.cli.exit_codes` maps them to exit codes.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -31,53 +29,55 @@ class LineageError(Exception):
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
 
 
-_ROOM: Final = "Make room there, then give the same command again: what was committed is kept."
-_LENGTH: Final = (
-    "Allow longer files (`ulimit -f`), then give the same command again: what was committed is kept."
+_DISK_FULL_HINT: Final = "Free some space on the disk and run the command again. Committed data is kept."
+_FILE_SIZE_HINT: Final = (
+    "Raise the file size limit (`ulimit -f`) and run the command again. Committed data is kept."
 )
-_LEAVE: Final = "See who may read and write there; LINEAGE_HOME names another folder for indexes."
-_MANY: Final = "Close other programs, or allow this one more open files (`ulimit -n`), and try again."
+_PERMISSION_HINT: Final = "Check the permissions. LINEAGE_HOME sets another directory for indexes."
+_OPEN_FILES_HINT: Final = (
+    "Close other programs, or raise the limit of open files (`ulimit -n`), and try again."
+)
 _HINTS: Final = {
-    errno.ENOSPC: _ROOM,
-    errno.EDQUOT: _ROOM,
-    errno.EFBIG: _LENGTH,
-    errno.EACCES: _LEAVE,
-    errno.EPERM: _LEAVE,
-    errno.EROFS: _LEAVE,
-    errno.EMFILE: _MANY,
-    errno.ENFILE: _MANY,
+    errno.ENOSPC: _DISK_FULL_HINT,
+    errno.EDQUOT: _DISK_FULL_HINT,
+    errno.EFBIG: _FILE_SIZE_HINT,
+    errno.EACCES: _PERMISSION_HINT,
+    errno.EPERM: _PERMISSION_HINT,
+    errno.EROFS: _PERMISSION_HINT,
+    errno.EMFILE: _OPEN_FILES_HINT,
+    errno.ENFILE: _OPEN_FILES_HINT,
 }
-# The engine's words where it leaves out the system's: part of what it wrote was taken, and no more.
-_UNWRITTEN: Final = ("Could not write", "Failed to commit")
+# DuckDB's messages for a partial write, which leave out the text of the system error.
+_PARTIAL_WRITE: Final = ("Could not write", "Failed to commit")
 
 
-class Refused(LineageError):
-    """The system would not have a file read or written."""
+class StorageError(LineageError):
+    """The operating system refused to read or write a file."""
 
 
-def of(error: OSError) -> Refused | None:
-    """What the system said, and of which file; None for an error that is not the system's."""
+def from_os_error(error: OSError) -> StorageError | None:
+    """Return a StorageError with the system's message and the file; None if the error does not come from the system."""
     if error.errno is None and error.filename is None:
         return None
     file = error.filename
-    where = os.fsdecode(file) if isinstance(file, (str, bytes, os.PathLike)) else ""
-    said = error.strerror or str(error)
-    return Refused(f"{said}: {where}" if where else said, hint=_HINTS.get(error.errno or 0, ""))
+    path = os.fsdecode(file) if isinstance(file, (str, bytes, os.PathLike)) else ""
+    message = error.strerror or str(error)
+    return StorageError(f"{message}: {path}" if path else message, hint=_HINTS.get(error.errno or 0, ""))
 
 
-def told_by_engine(text: str, file: Path) -> Refused | None:
-    """What the system said according to the engine's words of this file; None where they tell of something else."""
-    number = next((number for number in _HINTS if os.strerror(number).lower() in text.lower()), None)
-    if number is not None:
-        return Refused(f"{os.strerror(number)}: {file}", hint=_HINTS[number])
-    if any(words in text for words in _UNWRITTEN):
-        return Refused(f"{file} could not be written: {text.splitlines()[0]}", hint=_ROOM)
+def from_duckdb_error(text: str, file: Path) -> StorageError | None:
+    """Return the StorageError that DuckDB's message about this file reports; None if it reports something else."""
+    code = next((code for code in _HINTS if os.strerror(code).lower() in text.lower()), None)
+    if code is not None:
+        return StorageError(f"{os.strerror(code)}: {file}", hint=_HINTS[code])
+    if any(phrase in text for phrase in _PARTIAL_WRITE):
+        return StorageError(f"{file} could not be written: {text.splitlines()[0]}", hint=_DISK_FULL_HINT)
     return None
 
 
 @contextmanager
-def named(file: Path) -> Iterator[None]:
-    """Errors of this file say so: of a descriptor that is written to the system says no name."""
+def attach_filename(file: Path) -> Iterator[None]:
+    """Set the file name on an OSError raised in the body: errors of `write` on a descriptor have none."""
     try:
         yield
     except OSError as error:

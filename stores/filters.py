@@ -1,6 +1,6 @@
-"""What a person asked to see, as one choice among a snapshot's hunks that every lane shares.
+"""Query filters (path, date, author, language) as a mask over the hunks of a snapshot.
 
-Lanes score all hunks that HEAD reaches and drop afterwards what is not kept, so a filter can never change a score.
+The retrievers score all reachable hunks and apply the mask afterwards, so a filter never changes a score.
 """
 
 from __future__ import annotations
@@ -17,132 +17,143 @@ from pathspec.patterns.gitignore import GitIgnorePatternError
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from stores.errors import LineageError
-from stores.snapshot import Bools, Snapshot, integers
+from stores.snapshot import Bools, Snapshot, to_int_array
 
 Parameter: TypeAlias = str | datetime
 
-# `[[:alpha:]]`: git knows such classes, pathspec does not, and RE2 reads what pathspec makes of them otherwise.
-_NAMED_CLASS: Final = re.compile(r"(?<!\\)\[[^\]]*\[:[^\]]*:\]")
-# Starting a database to ask takes 17 ms, and a question asks for its filter twice.
-_REMEMBERED: Final = 64
-_FORMS: Final = "Give a gitignore pattern such as `src/`, `*.py` or `/docs/**/*.md`."
-_BRACKETS: Final = (
-    "Brackets hold characters and rising ranges, as in `[a-z]`; "
-    "those of a name are escaped: `app/\\[post-id\\]/`."
+# POSIX classes such as `[[:alpha:]]`. pathspec does not support them, and its regular expression would match other
+# paths than git does.
+_POSIX_CLASS: Final = re.compile(r"(?<!\\)\[[^\]]*\[:[^\]]*:\]")
+# Checking a pattern starts a DuckDB instance (17 ms), and each query needs its filter twice.
+_PATTERN_CACHE_SIZE: Final = 64
+_PATTERN_HINT: Final = "Use a gitignore pattern such as `src/`, `*.py` or `/docs/**/*.md`."
+_BRACKET_HINT: Final = (
+    "Brackets contain characters and ascending ranges, as in `[a-z]`. "
+    "Escape brackets that are part of a name: `app/\\[post-id\\]/`."
 )
 
 
 class BadPathFilter(LineageError):
-    """A path filter that is no gitignore pattern."""
+    """The path filter is not a valid gitignore pattern."""
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """Which hunks to rank; every filter narrows further.
+class QueryFilter:
+    """Conditions on the hunks to rank, joined by AND.
 
-    `language` as in `hunks.language`; `since` a lower bound on the commit date; `path` a gitignore pattern;
-    `author` a part of the name or address, in any case; `near` gitignore patterns to prefer, not to require.
+    language: as in `hunks.language`. since: earliest commit date. path: gitignore pattern. author: part of the name or
+    address, in any case. preferred_paths: gitignore patterns that raise the score of matching hunks and exclude none.
     """
 
     language: str | None = None
     since: datetime | None = None
     path: str | None = None
     author: str | None = None
-    near: tuple[str, ...] = ()
+    preferred_paths: tuple[str, ...] = ()
 
     @property
-    def narrows(self) -> bool:
-        """Whether any filter is set."""
+    def has_conditions(self) -> bool:
+        """True if any condition is set."""
         return any(part is not None for part in (self.language, self.since, self.path, self.author))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
-    """The hunks of a snapshot, by position: `kept` pass every filter, `preferred` lie under a path to prefer."""
+class FilterMask:
+    """Masks over the hunks of a snapshot.
 
-    kept: Bools
+    included: hunks that meet all conditions. preferred: hunks that match a preferred path.
+    """
+
+    included: Bools
     preferred: Bools
 
 
-_CHOSEN: Final = """
-SELECT hunk_id, {kept} AS kept, {preferred} AS preferred
+_MASK_SQL: Final = """
+SELECT hunk_id, {included} AS included, {preferred} AS preferred
 FROM hunks JOIN commits USING (commit_sha)"""
 
 
-def chosen(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, where: Where) -> Chosen:
-    """What a question's filters mean for the hunks of a snapshot."""
-    kept, preferred = np.ones(len(snapshot.hunks), np.bool_), np.zeros(len(snapshot.hunks), np.bool_)
-    if where.narrows or where.near:
-        narrowing, parameters = _narrowing(where)
-        preferring, patterns = _preferring(where.near)
-        sql = _CHOSEN.format(kept=narrowing, preferred=preferring)
+def apply_filter(
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, query_filter: QueryFilter
+) -> FilterMask:
+    """Return the masks of this filter for the hunks of a snapshot."""
+    included, preferred = np.ones(len(snapshot.hunks), np.bool_), np.zeros(len(snapshot.hunks), np.bool_)
+    if query_filter.has_conditions or query_filter.preferred_paths:
+        condition, parameters = _build_filter_condition(query_filter)
+        preference, patterns = _build_preference_condition(query_filter.preferred_paths)
+        sql = _MASK_SQL.format(included=condition, preferred=preference)
         rows = connection.execute(sql, {**parameters, **patterns}).to_arrow_table()
-        positions = snapshot.hunks.positions.at(integers(rows.column("hunk_id")))
-        reached = positions >= 0
-        for mask, name in ((kept, "kept"), (preferred, "preferred")):
-            mask[positions[reached]] = rows.column(name).to_numpy()[reached]
-    return Chosen(kept, preferred)
+        positions = snapshot.hunks.positions.positions_of(to_int_array(rows.column("hunk_id")))
+        reachable = positions >= 0
+        for mask, name in ((included, "included"), (preferred, "preferred")):
+            mask[positions[reachable]] = rows.column(name).to_numpy()[reachable]
+    return FilterMask(included, preferred)
 
 
-def naive_utc(moment: datetime) -> datetime:
-    """The same moment as the database keeps it: UTC without saying so."""
+def to_naive_utc(moment: datetime) -> datetime:
+    """Return the time in UTC without a time zone, as the database stores it."""
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
 
 
-@lru_cache(_REMEMBERED)
-def path_regex(pattern: str) -> tuple[str, bool]:
-    """A gitignore pattern as a regular expression, and whether it includes what it matches."""
-    if _NAMED_CLASS.search(pattern):
-        raise _bad_path(pattern, _BRACKETS)
-    regex, include = _translated(pattern)
+@lru_cache(_PATTERN_CACHE_SIZE)
+def translate_path_pattern(pattern: str) -> tuple[str, bool]:
+    """Return the regular expression of a gitignore pattern, and False if the pattern is negated (`!pattern`).
+
+    Raises BadPathFilter if the pattern is invalid.
+    """
+    if _POSIX_CLASS.search(pattern):
+        raise _bad_path_error(pattern, _BRACKET_HINT)
+    regex, include = _to_regex(pattern)
     try:
         with duckdb.connect() as connection:
             connection.execute("SELECT regexp_matches('', $1)", [regex])
     except duckdb.InvalidInputException as error:
-        raise _bad_path(pattern, _BRACKETS if "character class" in str(error) else _FORMS) from error
+        raise _bad_path_error(
+            pattern, _BRACKET_HINT if "character class" in str(error) else _PATTERN_HINT
+        ) from error
     return regex, include
 
 
-def _translated(pattern: str) -> tuple[str, bool]:
+def _to_regex(pattern: str) -> tuple[str, bool]:
     try:
         regex, include = GitIgnoreSpecPattern.pattern_to_regex(pattern)
     except GitIgnorePatternError as error:
-        raise _bad_path(pattern, _FORMS) from error
+        raise _bad_path_error(pattern, _PATTERN_HINT) from error
     if not isinstance(regex, str) or include is None:
-        raise _bad_path(pattern, _FORMS)
+        raise _bad_path_error(pattern, _PATTERN_HINT)
     return regex, include
 
 
-def _narrowing(where: Where) -> tuple[str, dict[str, Parameter]]:
+def _build_filter_condition(query_filter: QueryFilter) -> tuple[str, dict[str, Parameter]]:
     conditions = ["TRUE"]
     parameters: dict[str, Parameter] = {}
-    if where.language is not None:
+    if query_filter.language is not None:
         conditions.append("language IS NOT DISTINCT FROM $language")
-        parameters["language"] = where.language
-    if where.since is not None:
+        parameters["language"] = query_filter.language
+    if query_filter.since is not None:
         conditions.append("commit_date >= $since")
-        parameters["since"] = naive_utc(where.since)
-    if where.path is not None:
-        regex, include = path_regex(where.path)
+        parameters["since"] = to_naive_utc(query_filter.since)
+    if query_filter.path is not None:
+        regex, include = translate_path_pattern(query_filter.path)
         conditions.append(f"{'' if include else 'NOT '}regexp_matches(file_path, $path)")
         parameters["path"] = regex
-    if where.author is not None:
+    if query_filter.author is not None:
         conditions.append("contains(lower(author_name || ' <' || author_email || '>'), lower($author))")
-        parameters["author"] = where.author
+        parameters["author"] = query_filter.author
     return f"({' AND '.join(conditions)})", parameters
 
 
-def _preferring(near: tuple[str, ...]) -> tuple[str, dict[str, Parameter]]:
-    if not near:
+def _build_preference_condition(preferred_paths: tuple[str, ...]) -> tuple[str, dict[str, Parameter]]:
+    if not preferred_paths:
         return "FALSE", {}
-    regex = "|".join(f"(?:{_anonymous(_translated(pattern)[0])})" for pattern in near)
-    return "regexp_matches(file_path, $near)", {"near": regex}
+    regex = "|".join(f"(?:{_remove_group_names(_to_regex(pattern)[0])})" for pattern in preferred_paths)
+    return "regexp_matches(file_path, $preferred)", {"preferred": regex}
 
 
-def _anonymous(regex: str) -> str:
-    # Joined alternatives may not repeat a group's name.
+def _remove_group_names(regex: str) -> str:
+    # A group name may occur only once in the joined alternatives.
     return regex.replace("(?P<ps_d>", "(?:")
 
 
-def _bad_path(pattern: str, hint: str) -> BadPathFilter:
+def _bad_path_error(pattern: str, hint: str) -> BadPathFilter:
     return BadPathFilter(f"{pattern!r:.200} is not a path filter.", hint=hint)

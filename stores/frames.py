@@ -1,7 +1,7 @@
-"""An index as polars frames, for a person to look into: read in one go, from one state of it.
+"""Index tables as polars frames, for notebooks and the report.
 
-Reading takes the same turn as any question: an index run gives the index up for it between two batches, and a
-daemon that has the index open is no obstacle. Nothing stays open afterwards. polars comes with the `notebooks` extra.
+All frames are read from one state of the index, which is closed afterwards. Reading works while a daemon has the
+index open and between two batches of an index run. polars is installed with the `notebooks` extra.
 """
 
 from __future__ import annotations
@@ -13,40 +13,45 @@ import duckdb
 import polars as pl
 
 from stores import database, schema
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 
-# A person looks once, and rather waits for a batch than be sent away.
-PATIENCE_SECONDS: Final = 60.0
-# What takes most of the room, and is read only for those who ask.
-TEXTS: Final = frozenset({"diff", "semantic_text", "source_text"})
+# Longer than for a query: a notebook reads the index once.
+WAIT_SECONDS: Final = 60.0
+# Most of the data; read only on request.
+TEXT_COLUMNS: Final = frozenset({"diff", "semantic_text", "source_text"})
 
-_WORDS: Final = "SELECT hunk_id, term, frequency FROM hunk_postings JOIN terms USING (term_id)"
-_COMMITS: Final = "SELECT *, commit_sha NOT IN (SELECT commit_sha FROM unreached) AS reached FROM commits"
-# A segment lies in a block behind others, and ends where the next one begins. Of the last one only the most it can
-# take is known: its rows as they are in memory. Long texts are measured on a sample, others taken for 48 bytes.
-_SIZES: Final = """
-SELECT column_name, sum(own + coalesce(next - block_offset, least({block} - block_offset, count * width))) AS bytes
+_WORDS_SQL: Final = "SELECT hunk_id, term, frequency FROM hunk_postings JOIN terms USING (term_id)"
+_COMMITS_SQL: Final = "SELECT *, commit_sha NOT IN (SELECT commit_sha FROM unreached) AS reached FROM commits"
+# A column segment ends where the next one in its block begins. The last one takes at most its rows' size in memory:
+# long texts are measured on a sample, and short ones count 48 bytes.
+_SIZES_SQL: Final = """
+SELECT column_name,
+       sum(additional_bytes
+           + coalesce(next_offset - block_offset, least({block_size} - block_offset, count * row_bytes))) AS bytes
 FROM (
-    SELECT column_name, block_offset, count, len(additional_block_ids) * {block} AS own,
-           lead(block_offset) OVER (PARTITION BY block_id ORDER BY block_offset) AS next,
+    SELECT column_name, block_offset, count, len(additional_block_ids) * {block_size} AS additional_bytes,
+           lead(block_offset) OVER (PARTITION BY block_id ORDER BY block_offset) AS next_offset,
            CASE segment_type WHEN 'VALIDITY' THEN 0.125 WHEN 'BOOLEAN' THEN 1 WHEN 'INTEGER' THEN 4
                WHEN 'FLOAT' THEN 4 WHEN 'BLOB' THEN 48
-               WHEN 'VARCHAR' THEN CASE column_name {lengths} ELSE 48 END ELSE 8 END AS width
+               WHEN 'VARCHAR' THEN CASE column_name {lengths} ELSE 48 END ELSE 8 END AS row_bytes
     FROM pragma_storage_info('{table}') WHERE block_id >= 0
 ) GROUP BY column_name"""
-FREE: Final = "free"
-LONG: Final = TEXTS | {"message"}
-_SAMPLE: Final = "SELECT coalesce(avg(strlen({column})), 0) FROM (SELECT {column} FROM {table} LIMIT 2_000)"
+# Value of `table` for blocks and parts of blocks without data.
+FREE_SPACE: Final = "free"
+_LONG_TEXT_COLUMNS: Final = TEXT_COLUMNS | {"message"}
+_MEAN_LENGTH_SQL: Final = (
+    "SELECT coalesce(avg(strlen({column})), 0) FROM (SELECT {column} FROM {table} LIMIT 2_000)"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frames:
-    """One state of an index; columns are those of the tables, times are UTC.
+    """Tables of one state of an index, with the columns described in stores/README.md; times are UTC.
 
-    `commits`: with `reached`, whether HEAD reaches it. `hunks`: one changed file of one commit each. `symbols`: which
-    symbols each hunk touched. `words`: each hunk's words, split and stemmed, and how often. `head_symbols`: what HEAD
-    defines. `vectors`: one for each distinct text. `sizes`: about how many bytes each column takes on
-    the disk, and under `free` what no column does.
+    commits: with the boolean column `reached`, true if HEAD reaches the commit. hunks: one row per changed file of a
+    commit. symbols: symbols that hunks touched. words: terms of each hunk and their frequencies. head_symbols:
+    symbols defined at HEAD. vectors: one per distinct text. sizes: approximate bytes on disk of each column; the row
+    with the table `free` has the rest of the file.
     """
 
     commits: pl.DataFrame
@@ -58,49 +63,52 @@ class Frames:
     sizes: pl.DataFrame
 
 
-def read(place: Place, *, texts: bool = False, wait: float = PATIENCE_SECONDS) -> Frames:
-    """The index as it is now; with `texts` also diffs, what was embedded, and the source of symbols."""
-    with database.reading(place, wait=wait) as connection:
+def read_frames(location: IndexLocation, *, texts: bool = False, wait: float = WAIT_SECONDS) -> Frames:
+    """Read the current state of an index; TEXT_COLUMNS only if `texts` is true.
+
+    Raises NotIndexed without an index, or IndexBusy after `wait` seconds.
+    """
+    with database.open_for_reading(location, wait=wait) as connection:
         return Frames(
-            commits=_dated(_frame(connection, _COMMITS)),
-            hunks=_frame(connection, _table("hunks", texts=texts)),
-            symbols=_frame(connection, _table("hunk_symbols", texts=texts)),
-            words=_frame(connection, _WORDS),
-            head_symbols=_frame(connection, _table("head_symbols", texts=texts)),
-            vectors=_frame(connection, _table("vectors", texts=texts)),
-            sizes=_sizes(connection),
+            commits=_set_time_zone(_read_frame(connection, _COMMITS_SQL)),
+            hunks=_read_frame(connection, _select_statement("hunks", texts=texts)),
+            symbols=_read_frame(connection, _select_statement("hunk_symbols", texts=texts)),
+            words=_read_frame(connection, _WORDS_SQL),
+            head_symbols=_read_frame(connection, _select_statement("head_symbols", texts=texts)),
+            vectors=_read_frame(connection, _select_statement("vectors", texts=texts)),
+            sizes=_read_sizes(connection),
         )
 
 
-def _table(name: str, *, texts: bool) -> str:
-    wanted = [column for column in schema.TABLES[name].names if texts or column not in TEXTS]
-    return f"SELECT {', '.join(wanted)} FROM {name}"
+def _select_statement(name: str, *, texts: bool) -> str:
+    columns = [column for column in schema.TABLES[name].names if texts or column not in TEXT_COLUMNS]
+    return f"SELECT {', '.join(columns)} FROM {name}"
 
 
-def _frame(connection: duckdb.DuckDBPyConnection, sql: str) -> pl.DataFrame:
+def _read_frame(connection: duckdb.DuckDBPyConnection, sql: str) -> pl.DataFrame:
     return pl.DataFrame(pl.from_arrow(connection.execute(sql).to_arrow_table()))
 
 
-def _dated(commits: pl.DataFrame) -> pl.DataFrame:
-    """The times with their zone: the database keeps UTC without saying so."""
+def _set_time_zone(commits: pl.DataFrame) -> pl.DataFrame:
+    """Set the time zone, which the database does not store."""
     return commits.with_columns(pl.col("author_date", "commit_date").dt.replace_time_zone("UTC"))
 
 
-def _sizes(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
+def _read_sizes(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
     sql = "SELECT block_size, total_blocks FROM pragma_database_size() WHERE database_name = 'ix'"
-    block, blocks = connection.execute(sql).fetchall()[0]
-    taken = pl.concat(_sizes_of(connection, table, block) for table in schema.TABLES)
-    rest = max(0, block * blocks - int(taken.get_column("bytes").sum()))
-    free = pl.DataFrame({"table": FREE, "column": "", "bytes": rest}, schema=taken.schema)
-    return pl.concat([taken, free]).sort("bytes", descending=True)
+    block_size, block_count = connection.execute(sql).fetchall()[0]
+    columns = pl.concat(_read_table_sizes(connection, table, block_size) for table in schema.TABLES)
+    rest = max(0, block_size * block_count - int(columns.get_column("bytes").sum()))
+    free = pl.DataFrame({"table": FREE_SPACE, "column": "", "bytes": rest}, schema=columns.schema)
+    return pl.concat([columns, free]).sort("bytes", descending=True)
 
 
-def _sizes_of(connection: duckdb.DuckDBPyConnection, table: str, block: int) -> pl.DataFrame:
+def _read_table_sizes(connection: duckdb.DuckDBPyConnection, table: str, block_size: int) -> pl.DataFrame:
     lengths = "WHEN '' THEN 0"
-    for column in LONG & set(schema.TABLES[table].names):
-        [(length,)] = connection.execute(_SAMPLE.format(column=column, table=table)).fetchall()
+    for column in _LONG_TEXT_COLUMNS & set(schema.TABLES[table].names):
+        [(length,)] = connection.execute(_MEAN_LENGTH_SQL.format(column=column, table=table)).fetchall()
         lengths += f" WHEN '{column}' THEN {length}"
-    sizes = _frame(connection, _SIZES.format(table=table, block=block, lengths=lengths))
+    sizes = _read_frame(connection, _SIZES_SQL.format(table=table, block_size=block_size, lengths=lengths))
     return sizes.select(
         pl.lit(table).alias("table"), pl.col("column_name").alias("column"), pl.col("bytes").cast(pl.Int64)
     )

@@ -1,10 +1,10 @@
-"""Full-text lanes: BM25 over the posting tables.
+"""Full-text retrievers: BM25 over the posting tables.
 
-Two lanes rank hunks: `hunk_text` by the words of the change, `symbol_names` by the names of the symbols it
-touched and, through the file, by the symbols and siblings that live there at HEAD; a share of the text's score
-decides among names that say the same. SQL only fetches the postings of the words that are asked; planning a
-statement that scores took longer than scoring. Scores equal those of DuckDB's own full-text extension over the
-same documents; the extension itself is never loaded.
+- `search_hunk_text` ranks hunks by the terms of their text.
+- `search_symbol_names` ranks hunks by the names of the symbols that they touched or that their file has at HEAD.
+
+SQL fetches the postings of the query's terms, and NumPy computes the scores: planning a scoring statement took longer
+than that. The scores equal those of DuckDB's full-text extension, which is not used.
 """
 
 from __future__ import annotations
@@ -16,255 +16,282 @@ from typing import Final
 import duckdb
 import numpy as np
 
-from stores.filters import Chosen
+from stores.filters import FilterMask
 from stores.snapshot import (
     LANE_DEPTH,
-    PREFERRED_PATH,
+    PREFERRED_PATH_BOOST,
     Bools,
     Floats,
     Ints,
-    Numbers,
-    Ranked,
+    PositionLookup,
+    RankedHunk,
     Snapshot,
-    best,
-    integers,
+    select_top_k,
+    to_int_array,
 )
 
-# Robertson's usual saturation and length weights, which DuckDB's extension has as defaults too.
+# The usual saturation and length normalisation of BM25, also the defaults of DuckDB's full-text extension.
 K1: Final = 1.2
 B: Final = 0.75
 
-# A hunk that touched a matching symbol says more than one which only lives in a file that has such a symbol
-# today, and every hunk of that file has the same score: a twentieth orders hunks that are equal otherwise.
-HEAD_SHARE: Final = 0.05
-# Names choose a hunk; what its text says of the question decides among hunks whose names say the same. Names
-# alone pulled fusion's MRR@10 down by 0.04, 0.07 and 0.11 on three histories; with 0.3 of the text's score it
-# rose from 0.78 to 0.84, from 0.63 to 0.66 and from 0.80 to 0.88 (the second was not tuned on); 1.0 did the same.
-TEXT_SHARE: Final = 0.3
-# "the", "is" and a project's own name stand in every text but in few symbols, where BM25 takes them for rare
-# and telling. Leaving out of the symbol-name lane what more than this share of the texts have lifted fusion's
-# MRR@10 from 0.78 to 0.80 and from 0.73 to 0.79 on two histories; 0.1 and 0.2 did the same.
-COMMON_WORD: Final = 0.15
-# Fusion knows ranks alone: a name that holds one word of a long question counts as much as one that holds all. Names
-# that hold half of what the words are worth, in place of any, lifted fusion's nDCG@10 from 0.41 to 0.45 on the written
-# questions of four histories, from 0.76 to 0.82 on changelogs and from 0.86 to 0.94 on sentences of messages of six
-# others, from 0.48 to 0.53 on subjects asked without messages, and its MRR@10 on two histories that nothing was chosen
-# by from 0.87 to 0.89 and from 0.77 to 0.90; on one it fell from 0.84 to 0.82. 0.7 did the same, 0.3 less. The order
-# after reranking stays as it was.
-NAMED_SHARE: Final = 0.5
-# A name typed in quotes is meant literally. Doubling lets it pass names that only share its words, and still
-# lets a rare word outweigh a very common name.
-QUOTED_NAME: Final = 2.0
+# Weight of the file's symbols at HEAD, relative to touched symbols. All hunks of a file have the same HEAD score, so a
+# small weight is enough: it orders hunks that are otherwise equal.
+HEAD_WEIGHT: Final = 0.05
+# Weight of the text score in the symbol-name lane. See "Symbol-name lane" in README.md.
+TEXT_WEIGHT: Final = 0.3
+# The symbol-name lane ignores terms in more than this share of the texts. See "Symbol-name lane" in README.md.
+COMMON_TERM_SHARE: Final = 0.15
+# Minimum share of the query's term weights that a name must match. See "Symbol-name lane" in README.md.
+MIN_NAME_MATCH_SHARE: Final = 0.5
+# Factor for symbols with a quoted name of the query. 2.0 ranks them above names that share terms, while a rare term
+# still outweighs a very common name.
+QUOTED_NAME_BOOST: Final = 2.0
 
-# The sum of doubles depends on its order. Whole numbers of this unit do not.
+# Scores are summed as integer multiples of this unit, because a sum of floats depends on the order.
 _UNIT: Final = 1e-12
 
-# Numbers stand in the text, not in parameters: only constants let a scan skip row groups of other words.
+# Ids are literals: with bound parameters DuckDB cannot skip row groups of other terms.
 _POSTINGS: Final = "SELECT term_id, {key}, frequency FROM {table} WHERE term_id IN ({terms})"
 _KEYS: Final = {"hunk_postings": "hunk_id", "symbol_postings": "hunk_id", "head_postings": "symbol_id"}
-# So do words and names: binding costs a tenth of a millisecond a value.
-_TERMS: Final = "SELECT term_id, term FROM terms WHERE term IN ({words}) ORDER BY term_id"
-_NAMED: Final = "SELECT DISTINCT hunk_id FROM hunk_symbols WHERE name IN ({names})"
+# Terms and names are literals too: binding takes 0.1 ms per value.
+_TERMS: Final = "SELECT term_id, term FROM terms WHERE term IN ({terms}) ORDER BY term_id"
+_HUNKS_BY_SYMBOL: Final = "SELECT DISTINCT hunk_id FROM hunk_symbols WHERE name IN ({names})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Postings:
-    """Where words stand: each word's place among `asked` ones, the position of a document, how often there."""
+    """Postings of the query's terms, one per element of the arrays.
 
-    asked: int
-    words: Ints
+    term_count: number of the query's terms. term_indices: indices into them. documents: positions of the documents.
+    frequencies: occurrences of the term in the document.
+    """
+
+    term_count: int
+    term_indices: Ints
     documents: Ints
     frequencies: Ints
 
-    def table(self, documents: Ints) -> Ints:
-        """How often each of the words (columns) stands in each of these documents (rows)."""
+    def count_terms(self, documents: Ints) -> Ints:
+        """Return the number of occurrences of each term (columns) in each of these documents (rows)."""
         order = np.argsort(documents, kind="stable")
-        places = np.minimum(np.searchsorted(documents, self.documents, sorter=order), len(documents) - 1)
-        rows = order[places]
-        here = documents[rows] == self.documents
-        counts = np.zeros((len(documents), self.asked), np.int64)
-        counts[rows[here], self.words[here]] = self.frequencies[here]
+        found = np.minimum(np.searchsorted(documents, self.documents, sorter=order), len(documents) - 1)
+        rows = order[found]
+        is_present = documents[rows] == self.documents
+        counts = np.zeros((len(documents), self.term_count), np.int64)
+        counts[rows[is_present], self.term_indices[is_present]] = self.frequencies[is_present]
         return counts
 
-    def only(self, which: Bools) -> Postings:
-        """Those of some of the words."""
-        kept = which[self.words]
-        return Postings(self.asked, self.words[kept], self.documents[kept], self.frequencies[kept])
+    def select_terms(self, selected: Bools) -> Postings:
+        """Return the postings of the terms where `selected`, a mask over the terms, is true."""
+        mask = selected[self.term_indices]
+        return Postings(
+            self.term_count, self.term_indices[mask], self.documents[mask], self.frequencies[mask]
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scores:
-    """BM25 of every document of a corpus, by position: 0 for those that have none of the words, and not `found`.
+class Bm25Scores:
+    """BM25 scores of all documents, by position.
 
-    `postings` is where the words stand, `holders` how many documents have each.
+    scores: 0 for a document without any of the terms. matched: documents that have a term. document_frequencies:
+    number of documents with each term.
     """
 
     scores: Floats
-    found: Bools
-    holders: Ints
+    matched: Bools
+    document_frequencies: Ints
     postings: Postings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Named:
-    """How well the best of its names matches, of each hunk: by BM25, and what the words that it holds are worth."""
+class SymbolNameScores:
+    """BM25 score of each hunk's symbol names, and the summed weights of the matched terms."""
 
     scores: Floats
-    worth: Ints
+    matched_weight: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """Words looked up: those the store knows, its numbers of them, in order, and what the hunks' texts say of them.
+class TermLookup:
+    """The query's terms that are in the index.
 
-    `names` is where they stand in the names of the symbols that hunks touched.
+    term_ids: ascending. text_scores: scores of the hunks' texts. name_postings: postings of the names of touched
+    symbols.
     """
 
-    words: tuple[str, ...]
-    terms: Ints
-    text: Scores
-    names: Postings
+    terms: tuple[str, ...]
+    term_ids: Ints
+    text_scores: Bm25Scores
+    name_postings: Postings
 
 
-def look_up(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, words: Iterable[str]) -> Asked:
-    """What the index knows of these words."""
-    sql = _TERMS.format(words=_literals(words))
-    known = connection.execute(sql).fetchall()
-    terms = np.array([number for number, _ in known], dtype=np.int64)
+def look_up_terms(
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, terms: Iterable[str]
+) -> TermLookup:
+    """Look up these terms in the index and score the text of all hunks."""
+    sql = _TERMS.format(terms=_format_sql_literals(terms))
+    rows = connection.execute(sql).fetchall()
+    term_ids = np.array([term_id for term_id, _ in rows], dtype=np.int64)
     hunks = snapshot.hunks
-    said = _postings(connection, "hunk_postings", terms, hunks.positions)
-    names = _postings(connection, "symbol_postings", terms, hunks.positions)
-    return Asked(tuple(word for _, word in known), terms, _scored(said, hunks.words), names)
+    text_postings = _load_postings(connection, "hunk_postings", term_ids, hunks.positions)
+    name_postings = _load_postings(connection, "symbol_postings", term_ids, hunks.positions)
+    text_scores = _score_bm25(text_postings, hunks.word_counts)
+    return TermLookup(tuple(term for _, term in rows), term_ids, text_scores, name_postings)
 
 
-def hunk_text(
-    snapshot: Snapshot, asked: Asked, chosen: Chosen, *, limit: int = LANE_DEPTH
-) -> tuple[Ranked, ...]:
-    """The best hunks by the words of the change, best first."""
-    scores = asked.text.scores * _preferring(chosen)
-    return best(snapshot, scores, asked.text.found & chosen.kept, limit)
+def search_hunk_text(
+    snapshot: Snapshot, lookup: TermLookup, mask: FilterMask, *, limit: int = LANE_DEPTH
+) -> tuple[RankedHunk, ...]:
+    """Return the hunks whose text has the highest BM25 scores, best first."""
+    scores = lookup.text_scores.scores * _compute_preference_factors(mask)
+    return select_top_k(snapshot, scores, lookup.text_scores.matched & mask.included, limit)
 
 
-def symbol_names(
+def search_symbol_names(
     connection: duckdb.DuckDBPyConnection,
     snapshot: Snapshot,
-    asked: Asked,
-    chosen: Chosen,
+    lookup: TermLookup,
+    mask: FilterMask,
     *,
-    quoted: tuple[str, ...] = (),
+    quoted_names: tuple[str, ...] = (),
     limit: int = LANE_DEPTH,
-) -> tuple[Ranked, ...]:
-    """The best hunks by the names of symbols, best first; `quoted` are names meant literally."""
-    worth = _units(rarity(asked.text.holders, int(np.count_nonzero(snapshot.hunks.words))))
-    telling = np.ones(len(asked.terms), np.bool_) if quoted else ~_common(snapshot, asked.text)
-    touched = _touched(connection, snapshot, asked.names.only(telling), quoted, worth)
-    living = _living(connection, snapshot, asked.terms[telling], quoted, worth[telling])
-    scores = touched.scores + HEAD_SHARE * living.scores + TEXT_SHARE * asked.text.scores
-    held = np.maximum(touched.worth, living.worth)
-    eligible = (held > 0) & (held >= (0 if quoted else NAMED_SHARE) * worth.sum()) & chosen.kept
-    return best(snapshot, scores * _preferring(chosen), eligible, limit)
+) -> tuple[RankedHunk, ...]:
+    """Return the hunks with the best matching symbol names, best first.
+
+    With `quoted_names`, the names that the query quotes, common terms count and any matching term is enough.
+    """
+    text_count = int(np.count_nonzero(snapshot.hunks.word_counts))
+    weights = _to_units(
+        compute_inverse_document_frequency(lookup.text_scores.document_frequencies, text_count)
+    )
+    is_used = (
+        np.ones(len(lookup.term_ids), np.bool_)
+        if quoted_names
+        else ~_find_common_terms(snapshot, lookup.text_scores)
+    )
+    touched = _score_touched_symbols(
+        connection, snapshot, lookup.name_postings.select_terms(is_used), quoted_names, weights
+    )
+    head = _score_head_symbols(connection, snapshot, lookup.term_ids[is_used], quoted_names, weights[is_used])
+    scores = touched.scores + HEAD_WEIGHT * head.scores + TEXT_WEIGHT * lookup.text_scores.scores
+    matched_weight = np.maximum(touched.matched_weight, head.matched_weight)
+    min_weight = (0 if quoted_names else MIN_NAME_MATCH_SHARE) * weights.sum()
+    eligible = (matched_weight > 0) & (matched_weight >= min_weight) & mask.included
+    return select_top_k(snapshot, scores * _compute_preference_factors(mask), eligible, limit)
 
 
-def touching(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, names: tuple[str, ...]) -> Bools:
-    """Which hunks touched a symbol that has one of these names, to the letter."""
+def compute_inverse_document_frequency(document_frequencies: Ints, documents: int) -> Floats:
+    """Return BM25's inverse document frequency of terms, given the number of documents that have each."""
+    return np.asarray(np.log10((documents - document_frequencies + 0.5) / (document_frequencies + 0.5) + 1))
+
+
+def find_hunks_touching(
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, names: tuple[str, ...]
+) -> Bools:
+    """Return a mask of the hunks that touched a symbol with exactly one of these names."""
     found = np.zeros(len(snapshot.hunks), np.bool_)
     if names:
-        rows = connection.execute(_NAMED.format(names=_literals(names))).to_arrow_table()
-        positions = snapshot.hunks.positions.at(integers(rows.column("hunk_id")))
+        rows = connection.execute(_HUNKS_BY_SYMBOL.format(names=_format_sql_literals(names))).to_arrow_table()
+        positions = snapshot.hunks.positions.positions_of(to_int_array(rows.column("hunk_id")))
         found[positions[positions >= 0]] = True
     return found
 
 
-def _common(snapshot: Snapshot, text: Scores) -> Bools:
-    """Words that more than a share of the texts have, and more than a lane could list whole."""
-    texts = np.count_nonzero(snapshot.hunks.words)
-    return np.asarray(text.holders > max(LANE_DEPTH, COMMON_WORD * texts))
+def _find_common_terms(snapshot: Snapshot, text_scores: Bm25Scores) -> Bools:
+    """Return a mask of the terms in more than COMMON_TERM_SHARE of the texts and in more than LANE_DEPTH texts."""
+    texts = np.count_nonzero(snapshot.hunks.word_counts)
+    return np.asarray(text_scores.document_frequencies > max(LANE_DEPTH, COMMON_TERM_SHARE * texts))
 
 
-def _touched(
+def _score_touched_symbols(
     connection: duckdb.DuckDBPyConnection,
     snapshot: Snapshot,
-    names: Postings,
-    quoted: tuple[str, ...],
-    worth: Ints,
-) -> Named:
-    """How well the names of the symbols that each hunk touched match."""
+    name_postings: Postings,
+    quoted_names: tuple[str, ...],
+    weights: Ints,
+) -> SymbolNameScores:
+    """Score the names of the symbols that each hunk touched."""
     hunks = snapshot.hunks
-    scores, held = _scored(names, hunks.symbol_words).scores, _held(names, worth, len(hunks))
-    if not quoted:
-        return Named(scores, held)
-    return Named(scores * np.where(touching(connection, snapshot, quoted), QUOTED_NAME, 1.0), held)
+    scores = _score_bm25(name_postings, hunks.symbol_word_counts).scores
+    matched_weight = _sum_weights(name_postings, weights, len(hunks))
+    if quoted_names:
+        is_quoted = find_hunks_touching(connection, snapshot, quoted_names)
+        scores = scores * np.where(is_quoted, QUOTED_NAME_BOOST, 1.0)
+    return SymbolNameScores(scores, matched_weight)
 
 
-def _living(
+def _score_head_symbols(
     connection: duckdb.DuckDBPyConnection,
     snapshot: Snapshot,
-    terms: Ints,
-    quoted: tuple[str, ...],
-    worth: Ints,
-) -> Named:
-    """How well the best symbol matches that lives at HEAD in each hunk's file."""
+    term_ids: Ints,
+    quoted_names: tuple[str, ...],
+    weights: Ints,
+) -> SymbolNameScores:
+    """Score the best matching symbol at HEAD in each hunk's file."""
     symbols = snapshot.symbols
-    postings = _postings(connection, "head_postings", terms, symbols.positions)
-    scores, held = _scored(postings, symbols.words).scores, _held(postings, worth, len(symbols.words))
-    if quoted:
-        scores = scores * np.where(symbols.named(quoted), QUOTED_NAME, 1.0)
-    here = np.flatnonzero((held > 0) & (symbols.files >= 0))
-    best_score, most_worth = np.zeros(snapshot.files), np.zeros(snapshot.files, np.int64)
-    np.maximum.at(best_score, symbols.files[here], scores[here])
-    np.maximum.at(most_worth, symbols.files[here], held[here])
-    files = snapshot.hunks.files
-    return Named(best_score[files], most_worth[files])
+    postings = _load_postings(connection, "head_postings", term_ids, symbols.positions)
+    scores = _score_bm25(postings, symbols.word_counts).scores
+    matched_weight = _sum_weights(postings, weights, len(symbols.word_counts))
+    if quoted_names:
+        scores = scores * np.where(symbols.match_names(quoted_names), QUOTED_NAME_BOOST, 1.0)
+    matching = np.flatnonzero((matched_weight > 0) & (symbols.file_indices >= 0))
+    best_score, best_weight = np.zeros(snapshot.file_count), np.zeros(snapshot.file_count, np.int64)
+    np.maximum.at(best_score, symbols.file_indices[matching], scores[matching])
+    np.maximum.at(best_weight, symbols.file_indices[matching], matched_weight[matching])
+    files = snapshot.hunks.file_indices
+    return SymbolNameScores(best_score[files], best_weight[files])
 
 
-def _held(postings: Postings, worth: Ints, documents: int) -> Ints:
-    """What the words that stand in each document are worth together, in whole units."""
-    held = np.zeros(documents, np.int64)
-    np.add.at(held, postings.documents, worth[postings.words])
-    return held
+def _sum_weights(postings: Postings, weights: Ints, documents: int) -> Ints:
+    """Return the summed weights of the terms that each document has."""
+    sums = np.zeros(documents, np.int64)
+    np.add.at(sums, postings.documents, weights[postings.term_indices])
+    return sums
 
 
-def _scored(postings: Postings, lengths: Ints) -> Scores:
-    """BM25 over the postings of one table: the weight of each word in each document that has it, summed."""
-    holders = np.bincount(postings.words, minlength=postings.asked)
-    sums, found = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.bool_)
+def _score_bm25(postings: Postings, lengths: Ints) -> Bm25Scores:
+    """Score the documents of one postings table; `lengths` are their numbers of terms."""
+    document_frequencies = np.bincount(postings.term_indices, minlength=postings.term_count)
+    sums, matched = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.bool_)
     if len(postings.documents):
-        np.add.at(sums, postings.documents, _weights(holders[postings.words], postings, lengths))
-        found[postings.documents] = True
-    return Scores(np.asarray(sums * _UNIT, dtype=np.float64), found, holders, postings)
+        frequencies = document_frequencies[postings.term_indices]
+        np.add.at(sums, postings.documents, _score_postings(frequencies, postings, lengths))
+        matched[postings.documents] = True
+    return Bm25Scores(np.asarray(sums * _UNIT, dtype=np.float64), matched, document_frequencies, postings)
 
 
-def _postings(connection: duckdb.DuckDBPyConnection, table: str, terms: Ints, positions: Numbers) -> Postings:
-    if not len(terms):
-        return Postings(0, terms, terms, terms)
-    sql = _POSTINGS.format(key=_KEYS[table], table=table, terms=", ".join(map(str, terms.tolist())))
-    numbers, rows, frequencies = map(integers, connection.execute(sql).to_arrow_table().columns)
-    documents = positions.at(rows)
-    there = documents >= 0
-    return Postings(len(terms), np.searchsorted(terms, numbers[there]), documents[there], frequencies[there])
+def _load_postings(
+    connection: duckdb.DuckDBPyConnection, table: str, term_ids: Ints, positions: PositionLookup
+) -> Postings:
+    if not len(term_ids):
+        return Postings(0, term_ids, term_ids, term_ids)
+    sql = _POSTINGS.format(key=_KEYS[table], table=table, terms=", ".join(map(str, term_ids.tolist())))
+    posting_terms, rows, frequencies = map(to_int_array, connection.execute(sql).to_arrow_table().columns)
+    documents = positions.positions_of(rows)
+    is_included = documents >= 0
+    term_indices = np.searchsorted(term_ids, posting_terms[is_included])
+    return Postings(len(term_ids), term_indices, documents[is_included], frequencies[is_included])
 
 
-def rarity(holders: Ints, documents: int) -> Floats:
-    """What a word is worth that this many of so many documents have: BM25's inverse document frequency."""
-    return np.asarray(np.log10((documents - holders + 0.5) / (holders + 0.5) + 1))
+def _score_postings(document_frequencies: Ints, postings: Postings, lengths: Ints) -> Ints:
+    """Return what each posting adds to the score of its document, in units of _UNIT."""
+    document_count, frequencies = int(np.count_nonzero(lengths)), postings.frequencies
+    saturation = frequencies + K1 * (
+        1 - B + B * lengths[postings.documents] / (lengths.sum() / document_count)
+    )
+    rarity = compute_inverse_document_frequency(document_frequencies, document_count)
+    return _to_units(rarity * frequencies * (K1 + 1) / saturation)
 
 
-def _weights(holders: Ints, postings: Postings, lengths: Ints) -> Ints:
-    """Each posting's share of its document's score, in whole units."""
-    size, frequencies = int(np.count_nonzero(lengths)), postings.frequencies
-    saturation = frequencies + K1 * (1 - B + B * lengths[postings.documents] / (lengths.sum() / size))
-    return _units(rarity(holders, size) * frequencies * (K1 + 1) / saturation)
-
-
-def _units(values: Floats) -> Ints:
+def _to_units(values: Floats) -> Ints:
     return np.asarray(np.rint(values / _UNIT), dtype=np.int64)
 
 
-def _preferring(chosen: Chosen) -> Floats:
-    return np.where(chosen.preferred, PREFERRED_PATH, 1.0)
+def _compute_preference_factors(mask: FilterMask) -> Floats:
+    return np.where(mask.preferred, PREFERRED_PATH_BOOST, 1.0)
 
 
-def _literals(texts: Iterable[str]) -> str:
-    """The texts as SQL constants; of none, a list that nothing is in."""
-    quoted = ("'" + text.replace("'", "''") + "'" for text in texts)
-    return ", ".join(quoted) or "NULL"
+def _format_sql_literals(texts: Iterable[str]) -> str:
+    """Return the texts as a list of SQL literals for `IN`; `NULL`, which matches nothing, for no texts."""
+    literals = ("'" + text.replace("'", "''") + "'" for text in texts)
+    return ", ".join(literals) or "NULL"

@@ -1,6 +1,6 @@
-"""Exact reads of what is recorded: for resuming, for `status`, for reachability, for a file's own history.
+"""Read queries: recorded commits, status numbers, file history and unreadable commits.
 
-When an index has too many vectors to keep in memory; asked at every start, and so without numpy.
+Imports no NumPy and imports pyarrow only when needed, because every command imports this module.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ from typing import Any, Final
 
 import duckdb
 
-from stores.database import registered
-from stores.types import EMBEDDING_DIMENSION, Reach
+from stores.database import fetch_int, register_tables
+from stores.types import EMBEDDING_DIMENSION, ReachabilityDelta
 
-# More commits than this go over as a table; for fewer, its library takes longer to load than all else.
-FEW_COMMITS: Final = 500
+# 128 MB of vectors, the texts of about 40,000 commits. A larger index has a side file (`quantized_vectors`).
+MAX_ROWS_IN_MEMORY: Final = 128_000_000 // (4 * EMBEDDING_DIMENSION)
+
+# Longer lists are passed as an Arrow table; for shorter ones, importing pyarrow would take longer than the query.
+MAX_INLINE_COMMITS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class IndexStatus:
-    """What an index says of itself; dates are UTC, shas None before the first pass.
+class IndexSummary:
+    """Status numbers of an index; times are UTC, shas are None before the first index run.
 
-    `completed_commit` is the HEAD of the newest pass that ended: the watermark may be there already, and HEAD's
-    snapshot not.
+    `completed_commit` is the HEAD of the newest finished run. An interrupted run may have moved the watermark,
+    `last_indexed_commit`, to its HEAD without writing the snapshot of HEAD.
     """
 
     repo_id: str
@@ -41,7 +44,7 @@ class IndexStatus:
 
 @dataclass(frozen=True, slots=True)
 class FileCommit:
-    """A commit that changed a file, under the name the file had then."""
+    """Commit that changed a file, with the number of `@@` sections of the change."""
 
     commit_sha: str
     commit_message: str
@@ -51,41 +54,41 @@ class FileCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A commit that could not be read, and why."""
+class UnreadableCommit:
+    """Commit that could not be read, and the cause."""
 
     commit_sha: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """What a pass had of the embedding cache: `asked` texts needed a vector, `found` of them had one in it.
+class CacheUsage:
+    """Embedding cache usage of an index run.
 
-    `entries` are its vectors after the last batch.
+    entries: vectors in the cache after the last batch. requested: texts that needed a vector. found: those of them
+    whose vector was in the cache.
     """
 
     entries: int = 0
-    asked: int = 0
+    requested: int = 0
     found: int = 0
 
 
-_STATUS: Final = """
+_SUMMARY: Final = """
 SELECT repo_id, path, last_indexed_commit, indexed_at, head_commit,
        (SELECT count(*) FROM commits), (SELECT count(*) FROM hunks),
        (SELECT count(*) FROM head_symbols), (SELECT count(*) FROM unreadable),
        completed_commit
 FROM repository"""
 
-
-# Rows come parents first, so among commits of one date the row number says who is older. What HEAD does not reach
-# is left out afterwards: conditions on other tables would take longer to plan than all of this to run.
+# Rows are in parents-first order, so the row number decides between equal dates. Reachability is applied in Python:
+# planning the joins would take longer than this query.
 _FILE_HUNKS: Final = """
 SELECT hunk_id, commit_sha, old_path, commit_date, commits.rowid
 FROM hunks JOIN commits USING (commit_sha)
 WHERE file_path = $path"""
 
-# The `@@` parts are counted in the text that is kept, which is cut after 64 KB; a change without text has none.
+# Counts the `@@` sections of the stored diff, which is cut after 64 KB; a binary change has none.
 _FILE_COMMITS: Final = """
 SELECT commit_sha, message, author_name, commit_date,
        len(regexp_extract_all(diff, '(?m)^@@ '))
@@ -94,116 +97,112 @@ WHERE hunk_id IN ({hunks})
 ORDER BY commit_date DESC, commits.rowid DESC"""
 
 
-def status(connection: duckdb.DuckDBPyConnection) -> IndexStatus | None:
-    """The index in numbers; None before its first pass has begun."""
-    row = connection.execute(_STATUS).fetchone()
-    return IndexStatus(*row) if row else None
+def load_index_summary(connection: duckdb.DuckDBPyConnection) -> IndexSummary | None:
+    """Return the status numbers of the index; None before its first index run."""
+    row = connection.execute(_SUMMARY).fetchone()
+    return IndexSummary(*row) if row else None
 
 
-def cache_use(connection: duckdb.DuckDBPyConnection) -> Use:
-    """What the newest pass with an embedding cache had of it."""
+def load_cache_usage(connection: duckdb.DuckDBPyConnection) -> CacheUsage:
+    """Return the cache usage of the newest index run with an embedding cache."""
     row = connection.execute("SELECT entries, asked, found FROM embed_cache").fetchone()
-    return Use(*row) if row else Use()
+    return CacheUsage(*row) if row else CacheUsage()
 
 
-def recorded(connection: duckdb.DuckDBPyConnection, shas: Iterable[str]) -> set[str]:
-    """Those of the commits that have rows."""
-    asked = list(shas)
-    if len(asked) > FEW_COMMITS:
-        return _known(connection, "commits", "commit_sha", asked)
-    sql = f"SELECT commit_sha FROM commits WHERE commit_sha IN ({', '.join('?' * len(asked))})"
-    return {sha for (sha,) in connection.execute(sql, asked).fetchall()} if asked else set()
+def find_recorded_commits(connection: duckdb.DuckDBPyConnection, shas: Iterable[str]) -> set[str]:
+    """Return the given commits that are recorded."""
+    requested = list(shas)
+    if len(requested) > MAX_INLINE_COMMITS:
+        return _find_known(connection, "commits", "commit_sha", requested)
+    sql = f"SELECT commit_sha FROM commits WHERE commit_sha IN ({', '.join('?' * len(requested))})"
+    return {sha for (sha,) in connection.execute(sql, requested).fetchall()} if requested else set()
 
 
-def all_recorded(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Every commit that has rows, in the order they came."""
+def list_recorded_commits(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return all recorded commits, in the order of recording."""
     return [sha for (sha,) in connection.execute("SELECT commit_sha FROM commits").fetchall()]
 
 
-def share_of(connection: duckdb.DuckDBPyConnection, shas: Iterable[str]) -> float:
-    """The share of all hunks that these commits have."""
-    asked = set(shas)
+def compute_hunk_share(connection: duckdb.DuckDBPyConnection, shas: Iterable[str]) -> float:
+    """Return the share of all hunks that belong to these commits."""
+    selected = set(shas)
     rows = connection.execute("SELECT commit_sha, count(*) FROM hunks GROUP BY commit_sha").fetchall()
     counts: dict[str, int] = dict(rows)
-    return sum(counts.get(sha, 0) for sha in asked) / max(1, sum(counts.values()))
+    return sum(counts.get(sha, 0) for sha in selected) / max(1, sum(counts.values()))
 
 
-def unreached(connection: duckdb.DuckDBPyConnection) -> set[str]:
-    """Recorded commits that the HEAD of the newest pass does not reach."""
+def load_unreached_commits(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    """Return the recorded commits that the HEAD of the newest index run does not reach."""
     return {sha for (sha,) in connection.execute("SELECT commit_sha FROM unreached").fetchall()}
 
 
-def unreadable(connection: duckdb.DuckDBPyConnection) -> tuple[Unreadable, ...]:
-    """Commits to try again."""
+def load_unreadable_commits(connection: duckdb.DuckDBPyConnection) -> tuple[UnreadableCommit, ...]:
+    """Return the unreadable commits; each index run tries them again."""
     rows = connection.execute("SELECT commit_sha, reason FROM unreadable ORDER BY commit_sha").fetchall()
-    return tuple(Unreadable(*row) for row in rows)
+    return tuple(UnreadableCommit(*row) for row in rows)
 
 
-def known_digests(connection: duckdb.DuckDBPyConnection, digests: Iterable[bytes]) -> set[bytes]:
-    """Those of the texts that have a vector."""
-    return _known(connection, "vectors", "text_digest", list(digests))
+def find_known_digests(connection: duckdb.DuckDBPyConnection, digests: Iterable[bytes]) -> set[bytes]:
+    """Return the given text digests that have a vector."""
+    return _find_known(connection, "vectors", "text_digest", list(digests))
 
 
-def head_files(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """The blob that each file of the HEAD snapshot had when its symbols were extracted, by path."""
+def load_head_files(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Return the blob sha of each file of the HEAD snapshot, by path."""
     return dict(connection.execute("SELECT file_path, blob_sha FROM head_files").fetchall())
 
 
-def file_history(
-    connection: duckdb.DuckDBPyConnection, path: str, reach: Reach
+def load_file_history(
+    connection: duckdb.DuckDBPyConnection, path: str, reachability: ReachabilityDelta
 ) -> tuple[tuple[str, int], ...]:
-    """The commits that HEAD reaches and that changed a file, each with its hunk, oldest first; renames followed.
+    """Return the reachable commits that changed a file, each with its hunk id, oldest first; follow renames.
 
-    A former name counts up to the rename's date: afterwards another file may have taken it.
+    A former name counts until the date of the rename, because another file may have the name later.
     """
-    waiting: list[tuple[str, datetime | None]] = [(path, None)]
-    names = {path}
+    pending: list[tuple[str, datetime | None]] = [(path, None)]
+    seen_names = {path}
     found: dict[str, tuple[datetime, int, int]] = {}
-    reached = _reached(connection, reach)
-    while waiting:
-        name, before = waiting.pop()
+    is_reachable = _build_reachability_test(connection, reachability)
+    while pending:
+        name, before = pending.pop()
         for hunk, sha, old_path, date, row in connection.execute(_FILE_HUNKS, {"path": name}).fetchall():
-            if (before is None or date <= before) and reached(sha):
+            if (before is None or date <= before) and is_reachable(sha):
                 found.setdefault(sha, (date, row, hunk))
-                if old_path and old_path not in names:
-                    names.add(old_path)
-                    waiting.append((old_path, date))
+                if old_path and old_path not in seen_names:
+                    seen_names.add(old_path)
+                    pending.append((old_path, date))
     return tuple((sha, hunk) for sha, (_, _, hunk) in sorted(found.items(), key=lambda item: item[1]))
 
 
-def _reached(connection: duckdb.DuckDBPyConnection, reach: Reach) -> Callable[[str], bool]:
-    back = frozenset(reach.back)
-    if reach.complete:
-        return back.__contains__
-    gone = unreached(connection) | set(reach.gone)
-    return lambda sha: sha not in gone or sha in back
-
-
-def file_commits(connection: duckdb.DuckDBPyConnection, hunks: Iterable[int]) -> tuple[FileCommit, ...]:
-    """The commits of these hunks, newest first, with the number of `@@` parts of each hunk."""
-    # Numbers stand in the text, not in parameters: only constants let a scan skip row groups of other hunks.
-    asked = ", ".join(map(str, hunks))
-    rows = connection.execute(_FILE_COMMITS.format(hunks=asked)).fetchall() if asked else []
+def load_file_commits(connection: duckdb.DuckDBPyConnection, hunks: Iterable[int]) -> tuple[FileCommit, ...]:
+    """Return the commits of these hunks, newest first, with the number of `@@` sections of each hunk."""
+    # Ids are literals: with bound parameters DuckDB cannot skip row groups of other hunks.
+    listed = ", ".join(map(str, hunks))
+    rows = connection.execute(_FILE_COMMITS.format(hunks=listed)).fetchall() if listed else []
     return tuple(FileCommit(*row) for row in rows)
 
 
-def _known(connection: duckdb.DuckDBPyConnection, table: str, key: str, keys: list[Any]) -> set[Any]:
-    """Those of the keys that the table has."""
+def needs_side_file(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Return True if the index has more than MAX_ROWS_IN_MEMORY hunks; its distinct texts may be fewer."""
+    return fetch_int(connection, "SELECT count(*) FROM hunks") > MAX_ROWS_IN_MEMORY
+
+
+def _build_reachability_test(
+    connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta
+) -> Callable[[str], bool]:
+    added = frozenset(reachability.added)
+    if reachability.complete:
+        return added.__contains__
+    removed = load_unreached_commits(connection) | set(reachability.removed)
+    return lambda sha: sha not in removed or sha in added
+
+
+def _find_known(connection: duckdb.DuckDBPyConnection, table: str, key: str, keys: list[Any]) -> set[Any]:
+    """Return the given keys that the table contains."""
     if not keys:
         return set()
-    import pyarrow as pa  # most questions end before this, and need not wait for it
+    import pyarrow as pa  # slow to import, and rarely needed
 
-    with registered(connection, asked=pa.table({key: keys})):
-        rows = connection.execute(f"FROM asked SEMI JOIN {table} USING ({key})").fetchall()
+    with register_tables(connection, requested=pa.table({key: keys})):
+        rows = connection.execute(f"FROM requested SEMI JOIN {table} USING ({key})").fetchall()
     return {value for (value,) in rows}
-
-
-# 128 MB of vectors, those of a history of some 40,000 commits: keeping more takes memory that other programs
-# want. An index with more texts than this has the side file.
-MOST_KEPT_ROWS: Final = 128_000_000 // (4 * EMBEDDING_DIMENSION)
-
-
-def needs_side_file(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the index has more hunks, and so may have more texts, than are kept; counted without reading any."""
-    [(hunks,)] = connection.execute("SELECT count(*) FROM hunks").fetchall()
-    return int(hunks) > MOST_KEPT_ROWS

@@ -1,4 +1,4 @@
-"""What an answer shows of a hunk: its commit, its diff, the symbols it touched."""
+"""Details of hunks for display: commit, diff and touched symbols."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 Connection: TypeAlias = duckdb.DuckDBPyConnection
 
-# Nine diffs in ten have less than 3 KB; the few longer ones are read when they are shown.
-LONGEST_KEPT_DIFF: Final = 8_000
-# The diffs of about 50,000 hunks; beyond it, none is kept and each answer reads its own.
-MOST_KEPT_BYTES: Final = 64_000_000
+# Nine diffs in ten have less than 3 KB. Longer diffs than this are read for each answer.
+MAX_CACHED_DIFF_BYTES: Final = 8_000
+# Diffs of about 50,000 hunks. A larger index caches none, and each answer reads its own.
+MAX_CACHE_BYTES: Final = 64_000_000
 _BATCH_ROWS: Final = 2_048
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A hunk with its commit; `symbols` are names it touched, each once, as the store has them in order."""
+class HunkDetails:
+    """A hunk with its commit; `symbols` are the distinct names of touched symbols, in stored order."""
 
     hunk_id: int
     commit_sha: str
@@ -39,114 +39,132 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Diffs:
-    """Diffs at hand. They are stored compressed, 2,048 in one piece: five cost as much as ten thousand."""
+class DiffCache:
+    """Diffs in memory, by hunk id.
+
+    DuckDB stores diffs compressed in blocks of 2,048 rows: reading five costs as much as reading ten thousand.
+    """
 
     texts: pa.Array
-    rows: dict[int, int]
+    row_by_hunk: dict[int, int]
 
     @property
     def bytes(self) -> int:
-        """About how many bytes it keeps."""
-        return int(self.texts.nbytes) + 100 * len(self.rows)
+        """Approximate memory in bytes."""
+        return int(self.texts.nbytes) + 100 * len(self.row_by_hunk)
 
-    def of(self, hunks: Iterable[int]) -> dict[int, str]:
-        """Those of these hunks' diffs that are at hand."""
-        return {hunk: self.texts[self.rows[hunk]].as_py() for hunk in hunks if hunk in self.rows}
+    def get(self, hunks: Iterable[int]) -> dict[int, str]:
+        """Return the cached diffs of these hunks, by hunk id."""
+        return {
+            hunk: self.texts[self.row_by_hunk[hunk]].as_py() for hunk in hunks if hunk in self.row_by_hunk
+        }
 
 
-# Numbers stand as constants: bound as a list they keep a scan from skipping row groups.
+# Ids are literals: with a list as a bound parameter DuckDB cannot skip row groups.
 _HUNKS: Final = """
 SELECT hunk_id, commit_sha, file_path, change_kind, diff_truncated FROM hunks WHERE hunk_id IN ({hunks})"""
 _DIFFS: Final = "SELECT hunk_id, diff FROM hunks WHERE hunk_id IN ({hunks})"
-# Joined with hunks, they would all be read and decompressed.
+# A separate query: a join with hunks would read and decompress all messages.
 _COMMITS: Final = """
 SELECT commit_sha, message, author_name, commit_date FROM commits WHERE commit_sha IN ({commits})"""
 _SYMBOLS: Final = "SELECT hunk_id, name FROM hunk_symbols WHERE hunk_id IN ({hunks}) ORDER BY rowid"
 _SHORT_DIFFS: Final = "SELECT hunk_id, diff FROM hunks WHERE strlen(diff) <= {longest}"
 
 
-def shown(connection: Connection, hunks: Sequence[int], diffs: Diffs | None = None) -> tuple[Shown, ...]:
-    """These hunks, in the order asked for; diffs that are not at hand are read."""
+def load_hunk_details(
+    connection: Connection, hunks: Sequence[int], diff_cache: DiffCache | None = None
+) -> tuple[HunkDetails, ...]:
+    """Return the details of these hunks, in the given order; diffs are read from the cache if possible."""
     if not hunks:
         return ()
-    rows = {hunk: rest for hunk, *rest in connection.execute(_HUNKS.format(hunks=_numbers(hunks))).fetchall()}
-    commits = _commits(connection, {sha for sha, *_ in rows.values()})
-    texts = _texts(connection, hunks, diffs)
-    symbols = _symbols(connection, hunks)
+    rows = {
+        hunk: columns
+        for hunk, *columns in connection.execute(_HUNKS.format(hunks=_join_ids(hunks))).fetchall()
+    }
+    commits = _load_commits(connection, {sha for sha, *_ in rows.values()})
+    diffs = _load_diffs(connection, hunks, diff_cache)
+    symbols = _load_symbols(connection, hunks)
 
-    def one(hunk: int) -> Shown:
-        sha, path, kind, truncated = rows[hunk]
-        return Shown(hunk, sha, *commits[sha], path, kind, texts[hunk], truncated, symbols[hunk])
+    def build_details(hunk: int) -> HunkDetails:
+        sha, path, change_kind, truncated = rows[hunk]
+        return HunkDetails(hunk, sha, *commits[sha], path, change_kind, diffs[hunk], truncated, symbols[hunk])
 
-    return tuple(map(one, hunks))
+    return tuple(map(build_details, hunks))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shelf:
-    """Hunks as one answer needs them, each read once: the candidates, and of them those that are shown."""
+class HunkDetailsCache:
+    """Cache of hunk details for one answer, which needs those of all candidates and then those of its results."""
 
     connection: Connection
-    diffs: Diffs | None = None
-    read: dict[int, Shown] = field(default_factory=dict)
+    diff_cache: DiffCache | None = None
+    loaded: dict[int, HunkDetails] = field(default_factory=dict)
 
-    def of(self, hunks: Sequence[int]) -> tuple[Shown, ...]:
-        """As `shown`."""
-        others = [hunk for hunk in hunks if hunk not in self.read]
-        self.read.update((one.hunk_id, one) for one in shown(self.connection, others, self.diffs))
-        return tuple(self.read[hunk] for hunk in hunks)
+    def load(self, hunks: Sequence[int]) -> tuple[HunkDetails, ...]:
+        """Return the details of these hunks, in the given order."""
+        missing = [hunk for hunk in hunks if hunk not in self.loaded]
+        self.loaded.update(
+            (details.hunk_id, details)
+            for details in load_hunk_details(self.connection, missing, self.diff_cache)
+        )
+        return tuple(self.loaded[hunk] for hunk in hunks)
 
 
-def diffs(connection: Connection) -> Diffs:
-    """All diffs but the longest; none where they are too many to keep."""
-    import pyarrow as pa  # an explanation imports this module, and needs no Arrow
+def load_diff_cache(connection: Connection) -> DiffCache:
+    """Load all but the longest diffs; an empty cache if they exceed MAX_CACHE_BYTES."""
+    import pyarrow as pa  # slow to import, and `lineage explain` does not need it
 
-    reader = connection.execute(_SHORT_DIFFS.format(longest=LONGEST_KEPT_DIFF)).to_arrow_reader(_BATCH_ROWS)
+    reader = connection.execute(_SHORT_DIFFS.format(longest=MAX_CACHED_DIFF_BYTES)).to_arrow_reader(
+        _BATCH_ROWS
+    )
     batches, size = [], 0
     for batch in reader:
         batches.append(batch)
         size += batch.nbytes
-        if size > MOST_KEPT_BYTES:
-            return Diffs(pa.array([], pa.string()), {})
+        if size > MAX_CACHE_BYTES:
+            return DiffCache(pa.array([], pa.string()), {})
     table = pa.Table.from_batches(batches, reader.schema).combine_chunks()
     rows = {hunk: row for row, hunk in enumerate(table.column(0).to_pylist())}
-    return Diffs(table.column(1).combine_chunks(), rows)
+    return DiffCache(table.column(1).combine_chunks(), rows)
 
 
-def languages(connection: Connection) -> frozenset[str]:
-    """Every language the history has files of."""
+def list_languages(connection: Connection) -> frozenset[str]:
+    """Return all languages of files in the history."""
     sql = "SELECT DISTINCT language FROM hunks WHERE language IS NOT NULL"
     return frozenset(language for (language,) in connection.execute(sql).fetchall())
 
 
 def has_path(connection: Connection, path: str) -> bool:
-    """Whether a file of the history has this path, or lies in it: `src/net`, `net/`, `tcp.py`, but not `et/tcp`."""
-    begun = f"/{path.lstrip('/')}"
+    """Return True if the path of a file in the history contains these components.
+
+    `src/net`, `net/` and `net/tcp.py` match `src/net/tcp.py`; `et/tcp` does not.
+    """
+    prefix = f"/{path.lstrip('/')}"
     sql = "SELECT EXISTS (SELECT 1 FROM hunks WHERE contains('/' || file_path || '/', $path))"
-    ((found,),) = connection.execute(sql, {"path": begun if path.endswith("/") else f"{begun}/"}).fetchall()
+    ((found,),) = connection.execute(sql, {"path": prefix if path.endswith("/") else f"{prefix}/"}).fetchall()
     return bool(found)
 
 
-def _texts(connection: Connection, hunks: Sequence[int], diffs: Diffs | None) -> dict[int, str]:
-    found = diffs.of(hunks) if diffs else {}
-    others = [hunk for hunk in hunks if hunk not in found]
-    if others:
-        found |= dict(connection.execute(_DIFFS.format(hunks=_numbers(others))).fetchall())
+def _load_diffs(connection: Connection, hunks: Sequence[int], diff_cache: DiffCache | None) -> dict[int, str]:
+    found = diff_cache.get(hunks) if diff_cache else {}
+    missing = [hunk for hunk in hunks if hunk not in found]
+    if missing:
+        found |= dict(connection.execute(_DIFFS.format(hunks=_join_ids(missing))).fetchall())
     return found
 
 
-def _commits(connection: Connection, shas: Iterable[str]) -> dict[str, tuple[str, str, datetime]]:
-    """Message, author and date of each commit."""
+def _load_commits(connection: Connection, shas: Iterable[str]) -> dict[str, tuple[str, str, datetime]]:
+    """Return message, author and date of each commit."""
     quoted = ", ".join(f"'{sha}'" for sha in shas)
     return {sha: tuple(rest) for sha, *rest in connection.execute(_COMMITS.format(commits=quoted)).fetchall()}
 
 
-def _symbols(connection: Connection, hunks: Sequence[int]) -> dict[int, tuple[str, ...]]:
+def _load_symbols(connection: Connection, hunks: Sequence[int]) -> dict[int, tuple[str, ...]]:
     names: dict[int, dict[str, None]] = defaultdict(dict)
-    for hunk, name in connection.execute(_SYMBOLS.format(hunks=_numbers(hunks))).fetchall():
+    for hunk, name in connection.execute(_SYMBOLS.format(hunks=_join_ids(hunks))).fetchall():
         names[hunk][name] = None
     return {hunk: tuple(names[hunk]) for hunk in hunks}
 
 
-def _numbers(hunks: Sequence[int]) -> str:
+def _join_ids(hunks: Sequence[int]) -> str:
     return ", ".join(map(str, hunks))

@@ -1,8 +1,8 @@
-"""Where the index of a repository lives, and the repo id that names its folder.
+"""Index directory of a repository, `$LINEAGE_HOME/<repo id>`, and its files.
 
-The id comes from the repository's canonical path and its first commit. A small `place.json` in each
-folder says both again, so that an index is found under its path when the first commit changed because
-a shallow clone was completed, and is not found by another repository that came to the same path.
+The repo id is the repository's name and a hash of its canonical path and first commit. `place.json` in the
+directory records both, so an index is found by its path after a shallow clone was completed and its first commit
+changed, and is not used for another repository that moved to the same path.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from typing import Final
 from stores import errors
 from stores.errors import LineageError
 
-DATABASE: Final = "index.duckdb"
-PLACE: Final = "place.json"
-EMBEDDINGS: Final = "embeddings.duckdb"
-GRAPH: Final = "git"
+DATABASE_FILE: Final = "index.duckdb"
+LOCATION_FILE: Final = "place.json"
+EMBEDDINGS_FILE: Final = "embeddings.duckdb"
+GIT_DIRECTORY: Final = "git"
 
-# 64 bits: two of a person's repositories never meet, and the folder's name stays readable.
+# 64 bits: no collisions among one user's repositories, and a short directory name.
 ID_DIGITS: Final = 16
-# A folder's name may have 255 bytes; forty characters are enough to recognise a repository by.
-LONGEST_NAME: Final = 40
-# The owner's alone: diffs hold secrets.
-PRIVATE: Final = 0o700
+# File names may have 255 bytes; 40 characters identify the repository to a reader.
+MAX_NAME_LENGTH: Final = 40
+# Accessible by the owner only: diffs can contain secrets.
+PRIVATE_MODE: Final = 0o700
 
 
 class HomeUnusable(LineageError):
-    """Where indexes are to be kept there is something else than a folder, or can be none."""
+    """LINEAGE_HOME is not a directory and none can be created there."""
 
 
 class ForeignFolder(LineageError):
-    """What lies under the name of an index's folder leads elsewhere."""
+    """The path of an index directory leads out of LINEAGE_HOME."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where one repository's index lives, whether or not it exists yet.
+class IndexLocation:
+    """Location of one repository's index, which need not exist yet.
 
-    `repo_id` is the folder's name under `home`; `path` the repository's canonical path; `first_commit`
-    the first commit on HEAD when the place was found or made.
+    `repo_id` is the directory's name under `home`, `path` the repository's canonical path, and `first_commit` the
+    first commit on HEAD when the index was created (or now, if there is no index).
     """
 
     home: Path
@@ -56,153 +56,164 @@ class Place:
 
     @property
     def folder(self) -> Path:
-        """Holds the database, its side files, the locks and `place.json`."""
+        """Directory of the database, its side files, the locks and `place.json`."""
         return self.home / self.repo_id
 
     @property
     def database(self) -> Path:
-        """The DuckDB file."""
-        return self.folder / DATABASE
+        """DuckDB database file."""
+        return self.folder / DATABASE_FILE
 
     @property
     def wal(self) -> Path:
-        """DuckDB's write-ahead log beside it."""
-        return self.folder / f"{DATABASE}.wal"
+        """DuckDB's write-ahead log."""
+        return self.folder / f"{DATABASE_FILE}.wal"
 
     @property
-    def codes(self) -> Path:
-        """The side file of a large index: its vectors as codes."""
-        return self.folder / f"{DATABASE}.codes"
+    def quantized_vectors(self) -> Path:
+        """Side file of a large index, with its quantized vectors."""
+        return self.folder / f"{DATABASE_FILE}.codes"
 
     @property
     def embeddings(self) -> Path:
-        """The embedding cache, where one is in use; it outlives the database."""
-        return self.folder / EMBEDDINGS
+        """Embedding cache database; a rebuild of the index does not delete it."""
+        return self.folder / EMBEDDINGS_FILE
 
     @property
-    def graph(self) -> Path:
-        """An object directory of git's own form, for the commit-graph that is lent to it."""
-        return self.folder / GRAPH
+    def git_directory(self) -> Path:
+        """Git object directory that holds the commit-graph."""
+        return self.folder / GIT_DIRECTORY
 
 
-def locate(
+def resolve_location(
     home: Path,
     canonical: Path,
     first_commit: Callable[[], str | None],
     contains: Callable[[str], bool],
-) -> Place:
-    """The place of the repository at `canonical`; nothing is created.
+) -> IndexLocation:
+    """Return the location of the repository at `canonical`, without creating anything.
 
-    `first_commit` is called only when no index is found under the path. `contains` says whether the
-    repository has a commit: the one an index was made with must still be there. HomeUnusable where the home
-    is something else than a folder.
+    `first_commit` returns the first commit on HEAD; it is called only if no index is found by the path. `contains`
+    says whether the repository has a commit: an index counts only if the commit it was created with still exists.
+    Raises HomeUnusable if `home` exists and is not a directory.
     """
     if os.path.lexists(home) and not home.is_dir():
-        raise _unusable(home)
-    found = [place for place in under_path(home, canonical) if contains(place.first_commit or "")]
-    if len(found) == 1:
-        return found[0]
-    made = _made(home, canonical, first_commit())
-    same = [place for place in found if place.repo_id == made.repo_id]
-    return (same or found or [made])[0]
+        raise _home_unusable(home)
+    candidates = [
+        location for location in find_by_path(home, canonical) if contains(location.first_commit or "")
+    ]
+    if len(candidates) == 1:
+        return candidates[0]
+    new = _new_location(home, canonical, first_commit())
+    same = [location for location in candidates if location.repo_id == new.repo_id]
+    return (same or candidates or [new])[0]
 
 
-def existing(
+def find_location(
     home: Path,
     canonical: Path,
     first_commit: Callable[[], str | None],
     contains: Callable[[str], bool],
-) -> Place | None:
-    """The place of an index that may be there, or None at once: walking to the first commit takes a while."""
-    found = next(under_path(home, canonical), None)
-    if found is None and all(map(_read, home.glob(f"{_name(canonical)}-*/{PLACE}"))):
+) -> IndexLocation | None:
+    """Return the location of an existing index, or None.
+
+    Returns None without walking to the first commit if no index directory can belong to the repository.
+    """
+    found = next(find_by_path(home, canonical), None)
+    if found is None and all(
+        map(_read_location_file, home.glob(f"{_directory_name(canonical)}-*/{LOCATION_FILE}"))
+    ):
         return None
-    return locate(home, canonical, first_commit, contains)
+    return resolve_location(home, canonical, first_commit, contains)
 
 
-def claim(place: Place) -> None:
-    """Make the folder, readable by its owner only, and say in it whose it is.
+def find_by_path(home: Path, canonical: Path) -> Iterator[IndexLocation]:
+    """Yield the indexes created for a repository at this path, the present one or an earlier one."""
+    for file in sorted(home.glob(f"{_directory_name(canonical)}-*/{LOCATION_FILE}")):
+        content = _read_location_file(file)
+        if content is not None and content[0] == str(canonical) and content[1]:
+            yield IndexLocation(home, file.parent.name, canonical, content[1])
 
-    HomeUnusable, or ForeignFolder before anything in it is touched.
+
+def create_index_directory(location: IndexLocation) -> None:
+    """Create the index directory, private to its owner, and record the repository in `place.json`.
+
+    Raises HomeUnusable, or ForeignFolder before changing anything in the directory.
     """
     try:
-        place.home.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        location.home.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
-        raise _unusable(place.home) from error
-    refuse_foreign(place)
-    place.folder.mkdir(mode=PRIVATE, exist_ok=True)
-    # It may have been made by a program with other habits; where it may only be read, it is left as it is.
-    if stat.S_IMODE(place.folder.stat().st_mode) != PRIVATE:
-        place.folder.chmod(PRIVATE)
-    if _read(place.folder / PLACE) is None:
-        _write(place)
+        raise _home_unusable(location.home) from error
+    check_index_directory(location)
+    location.folder.mkdir(mode=PRIVATE_MODE, exist_ok=True)
+    # Another program may have created it. No chmod if it is right: the file system may be read-only.
+    if stat.S_IMODE(location.folder.stat().st_mode) != PRIVATE_MODE:
+        location.folder.chmod(PRIVATE_MODE)
+    if _read_location_file(location.folder / LOCATION_FILE) is None:
+        _write_location_file(location)
 
 
-def refuse_foreign(place: Place) -> None:
-    """ForeignFolder unless the folder lies, or would lie, under its own name in the home itself."""
-    named = Path(place.repo_id).name == place.repo_id and place.repo_id not in {"", ".", ".."}
-    if not named or place.folder.is_symlink():
+def check_index_directory(location: IndexLocation) -> None:
+    """Raise ForeignFolder unless the directory is a direct child of `home`, without symlinks."""
+    is_plain_name = Path(location.repo_id).name == location.repo_id and location.repo_id not in {
+        "",
+        ".",
+        "..",
+    }
+    if not is_plain_name or location.folder.is_symlink():
         raise ForeignFolder(
-            f"{place.folder} is not an index folder directly under {place.home}; nothing in it was touched.",
-            hint="Look where it leads, and remove it by hand if it is meant to go.",
+            f"{location.folder} is not an index directory directly under {location.home}. Nothing was changed.",
+            hint="Check where it leads. To delete it, remove it by hand.",
         )
 
 
-def sync(file: Path) -> None:
-    """Have the system write the file to the disk, before another one gives way to it."""
+def fsync_file(file: Path) -> None:
+    """Flush the file to disk, before it replaces another one."""
     descriptor = os.open(file, os.O_RDONLY)
     try:
-        with errors.named(file):
+        with errors.attach_filename(file):
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _unusable(home: Path) -> HomeUnusable:
+def _home_unusable(home: Path) -> HomeUnusable:
     return HomeUnusable(
-        f"Indexes cannot be kept in {home}: it is no folder, and none can be made there.",
-        hint="LINEAGE_HOME must name a folder, or where one can be made.",
+        f"Indexes cannot be stored in {home}: it is not a directory and cannot be created.",
+        hint="Set LINEAGE_HOME to a directory, or to a path where one can be created.",
     )
 
 
-def _write(place: Place) -> None:
-    text = json.dumps({"path": str(place.path), "first_commit": place.first_commit})
-    draft = place.folder / f"{PLACE}.{os.getpid()}"
+def _write_location_file(location: IndexLocation) -> None:
+    text = json.dumps({"path": str(location.path), "first_commit": location.first_commit})
+    temp_file = location.folder / f"{LOCATION_FILE}.{os.getpid()}"
     try:
-        with errors.named(draft):
-            draft.write_text(text + "\n", encoding="ascii")
-        draft.chmod(0o600)
-        sync(draft)
-        draft.replace(place.folder / PLACE)
+        with errors.attach_filename(temp_file):
+            temp_file.write_text(text + "\n", encoding="ascii")
+        temp_file.chmod(0o600)
+        fsync_file(temp_file)
+        temp_file.replace(location.folder / LOCATION_FILE)
     except BaseException:
-        draft.unlink(missing_ok=True)
+        temp_file.unlink(missing_ok=True)
         raise
 
 
-def _made(home: Path, canonical: Path, first_commit: str | None) -> Place:
+def _new_location(home: Path, canonical: Path, first_commit: str | None) -> IndexLocation:
     digest = hashlib.sha256(os.fsencode(canonical) + b"\0" + (first_commit or "").encode()).hexdigest()
-    return Place(home, f"{_name(canonical)}-{digest[:ID_DIGITS]}", canonical, first_commit)
+    return IndexLocation(home, f"{_directory_name(canonical)}-{digest[:ID_DIGITS]}", canonical, first_commit)
 
 
-def _name(canonical: Path) -> str:
+def _directory_name(canonical: Path) -> str:
     return (
-        re.sub(r"[^A-Za-z0-9_-]+", "-", canonical.name.removesuffix(".git")).strip("-")[:LONGEST_NAME]
+        re.sub(r"[^A-Za-z0-9_-]+", "-", canonical.name.removesuffix(".git")).strip("-")[:MAX_NAME_LENGTH]
         or "repo"
     )
 
 
-def under_path(home: Path, canonical: Path) -> Iterator[Place]:
-    """The indexes that were made of a repository at this path, of this one or of one that was there before."""
-    for file in sorted(home.glob(f"{_name(canonical)}-*/{PLACE}")):
-        said = _read(file)
-        if said is not None and said[0] == str(canonical) and said[1]:
-            yield Place(home, file.parent.name, canonical, said[1])
-
-
-def _read(file: Path) -> tuple[str, str] | None:
-    """Path and first commit, or None for a file that does not say them: it then counts as absent."""
+def _read_location_file(file: Path) -> tuple[str, str] | None:
+    """Return the path and first commit, or None if the file does not hold both."""
     try:
-        said = json.loads(file.read_text(encoding="ascii"))
-        return str(said["path"]), str(said["first_commit"] or "")
+        content = json.loads(file.read_text(encoding="ascii"))
+        return str(content["path"]), str(content["first_commit"] or "")
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -1,19 +1,15 @@
-"""Which processes hold a lock file, asked without taking part: nobody waits because somebody looked.
+"""File locks (`flock`) of indexes and mindmaps; the operating system releases them when their process ends.
 
-Who may open an index, or write a mindmap: decided by `flock`, which dies with its process.
+- Index lock: a fair readers-writer lock over two files. Every process first takes the gate lock exclusively, then
+  the index lock (shared for readers, exclusive for the writer), then releases the gate. A waiting writer therefore
+  blocks new readers, and a waiting reader blocks the next writer: neither starves. A process that holds the index
+  for long detects waiters by finding the gate locked.
+- Run lock: at most one index run per index, and at most one queued run per work tree. Git hooks start a run after
+  every commit; a run that finds another one queued can end, because the queued run will index its commits too. Work
+  trees share the index but not HEAD, which is all that a run indexes, so each has a queue of its own.
+- Lock holders: the processes that hold a lock file, read from /proc/locks without taking the lock.
 
-An index has many readers or one writer, and a turnstile keeps both sides moving. Everybody who enters
-first takes the door, alone, then the lock, shared or alone, then lets the door go. So a waiting writer holds
-the door and no new reader slips past it; a waiting reader holds the door and a writer that comes back at once
-queues behind it. Whoever keeps a lock for long sees that somebody waits by finding the door taken.
-
-Waiting is polling, because a blocking `flock` knows no time limit.
-
-Which indexing run is the only one of its index, and which one is next.
-
-Hooks start a run for every commit. One works, one waits to take up what came meanwhile, and all others leave:
-what they came for is there already to be seen by the one that waits. Work trees of one repository share an index
-but not HEAD, which is all that a run looks at: one may wait in each of them.
+Timeouts are implemented by polling, because a blocking `flock` has none.
 """
 
 from __future__ import annotations
@@ -32,71 +28,42 @@ from typing import Final
 
 from stores import errors, index_location
 from stores.errors import LineageError
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 
-# Linux lists every lock there is; elsewhere nobody can say who holds one.
-LOCKS: Final = Path("/proc/locks")
-# `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`; those that wait are marked with an arrow, and hold nothing.
-_HELD: Final = re.compile(
+GATE_LOCK: Final = "door.lock"
+INDEX_LOCK: Final = "index.lock"
+RUN_LOCK: Final = "run.lock"
+
+# Short compared with the 15 ms of opening an index, long compared with the microseconds of a system call.
+POLL_SECONDS: Final = 0.002
+# A longer wait is for something slow: poll less often and leave the processor to it.
+SLOW_POLL_AFTER_SECONDS: Final = 0.5
+SLOW_POLL_SECONDS: Final = 0.02
+# A run started by a hook holds the lock for 0.1 s if it finds nothing to do: too short to report it as running.
+SHORT_WAIT_SECONDS: Final = 0.5
+# Errors of opening a file for writing that may only be read.
+_READ_ONLY_ERRNOS: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+# Linux lists all locks here; on other systems the holders are unknown.
+_PROC_LOCKS: Final = Path("/proc/locks")
+# `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`; lines of waiting processes have an arrow and do not match.
+_HELD_LOCK: Final = re.compile(
     r"^\d+: FLOCK +\w+ +(READ|WRITE) +(\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.MULTILINE
 )
-# Enough of a command to know it by.
-LONGEST_COMMAND: Final = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A process that holds a lock, alone or shared with others; `command` is empty where it is not ours to know."""
-
-    pid: int
-    alone: bool
-    command: str = ""
-
-    def __str__(self) -> str:
-        return f"process {self.pid}" + (f" ({self.command})" if self.command else "")
-
-
-def holders(file: Path) -> tuple[Holder, ...]:
-    """The processes that hold this lock file; none where the system does not say."""
-    try:
-        status, listed = file.stat(), LOCKS.read_text(encoding="ascii")
-    except OSError:
-        return ()
-    place = (os.major(status.st_dev), os.minor(status.st_dev), status.st_ino)
-    found = [
-        (int(pid), kind == "WRITE")
-        for kind, pid, major, minor, inode in _HELD.findall(listed)
-        if (int(major, 16), int(minor, 16), int(inode)) == place
-    ]
-    return tuple(Holder(pid, alone, _command(pid)) for pid, alone in dict(found).items())
-
-
-def _command(pid: int) -> str:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return ""
-    return " ".join(word.decode("utf-8", "replace") for word in words).strip()[:LONGEST_COMMAND]
-
-
-DOOR: Final = "door.lock"
-LOCK: Final = "index.lock"
-
-# Short beside the 15 ms that opening costs, long beside the microseconds of a system call.
-POLL_SECONDS: Final = 0.002
-# Whoever waits longer than this waits for something slow; polling less often leaves it the processor.
-PATIENT_AFTER: Final = 0.5
-PATIENT_POLL_SECONDS: Final = 0.02
-# What the system says of a file that may only be read.
-_ONLY_TO_READ: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
+# Enough of a command line to recognise it.
+_MAX_COMMAND_LENGTH: Final = 60
 
 
 class IndexBusy(LineageError):
-    """The index stayed in another process's hands for as long as this one was ready to wait."""
+    """Another process held the index until the timeout."""
 
 
-def index_busy(seconds: float) -> LineageError:
-    """What is said after waiting this long for an index."""
+class RunInProgress(IndexBusy):
+    """Another index run is in progress."""
+
+
+def index_busy_error(seconds: float) -> LineageError:
+    """Return the error for an index that was busy for this many seconds."""
     return IndexBusy(
         f"The index is in use by another process; waited {seconds:.3g} s.",
         hint="Wait for the other `lineage` command, or close the program that has the index open, and try again.",
@@ -105,64 +72,208 @@ def index_busy(seconds: float) -> LineageError:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A bound on waiting, shared by all the steps of one entry; `busy` is what is raised at its end."""
+    """Time limit shared by all steps of an acquisition; `timeout_error` makes the error to raise at its end."""
 
     started: float
     seconds: float
-    busy: Callable[[float], LineageError] = index_busy
+    timeout_error: Callable[[float], LineageError] = index_busy_error
 
     @classmethod
-    def after(cls, seconds: float, busy: Callable[[float], LineageError] = index_busy) -> Deadline:
-        """A deadline this many seconds from now."""
-        return cls(time.monotonic(), seconds, busy)
+    def after(
+        cls, seconds: float, timeout_error: Callable[[float], LineageError] = index_busy_error
+    ) -> Deadline:
+        """Return a deadline this many seconds from now."""
+        return cls(time.monotonic(), seconds, timeout_error)
 
     @property
-    def left(self) -> float:
-        """Seconds until then; 0 once the time is over."""
+    def remaining_seconds(self) -> float:
+        """Seconds until the deadline; 0 after it."""
         return max(0.0, self.seconds - (time.monotonic() - self.started))
 
     def pause(self) -> None:
-        """Sleep until the next try; an error once the time is over."""
+        """Sleep until the next attempt; raise the timeout error after the deadline."""
         waited = time.monotonic() - self.started
         if waited >= self.seconds:
-            raise self.busy(self.seconds)
-        time.sleep(POLL_SECONDS if waited < PATIENT_AFTER else PATIENT_POLL_SECONDS)
+            raise self.timeout_error(self.seconds)
+        time.sleep(POLL_SECONDS if waited < SLOW_POLL_AFTER_SECONDS else SLOW_POLL_SECONDS)
 
 
 @contextmanager
-def entered(folder: Path, *, exclusive: bool, deadline: Deadline) -> Iterator[None]:
-    """Hold the index in this folder, shared with readers, though it may only be read, or alone."""
-    reads = not exclusive
-    with closing(lock(folder / DOOR, _until(deadline, fcntl.LOCK_EX), reads=reads)):
-        kind = fcntl.LOCK_SH if reads else fcntl.LOCK_EX
-        inside = lock(folder / LOCK, _until(deadline, kind), reads=reads)
-    with closing(inside):
+def acquire_index(folder: Path, *, exclusive: bool, deadline: Deadline) -> Iterator[None]:
+    """Hold the index lock in this directory: exclusively, or shared (works on a read-only directory too)."""
+    shared = not exclusive
+    with closing_descriptor(_lock_file(folder / GATE_LOCK, _poll(deadline), allow_read_only=shared)):
+        operation = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        index_lock = _lock_file(folder / INDEX_LOCK, _poll(deadline, operation), allow_read_only=shared)
+    with closing_descriptor(index_lock):
         yield
 
 
-def wanted(folder: Path) -> bool:
-    """Whether somebody waits for the index: asked at each boundary by whoever holds it for long.
+def has_waiters(folder: Path) -> bool:
+    """Return whether a process waits for the index; long-time holders check this regularly.
 
-    FileNotFoundError when the folder is gone or going: a file made now would keep it from being deleted.
+    Raises FileNotFoundError if the directory was deleted: creating the file would keep it from being deleted.
     """
-    with closing(os.open(folder / DOOR, os.O_RDONLY)) as door:
-        # Shared, so that two who ask do not take each other for somebody who waits.
-        return not took(door, fcntl.LOCK_SH)
+    with closing_descriptor(os.open(folder / GATE_LOCK, os.O_RDONLY)) as gate:
+        # Shared, so that two concurrent checks do not take each other for a waiter.
+        return not try_lock(gate, fcntl.LOCK_SH)
 
 
 @contextmanager
-def held(path: Path, deadline: Deadline) -> Iterator[int]:
-    """Hold this lock file, alone; the body may write into the descriptor it is given."""
-    with closing(lock(path, _until(deadline, fcntl.LOCK_EX))) as descriptor:
+def exclusive_lock(path: Path, deadline: Deadline) -> Iterator[int]:
+    """Hold this lock file exclusively; yields its descriptor, which may be written to."""
+    with closing_descriptor(_lock_file(path, _poll(deadline))) as descriptor:
         yield descriptor
 
 
-def lock(path: Path, take: Callable[[int], None], *, reads: bool = False) -> int:
-    """A descriptor whose lock `take` has taken; closing it lets go. `reads` as in `opened`."""
+def try_lock(descriptor: int, operation: int) -> bool:
+    """Take the lock without waiting (`operation`: fcntl.LOCK_SH or LOCK_EX); return whether it was free."""
+    with suppress(BlockingIOError):
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def open_lock_file(path: Path, *, allow_read_only: bool = False) -> int:
+    """Return a descriptor of the lock file, which is created if necessary.
+
+    With `allow_read_only`, a file that cannot be opened for writing is opened for reading, which suffices for `flock`.
+    """
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if not allow_read_only or error.errno not in _READ_ONLY_ERRNOS:
+            raise
+        with suppress(FileNotFoundError):
+            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        raise
+
+
+@contextmanager
+def closing_descriptor(descriptor: int) -> Iterator[int]:
+    """Close the descriptor at the end, which also releases its lock."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class RunLock:
+    """The run lock while this process holds it; `file` is the lock file."""
+
+    file: Path
+
+    def record_process(self) -> None:
+        """Write this process's id into the lock file, before changing the index.
+
+        Raises OSError if the file cannot be written to, and so neither can the index.
+        """
+        with (
+            errors.attach_filename(self.file),
+            closing_descriptor(os.open(self.file, os.O_WRONLY | os.O_NOFOLLOW)) as descriptor,
+        ):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+
+
+@contextmanager
+def acquire_run_lock(location: IndexLocation) -> Iterator[None]:
+    """Hold the run lock of this index; raises RunInProgress if another process has it."""
+    index_location.create_index_directory(location)
+    with closing_descriptor(_lock_file(location.folder / RUN_LOCK, _poll_briefly)):
+        RunLock(location.folder / RUN_LOCK).record_process()
+        yield
+
+
+@contextmanager
+def wait_for_run_lock(
+    location: IndexLocation, git_dir: Path, on_wait: Callable[[RunInProgress], None]
+) -> Iterator[RunLock | None]:
+    """Hold the run lock, after the run in progress has ended; None at once if another run is queued in this work tree.
+
+    `git_dir` is the work tree's own git directory. `on_wait` is called with the run that is waited for. A queued run
+    leaves the queue before it looks for new commits, so one that finds the queue taken misses none. In a read-only
+    index directory the lock can be taken too, since there may be nothing to write; `record_process` fails there.
+    """
+    try:
+        index_location.create_index_directory(location)
+    except OSError:
+        if not location.folder.is_dir():
+            raise
+    descriptor = _lock_if_free(location.folder / RUN_LOCK)
+    if descriptor is None:
+        descriptor = _wait_in_queue(location, git_dir, on_wait)
+    if descriptor is None:
+        yield None
+        return
+    with closing_descriptor(descriptor):
+        yield RunLock(location.folder / RUN_LOCK)
+
+
+def is_run_queued(location: IndexLocation, git_dir: Path) -> bool:
+    """Return whether an index run is queued in this work tree.
+
+    The check itself locks a free queue for a moment, and another run may take that for a queued one and end. So call
+    this only to queue a run with `wait_for_run_lock` if there is none.
+    """
+    try:
+        descriptor = os.open(queue_lock_path(location, git_dir), os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    with closing_descriptor(descriptor):
+        return not try_lock(descriptor, fcntl.LOCK_EX)
+
+
+def queue_lock_path(location: IndexLocation, git_dir: Path) -> Path:
+    """Return the lock file of the run queued in this work tree; the first run that has to wait creates it."""
+    digest = hashlib.sha256(os.fsencode(git_dir)).hexdigest()[: index_location.ID_DIGITS]
+    return location.folder / f"next-{digest}.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """A process that holds a lock, exclusively or shared; `command` is empty if it may not be read."""
+
+    pid: int
+    is_exclusive: bool
+    command: str = ""
+
+    def __str__(self) -> str:
+        return f"process {self.pid}" + (f" ({self.command})" if self.command else "")
+
+
+def find_lock_holders(file: Path) -> tuple[LockHolder, ...]:
+    """Return the processes that hold this lock file; none on systems without /proc/locks."""
+    try:
+        status, lock_table = file.stat(), _PROC_LOCKS.read_text(encoding="ascii")
+    except OSError:
+        return ()
+    lock_id = (os.major(status.st_dev), os.minor(status.st_dev), status.st_ino)
+    found = [
+        (int(pid), mode == "WRITE")
+        for mode, pid, major, minor, inode in _HELD_LOCK.findall(lock_table)
+        if (int(major, 16), int(minor, 16), int(inode)) == lock_id
+    ]
+    return tuple(
+        LockHolder(pid, is_exclusive, _read_command(pid)) for pid, is_exclusive in dict(found).items()
+    )
+
+
+def _read_command(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return " ".join(word.decode("utf-8", "replace") for word in words).strip()[:_MAX_COMMAND_LENGTH]
+
+
+def _lock_file(path: Path, lock: Callable[[int], None], *, allow_read_only: bool = False) -> int:
+    """Open the lock file and lock its descriptor with `lock`; closing the descriptor releases the lock."""
     while True:
-        descriptor = opened(path, reads=reads)
+        descriptor = open_lock_file(path, allow_read_only=allow_read_only)
         try:
-            take(descriptor)
+            lock(descriptor)
             if _is_current(descriptor, path):
                 return descriptor
         except BaseException:
@@ -171,175 +282,67 @@ def lock(path: Path, take: Callable[[int], None], *, reads: bool = False) -> int
         os.close(descriptor)
 
 
-def took(descriptor: int, kind: int) -> bool:
-    """Take the lock if nobody is in the way."""
-    with suppress(BlockingIOError):
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        return True
-    return False
-
-
-def opened(path: Path, *, reads: bool = False) -> int:
-    """A descriptor of the lock file, made if it is not there.
-
-    Who only `reads` what it guards gets one of a file that may not be written to, too: it can be locked all the same.
-    """
+def _is_current(descriptor: int, path: Path) -> bool:
+    # The file may have been deleted during the wait; a lock on a deleted file excludes nobody.
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        if not reads or error.errno not in _ONLY_TO_READ:
-            raise
-        with suppress(FileNotFoundError):
-            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-        raise
+        on_disk = path.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(on_disk, os.fstat(descriptor))
 
 
-@contextmanager
-def closing(descriptor: int) -> Iterator[int]:
-    """The descriptor, and with its end the end of its lock."""
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _poll(deadline: Deadline, operation: int = fcntl.LOCK_EX) -> Callable[[int], None]:
+    """Return a function that locks a descriptor, polling until the deadline."""
 
-
-def _until(deadline: Deadline, kind: int) -> Callable[[int], None]:
-    def take(descriptor: int) -> None:
-        while not took(descriptor, kind):
+    def lock(descriptor: int) -> None:
+        while not try_lock(descriptor, operation):
             deadline.pause()
 
-    return take
+    return lock
 
 
-def _is_current(descriptor: int, path: Path) -> bool:
-    # The file may have been deleted while we waited; a lock on a deleted file keeps nobody out.
-    try:
-        there = path.stat()
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(there, os.fstat(descriptor))
-
-
-RUN: Final = "run.lock"
-# A run that a hook started holds the lock for 0.1 s when it finds nothing to do: no reason to refuse a person.
-GLANCE_SECONDS: Final = 0.5
-
-
-class RunAtWork(IndexBusy):
-    """Another indexing run is at work."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The only run, for as long as it holds the lock on this file."""
-
-    file: Path
-
-    def begin(self) -> None:
-        """Say which process is at work: from here on there is something to write, and an OSError where nobody may."""
-        with (
-            errors.named(self.file),
-            closing(os.open(self.file, os.O_WRONLY | os.O_NOFOLLOW)) as descriptor,
-        ):
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-
-
-@contextmanager
-def sole_run(place: Place) -> Iterator[None]:
-    """Be the only run of this index; RunAtWork when there is one already."""
-    index_location.claim(place)
-    with closing(lock(place.folder / RUN, _or_refuse_soon)):
-        Run(place.folder / RUN).begin()
-        yield
-
-
-@contextmanager
-def next_run(place: Place, git_dir: Path, waits: Callable[[RunAtWork], None]) -> Iterator[Run | None]:
-    """Be the only run as soon as the one at work ends; None at once when another waits in this work tree already.
-
-    `git_dir` is the work tree's own. Who waits is out of the waiting place before looking at what there is to do:
-    so who finds it taken may leave. `waits` hears of the run that is waited for. Where the folder may only be read,
-    there may be nothing to do; only who begins all the same is refused.
-    """
-    try:
-        index_location.claim(place)
-    except OSError:
-        if not place.folder.is_dir():
-            raise
-    run = _if_free(place.folder / RUN)
-    if run is None:
-        run = _after_waiting(place, git_dir, waits)
-    if run is None:
-        yield None
-        return
-    with closing(run):
-        yield Run(place.folder / RUN)
-
-
-def is_awaited(place: Place, git_dir: Path) -> bool:
-    """Whether somebody in this work tree waits for the run at work.
-
-    Who asks has the waiting place for a moment where it is free, and may send others away: ask only to come
-    and take it, `next_run`, when nobody does.
-    """
-    try:
-        descriptor = os.open(waiting_place(place, git_dir), os.O_RDONLY | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return False
-    with closing(descriptor):
-        return not took(descriptor, fcntl.LOCK_EX)
-
-
-def waiting_place(place: Place, git_dir: Path) -> Path:
-    """The lock file of the run that waits in this work tree; made by the first one that has to."""
-    return (
-        place.folder
-        / f"next-{hashlib.sha256(os.fsencode(git_dir)).hexdigest()[: index_location.ID_DIGITS]}.lock"
-    )
-
-
-def _after_waiting(place: Place, git_dir: Path, waits: Callable[[RunAtWork], None]) -> int | None:
-    """The run's lock, once the one at work has let it go; None at once when another waits for that."""
-    waiting = _if_free(waiting_place(place, git_dir))
-    if waiting is None:
-        return None
-    with closing(waiting):
-        return lock(place.folder / RUN, lambda descriptor: _or_wait(descriptor, waits), reads=True)
-
-
-def _if_free(path: Path) -> int | None:
-    """A descriptor that holds this lock, or None when somebody else does."""
-    try:
-        return lock(path, _or_refuse, reads=True)
-    except RunAtWork:
-        return None
-
-
-def _or_refuse(descriptor: int) -> None:
-    if not took(descriptor, fcntl.LOCK_EX):
-        raise _at_work(descriptor)
-
-
-def _or_refuse_soon(descriptor: int) -> None:
-    until = time.monotonic() + GLANCE_SECONDS
-    while not took(descriptor, fcntl.LOCK_EX):
-        if time.monotonic() > until:
-            raise _at_work(descriptor)
+def _poll_briefly(descriptor: int) -> None:
+    end = time.monotonic() + SHORT_WAIT_SECONDS
+    while not try_lock(descriptor, fcntl.LOCK_EX):
+        if time.monotonic() > end:
+            raise _run_in_progress(descriptor)
         time.sleep(POLL_SECONDS)
 
 
-def _or_wait(descriptor: int, waits: Callable[[RunAtWork], None]) -> None:
-    if not took(descriptor, fcntl.LOCK_EX):
-        waits(_at_work(descriptor))
-        fcntl.flock(
-            descriptor, fcntl.LOCK_EX
-        )  # not by polling: a run may take hours, and there is no deadline
+def _wait_in_queue(
+    location: IndexLocation, git_dir: Path, on_wait: Callable[[RunInProgress], None]
+) -> int | None:
+    """Return a descriptor that holds the run lock, after the run in progress has ended; None if the queue is taken."""
+    queue_lock = _lock_if_free(queue_lock_path(location, git_dir))
+    if queue_lock is None:
+        return None
+
+    def lock(descriptor: int) -> None:
+        if not try_lock(descriptor, fcntl.LOCK_EX):
+            on_wait(_run_in_progress(descriptor))
+            # Blocking instead of polling: a run may take hours, and there is no deadline.
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+    with closing_descriptor(queue_lock):
+        return _lock_file(location.folder / RUN_LOCK, lock, allow_read_only=True)
 
 
-def _at_work(descriptor: int) -> RunAtWork:
+def _lock_if_free(path: Path) -> int | None:
+    """Return a descriptor that holds this lock, or None if another process has it."""
+
+    def lock(descriptor: int) -> None:
+        if not try_lock(descriptor, fcntl.LOCK_EX):
+            raise BlockingIOError
+
+    try:
+        return _lock_file(path, lock, allow_read_only=True)
+    except BlockingIOError:
+        return None
+
+
+def _run_in_progress(descriptor: int) -> RunInProgress:
     pid = os.pread(descriptor, 20, 0).decode("ascii", errors="replace").strip()
-    return RunAtWork(
-        f"Another `lineage index` is at work on this repository{f' (process {pid})' if pid else ''}.",
-        hint="Let it finish; run `lineage index --incremental` afterwards if there is more to do.",
+    return RunInProgress(
+        f"Another `lineage index` is running for this repository{f' (process {pid})' if pid else ''}.",
+        hint="Wait until it ends. Then run `lineage index --incremental` to index newer commits.",
     )

@@ -1,16 +1,11 @@
-"""Copy an index into a fresh file when much of it is free, or its words lie scattered.
+"""Maintenance of indexes: compaction, integrity check, and deletion of leftover files.
 
-A batch leaves small row groups, uncompressed floats and freed blocks behind, and appends its postings
-behind the clustered ones. A copy mends all of that at once. Readers go on reading while it is made; then
-it takes the old file's place in one rename, so that a kill leaves either file whole.
-
-Whether an index is whole: every block can be read, and its tables agree with each other.
-
-Each block has a checksum, which DuckDB compares when it reads the block: so reading everything is the check. What
-tables say of each other follows from the transactions that write them; a disagreement means that something else
-wrote the file.
-
-What lies under a home: the indexes, and what killed programs left beside them.
+- Compaction copies an index into a new file if much of it is free or its postings are scattered. Batches leave small
+  row groups, uncompressed floats, free blocks and unclustered postings; the copy has none of them. Readers continue
+  meanwhile. The copy replaces the index in one rename, so a kill leaves an intact file.
+- The integrity check reads every block, whose checksum DuckDB verifies, and compares the tables. The transactions
+  that write them keep them consistent, so a contradiction means that another program wrote to the file.
+- Leftover files are those of killed programs in the index directories under LINEAGE_HOME.
 """
 
 from __future__ import annotations
@@ -29,104 +24,104 @@ import duckdb
 
 from stores import database, duckdb_engine, embedding_cache, index_location, locks, migrations, schema, writer
 from stores.database import READ_WAIT_SECONDS, WRITE_WAIT_SECONDS
-from stores.duckdb_engine import SPILL, private
-from stores.index_location import DATABASE, GRAPH, PLACE, Place
+from stores.duckdb_engine import SPILL_DIRECTORY, private_files
+from stores.index_location import DATABASE_FILE, GIT_DIRECTORY, LOCATION_FILE, IndexLocation
 from stores.locks import Deadline
-from stores.quantized_vectors import DRAFT as CODES_DRAFT
+from stores.quantized_vectors import TEMP_SUFFIX as QUANTIZED_TEMP_SUFFIX
 
-# A copy costs about 25 ms a megabyte: worth a tenth of the file, not worth a few blocks of a small one.
-MOST_FREE_SHARE: Final = 0.15
-MOST_FREE_BYTES: Final = 4_000_000
-# Asking for a word scans the tail and little else: with a quarter, copies become rarer as the index grows
-# and the tail stays a fraction of what a scan of everything would cost.
-LONGEST_TAIL_SHARE: Final = 0.25
-SHORTEST_TAIL_HUNKS: Final = 5_000
-# Large enough for numbers to compress well, small enough that two threads share the vectors of a small index. Twice as
-# many rows take 2 % less room on the disk, and twice as much in memory while they are copied.
+# An index is compacted if both are exceeded. A copy takes about 25 ms per megabyte, too much for a few free blocks.
+MAX_FREE_SHARE: Final = 0.15
+MAX_FREE_BYTES: Final = 4_000_000
+# Also if both of these are exceeded by the tail, the hunks since the last compaction: a word query scans all their
+# postings. With a quarter, compaction becomes rarer as the index grows.
+MAX_TAIL_SHARE: Final = 0.25
+MIN_TAIL_HUNKS: Final = 5_000
+# Large enough to compress well, small enough for two threads to share the vectors of a small index. Twice as many rows
+# save 2 % of the file and take twice the memory during the copy.
 COMPACT_ROW_GROUP_SIZE: Final = 8_192
-# Memory follows the rows of a statement, and with tables whole it came to 580 MB at 67,000 hunks: so one statement
-# copies a row group, or puts this many postings in order.
-COPIED_ROWS: Final = COMPACT_ROW_GROUP_SIZE
-ORDERED_ROWS: Final = 1_000_000
+# Rows that one statement copies, or postings that it sorts. Memory grows with them: statements for whole tables took
+# 580 MB at 67,000 hunks.
+COPY_SLICE_ROWS: Final = COMPACT_ROW_GROUP_SIZE
+SORT_SLICE_ROWS: Final = 1_000_000
 
-DRAFT: Final = f"{DATABASE}.draft"
+TEMP_FILE: Final = f"{DATABASE_FILE}.draft"
 
-# Postings lie by word in the copy, all other rows as they did.
+# The copy has postings sorted by term, and the other rows in their previous order.
 _CLUSTERED: Final = {
     "hunk_postings": "ORDER BY term_id, hunk_id",
     "symbol_postings": "ORDER BY term_id, hunk_id",
     "head_postings": "ORDER BY term_id, symbol_id",
 }
-# Texts that no row has any more, because their commits were replaced. They are found once: a slice that looked for
-# those somebody has would read every digest of the index.
-_ABANDONED: Final = """
-CREATE TABLE memory.abandoned AS
+# Texts without a row, because their commits were replaced. Computed once: repeated for every slice of vectors, it would
+# read all digests of the index each time.
+_CREATE_UNUSED_TEXTS: Final = """
+CREATE TABLE memory.unused_texts AS
 SELECT text_digest
 FROM ix.vectors
 ANTI JOIN (SELECT text_digest FROM ix.hunks UNION ALL SELECT message_digest FROM ix.commits) USING (text_digest)"""
-# They are left behind. Joined rows come in any order.
-_CHOSEN: Final = {"vectors": "ANTI JOIN memory.abandoned USING (text_digest)"}
-_ORDERED: Final = _CLUSTERED | {"vectors": "ORDER BY vectors.rowid"}
-# The last word of every slice of postings.
-_CUTS: Final = """
+# Their vectors are not copied. The order by row id is explicit because a join returns rows in any order.
+_ROW_FILTERS: Final = {"vectors": "ANTI JOIN memory.unused_texts USING (text_digest)"}
+_ROW_ORDERS: Final = _CLUSTERED | {"vectors": "ORDER BY vectors.rowid"}
+# Highest term id of every slice of postings.
+_SLICE_ENDS: Final = """
 SELECT max(term_id)
 FROM (
     SELECT term_id, sum(count(*)) OVER (ORDER BY term_id) // {rows} AS slice FROM ix.{table} GROUP BY term_id
 )
 GROUP BY slice
 ORDER BY slice"""
-_TAIL: Final = """
+# Hunks since the last compaction, and all hunks.
+_COUNT_TAIL: Final = """
 SELECT coalesce(max(hunk_id) + 1, 0) - any_value(clustered_hunks), coalesce(max(hunk_id) + 1, 0)
 FROM repository LEFT JOIN hunks ON TRUE"""
 
 
-def tidy(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> bool:
-    """Make the index compact if that is worth it; to be called by the only indexing run, at its end.
+def compact_if_needed(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> bool:
+    """Checkpoint the index, and compact it if that is worthwhile; return whether it was.
 
-    Says whether it copied. IndexGone where the index was deleted meanwhile.
+    Call this while holding the run lock. Raises IndexDeleted if the index was deleted.
     """
-    _clear(place.folder / DRAFT)
-    with database.writing(place, wait=wait, create=False) as connection:
-        database.settle(connection, place)
-        worth_it = _is_scattered(connection) or _is_hollow(connection)
-    if worth_it:
-        compact(place, wait=wait)
-    return worth_it
+    _delete_temp_files(location.folder / TEMP_FILE)
+    with database.open_for_writing(location, wait=wait, create=False) as connection:
+        database.checkpoint_wal(connection, location)
+        is_needed = _has_long_tail(connection) or _has_free_blocks(connection)
+    if is_needed:
+        compact(location, wait=wait)
+    return is_needed
 
 
-def compact(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
-    """Replace the database file by a compact copy of itself."""
-    draft = place.folder / DRAFT
-    with database.writing(place, wait=wait, create=False) as connection:
-        database.settle(connection, place)
-    with database.reading(place, wait=READ_WAIT_SECONDS) as connection, private():
-        before = database.fingerprint(place)
+def compact(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> None:
+    """Replace the database file with a compact copy, unless another process writes to it meanwhile."""
+    temp_file = location.folder / TEMP_FILE
+    with database.open_for_writing(location, wait=wait, create=False) as connection:
+        database.checkpoint_wal(connection, location)
+    with database.open_for_reading(location, wait=READ_WAIT_SECONDS) as connection, private_files():
+        before = database.compute_fingerprint(location)
         try:
-            duckdb_engine.frugally(connection, partial(_copy, connection, draft))
+            duckdb_engine.run_in_limited_memory(connection, partial(_copy, connection, temp_file))
         except BaseException:
-            _clear(draft)  # it may have filled the disk
+            _delete_temp_files(temp_file)  # the disk may be full
             raise
-    index_location.sync(draft)
-    with locks.entered(place.folder, exclusive=True, deadline=Deadline.after(wait)):
-        # Nobody should have written meanwhile; if somebody did, theirs is the newer truth.
-        if database.fingerprint(place) == before and not database.wal_size(place):
-            place.wal.unlink(missing_ok=True)
-            draft.replace(place.database)
-    _clear(draft)
+    index_location.fsync_file(temp_file)
+    with locks.acquire_index(location.folder, exclusive=True, deadline=Deadline.after(wait)):
+        # Discard the copy if the index was written to since.
+        if database.compute_fingerprint(location) == before and not database.get_wal_size(location):
+            location.wal.unlink(missing_ok=True)
+            temp_file.replace(location.database)
+    _delete_temp_files(temp_file)
 
 
-def _clear(draft: Path) -> None:
-    """Take away a copy that was begun, and its log."""
-    for file in (draft, draft.with_name(f"{draft.name}.wal")):
+def _delete_temp_files(temp_file: Path) -> None:
+    """Delete an unfinished copy and its write-ahead log."""
+    for file in (temp_file, temp_file.with_name(f"{temp_file.name}.wal")):
         file.unlink(missing_ok=True)
 
 
-def _copy(connection: duckdb.DuckDBPyConnection, draft: Path) -> None:
-    _clear(draft)
-    with _attached(connection, draft):
-        connection.execute(_ABANDONED)
-        # One after the other: two side by side took a quarter less time, of a run that is twenty times as long, and
-        # 30 MB.
+def _copy(connection: duckdb.DuckDBPyConnection, temp_file: Path) -> None:
+    _delete_temp_files(temp_file)
+    with _attach(connection, temp_file):
+        connection.execute(_CREATE_UNUSED_TEXTS)
+        # Not in parallel: two threads saved a quarter of the copy, which is a twentieth of a run, and took 30 MB more.
         for table in schema.TABLES:
             _copy_table(connection, table)
         connection.execute(
@@ -136,163 +131,170 @@ def _copy(connection: duckdb.DuckDBPyConnection, draft: Path) -> None:
 
 
 @contextmanager
-def _attached(connection: duckdb.DuckDBPyConnection, draft: Path) -> Iterator[None]:
-    """The draft, with its tables, as `fresh`."""
-    connection.execute(database.attachment(draft, "fresh", f"ROW_GROUP_SIZE {COMPACT_ROW_GROUP_SIZE}"))
-    with duckdb_engine.ending(connection, "DETACH fresh", "DROP TABLE IF EXISTS memory.abandoned"):
-        with _used(connection, "fresh"):
+def _attach(connection: duckdb.DuckDBPyConnection, temp_file: Path) -> Iterator[None]:
+    """Attach the temporary file as `fresh`, with empty tables."""
+    connection.execute(
+        database.build_attach_statement(temp_file, "fresh", f"ROW_GROUP_SIZE {COMPACT_ROW_GROUP_SIZE}")
+    )
+    with duckdb_engine.execute_finally(
+        connection, "DETACH fresh", "DROP TABLE IF EXISTS memory.unused_texts"
+    ):
+        connection.execute("USE fresh")
+        with duckdb_engine.execute_finally(connection, "USE ix"):  # the default database cannot be detached
             connection.execute(migrations.tables_sql())
         yield
 
 
-@contextmanager
-def _used(connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[None]:
-    """Statements that name no database mean this one; what is in use cannot be detached."""
-    connection.execute(f"USE {name}")
-    with duckdb_engine.ending(connection, "USE ix"):
-        yield
-
-
 def _copy_table(connection: duckdb.DuckDBPyConnection, table: str) -> None:
-    chosen, order = _CHOSEN.get(table, ""), _ORDERED.get(table, "")
-    for part in _slices(connection, table):
+    row_filter, order = _ROW_FILTERS.get(table, ""), _ROW_ORDERS.get(table, "")
+    for condition in _split_into_slices(connection, table):
         connection.execute(
-            f"INSERT INTO fresh.{table} SELECT * FROM ix.{table} {chosen} WHERE {part} {order}"
+            f"INSERT INTO fresh.{table} SELECT * FROM ix.{table} {row_filter} WHERE {condition} {order}"
         )
 
 
-def _slices(connection: duckdb.DuckDBPyConnection, table: str) -> Iterator[str]:
-    """Conditions that part a table: by words where its rows come in their order, else by where rows lie."""
+def _split_into_slices(connection: duckdb.DuckDBPyConnection, table: str) -> Iterator[str]:
+    """Yield SQL conditions that divide the table: postings by ranges of term ids, other tables by row ids."""
     if table in _CLUSTERED:
         first = 0
-        for (last,) in connection.execute(_CUTS.format(table=table, rows=ORDERED_ROWS)).fetchall():
+        for (last,) in connection.execute(_SLICE_ENDS.format(table=table, rows=SORT_SLICE_ROWS)).fetchall():
             yield f"term_id BETWEEN {first} AND {last}"
             first = last + 1
         return
     [(rows,)] = connection.execute(f"SELECT coalesce(max(rowid) + 1, 0) FROM ix.{table}").fetchall()
-    for first in range(0, rows, COPIED_ROWS):
-        yield f"rowid >= {first} AND rowid < {first + COPIED_ROWS}"
+    for first in range(0, rows, COPY_SLICE_ROWS):
+        yield f"rowid >= {first} AND rowid < {first + COPY_SLICE_ROWS}"
 
 
-def _is_scattered(connection: duckdb.DuckDBPyConnection) -> bool:
-    row = connection.execute(_TAIL).fetchone()
+def _has_long_tail(connection: duckdb.DuckDBPyConnection) -> bool:
+    row = connection.execute(_COUNT_TAIL).fetchone()
     if row is None or row[0] is None:
         return False
     tail, hunks = row
-    return bool(tail > SHORTEST_TAIL_HUNKS and tail > LONGEST_TAIL_SHARE * hunks)
+    return bool(tail > MIN_TAIL_HUNKS and tail > MAX_TAIL_SHARE * hunks)
 
 
-def _is_hollow(connection: duckdb.DuckDBPyConnection) -> bool:
+def _has_free_blocks(connection: duckdb.DuckDBPyConnection) -> bool:
     sql = "SELECT free_blocks * block_size, total_blocks * block_size FROM pragma_database_size()"
     free, total = connection.execute(f"{sql} WHERE database_name = 'ix'").fetchall()[0]
-    return bool(free > MOST_FREE_BYTES and free > MOST_FREE_SHARE * total)
+    return bool(free > MAX_FREE_BYTES and free > MAX_FREE_SHARE * total)
 
 
-# Sentences that are true of every committed batch, and how many rows break each.
-_PROMISES: Final = {
-    "hunks without their commit": "SELECT count(*) FROM hunks ANTI JOIN commits USING (commit_sha)",
+# Queries that return the number of rows violating an invariant, by its description in reports.
+_VIOLATION_QUERIES: Final = {
+    "hunks without a commit": "SELECT count(*) FROM hunks ANTI JOIN commits USING (commit_sha)",
     "hunks without a vector": "SELECT count(*) FROM hunks ANTI JOIN vectors USING (text_digest)",
-    "commits recorded twice": "SELECT count(*) - count(DISTINCT commit_sha) FROM commits",
-    "hunks numbered twice": "SELECT count(*) - count(DISTINCT hunk_id) FROM hunks",
-    "texts with two vectors": "SELECT count(*) - count(DISTINCT text_digest) FROM vectors",
-    "words of absent hunks": "SELECT count(*) FROM hunk_postings ANTI JOIN hunks USING (hunk_id)",
-    "names of absent hunks": "SELECT count(*) FROM symbol_postings ANTI JOIN hunks USING (hunk_id)",
-    "symbols of absent hunks": "SELECT count(*) FROM hunk_symbols ANTI JOIN hunks USING (hunk_id)",
-    "words of absent symbols": "SELECT count(*) FROM head_postings ANTI JOIN head_symbols USING (symbol_id)",
-    "words without their term": "SELECT count(*) FROM hunk_postings ANTI JOIN terms USING (term_id)",
-    "hunks with another number of words": """
+    "duplicate commits": "SELECT count(*) - count(DISTINCT commit_sha) FROM commits",
+    "duplicate hunk ids": "SELECT count(*) - count(DISTINCT hunk_id) FROM hunks",
+    "duplicate vectors": "SELECT count(*) - count(DISTINCT text_digest) FROM vectors",
+    "word postings without a hunk": "SELECT count(*) FROM hunk_postings ANTI JOIN hunks USING (hunk_id)",
+    "name postings without a hunk": "SELECT count(*) FROM symbol_postings ANTI JOIN hunks USING (hunk_id)",
+    "hunk symbols without a hunk": "SELECT count(*) FROM hunk_symbols ANTI JOIN hunks USING (hunk_id)",
+    "HEAD postings without a symbol": """
+        SELECT count(*) FROM head_postings ANTI JOIN head_symbols USING (symbol_id)""",
+    "word postings without a term": "SELECT count(*) FROM hunk_postings ANTI JOIN terms USING (term_id)",
+    "hunks with a wrong word count": """
         SELECT count(*) FROM hunks LEFT JOIN (
             SELECT hunk_id, sum(frequency) AS counted FROM hunk_postings GROUP BY hunk_id
         ) USING (hunk_id) WHERE word_count != coalesce(counted, 0)""",
 }
 
 
-def read_all(connection: duckdb.DuckDBPyConnection) -> int:
-    """Read every value there is; how many rows that were. A damaged block is an error, see `database.sound`."""
-    return sum(_read(connection, table) for table in schema.TABLES)
+def read_all_rows(connection: duckdb.DuckDBPyConnection) -> int:
+    """Read every value; return the number of rows. A damaged block raises an error (`database.translate_errors`)."""
+    return sum(_read_table(connection, table) for table in schema.TABLES)
 
 
-def broken_promises(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    """What the tables say against each other, with the number of rows; nothing for a whole index."""
-    counts = {what: int(connection.execute(sql).fetchall()[0][0]) for what, sql in _PROMISES.items()}
-    return {what: count for what, count in counts.items() if count}
+def find_broken_invariants(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """Return the broken invariants and the number of rows that violate each; empty for an intact index."""
+    counts = {
+        description: int(connection.execute(sql).fetchall()[0][0])
+        for description, sql in _VIOLATION_QUERIES.items()
+    }
+    return {description: count for description, count in counts.items() if count}
 
 
-def _read(connection: duckdb.DuckDBPyConnection, table: str) -> int:
-    # A hash needs the values themselves, where a count or an extreme is answered from statistics.
+def _read_table(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+    # A hash needs every value; counts, minima and maxima would be answered from statistics.
     columns = ", ".join(f"bit_xor(hash({column}))" for column in schema.TABLES[table].names)
     row = connection.execute(f"SELECT count(*), {columns} FROM {table}").fetchone()
     return int(row[0]) if row else 0
 
 
-# As `places` names the folder of an index.
-_INDEX_FOLDER: Final = re.compile(r"[A-Za-z0-9_-]+-[0-9a-f]{16}")
-# Files that only a program at work needs; what they hold is nowhere else, and worth nothing without it.
-_LEFT: Final = (
-    f"{DRAFT}*",
-    f"{embedding_cache.DRAFT}*",
-    f"*.codes{CODES_DRAFT}",
-    f"{PLACE}.*",
-    f"{GRAPH}/info/*.lock",
-    f"{GRAPH}/info/tmp_*",
+# Directory names as `index_location` makes them.
+_REPO_ID: Final = re.compile(r"[A-Za-z0-9_-]+-[0-9a-f]{16}")
+# Temporary files, unneeded once the program that wrote them has ended.
+_LEFTOVER_PATTERNS: Final = (
+    f"{TEMP_FILE}*",
+    f"{embedding_cache.TEMP_FILE}*",
+    f"*.codes{QUANTIZED_TEMP_SUFFIX}",
+    f"{LOCATION_FILE}.*",
+    f"{GIT_DIRECTORY}/info/*.lock",
+    f"{GIT_DIRECTORY}/info/tmp_*",
 )
-LOCKS: Final = ".lock"
+LOCK_SUFFIX: Final = ".lock"
 
 
-def indexes(home: Path) -> Iterator[Place]:
-    """Every index folder that says whose it is."""
-    for file in sorted(home.glob(f"*/{PLACE}")):
-        if file.parent.is_symlink():  # what lies behind it is not under this home
+def list_indexes(home: Path) -> Iterator[IndexLocation]:
+    """Yield every index under `home` whose directory has a readable `place.json`; symlinks are skipped."""
+    for file in sorted(home.glob(f"*/{LOCATION_FILE}")):
+        if file.parent.is_symlink():
             continue
         with suppress(OSError, ValueError, KeyError, TypeError):
-            said = json.loads(file.read_text(encoding="ascii"))
-            yield Place(home, file.parent.name, Path(said["path"]), said["first_commit"])
+            content = json.loads(file.read_text(encoding="ascii"))
+            yield IndexLocation(home, file.parent.name, Path(content["path"]), content["first_commit"])
 
 
-def empty_folders(home: Path) -> Iterator[Place]:
-    """Folders that an index was deleted from: nothing is left in them but lock files and a commit-graph."""
+def list_empty_directories(home: Path) -> Iterator[IndexLocation]:
+    """Yield directories without an index: only lock files, a commit-graph or spilled blocks are left in them."""
     for folder in sorted(home.glob("*")):
-        if _INDEX_FOLDER.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
+        if _REPO_ID.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
             names = {path.name for path in folder.iterdir()}
-            if all(name in (GRAPH, SPILL) or name.endswith(LOCKS) for name in names):
-                yield Place(home, folder.name, folder, None)
+            if all(name in (GIT_DIRECTORY, SPILL_DIRECTORY) or name.endswith(LOCK_SUFFIX) for name in names):
+                yield IndexLocation(home, folder.name, folder, None)
 
 
-def leftovers(place: Place) -> list[Path]:
-    """What a killed run left in an index folder; while a run is at work, what it needs."""
-    found = [path for pattern in _LEFT for path in sorted(place.folder.glob(pattern))]
-    spill = place.folder / SPILL
-    logs = [place.wal] if place.wal.exists() and not place.database.exists() else []
+def find_leftover_files(location: IndexLocation) -> list[Path]:
+    """Return temporary files in an index directory: leftovers of a killed run, unless a run is in progress."""
+    found = [path for pattern in _LEFTOVER_PATTERNS for path in sorted(location.folder.glob(pattern))]
+    spill = location.folder / SPILL_DIRECTORY
+    logs = [location.wal] if location.wal.exists() and not location.database.exists() else []
     return [*found, *logs, *([spill] if spill.is_dir() and any(spill.iterdir()) else [])]
 
 
-def delete_leftovers(place: Place) -> None:
-    """Delete them, as the only run of the index: RunAtWork when there is one."""
-    with locks.sole_run(place):
-        for path in leftovers(place):
+def delete_leftover_files(location: IndexLocation) -> None:
+    """Delete what `find_leftover_files` returns; raise RunInProgress if an index run is in progress."""
+    with locks.acquire_run_lock(location):
+        for path in find_leftover_files(location):
             _delete(path)
 
 
-def delete_folder(place: Place) -> None:
-    """Delete an index and its folder, less what is not ours; RunAtWork when a run is at work on it."""
-    with locks.sole_run(place):
-        writer.delete_index(place)  # looks first whether the folder lies where it should
-        # Side files, too: whatever was kept beside the index is of no use without its repository.
-        for path in (*leftovers(place), *place.folder.glob("*.duckdb*"), place.graph, place.folder / PLACE):
+def delete_index_directory(location: IndexLocation) -> None:
+    """Delete an index and its directory, except for files of other programs.
+
+    Raises RunInProgress if an index run is in progress, and ForeignFolder if the directory is a symlink.
+    """
+    with locks.acquire_run_lock(location):
+        writer.delete_index(location)  # checks the directory first
+        for path in (
+            *find_leftover_files(location),
+            *location.folder.glob("*.duckdb*"),
+            location.git_directory,
+        ):
             _delete(path)
-        # Last, and while they are held: whoever waits for one finds it deleted, and the folder gone.
-        for path in place.folder.glob(f"*{LOCKS}"):
+        # Last, and while they are locked: a process that waits for one notices that it was deleted.
+        for path in location.folder.glob(f"*{LOCK_SUFFIX}"):
             path.unlink(missing_ok=True)
-        with suppress(OSError):  # something is in it that we did not put there
-            place.folder.rmdir()
+        with suppress(OSError):  # it has files of other programs
+            location.folder.rmdir()
 
 
-def size(*paths: Path) -> int:
-    """Bytes of these files, and of all files in these folders."""
-    return sum(_size(path) for path in paths)
+def disk_usage(*paths: Path) -> int:
+    """Return the size in bytes of these files, and of all files in these directories."""
+    return sum(_measure(path) for path in paths)
 
 
-def _size(path: Path) -> int:
+def _measure(path: Path) -> int:
     total = 0
     with suppress(OSError):
         total += path.lstat().st_size

@@ -1,8 +1,7 @@
-"""Schema 1 knew of each component the oldest version only, and of a pass that ended no more than that one had.
+"""Schema migrations, which bring an index to the current schema step by step.
 
-Bring an index to the current schema, step by step, each applied once, in one transaction with its record.
-
-A step that fails, or is killed, leaves the index as it was, for the version of the program that made it.
+Each step runs once, in one transaction with its record in the table `migrations`. A step that fails or is killed
+leaves the index unchanged, so the version of the program that made it can still use it.
 """
 
 from __future__ import annotations
@@ -18,94 +17,100 @@ import duckdb
 from stores.errors import LineageError
 from stores.types import SCHEMA_VERSION
 
-# What each component made in schema 1, whose parsers were called after their languages.
-_HISTORY: Final = (
+# Components that wrote rows of each part in schema 1; the parsers are added by the languages in the index.
+_HISTORY_COMPONENTS: Final = (
     "embedding_model",
     "embedding_dimension",
     "embed_cache",
     "semantic_text_version",
     "words_version",
 )
-_HEAD: Final = ("chunker_version", "words_version")
-_LANGUAGES: Final = ("rust", "python", "java", "kotlin", "typescript", "javascript")
+_HEAD_COMPONENTS: Final = ("chunker_version", "words_version")
+_PARSER_LANGUAGES: Final = ("rust", "python", "java", "kotlin", "typescript", "javascript")
 
-_TABLES: Final = """
+_TABLES_OF_SCHEMA_2: Final = """
 CREATE OR REPLACE TABLE metadata (component VARCHAR NOT NULL, version VARCHAR, writer VARCHAR);
 CREATE TABLE made_by (part VARCHAR NOT NULL, component VARCHAR NOT NULL, version VARCHAR);
 CREATE TABLE embed_cache (entries BIGINT NOT NULL, asked BIGINT NOT NULL, found BIGINT NOT NULL);
--- Null: whether the newest pass ended is not known, so the next one looks at everything once.
+-- Null: it is unknown whether the last run finished, so the next one checks all commits once.
 ALTER TABLE repository ADD COLUMN completed_commit VARCHAR"""
 
 
-def apply(connection: duckdb.DuckDBPyConnection) -> None:
-    """Carry over what is known; rows whose version nobody noted are of version null."""
-    said = connection.execute("SELECT component, version, complete FROM metadata").fetchall()
-    versions = {component: version for component, version, _ in said}
-    vouched = [(component, version) for component, version, complete in said if complete]
-    made = [*_made(connection, "history", _HISTORY, "hunks"), *_made(connection, "head", _HEAD, "head_files")]
-    connection.execute(_TABLES)
-    for component, version in vouched:
-        brought = "2" if component == "schema" else version
-        connection.execute("INSERT INTO metadata VALUES (?, ?, NULL)", [component, brought])
-    for part, component in made:
+def migrate_to_2(connection: duckdb.DuckDBPyConnection) -> None:
+    """Record the component versions of each part.
+
+    Schema 1 recorded one version of each component. Rows of components without a version get null.
+    """
+    metadata = connection.execute("SELECT component, version, complete FROM metadata").fetchall()
+    versions = {component: version for component, version, _ in metadata}
+    row_components = [
+        *_find_row_components(connection, "history", _HISTORY_COMPONENTS, "hunks"),
+        *_find_row_components(connection, "head", _HEAD_COMPONENTS, "head_files"),
+    ]
+    connection.execute(_TABLES_OF_SCHEMA_2)
+    for component, version, is_complete in metadata:
+        if is_complete:
+            new_version = "2" if component == "schema" else version
+            connection.execute("INSERT INTO metadata VALUES (?, ?, NULL)", [component, new_version])
+    for part, component in row_components:
         connection.execute("INSERT INTO made_by VALUES (?, ?, ?)", [part, component, versions.get(component)])
 
 
-def _made(
+def _find_row_components(
     connection: duckdb.DuckDBPyConnection, part: str, components: tuple[str, ...], table: str
 ) -> list[tuple[str, str]]:
-    """The components that made rows of this part; none where it is empty."""
+    """Return (part, component) for the components that wrote rows of the part; none if its table is empty."""
     rows = connection.execute(f"SELECT DISTINCT language FROM {table}").fetchall()
-    spoken = {language for (language,) in rows}
-    parsers = [f"parser_{language}" for language in _LANGUAGES if language in spoken]
+    languages = {language for (language,) in rows}
+    parsers = [f"parser_{language}" for language in _PARSER_LANGUAGES if language in languages]
     return [(part, component) for component in (*components, *parsers)] if rows else []
 
 
 class NewerSchema(LineageError):
-    """The index was made by a newer version of the program; nothing is read from it or written to it."""
+    """A newer version of the program made the index; it is neither read nor written."""
 
 
-class FailedMigration(LineageError):
-    """The index could not be brought to the current schema, and is as it was."""
+class MigrationFailed(LineageError):
+    """A migration failed and left the index unchanged."""
 
 
-# The first schema needs no step: an empty index gets the current tables.
+# By the schema version that results; a new index gets the current tables and needs no migration.
 MIGRATIONS: Final[dict[int, Callable[[duckdb.DuckDBPyConnection], None]]] = {
-    2: apply,
+    2: migrate_to_2,
 }
 
 
 def tables_sql() -> str:
-    """The published DDL of the current schema."""
+    """Return the DDL of the current schema (`tables.sql`)."""
     return resources.files("stores").joinpath("tables.sql").read_text(encoding="utf-8")
 
 
-def check(connection: duckdb.DuckDBPyConnection) -> int:
-    """The schema of the index, 0 while it has no tables; NewerSchema when this program does not know it."""
-    version = applied(connection)
+def check_schema(connection: duckdb.DuckDBPyConnection) -> int:
+    """Return the schema version of the index, 0 if it has no tables; raise NewerSchema if it is unknown."""
+    version = schema_version(connection)
     if version > SCHEMA_VERSION:
         raise NewerSchema(
-            f"The index has schema {version}; this version of lineage knows schemas up to {SCHEMA_VERSION}.",
-            hint="Use the lineage that made it, or run `lineage index --rebuild --yes` to make it anew.",
+            f"The index has schema {version}; this version of lineage supports schemas up to {SCHEMA_VERSION}.",
+            hint="Use the version of lineage that made it, or run `lineage index --rebuild --yes` to rebuild it.",
         )
     return version
 
 
 def migrate(connection: duckdb.DuckDBPyConnection) -> None:
-    """Bring the index to the current schema."""
-    found = check(connection)
-    if not found:
-        _step(connection, SCHEMA_VERSION, _make)
+    """Bring the index to the current schema; raise NewerSchema or MigrationFailed."""
+    current = check_schema(connection)
+    if not current:
+        _apply(connection, SCHEMA_VERSION, _create_tables)
         return
-    for version in range(found + 1, SCHEMA_VERSION + 1):
+    for version in range(current + 1, SCHEMA_VERSION + 1):
         try:
-            _step(connection, version, MIGRATIONS[version])
+            _apply(connection, version, MIGRATIONS[version])
         except duckdb.Error as error:
-            raise not_migrated(version, str(error).splitlines()[0]) from error
+            raise migration_error(version, str(error).splitlines()[0]) from error
 
 
-def applied(connection: duckdb.DuckDBPyConnection) -> int:
-    """The schema version of the index; 0 while it has no tables."""
+def schema_version(connection: duckdb.DuckDBPyConnection) -> int:
+    """Return the schema version of the index, 0 if it has no tables."""
     try:
         row = connection.execute("SELECT coalesce(max(version), 0) FROM migrations").fetchone()
     except duckdb.CatalogException:
@@ -113,29 +118,32 @@ def applied(connection: duckdb.DuckDBPyConnection) -> int:
     return int(row[0]) if row else 0
 
 
-def not_migrated(version: int, reason: str) -> FailedMigration:
-    """Why the index is not at this schema."""
-    return FailedMigration(
-        f"The index could not be brought to schema {version} and is as it was: {reason}",
-        hint="See that its folder can be written to and the disk has room, then try again; or make the index anew "
+def migration_error(version: int, reason: str) -> MigrationFailed:
+    """Return the error for an index that could not be migrated to this schema version."""
+    return MigrationFailed(
+        f"The index could not be migrated to schema {version} and was not changed: {reason}",
+        hint="Check that its directory is writable and the disk has free space, then try again. Or rebuild the index "
         "with `lineage index --rebuild --yes`.",
     )
 
 
-def _make(connection: duckdb.DuckDBPyConnection) -> None:
+def _create_tables(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(tables_sql())
 
 
-def _step(
-    connection: duckdb.DuckDBPyConnection, version: int, change: Callable[[duckdb.DuckDBPyConnection], None]
+def _apply(
+    connection: duckdb.DuckDBPyConnection,
+    version: int,
+    migration: Callable[[duckdb.DuckDBPyConnection], None],
 ) -> None:
+    """Run a migration and record its version, in one transaction."""
     connection.execute("BEGIN")
     try:
-        change(connection)
-        moment = datetime.now(UTC).replace(tzinfo=None)
-        connection.execute("INSERT INTO migrations VALUES (?, ?)", [version, moment])
+        migration(connection)
+        now = datetime.now(UTC).replace(tzinfo=None)
+        connection.execute("INSERT INTO migrations VALUES (?, ?)", [version, now])
     except BaseException:
-        with suppress(duckdb.Error):  # what failed may have ended it, or the engine
+        with suppress(duckdb.Error):  # the error may have ended the transaction or the instance
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")

@@ -1,10 +1,7 @@
-"""What the files of mindmaps are called: ids, which become part of paths, and the names beside theirs.
+"""Mindmap files: one JSON file per mindmap in a data directory that several processes share.
 
-Mindmap documents as files, one for each: locked read-modify-write, atomic replace, ids, what is damaged set aside.
-
-Several processes write one folder. A change holds the document's lock file from reading to renaming, so none is
-lost; readers need no lock, because a file is replaced whole. What is in a file is `mindmap`'s business: here it is
-bytes.
+Changes are made under a lock file per mindmap, from reading to renaming, so none is lost. Readers need no lock,
+because a file is replaced atomically. Content is bytes here; the package `mindmap` encodes and decodes it.
 """
 
 from __future__ import annotations
@@ -25,23 +22,57 @@ from stores import locks
 from stores.errors import LineageError
 
 SUFFIX: Final = ".json"
-# Beside its name a file has a suffix and a moment, and most file systems allow 255 bytes for it all.
-LONGEST_ID: Final = 128
+# With the suffix, time and random part of a quarantined file it stays below 255 bytes, the limit of most file systems.
+MAX_ID_LENGTH: Final = 128
 _ID: Final = re.compile(r"[A-Za-z0-9_-]+")
-# A damaged map's file that was moved out of the way: its name, this, a moment.
-_ASIDE: Final = re.compile(r"([A-Za-z0-9_-]+)\.json\.damaged-.+")
+_QUARANTINE_NAME: Final = re.compile(r"([A-Za-z0-9_-]+)\.json\.damaged-.+")
+
+# A mindmap of 5,000 nodes has 2 MB. A file over this limit would cost every reader too much memory.
+MAX_BYTES: Final = 64_000_000
+# A change takes milliseconds; a lock held this long belongs to a stopped process.
+WAIT_SECONDS: Final = 30.0
+# Error messages list this many existing ids.
+MAX_IDS_LISTED: Final = 5
+
+# No symlink is followed, and opening a named pipe does not block.
+_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class BadMindmapId(LineageError):
-    """Not an id: it could name a file outside the folder, or none at all."""
+    """Invalid id: it is empty or too long, or has characters that could lead out of the directory."""
 
 
-def checked(mindmap_id: str) -> str:
-    """The id, if it is one: it becomes part of a path."""
-    if len(mindmap_id) > LONGEST_ID:
+class NoSuchMindmap(LineageError):
+    """No file exists for the id."""
+
+
+class MindmapExists(LineageError):
+    """A file exists already for the id of a new mindmap."""
+
+
+class NotAPlainFile(LineageError):
+    """The path of a mindmap's file is a symlink, a directory or a pipe."""
+
+
+class MindmapTooLarge(LineageError):
+    """A file, or the content to write, is larger than MAX_BYTES."""
+
+
+class MindmapBusy(LineageError):
+    """Another process held the mindmap's lock until the timeout."""
+
+
+class DirectoryUnusable(LineageError):
+    """The operating system refused an operation in the data directory."""
+
+
+def check_id(mindmap_id: str) -> str:
+    """Return the id; raise BadMindmapId if it is invalid."""
+    if len(mindmap_id) > MAX_ID_LENGTH:
         raise BadMindmapId(
-            f"A mindmap id has at most {LONGEST_ID} characters; this one has {len(mindmap_id):,}.",
-            hint="Use an id as it was given when the map was made.",
+            f"A mindmap id has at most {MAX_ID_LENGTH} characters; this one has {len(mindmap_id):,}.",
+            hint="Use the id that was returned when the mindmap was created.",
         )
     if not _ID.fullmatch(mindmap_id):
         raise BadMindmapId(
@@ -51,144 +82,119 @@ def checked(mindmap_id: str) -> str:
     return mindmap_id
 
 
-def file_of(mindmap_id: str) -> str:
-    """The name of the map's file."""
-    return f"{checked(mindmap_id)}{SUFFIX}"
+def file_name(mindmap_id: str) -> str:
+    """Return the name of the mindmap's file; raise BadMindmapId if the id is invalid."""
+    return f"{check_id(mindmap_id)}{SUFFIX}"
 
 
-def id_of(name: str) -> str | None:
-    """The id of the map whose file has this name; None for any other file."""
+def id_from_file_name(name: str) -> str | None:
+    """Return the id of the mindmap whose file has this name; None for any other file."""
     mindmap_id = name.removesuffix(SUFFIX)
-    is_map = name.endswith(SUFFIX) and len(mindmap_id) <= LONGEST_ID and _ID.fullmatch(mindmap_id)
+    is_map = name.endswith(SUFFIX) and len(mindmap_id) <= MAX_ID_LENGTH and _ID.fullmatch(mindmap_id)
     return mindmap_id if is_map else None
 
 
-def draft_of(mindmap_id: str) -> str:
-    """What is written before it takes the file's place: one name for each map, so that kills leave one at most."""
+def temp_name(mindmap_id: str) -> str:
+    """Return the name of the temporary file: one per mindmap, so killed processes leave at most one."""
     return f".{mindmap_id}.tmp"
 
 
-def lock_of(mindmap_id: str) -> str:
-    """The file that is locked while the map is changed."""
+def lock_name(mindmap_id: str) -> str:
+    """Return the path of the mindmap's lock file in the data directory."""
     return f".locks/{mindmap_id}.lock"
 
 
-def aside_of(mindmap_id: str) -> str:
-    """A name to move a damaged file to, which no other has."""
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    return f"{file_of(mindmap_id)}.damaged-{moment}-{secrets.token_hex(2)}"
+def quarantine_name(mindmap_id: str) -> str:
+    """Return a unique name to which a damaged file can be moved."""
+    timestamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return f"{file_name(mindmap_id)}.damaged-{timestamp}-{secrets.token_hex(2)}"
 
 
-def id_of_aside(name: str) -> str | None:
-    """The id of the map that was moved out of the way to this name; None for any other file."""
-    found = _ASIDE.fullmatch(name)
-    return found[1] if found else None
-
-
-# A map of 5,000 nodes has 2 MB. More than this is no map that anybody reads, and costs every reader its memory.
-LARGEST_BYTES: Final = 64_000_000
-# A change takes milliseconds; whoever waits this long waits for a process that was stopped.
-WAIT_SECONDS: Final = 30.0
-# Enough to recognise the one that was meant.
-IDS_SHOWN: Final = 5
-
-# No link is followed, and a pipe in the folder keeps nobody waiting.
-_READING: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_DRAFTING: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class NoSuchMindmap(LineageError):
-    """No file for an id."""
-
-
-class MindmapTaken(LineageError):
-    """A file for the id of a new map is there already."""
-
-
-class NotAPlainFile(LineageError):
-    """A link, a folder or a pipe stands where a map's file should be."""
-
-
-class MindmapTooLarge(LineageError):
-    """A file, or what is to become one, is over the limit."""
-
-
-class MindmapBusy(LineageError):
-    """Another process kept the map for as long as this one was ready to wait."""
-
-
-class FolderUnusable(LineageError):
-    """The system refuses what has to be done in the data directory."""
+def id_from_quarantine_name(name: str) -> str | None:
+    """Return the id of the damaged mindmap that was moved to this name; None for any other file."""
+    match = _QUARANTINE_NAME.fullmatch(name)
+    return match[1] if match else None
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
-    """The data directory: the only thing that processes share."""
+class MindmapDirectory:
+    """Data directory with the mindmap files; it need not exist yet.
+
+    All methods raise DirectoryUnusable for errors of the operating system, and BadMindmapId for invalid ids.
+    """
 
     path: Path
 
-    def ids(self) -> list[str]:
-        """Every id that has a file or something in its place, the latest written first."""
-        found = [
-            (_moment(entry), mindmap_id)
-            for entry in self._entries()
-            if (mindmap_id := id_of(entry.name)) is not None
+    def list_ids(self) -> list[str]:
+        """Return the ids of all mindmap files, unreadable ones too, the last modified first."""
+        modified = [
+            (_modified_ns(entry), mindmap_id)
+            for entry in self._scan()
+            if (mindmap_id := id_from_file_name(entry.name)) is not None
         ]
-        return [mindmap_id for _, mindmap_id in sorted(found, reverse=True)]
+        return [mindmap_id for _, mindmap_id in sorted(modified, reverse=True)]
 
-    def aside(self) -> list[tuple[str, Path]]:
-        """The ids of maps that were damaged, and the files that were moved out of the way for it."""
-        names = sorted(entry.name for entry in self._entries())
-        return [(found, self.path / name) for name in names if (found := id_of_aside(name))]
+    def list_quarantined(self) -> list[tuple[str, Path]]:
+        """Return the id and path of every quarantined file, sorted by name (for one id: by time)."""
+        names = sorted(entry.name for entry in self._scan())
+        return [
+            (mindmap_id, self.path / name) for name in names if (mindmap_id := id_from_quarantine_name(name))
+        ]
 
     def read(self, mindmap_id: str) -> bytes:
-        """What the map's file holds."""
+        """Return the content of the mindmap's file.
+
+        Raises NoSuchMindmap, NotAPlainFile or MindmapTooLarge.
+        """
         file = self._file(mindmap_id)
         try:
-            descriptor = os.open(file, _READING)
+            descriptor = os.open(file, _READ_FLAGS)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise self._absent(mindmap_id) from error
+            raise self._no_such_mindmap(mindmap_id) from error
         except OSError as error:
-            raise (_not_plain(file) if error.errno == errno.ELOOP else self._unusable(error)) from error
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            os.close(descriptor)
-            raise _not_plain(file)
-        with os.fdopen(descriptor, "rb") as opened:
+            raise (
+                _not_a_plain_file(file) if error.errno == errno.ELOOP else self._unusable(error)
+            ) from error
+        with locks.closing_descriptor(descriptor):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise _not_a_plain_file(file)
             _check_size(mindmap_id, status.st_size)
-            return opened.read()
+            with os.fdopen(descriptor, "rb", closefd=False) as opened:
+                return opened.read()
 
     def create(self, mindmap_id: str, content: bytes) -> None:
-        """A new map's file."""
-        with self._alone(mindmap_id, make=True):
+        """Write a new mindmap's file, and create the directory if necessary; raise MindmapExists if it exists."""
+        with self._hold_lock(mindmap_id, create_directory=True):
             if os.path.lexists(self._file(mindmap_id)):
-                raise MindmapTaken(
-                    f"There is a mindmap {mindmap_id} already.", hint="Leave the id to be chosen."
+                raise MindmapExists(
+                    f"The mindmap {mindmap_id} exists already.",
+                    hint="Create the mindmap again; it gets a new id.",
                 )
-            Held(self.path, mindmap_id, b"").replace(content)
+            LockedMindmap(self.path, mindmap_id, b"").replace(content)
 
     @contextmanager
-    def changing(self, mindmap_id: str) -> Iterator[Held]:
-        """The map, with nobody else changing it while the body runs."""
+    def lock(self, mindmap_id: str) -> Iterator[LockedMindmap]:
+        """Yield the mindmap while holding its lock. Raises the errors of `read`, or MindmapBusy."""
         if not os.path.lexists(self._file(mindmap_id)):
-            raise self._absent(mindmap_id)
-        with self._alone(mindmap_id):
-            yield Held(self.path, mindmap_id, self.read(mindmap_id))
+            raise self._no_such_mindmap(mindmap_id)
+        with self._hold_lock(mindmap_id):
+            yield LockedMindmap(self.path, mindmap_id, self.read(mindmap_id))
 
     def remove(self, mindmap_id: str) -> None:
-        """Delete the map without a look at what is in its file, which may be more than is ever read."""
+        """Delete the mindmap without reading its file, which may be too large to read."""
         file = self._file(mindmap_id)
         if not os.path.lexists(file):
-            raise self._absent(mindmap_id)
-        with self._alone(mindmap_id):
+            raise self._no_such_mindmap(mindmap_id)
+        with self._hold_lock(mindmap_id):
             try:
                 if not stat.S_ISREG(file.lstat().st_mode):
-                    raise _not_plain(file)
-                Held(self.path, mindmap_id, b"").remove()
-            except FileNotFoundError as error:  # by somebody else, while this one waited
-                raise self._absent(mindmap_id) from error
+                    raise _not_a_plain_file(file)
+                LockedMindmap(self.path, mindmap_id, b"").remove()
+            except FileNotFoundError as error:  # another process deleted it during the wait
+                raise self._no_such_mindmap(mindmap_id) from error
 
-    def _entries(self) -> list[os.DirEntry[str]]:
+    def _scan(self) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(self.path) as entries:
                 return list(entries)
@@ -198,48 +204,58 @@ class Folder:
             raise self._unusable(error) from error
 
     def _file(self, mindmap_id: str) -> Path:
-        return self.path / file_of(mindmap_id)
+        return self.path / file_name(mindmap_id)
 
     @contextmanager
-    def _alone(self, mindmap_id: str, *, make: bool = False) -> Iterator[None]:
-        file, lock = self._file(mindmap_id), self.path / lock_of(mindmap_id)
+    def _hold_lock(self, mindmap_id: str, *, create_directory: bool = False) -> Iterator[None]:
+        """Hold the mindmap's lock. If it has no file at the end, delete its temporary and lock file.
+
+        A process that waits for a deleted lock file notices that, and locks a new one.
+        """
+        file, lock = self._file(mindmap_id), self.path / lock_name(mindmap_id)
         deadline = locks.Deadline.after(WAIT_SECONDS, lambda seconds: _busy(mindmap_id, seconds))
         try:
-            if make:
+            if create_directory:
                 self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock.parent.mkdir(mode=0o700, exist_ok=True)
-            with locks.held(lock, deadline):
+            with locks.exclusive_lock(lock, deadline):
                 try:
                     yield
                 finally:
                     if not os.path.lexists(file):
-                        _clear(self.path, mindmap_id)
+                        for unneeded in (self.path / temp_name(mindmap_id), lock):
+                            with suppress(OSError):  # a leftover file does no harm
+                                unneeded.unlink()
         except OSError as error:
             raise self._unusable(error) from error
 
-    def _absent(self, mindmap_id: str) -> NoSuchMindmap:
-        kept = [str(file) for damaged, file in self.aside() if damaged == mindmap_id]
-        if kept:
+    def _no_such_mindmap(self, mindmap_id: str) -> NoSuchMindmap:
+        quarantined = [file for damaged_id, file in self.list_quarantined() if damaged_id == mindmap_id]
+        if quarantined:
             return NoSuchMindmap(
-                f"{mindmap_id} was damaged and is kept in {kept[-1]}.",
-                hint=f"Repair it and name it {file_of(mindmap_id)}, or make a new map.",
+                f"{mindmap_id} was damaged and moved to {quarantined[-1]}.",
+                hint=f"Repair that file and rename it to {file_name(mindmap_id)}, or create a new mindmap.",
             )
-        ids = self.ids()
-        more = f" and {len(ids) - IDS_SHOWN:,} more" if len(ids) > IDS_SHOWN else ""
-        there = f"There are {', '.join(ids[:IDS_SHOWN])}{more}." if ids else "There is none at all yet."
-        return NoSuchMindmap(f"There is no mindmap {mindmap_id} in {self.path}.", hint=there)
+        ids = self.list_ids()
+        more = f" and {len(ids) - MAX_IDS_LISTED:,} more" if len(ids) > MAX_IDS_LISTED else ""
+        hint = (
+            f"Existing mindmaps: {', '.join(ids[:MAX_IDS_LISTED])}{more}."
+            if ids
+            else "No mindmap exists there yet."
+        )
+        return NoSuchMindmap(f"There is no mindmap {mindmap_id} in {self.path}.", hint=hint)
 
-    def _unusable(self, error: OSError) -> FolderUnusable:
-        return FolderUnusable(
+    def _unusable(self, error: OSError) -> DirectoryUnusable:
+        return DirectoryUnusable(
             f"{error.filename or self.path}: {error.strerror or error}.",
-            hint=f"Maps are kept in {self.path}: make room and leave to write there, "
-            "or name another folder in MINDMAP_DATA_DIR.",
+            hint=f"Mindmaps are stored in {self.path}: check its permissions and the free disk space, "
+            "or set MINDMAP_DATA_DIR to another directory.",
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A map that this process alone may change for the moment; `content` is what its file holds."""
+class LockedMindmap:
+    """Mindmap whose lock this process holds; `content` is the content of its file."""
 
     folder: Path
     mindmap_id: str
@@ -247,78 +263,70 @@ class Held:
 
     @property
     def file(self) -> Path:
-        """The map's file."""
-        return self.folder / file_of(self.mindmap_id)
+        """The mindmap's file."""
+        return self.folder / file_name(self.mindmap_id)
 
     def replace(self, content: bytes) -> None:
-        """Put the content in place of the map's file: whole, or not at all, and there to stay."""
+        """Replace the file atomically and durably; raise MindmapTooLarge if the content is too large."""
         _check_size(self.mindmap_id, len(content))
-        # A killed process may have left it; whoever has the lock owns it.
-        draft = self.folder / draft_of(self.mindmap_id)
-        draft.unlink(missing_ok=True)
+        # A killed process may have left one; only the lock's holder uses it.
+        temp_file = self.folder / temp_name(self.mindmap_id)
+        temp_file.unlink(missing_ok=True)
         try:
-            with os.fdopen(os.open(draft, _DRAFTING, 0o600), "wb") as opened:
+            with os.fdopen(os.open(temp_file, _CREATE_FLAGS, 0o600), "wb") as opened:
                 opened.write(content)
                 opened.flush()
                 os.fsync(opened.fileno())
-            draft.replace(self.file)
+            temp_file.replace(self.file)
         except BaseException:
-            draft.unlink(missing_ok=True)
+            temp_file.unlink(missing_ok=True)
             raise
-        _settle(self.folder)
+        _fsync_directory(self.folder)
 
     def remove(self) -> None:
-        """Delete the map."""
+        """Delete the file."""
         self.file.unlink()
-        _settle(self.folder)
+        _fsync_directory(self.folder)
 
-    def set_aside(self) -> Path:
-        """Move the file out of the way, unchanged; where it is now."""
-        aside = self.folder / aside_of(self.mindmap_id)
-        self.file.rename(aside)
-        _settle(self.folder)
-        return aside
-
-
-def _clear(folder: Path, mindmap_id: str) -> None:
-    """Leave nothing of a map that is gone. A peer that waits for its lock sees that, takes the next, and is told."""
-    for name in (draft_of(mindmap_id), lock_of(mindmap_id)):
-        with suppress(OSError):  # it is litter, and in nobody's way
-            (folder / name).unlink()
+    def quarantine(self) -> Path:
+        """Rename the damaged file without changing it; return its new path."""
+        target = self.folder / quarantine_name(self.mindmap_id)
+        self.file.rename(target)
+        _fsync_directory(self.folder)
+        return target
 
 
-def _settle(folder: Path) -> None:
-    """Have the folder itself on disk: a rename lasts only as the folder that knows of it does."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+def _fsync_directory(folder: Path) -> None:
+    """Flush the directory to disk; without this, a rename in it may be lost in a crash."""
+    with locks.closing_descriptor(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
-def _moment(entry: os.DirEntry[str]) -> int:
-    with suppress(OSError):  # deleted since the folder was read, or not ours to look at
+def _modified_ns(entry: os.DirEntry[str]) -> int:
+    """Return the modification time in nanoseconds, or 0 if it cannot be read."""
+    with suppress(OSError):  # the file was deleted since the scan, or permission is missing
         return entry.stat(follow_symlinks=False).st_mtime_ns
     return 0
 
 
 def _check_size(mindmap_id: str, size: int) -> None:
-    if size > LARGEST_BYTES:
+    if size > MAX_BYTES:
         raise MindmapTooLarge(
-            f"{mindmap_id} has {size:,} bytes; a map has at most {LARGEST_BYTES:,}.",
-            hint="Remove nodes or attached files that are no longer needed, or begin another map; "
-            "one that is too large to be read can be deleted.",
+            f"{mindmap_id} has {size:,} bytes; a mindmap has at most {MAX_BYTES:,}.",
+            hint="Remove nodes or attached files that are no longer needed, or start another mindmap. "
+            "A mindmap that is too large to read can be deleted.",
         )
 
 
-def _not_plain(file: Path) -> NotAPlainFile:
+def _not_a_plain_file(file: Path) -> NotAPlainFile:
     return NotAPlainFile(
-        f"{file} is not a plain file.", hint="Maps are not read through links: put the file itself there."
+        f"{file} is not a plain file.",
+        hint="Replace it with the mindmap's file itself; links are not followed.",
     )
 
 
 def _busy(mindmap_id: str, seconds: float) -> MindmapBusy:
     return MindmapBusy(
         f"{mindmap_id} is being changed by another process; waited {seconds:g} s.",
-        hint="Try again; should that not help, end the other process.",
+        hint="Try again. If that does not help, end the other process.",
     )

@@ -1,7 +1,10 @@
-"""The exhaustive ranking of a large index: all codes scanned, and only what may be among the best read in full.
+"""Exact top-k search over the quantized vectors of a large index, with pruning bounds.
 
-A text is looked at in three steps, each for the few that the one before could not rule out: its codes along the first
-axes, with a bound on what the others may add; all its codes, with a bound on what they leave out; and its vector.
+Each stage excludes texts from the next one:
+
+1. Score the leading dimensions of the int8 codes, with an upper bound of the trailing ones.
+2. Score all dimensions of the codes, with the quantization error as the bound.
+3. Compute the exact score from the stored vector.
 """
 
 from __future__ import annotations
@@ -17,187 +20,211 @@ import numpy.typing as npt
 
 from stores.duckdb_engine import READER_THREADS
 from stores.errors import LineageError
-from stores.quantized_vectors import FIRST_AXES, Codes, Codes8, Places
-from stores.snapshot import Bools, Floats, Ints, Snapshot
-from stores.whitening import Vectors, unit
+from stores.quantized_vectors import LEADING_DIMENSIONS, Codes8, QuantizedFile, QuantizedVectors
+from stores.snapshot import Bools, Digests, Floats, Ints, Snapshot
+from stores.whitening import Vectors, normalize
 
-# Sums of 384 products of 32-bit floats around 1 are right to a ten-thousandth, with room.
+# Upper bound of the rounding error of a sum of 384 products of 32-bit floats around 1.
 ROUNDING: Final = 1e-4
-# From this share of the codes on, reading them in their order is faster than picking.
-MOST_PICKED: Final = 0.25
-# As many times the hunks that are asked for are looked at first, for a score that the best ones have at least.
-PROMISING: Final = 4
-# So many rows as 32-bit floats are half a megabyte, which the second cache of a core keeps until they are multiplied.
-SCANNED_ROWS: Final = 512
+# For more than this share of the rows, scanning all rows is faster than selecting some.
+MAX_GATHERED_SHARE: Final = 0.25
+# Texts, as a multiple of k, that are scored with all codes to find a lower bound of the k-th best score.
+FIRST_PASS_FACTOR: Final = 4
+# Rows converted to 32-bit floats at a time: 0.5 MB, which fits into the second-level cache of a core.
+BLOCK_ROWS: Final = 512
 
 Rows: TypeAlias = npt.NDArray[np.int32]
-Score: TypeAlias = Callable[[Vectors], Floats]
-Some: TypeAlias = Rows | slice
-# Two figures of each of these rows.
-Measure: TypeAlias = Callable[[Places, Some], Vectors]
+RowSelection: TypeAlias = Rows | slice
+# Returns the exact scores of these vectors.
+ExactScorer: TypeAlias = Callable[[Vectors], Floats]
+# Returns two values for each of these rows, as an array of shape (2, number of rows).
+BoundFunction: TypeAlias = Callable[[QuantizedVectors, RowSelection], Vectors]
 
 
-class CodesDamaged(LineageError):
-    """A vector of the side file is not the one its code was made of."""
+class QuantizedFileDamaged(LineageError):
+    """A vector in the side file does not match its code."""
 
 
-def damaged(codes: Codes) -> CodesDamaged:
-    """What is said of such a file."""
-    return CodesDamaged(f"{codes.file} is damaged.", hint="Run `lineage index`, which makes it anew.")
+def file_damaged_error(file: QuantizedFile) -> QuantizedFileDamaged:
+    """Return the error for a damaged side file."""
+    return QuantizedFileDamaged(
+        f"{file.path} is damaged.", hint="Run `lineage index`, which writes a new one."
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Coded:
-    """A snapshot's hunks in the side file: `rows` has the row of each one's text, the tail's after those of the file.
+class QuantizedSnapshot:
+    """A snapshot's texts in the side file and the tail, the texts that are newer than the file.
 
-    Of the tail, `tail` are the vectors and `places` their places.
+    rows: row of each hunk's text; the rows of the tail follow those of the file. tail_vectors and tail_quantized:
+    stored vectors and codes of the tail.
     """
 
-    codes: Codes
+    file: QuantizedFile
     rows: Rows
-    tail: Vectors
-    places: Places
+    tail_vectors: Vectors
+    tail_quantized: QuantizedVectors
 
     @classmethod
-    def of(cls, codes: Codes, snapshot: Snapshot, tail: Callable[..., Vectors]) -> Coded:
-        """What the file has of the snapshot's texts, and the others by what `tail` says of them."""
-        rows = codes.rows_of(snapshot.texts)
-        late = np.flatnonzero(rows < 0)
-        rows[late] = len(codes.rows) + np.arange(len(late))
-        vectors = tail(snapshot.texts[late])
-        by_hunk = rows.astype(np.int32)[snapshot.hunks.texts]
-        return cls(codes, by_hunk, vectors, Places.of(codes.space, vectors))
+    def from_file(
+        cls, file: QuantizedFile, snapshot: Snapshot, load_vectors: Callable[[Digests], Vectors]
+    ) -> QuantizedSnapshot:
+        """Find the snapshot's texts in the file; `load_vectors` returns the vectors of the tail."""
+        rows = file.rows_of(snapshot.texts)
+        tail = np.flatnonzero(rows < 0)
+        rows[tail] = len(file.vectors) + np.arange(len(tail))
+        tail_vectors = load_vectors(snapshot.texts[tail])
+        rows_by_hunk = rows.astype(np.int32)[snapshot.hunks.text_indices]
+        tail_quantized = QuantizedVectors.from_vectors(file.whitening, tail_vectors)
+        return cls(file, rows_by_hunk, tail_vectors, tail_quantized)
 
     @property
     def bytes(self) -> int:
-        """About how many bytes it keeps; what is mapped belongs to the system."""
-        return self.rows.nbytes + self.tail.nbytes + self.places.bytes
+        """Approximate memory in bytes, without the mapped file."""
+        return self.rows.nbytes + self.tail_vectors.nbytes + self.tail_quantized.bytes
 
-    def vectors(self, rows: Rows) -> Vectors:
-        """The vectors of these rows as stored; CodesDamaged where one has no numbers."""
-        early = len(self.codes.rows)
-        found = np.asarray(self.codes.rows[np.minimum(rows, early - 1)])
-        late = rows >= early
-        found[late] = self.tail[rows[late] - early]
-        if not np.isfinite(found).all():
-            raise damaged(self.codes)
-        return found
+    def read_vectors(self, rows: Rows) -> Vectors:
+        """Return the stored vectors of these rows; raises QuantizedFileDamaged if one is not finite."""
+        file_rows = len(self.file.vectors)
+        vectors = np.asarray(self.file.vectors[np.minimum(rows, file_rows - 1)])
+        in_tail = rows >= file_rows
+        vectors[in_tail] = self.tail_vectors[rows[in_tail] - file_rows]
+        if not np.isfinite(vectors).all():
+            raise file_damaged_error(self.file)
+        return vectors
 
-    def sound(self, rows: Rows) -> Vectors:
-        """The vectors of these rows; CodesDamaged where one is not what its code was made of."""
-        found = self.vectors(rows)
-        early = rows < len(self.codes.rows)
-        placed = self.codes.space.placed(found[early].astype(np.float64))
-        placed /= np.maximum(np.linalg.norm(placed, axis=1, keepdims=True), np.finfo(np.float64).tiny)
-        off = np.linalg.norm(placed - self.codes.coded.decoded(rows[early]), axis=1)
-        if np.any(off > self.codes.coded.errors[rows[early]] + ROUNDING):
-            raise damaged(self.codes)
-        return found
+    def read_verified_vectors(self, rows: Rows) -> Vectors:
+        """Return the stored vectors of these rows; raises QuantizedFileDamaged if one does not match its code."""
+        vectors = self.read_vectors(rows)
+        in_file = rows < len(self.file.vectors)
+        whitened = self.file.whitening.transform(vectors[in_file].astype(np.float64))
+        whitened /= np.maximum(np.linalg.norm(whitened, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        distances = np.linalg.norm(whitened - self.file.quantized.decode(rows[in_file]), axis=1)
+        if np.any(distances > self.file.quantized.errors[rows[in_file]] + ROUNDING):
+            raise file_damaged_error(self.file)
+        return vectors
 
-    def measured(self, rows: Rows, measure: Measure) -> Vectors:
-        """What `measure` says of these rows, whether they are of the file or of the tail."""
-        early = len(self.codes.rows)
-        if len(rows) > MOST_PICKED * early:
-            everything = [measure(places, slice(None)) for places in (self.codes.coded, self.places)]
-            return np.take(np.hstack(everything), rows, axis=1)
-        found = np.empty((2, len(rows)), np.float32)
-        late = rows >= early
-        found[:, ~late] = measure(self.codes.coded, rows[~late])
-        found[:, late] = measure(self.places, rows[late] - early)
-        return found
+    def compute_bounds(self, rows: Rows, bounds: BoundFunction) -> Vectors:
+        """Apply `bounds` to these rows of the file and of the tail; returns an array of shape (2, len(rows))."""
+        file_rows = len(self.file.vectors)
+        if len(rows) > MAX_GATHERED_SHARE * file_rows:
+            all_rows = [bounds(part, slice(None)) for part in (self.file.quantized, self.tail_quantized)]
+            return np.take(np.hstack(all_rows), rows, axis=1)
+        result = np.empty((2, len(rows)), np.float32)
+        in_tail = rows >= file_rows
+        result[:, ~in_tail] = bounds(self.file.quantized, rows[~in_tail])
+        result[:, in_tail] = bounds(self.tail_quantized, rows[in_tail] - file_rows)
+        return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asking:
-    """One question: the hunks that pass its filters, which hunks it prefers, and by how much these rise."""
+class QuantizedQuery:
+    """Conditions of a search.
+
+    hunks: positions of the hunks that pass the filters. preferred: mask over all hunks of the snapshot. boost: added
+    to the scores of preferred hunks.
+    """
 
     hunks: Ints
     preferred: Bools
-    rise: float
+    boost: float
 
-    def added(self, some: Ints | slice) -> Floats:
-        """What is added to the scores of some of the hunks."""
-        return np.asarray(self.rise * self.preferred[self.hunks[some]])
+    def boost_of(self, selection: Ints | slice) -> Floats:
+        """Return the boost of each of these elements of `hunks`; 0 if not preferred."""
+        return np.asarray(self.boost * self.preferred[self.hunks[selection]])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Direction:
-    """A question's place, along the first axes and along the others."""
+class QueryVector:
+    """Whitened query of length 1, as leading and trailing dimensions."""
 
-    first: Vectors
-    rest: Vectors
+    leading: Vectors
+    trailing: Vectors
 
     @classmethod
-    def of(cls, query: Floats) -> Direction:
-        """The direction of a place."""
-        return cls(*np.split(unit(query).astype(np.float32), [FIRST_AXES]))
+    def from_query(cls, query: Floats) -> QueryVector:
+        """Normalise and split a whitened query."""
+        return cls(*np.split(normalize(query).astype(np.float32), [LEADING_DIMENSIONS]))
 
-    def at_first(self, places: Places, rows: Some) -> Vectors:
-        """By the first axes: about which score each text has, and at most which."""
-        about = _products(places.first, rows, self.first) * places.scales[rows]
-        rest = places.rests[rows] * np.float32(np.linalg.norm(self.rest))
-        return np.stack((about, about + rest + places.errors[rows] + ROUNDING))
+    def bound_by_leading_codes(self, texts: QuantizedVectors, rows: RowSelection) -> Vectors:
+        """Return the approximate score by the leading codes, and an upper bound of the exact score."""
+        approximate = _multiply(texts.leading_codes, rows, self.leading) * texts.scales[rows]
+        trailing = texts.trailing_norms[rows] * np.float32(np.linalg.norm(self.trailing))
+        return np.stack((approximate, approximate + trailing + texts.errors[rows] + ROUNDING))
 
-    def at_all(self, places: Places, rows: Some) -> Vectors:
-        """By all axes: about which score each text has, and by how much it may be off."""
-        products = _products(places.first, rows, self.first) + _products(places.rest, rows, self.rest)
-        return np.stack((products * places.scales[rows], places.errors[rows] + ROUNDING))
-
-
-def scores(coded: Coded, asking: Asking, query: Floats, exact: Score, *, limit: int) -> tuple[Ints, Floats]:
-    """The hunks that may be among the best, by position, and the exact score of each."""
-    direction = Direction.of(query)
-    rows = coded.rows[asking.hunks]
-    about, most = coded.measured(rows, direction.at_first)
-    if asking.preferred.any():
-        about, most = about + asking.added(slice(None)), most + asking.added(slice(None))
-    promising = np.flatnonzero(about >= _least(about, PROMISING * limit))
-    middle, off = coded.measured(rows[promising], direction.at_all)
-    least = _least(middle - off + asking.added(promising), limit)
-    near = np.flatnonzero(most >= least)
-    middle, off = coded.measured(rows[near], direction.at_all)
-    left = middle + off + asking.added(near) >= least
-    near, middle, off = near[left], middle[left], off[left]
-    found = _exact(coded, rows[near], exact)
-    if np.any(np.abs(found - middle) > off):
-        raise damaged(coded.codes)
-    return asking.hunks[near], found + asking.added(near)
+    def bound_by_all_codes(self, texts: QuantizedVectors, rows: RowSelection) -> Vectors:
+        """Return the approximate score by all codes, and the bound of its error."""
+        leading = _multiply(texts.leading_codes, rows, self.leading)
+        trailing = _multiply(texts.trailing_codes, rows, self.trailing)
+        return np.stack(((leading + trailing) * texts.scales[rows], texts.errors[rows] + ROUNDING))
 
 
-def _exact(coded: Coded, rows: Rows, exact: Score) -> Floats:
-    wanted, back = np.unique(rows, return_inverse=True)
-    return exact(coded.sound(wanted))[back]
+def score_candidates(
+    snapshot: QuantizedSnapshot,
+    query: QuantizedQuery,
+    query_vector: Floats,
+    exact_scorer: ExactScorer,
+    *,
+    limit: int,
+) -> tuple[Ints, Floats]:
+    """Return the positions of the hunks that can be among the `limit` best, ascending, and their exact scores.
+
+    query_vector: whitened query. Raises QuantizedFileDamaged if an exact score is outside its bounds.
+    """
+    vector = QueryVector.from_query(query_vector)
+    rows = snapshot.rows[query.hunks]
+    approximate, upper = snapshot.compute_bounds(rows, vector.bound_by_leading_codes)
+    if query.preferred.any():
+        boost = query.boost_of(slice(None))
+        approximate, upper = approximate + boost, upper + boost
+    promising = np.flatnonzero(approximate >= _find_kth_highest(approximate, FIRST_PASS_FACTOR * limit))
+    score, error = snapshot.compute_bounds(rows[promising], vector.bound_by_all_codes)
+    threshold = _find_kth_highest(score - error + query.boost_of(promising), limit)
+    candidates = np.flatnonzero(upper >= threshold)
+    score, error = snapshot.compute_bounds(rows[candidates], vector.bound_by_all_codes)
+    remaining = score + error + query.boost_of(candidates) >= threshold
+    candidates, score, error = candidates[remaining], score[remaining], error[remaining]
+    exact = _score_exactly(snapshot, rows[candidates], exact_scorer)
+    if np.any(np.abs(exact - score) > error):
+        raise file_damaged_error(snapshot.file)
+    return query.hunks[candidates], exact + query.boost_of(candidates)
 
 
-def _least(found: Vectors | Floats, limit: int) -> float:
-    """The score that as many as are asked for have at least."""
-    if len(found) <= limit:
+def _score_exactly(snapshot: QuantizedSnapshot, rows: Rows, exact_scorer: ExactScorer) -> Floats:
+    distinct_rows, inverse = np.unique(rows, return_inverse=True)
+    return exact_scorer(snapshot.read_verified_vectors(distinct_rows))[inverse]
+
+
+def _find_kth_highest(scores: Vectors | Floats, limit: int) -> float:
+    """Return the `limit`-th highest score; -inf if there are at most `limit` scores."""
+    if len(scores) <= limit:
         return -np.inf
-    return float(np.partition(found, len(found) - limit)[len(found) - limit])
+    return float(np.partition(scores, len(scores) - limit)[len(scores) - limit])
 
 
-def _products(codes: Codes8, rows: Some, query: Vectors) -> Vectors:
-    """These rows times the query, block by block and on several threads."""
+def _multiply(codes: Codes8, rows: RowSelection, query: Vectors) -> Vectors:
+    """Return the dot product of each of these rows with the query."""
     if isinstance(rows, slice):
-        return _scanned(len(codes), query, lambda start, end: codes[start:end])
-    return _scanned(len(rows), query, lambda start, end: codes[rows[start:end]])
+        return _multiply_blocks(len(codes), query, lambda start, end: codes[start:end])
+    return _multiply_blocks(len(rows), query, lambda start, end: codes[rows[start:end]])
 
 
-def _scanned(count: int, query: Vectors, block: Callable[[int, int], Codes8]) -> Vectors:
-    found = np.empty(count, np.float32)
-    blocks = -(-count // SCANNED_ROWS)
+def _multiply_blocks(count: int, query: Vectors, read_block: Callable[[int, int], Codes8]) -> Vectors:
+    """Return the dot product of each row with the query; compute it in blocks on several threads."""
+    products = np.empty(count, np.float32)
+    blocks = -(-count // BLOCK_ROWS)
     threads = min(READER_THREADS, os.cpu_count() or 1, blocks)
 
-    def scan(first: int) -> None:
-        buffer = np.empty((SCANNED_ROWS, len(query)), np.float32)
-        for start in range(first * SCANNED_ROWS, count, max(1, threads) * SCANNED_ROWS):
-            end = min(start + SCANNED_ROWS, count)
-            np.copyto(buffer[: end - start], block(start, end))
-            np.dot(buffer[: end - start], query, out=found[start:end])
+    def scan(first_block: int) -> None:
+        buffer = np.empty((BLOCK_ROWS, len(query)), np.float32)
+        for start in range(first_block * BLOCK_ROWS, count, max(1, threads) * BLOCK_ROWS):
+            end = min(start + BLOCK_ROWS, count)
+            np.copyto(buffer[: end - start], read_block(start, end))
+            np.dot(buffer[: end - start], query, out=products[start:end])
 
     if threads <= 1:
         scan(0)
-        return found
+        return products
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(scan, range(threads)))
-    return found
+    return products

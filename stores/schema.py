@@ -1,7 +1,7 @@
-"""One Arrow schema per table, a line of meaning under each field, and what each schema version changed.
+"""Arrow schema of each table, with a description of each column.
 
-`tables.sql` says the same as commented DDL; a test holds the two together. All times are UTC; all
-shas are lower-case hex (40 characters, or 64 in a SHA-256 repository).
+`tables.sql` has the same tables as DDL; a test compares the two. All times are UTC. All shas are lower-case hex:
+40 characters, or 64 in a SHA-256 repository.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ VECTOR: Final = pa.list_(pa.float32(), EMBEDDING_DIMENSION)
 TIMESTAMP: Final = pa.timestamp("us")
 
 
-def field(name: str, kind: pa.DataType, meaning: str, *, nullable: bool = False) -> pa.Field:
-    """A column with its line of meaning."""
-    return pa.field(name, kind, nullable=nullable, metadata={"meaning": meaning})
+def field(name: str, data_type: pa.DataType, meaning: str, *, nullable: bool = False) -> pa.Field:
+    """Return a column whose metadata has its description."""
+    return pa.field(name, data_type, nullable=nullable, metadata={"meaning": meaning})
 
 
 REPOSITORY: Final = pa.schema(
     [
-        field("repo_id", pa.string(), "Name of the index folder under LINEAGE_HOME."),
+        field("repo_id", pa.string(), "Name of the index directory under LINEAGE_HOME."),
         field("path", pa.string(), "Canonical path of the repository when it was last indexed."),
         field(
             "first_commit",
             pa.string(),
-            "Sha of the first commit on HEAD when the index was made; part of the repo id.",
+            "Sha of HEAD's first commit when the index was created; part of the repo id.",
             nullable=True,
         ),
         field(
             "last_indexed_commit",
             pa.string(),
-            "The watermark: every commit it reaches is recorded, or remembered as unreadable.",
+            "The watermark: every commit that it reaches is in `commits` or `unreadable`.",
             nullable=True,
         ),
-        field("indexed_at", TIMESTAMP, "When the watermark last moved.", nullable=True),
+        field("indexed_at", TIMESTAMP, "Time of the last change of the watermark.", nullable=True),
         field(
             "head_commit",
             pa.string(),
-            "The HEAD that the `unreached` table is exact for: the target of the newest pass.",
+            "HEAD of the newest index run, finished or not; `unreached` refers to it.",
             nullable=True,
         ),
-        field("clustered_hunks", pa.int64(), "Postings of hunks below this number lie clustered by term."),
+        field("clustered_hunks", pa.int64(), "Postings of hunks with a lower `hunk_id` are sorted by term."),
         field(
             "completed_commit",
             pa.string(),
-            "The HEAD of the newest pass that ended, with its snapshot of HEAD; null until one did.",
+            "HEAD of the newest finished index run with a complete HEAD snapshot; null before the first.",
             nullable=True,
         ),
     ]
@@ -58,17 +58,19 @@ REPOSITORY: Final = pa.schema(
 
 METADATA: Final = pa.schema(
     [
-        field("component", pa.string(), "A versioned part of the program, such as `embedding_model`."),
+        field(
+            "component", pa.string(), "A part of the program that has a version, such as `embedding_model`."
+        ),
         field(
             "version",
             pa.string(),
-            "What the newest pass that ended vouches for: the version of every row it made, or the oldest one.",
+            "Recorded by the newest finished index run: the version of all rows, or else an outdated one.",
             nullable=True,
         ),
         field(
             "writer",
             pa.string(),
-            "The version at work in the newest pass, ended or not; it made the rows of that pass.",
+            "Version that the newest index run uses, finished or not.",
             nullable=True,
         ),
     ]
@@ -77,13 +79,15 @@ METADATA: Final = pa.schema(
 MADE_BY: Final = pa.schema(
     [
         field(
-            "part", pa.string(), "`history` (commits, hunks, vectors, words) or `head` (the HEAD snapshot)."
+            "part",
+            pa.string(),
+            "`history` (commits, hunks, vectors, postings) or `head` (the HEAD snapshot).",
         ),
-        field("component", pa.string(), "A component that made rows of this part."),
+        field("component", pa.string(), "A component that wrote rows of this part."),
         field(
             "version",
             pa.string(),
-            "A version that some of them may be of; null where nobody noted which.",
+            "A version that some of these rows may have; null if it was not recorded.",
             nullable=True,
         ),
     ]
@@ -91,16 +95,16 @@ MADE_BY: Final = pa.schema(
 
 EMBED_CACHE: Final = pa.schema(
     [
-        field("entries", pa.int64(), "Vectors in the embedding cache when it was last written to."),
-        field("asked", pa.int64(), "Texts that the newest pass with a cache needed a vector for."),
-        field("found", pa.int64(), "Those of them whose vector was in the cache."),
+        field("entries", pa.int64(), "Vectors in the embedding cache after the last write to it."),
+        field("asked", pa.int64(), "Texts that needed a vector in the newest index run with a cache."),
+        field("found", pa.int64(), "Number of these texts whose vector was in the cache."),
     ]
 )
 
 MIGRATIONS: Final = pa.schema(
     [
-        field("version", pa.int32(), "A schema version this file was made with or brought to."),
-        field("applied_at", TIMESTAMP, "When."),
+        field("version", pa.int32(), "A schema version that this file was created with or migrated to."),
+        field("applied_at", TIMESTAMP, "Time of the creation or migration."),
     ]
 )
 
@@ -108,30 +112,32 @@ COMMITS: Final = pa.schema(
     [
         field("commit_sha", pa.string(), "Full object id."),
         field("parents", pa.list_(pa.string()), "Shas of the parents, first parent first; empty for a root."),
-        field("author_name", pa.string(), "Author after `.mailmap`."),
-        field("author_email", pa.string(), "Author's address after `.mailmap`."),
-        field("author_date", TIMESTAMP, "When the change was written."),
-        field("commit_date", TIMESTAMP, "When the commit was made, by the committer's clock."),
-        field("message", pa.string(), "The whole message, decoded by the commit's own encoding."),
+        field("author_name", pa.string(), "Name of the author, mapped by `.mailmap`."),
+        field("author_email", pa.string(), "Address of the author, mapped by `.mailmap`."),
+        field("author_date", TIMESTAMP, "Time of the original change."),
+        field("commit_date", TIMESTAMP, "Time of the commit, by the committer's clock."),
+        field("message", pa.string(), "Complete message, decoded with the encoding that the commit states."),
         field(
             "message_digest",
             DIGEST,
-            "Digest of the text that was embedded for the message; key into `vectors`.",
+            "Digest of the message's embedded text; key of `vectors`.",
         ),
     ]
 )
 
 HUNKS: Final = pa.schema(
     [
-        field("hunk_id", pa.int64(), "Row number given by the store; in a batch in flight, counted from 0."),
-        field("commit_sha", pa.string(), "The commit this file change belongs to."),
+        field("hunk_id", pa.int64(), "Row number, assigned on insertion; within a batch, counted from 0."),
+        field("commit_sha", pa.string(), "The commit that changed the file."),
         field(
-            "file_path", pa.string(), "Path after the change (before it, when deleted); bad bytes as `\\xNN`."
+            "file_path",
+            pa.string(),
+            "Path after the change, or before a deletion; invalid UTF-8 as `\\xNN`.",
         ),
         field(
             "file_path_bytes",
             pa.binary(),
-            "The path's own bytes, only where they are not UTF-8.",
+            "Bytes of the path if they are not UTF-8; else null.",
             nullable=True,
         ),
         field("old_path", pa.string(), "Path before a rename.", nullable=True),
@@ -144,42 +150,46 @@ HUNKS: Final = pa.schema(
         field(
             "language",
             pa.string(),
-            "Language by file name, such as `python`; null when unknown.",
+            "Language by file name, such as `python`; null if unknown.",
             nullable=True,
         ),
-        field("added_lines", pa.int32(), "Lines added, counted before any cut."),
-        field("removed_lines", pa.int32(), "Lines removed, counted before any cut."),
-        field(
-            "diff", pa.string(), "The `@@` parts as git prints them, kept for display; empty when not text."
-        ),
-        field("diff_truncated", pa.bool_(), "Whether `diff` was cut at the stated limit."),
+        field("added_lines", pa.int32(), "Added lines, including those that `diff` leaves out."),
+        field("removed_lines", pa.int32(), "Removed lines, including those that `diff` leaves out."),
+        field("diff", pa.string(), "The `@@` sections as git prints them; empty if the file is not text."),
+        field("diff_truncated", pa.bool_(), "True if `diff` was cut at the size limit."),
         field(
             "semantic_text",
             pa.string(),
-            "Commit, file, language, symbols, change, added lines: what is embedded, but for cache mode `diff`.",
+            "Message, file, language, symbols, change and added lines; embedded except in cache mode `diff`.",
         ),
         field(
             "text_digest",
             DIGEST,
-            "Digest of the text that was embedded, `semantic_text` or the diff alone; key into `vectors`.",
+            "Digest of the embedded text, `semantic_text` or the diff alone; key of `vectors`.",
         ),
-        field("word_count", pa.int32(), "Words in the hunk-text lane: the document length of BM25."),
-        field("symbol_word_count", pa.int32(), "Words in the symbol-name lane: the document length of BM25."),
+        field("word_count", pa.int32(), "Number of terms in the hunk's text: the document length of BM25."),
+        field(
+            "symbol_word_count",
+            pa.int32(),
+            "Number of terms in touched symbols' names: the document length of BM25.",
+        ),
     ]
 )
 
 HUNK_SYMBOLS: Final = pa.schema(
     [
         field("hunk_id", pa.int64(), "The hunk that touched the symbol."),
-        field("name", pa.string(), "Name as written at its definition."),
+        field("name", pa.string(), "Name as in the definition."),
         field("parent", pa.string(), "Dotted names of the enclosing symbols; empty at top level."),
         field(
-            "kind", pa.string(), "`function`, `method`, `class`, `struct`, ... ; `unknown` for a hunk header."
+            "kind",
+            pa.string(),
+            "`function`, `method`, `class`, `struct` and so on; `unknown` for a hunk header.",
         ),
         field(
             "confidence",
             pa.string(),
-            "`ExactSpan`: a touched line lies in its span; `HunkHeader`: git's section heading named it.",
+            "`ExactSpan`: the symbol contains a changed line. `HunkHeader`: git's hunk header names it.",
         ),
     ]
 )
@@ -187,67 +197,67 @@ HUNK_SYMBOLS: Final = pa.schema(
 VECTORS: Final = pa.schema(
     [
         field("text_digest", DIGEST, "First 16 bytes of the text's BLAKE2b."),
-        field("embedding", VECTOR, "Unit vector of the text, as the encoder made it."),
+        field("embedding", VECTOR, "Embedding of the text, of length 1."),
     ]
 )
 
 TERMS: Final = pa.schema(
     [
-        field("term_id", pa.int32(), "Number of the word, in order of first appearance."),
-        field("term", pa.string(), "A word as split and stemmed by `pipeline.text`."),
+        field("term_id", pa.int32(), "Number of the term, in order of first appearance."),
+        field("term", pa.string(), "A stemmed word or a whole identifier, as `pipeline.text` splits texts."),
     ]
 )
 
 HUNK_POSTINGS: Final = pa.schema(
     [
-        field("term_id", pa.int32(), "The word."),
-        field("hunk_id", pa.int64(), "The hunk whose text has it."),
-        field("frequency", pa.int32(), "How often."),
+        field("term_id", pa.int32(), "The term."),
+        field("hunk_id", pa.int64(), "A hunk whose text has the term."),
+        field("frequency", pa.int32(), "Number of occurrences."),
     ]
 )
 
 SYMBOL_POSTINGS: Final = pa.schema(
     [
-        field("term_id", pa.int32(), "The word."),
-        field("hunk_id", pa.int64(), "The hunk that touched a symbol with this word in its name."),
-        field("frequency", pa.int32(), "How often."),
+        field("term_id", pa.int32(), "The term."),
+        field("hunk_id", pa.int64(), "A hunk that touched a symbol with this term in its name."),
+        field("frequency", pa.int32(), "Number of occurrences."),
     ]
 )
 
 HEAD_FILES: Final = pa.schema(
     [
-        field("file_path", pa.string(), "A parsed file of the HEAD snapshot."),
-        field("blob_sha", pa.string(), "The content its symbols were extracted from."),
-        field("language", pa.string(), "The grammar that parsed it."),
+        field("file_path", pa.string(), "Path of a parsed file at HEAD."),
+        field("blob_sha", pa.string(), "Blob that its symbols were extracted from."),
+        field("language", pa.string(), "Language of the grammar that parsed it."),
     ]
 )
 
 HEAD_SYMBOLS: Final = pa.schema(
     [
-        field(
-            "symbol_id", pa.int64(), "Row number given by the store; in a batch in flight, counted from 0."
-        ),
-        field("file_path", pa.string(), "The file it lives in at HEAD."),
-        field("kind", pa.string(), "`function`, `method`, `class`, `struct`, ..."),
-        field("name", pa.string(), "Name as written."),
+        field("symbol_id", pa.int64(), "Row number, assigned on insertion; within a batch, counted from 0."),
+        field("file_path", pa.string(), "Path of the file at HEAD that contains it."),
+        field("kind", pa.string(), "`function`, `method`, `class`, `struct` and so on."),
+        field("name", pa.string(), "Name as in the definition."),
         field("parent", pa.string(), "Dotted names of the enclosing symbols; empty at top level."),
         field("start_line", pa.int32(), "First line, 1-based, decorators and annotations included."),
         field("end_line", pa.int32(), "Last line, inclusive."),
-        field("source_text", pa.string(), "The symbol's source, decorators and annotations verbatim."),
+        field("source_text", pa.string(), "Source of the symbol, decorators and annotations included."),
         field(
             "sibling_names",
             pa.list_(pa.string()),
             "Names of the other symbols in its chunk, in source order.",
         ),
-        field("chunk", pa.int32(), "Ordinal of the chunk it starts in, within its file."),
-        field("word_count", pa.int32(), "Words of its name and siblings: the document length of BM25."),
+        field("chunk", pa.int32(), "Number of the chunk that it starts in, from 0 within the file."),
+        field(
+            "word_count", pa.int32(), "Number of terms in its name and siblings: the document length of BM25."
+        ),
     ]
 )
 
 HEAD_CHUNKS: Final = pa.schema(
     [
-        field("file_path", pa.string(), "The file at HEAD."),
-        field("chunk", pa.int32(), "Ordinal in the file, from 0."),
+        field("file_path", pa.string(), "Path of the file at HEAD."),
+        field("chunk", pa.int32(), "Number of the chunk, from 0 within the file."),
         field("start_line", pa.int32(), "First line, 1-based."),
         field("end_line", pa.int32(), "Last line, inclusive."),
         field("tokens", pa.int32(), "Estimated tokens: characters / 4."),
@@ -256,9 +266,9 @@ HEAD_CHUNKS: Final = pa.schema(
 
 HEAD_POSTINGS: Final = pa.schema(
     [
-        field("term_id", pa.int32(), "The word."),
-        field("symbol_id", pa.int64(), "The HEAD symbol whose name or siblings have it."),
-        field("frequency", pa.int32(), "How often."),
+        field("term_id", pa.int32(), "The term."),
+        field("symbol_id", pa.int64(), "A symbol whose name or siblings have the term."),
+        field("frequency", pa.int32(), "Number of occurrences."),
     ]
 )
 
@@ -267,9 +277,9 @@ UNREADABLE: Final = pa.schema(
         field(
             "commit_sha",
             pa.string(),
-            "A commit below the watermark that could not be read; tried again each run.",
+            "A commit that the watermark reaches and that could not be read; each index run tries it again.",
         ),
-        field("reason", pa.string(), "What was missing or damaged."),
+        field("reason", pa.string(), "Cause, such as a missing object."),
     ]
 )
 
@@ -300,18 +310,18 @@ TABLES: Final[dict[str, pa.Schema]] = {
     "unreached": UNREACHED,
 }
 
-# In flight only: a document's words before the store has given them numbers.
-WORDS: Final = pa.schema(
+# Not a table: the terms of a batch's documents, before the transaction assigns term ids.
+DOCUMENT_TERMS: Final = pa.schema(
     [
         field("document", pa.int64(), "`hunk_id` or `symbol_id` of the same batch, counted from 0."),
-        field("term", pa.string(), "A word as split and stemmed by `pipeline.text`."),
-        field("frequency", pa.int32(), "How often the document has it."),
+        field("term", pa.string(), "A stemmed word or a whole identifier, as `pipeline.text` splits texts."),
+        field("frequency", pa.int32(), "Number of occurrences in the document."),
     ]
 )
 
 
-def schema_digest() -> str:
-    """Digest of every table's names, types and nullability; a test pins it beside SCHEMA_VERSION."""
+def compute_schema_digest() -> str:
+    """Return a digest of all tables' names, types and nullability; a test checks it for each SCHEMA_VERSION."""
     lines = [
         f"{table}.{column.name} {column.type} {column.nullable}"
         for table, schema in TABLES.items()

@@ -1,9 +1,7 @@
-"""What every question about one state of an index reads: the hunks HEAD reaches, and HEAD's symbols.
+"""Snapshot of an index as NumPy arrays, for ranking, and top-k selection.
 
-Hunks are known by their position in the order of content: newest commit first, then by sha and path. Positions
-never depend on row numbers, which depend on how the index grew, so of equal scores the lower position leads.
-
-What a lane gives: its best hunks, of equal scores the one that leads by content.
+The position of a hunk is its place in content order: newest commit first, then by sha and path. Among equal scores
+the lower position comes first, so a ranking does not depend on the row numbers that the index happened to assign.
 """
 
 from __future__ import annotations
@@ -19,13 +17,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stores import history, schema
-from stores.types import Reach
+from stores.types import ReachabilityDelta
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
+Floats: TypeAlias = npt.NDArray[np.float64]
 Digests: TypeAlias = npt.NDArray[np.bytes_]
 
-# The last column parts paths that are no text and look the same as text.
+# Number of hunks in the ranking of each retriever.
+LANE_DEPTH: Final = 100
+# A path in the query is a hint, not a filter: with 1.5 a much better match elsewhere still ranks higher.
+PREFERRED_PATH_BOOST: Final = 1.5
+
+# file_path_bytes orders paths that differ only in bytes that are not UTF-8.
 _HUNKS: Final = """
 SELECT hunk_id, text_digest, word_count, symbol_word_count, commit_date, commit_sha, file_path
 FROM hunks JOIN commits USING (commit_sha)
@@ -34,38 +38,39 @@ _SYMBOLS: Final = "SELECT symbol_id, word_count, file_path, name FROM head_symbo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Numbers:
-    """Row numbers of a table -> positions; -1 for rows that are not among them."""
+class PositionLookup:
+    """Map from row numbers of a table to positions; -1 for rows that are not included."""
 
     positions: Ints
 
     @classmethod
-    def of(cls, rows: Ints) -> Numbers:
-        """The position of each of these rows is its place in the array."""
+    def from_rows(cls, rows: Ints) -> PositionLookup:
+        """Build the map from the row number at each position."""
         positions = np.full(rows.max(initial=-1) + 2, -1, dtype=np.int64)
         positions[rows] = np.arange(len(rows))
         return cls(positions)
 
-    def at(self, rows: Ints) -> Ints:
-        """The positions of these rows."""
+    def positions_of(self, rows: Ints) -> Ints:
+        """Return the positions of these rows."""
         return self.positions[np.minimum(rows, len(self.positions) - 1)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hunks:
-    """The hunks HEAD reaches, by position.
+    """Columns of the hunks that HEAD reaches, by position.
 
-    `words` and `symbol_words` are document lengths of BM25, `texts` places among the snapshot's distinct texts,
-    `files` places among its paths; `shown` has commit date, sha and path.
+    positions: lookup from hunk id to position. text_indices: indices into `Snapshot.texts`. word_counts and
+    symbol_word_counts: document lengths for BM25. file_indices: numbers of the paths, from 0. commit_info: commit
+    date, sha and path.
     """
 
     ids: Ints
-    positions: Numbers
-    texts: Ints
-    words: Ints
-    symbol_words: Ints
-    files: Ints
-    shown: pa.Table
+    positions: PositionLookup
+    text_indices: Ints
+    word_counts: Ints
+    symbol_word_counts: Ints
+    file_indices: Ints
+    commit_info: pa.Table
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -73,101 +78,54 @@ class Hunks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadSymbols:
-    """The symbols of the HEAD snapshot, in the order of their ids; `files` as in `Hunks`, -1 for other files."""
+    """Columns of the symbols at HEAD, by symbol id.
 
-    positions: Numbers
-    words: Ints
-    files: Ints
+    file_indices: as in `Hunks`; -1 for a file without hunks.
+    """
+
+    positions: PositionLookup
+    word_counts: Ints
+    file_indices: Ints
     names: pa.Array
 
-    def named(self, names: tuple[str, ...]) -> Bools:
-        """Which symbols have one of these names."""
+    def match_names(self, names: tuple[str, ...]) -> Bools:
+        """Return a mask of the symbols that have one of these names."""
         return np.asarray(pc.is_in(self.names, pa.array(names, pa.string())), dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """One state of an index, as one HEAD sees it; `texts` are digests of the hunks' distinct texts, in order."""
+    """Reachable hunks and symbols of one HEAD; `texts` are the sorted digests of the hunks' distinct texts."""
 
     hunks: Hunks
     symbols: HeadSymbols
     texts: Digests
-    files: int
+    file_count: int
 
     @property
     def bytes(self) -> int:
-        """About how many bytes it keeps."""
+        """Approximate memory in bytes."""
         hunks, symbols = self.hunks, self.symbols
-        arrays = (hunks.ids, hunks.texts, hunks.words, hunks.symbol_words, hunks.files, self.texts)
-        others = (hunks.positions.positions, symbols.positions.positions, symbols.words, symbols.files)
-        kept = sum(array.nbytes for array in (*arrays, *others))
-        return int(kept + hunks.shown.nbytes + symbols.names.nbytes)
-
-
-def load(connection: duckdb.DuckDBPyConnection, reach: Reach) -> Snapshot:
-    """The snapshot of an opened index."""
-    rows = connection.execute(_HUNKS).to_arrow_table()
-    rows = rows.filter(_reached(connection, rows.column("commit_sha"), reach))
-    texts, places = np.unique(digests(rows.column("text_digest").combine_chunks()), return_inverse=True)
-    paths = rows.column("file_path").combine_chunks().dictionary_encode()
-    ids = integers(rows.column("hunk_id"))
-    hunks = Hunks(
-        ids=ids,
-        positions=Numbers.of(ids),
-        texts=places.astype(np.int64),
-        words=integers(rows.column("word_count")),
-        symbol_words=integers(rows.column("symbol_word_count")),
-        files=integers(paths.indices),
-        shown=rows.select(["commit_date", "commit_sha", "file_path"]),
-    )
-    return Snapshot(hunks, _symbols(connection, paths.dictionary), texts, len(paths.dictionary))
-
-
-def _reached(
-    connection: duckdb.DuckDBPyConnection, commits: pa.ChunkedArray, reach: Reach
-) -> pa.ChunkedArray:
-    # Not in the statement: a list of commits takes a tenth of a millisecond for each to bind.
-    back = pc.is_in(commits, pa.array(reach.back, pa.string()))
-    if reach.complete:
-        return back
-    gone = pa.array([*history.unreached(connection), *reach.gone], pa.string())
-    return pc.or_(back, pc.invert(pc.is_in(commits, gone)))
-
-
-def integers(column: Any) -> Ints:
-    """An Arrow column of whole numbers that are all there."""
-    numbers: Ints = column.to_numpy().astype(np.int64)
-    return numbers
-
-
-def digests(column: pa.Array) -> Digests:
-    """An Arrow column of digests, to compare and to sort."""
-    fixed = column.cast(schema.DIGEST)
-    width = schema.DIGEST.byte_width
-    return np.frombuffer(fixed.buffers()[1], f"S{width}", len(fixed), fixed.offset * width)
-
-
-def _symbols(connection: duckdb.DuckDBPyConnection, paths: pa.Array) -> HeadSymbols:
-    rows = connection.execute(_SYMBOLS).to_arrow_table()
-    files = pc.fill_null(pc.index_in(rows.column("file_path"), paths), -1)
-    return HeadSymbols(
-        positions=Numbers.of(integers(rows.column("symbol_id"))),
-        words=integers(rows.column("word_count")),
-        files=integers(files),
-        names=rows.column("name").combine_chunks(),
-    )
-
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-
-LANE_DEPTH: Final = 100
-# A path named in the query is a strong hint, not a filter: half again leaves room for a far better match.
-PREFERRED_PATH: Final = 1.5
+        columns = (
+            hunks.ids,
+            hunks.positions.positions,
+            hunks.text_indices,
+            hunks.word_counts,
+            hunks.symbol_word_counts,
+            hunks.file_indices,
+            hunks.commit_info,
+            symbols.positions.positions,
+            symbols.word_counts,
+            symbols.file_indices,
+            symbols.names,
+            self.texts,
+        )
+        return sum(int(column.nbytes) for column in columns)
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    """One hunk of a lane's ranking; everything but the score identifies it by content."""
+class RankedHunk:
+    """Hunk in the ranking of a retriever, with its commit and path."""
 
     hunk_id: int
     score: float
@@ -176,23 +134,88 @@ class Ranked:
     file_path: str
 
 
-def best(snapshot: Snapshot, scores: Floats, eligible: Bools, limit: int) -> tuple[Ranked, ...]:
-    """The eligible hunks of the highest scores, best first; `scores` has one for each position."""
+def load_snapshot(connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta) -> Snapshot:
+    """Load the hunks and symbols of an open index; `reachability` describes the HEAD."""
+    rows = connection.execute(_HUNKS).to_arrow_table()
+    rows = rows.filter(_find_reachable(connection, rows.column("commit_sha"), reachability))
+    texts, text_indices = np.unique(
+        to_digest_array(rows.column("text_digest").combine_chunks()), return_inverse=True
+    )
+    path_dictionary = rows.column("file_path").combine_chunks().dictionary_encode()
+    ids = to_int_array(rows.column("hunk_id"))
+    hunks = Hunks(
+        ids=ids,
+        positions=PositionLookup.from_rows(ids),
+        text_indices=text_indices.astype(np.int64),
+        word_counts=to_int_array(rows.column("word_count")),
+        symbol_word_counts=to_int_array(rows.column("symbol_word_count")),
+        file_indices=to_int_array(path_dictionary.indices),
+        commit_info=rows.select(["commit_date", "commit_sha", "file_path"]),
+    )
+    return Snapshot(
+        hunks, _load_symbols(connection, path_dictionary.dictionary), texts, len(path_dictionary.dictionary)
+    )
+
+
+def select_top_k(snapshot: Snapshot, scores: Floats, eligible: Bools, limit: int) -> tuple[RankedHunk, ...]:
+    """Return the `limit` eligible hunks with the highest scores, best first; the arrays have one item per position."""
     positions = np.flatnonzero(eligible)
-    return best_of(snapshot, positions, scores[positions], limit)
+    return select_top_k_at(snapshot, positions, scores[positions], limit)
 
 
-def best_of(snapshot: Snapshot, positions: Ints, scores: Floats, limit: int) -> tuple[Ranked, ...]:
-    """Of the hunks at these positions, which ascend, those of the highest scores, best first."""
-    chosen = _highest(scores, limit)
-    shown = snapshot.hunks.shown.take(positions[chosen]).to_pydict()
-    ids = snapshot.hunks.ids[positions[chosen]].tolist()
-    return tuple(Ranked(*row) for row in zip(ids, scores[chosen].tolist(), *shown.values(), strict=True))
+def select_top_k_at(
+    snapshot: Snapshot, positions: Ints, scores: Floats, limit: int
+) -> tuple[RankedHunk, ...]:
+    """Return the `limit` hunks with the highest scores among those at these positions, best first.
+
+    `positions` must be ascending, and `scores` has the score of each.
+    """
+    selected = _select_top_indices(scores, limit)
+    commit_info = snapshot.hunks.commit_info.take(positions[selected]).to_pydict()
+    ids = snapshot.hunks.ids[positions[selected]].tolist()
+    return tuple(
+        RankedHunk(*row) for row in zip(ids, scores[selected].tolist(), *commit_info.values(), strict=True)
+    )
 
 
-def _highest(scores: Floats, limit: int) -> Ints:
-    chosen = np.arange(len(scores))
+def to_int_array(column: Any) -> Ints:
+    """Convert an Arrow column of integers without nulls to an array."""
+    numbers: Ints = column.to_numpy().astype(np.int64)
+    return numbers
+
+
+def to_digest_array(column: pa.Array) -> Digests:
+    """Convert an Arrow column of digests to an array of fixed-length byte strings."""
+    digests = column.cast(schema.DIGEST)
+    width = schema.DIGEST.byte_width
+    return np.frombuffer(digests.buffers()[1], f"S{width}", len(digests), digests.offset * width)
+
+
+def _load_symbols(connection: duckdb.DuckDBPyConnection, paths: pa.Array) -> HeadSymbols:
+    rows = connection.execute(_SYMBOLS).to_arrow_table()
+    files = pc.fill_null(pc.index_in(rows.column("file_path"), paths), -1)
+    return HeadSymbols(
+        positions=PositionLookup.from_rows(to_int_array(rows.column("symbol_id"))),
+        word_counts=to_int_array(rows.column("word_count")),
+        file_indices=to_int_array(files),
+        names=rows.column("name").combine_chunks(),
+    )
+
+
+def _find_reachable(
+    connection: duckdb.DuckDBPyConnection, commits: pa.ChunkedArray, reachability: ReachabilityDelta
+) -> pa.ChunkedArray:
+    # In Python, because binding a list in SQL takes 0.1 ms per commit.
+    added = pc.is_in(commits, pa.array(reachability.added, pa.string()))
+    if reachability.complete:
+        return added
+    removed = pa.array([*history.load_unreached_commits(connection), *reachability.removed], pa.string())
+    return pc.or_(added, pc.invert(pc.is_in(commits, removed)))
+
+
+def _select_top_indices(scores: Floats, limit: int) -> Ints:
+    selected = np.arange(len(scores))
     if len(scores) > limit > 0:
-        chosen = np.flatnonzero(scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit])
-    # A stable sort keeps positions ascending where scores are equal.
-    return chosen[np.argsort(-scores[chosen], kind="stable")][:limit]
+        selected = np.flatnonzero(scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit])
+    # The stable sort keeps positions ascending among equal scores.
+    return selected[np.argsort(-scores[selected], kind="stable")][:limit]

@@ -1,10 +1,9 @@
--- The tables of one index. The same columns, types and nullability as `schema.py`, where each has its
--- meaning; a test holds the two together. `schema.py` says what each schema version changed.
+-- Tables of an index. `schema.py` has the same columns, types and nullability, with a description of
+-- each column; a test compares the two. `types.py` lists what each schema version changed.
 --
--- No primary keys and no indexes: each would be maintained by every batch, keeps DuckDB from merging
--- row groups, and nothing here needs one. What must be unique is made so by `writing.py`.
--- zstd is asked for by name because DuckDB picks it itself only for texts of 4 KB and more; it
--- halves the room that diffs take.
+-- No primary keys and no indexes: every batch would have to maintain them, DuckDB could not merge row
+-- groups, and no query needs one. `writer.py` keeps rows unique.
+-- DuckDB chooses zstd by itself only for texts of 4 KB and more. It halves the size of diffs.
 
 CREATE TABLE repository (
     repo_id             VARCHAR NOT NULL,
@@ -23,14 +22,14 @@ CREATE TABLE metadata (
     writer    VARCHAR
 );
 
--- Written in the transaction that writes the rows it speaks of.
+-- Component versions of the rows, written in the transaction that writes the rows.
 CREATE TABLE made_by (
     part      VARCHAR NOT NULL,
     component VARCHAR NOT NULL,
     version   VARCHAR
 );
 
--- One row once a cache was used; the cache itself is a file of its own, which outlives this one.
+-- At most one row: the usage of the embedding cache, which is a separate file.
 CREATE TABLE embed_cache (
     entries BIGINT NOT NULL,
     asked   BIGINT NOT NULL,
@@ -80,20 +79,20 @@ CREATE TABLE hunk_symbols (
     confidence VARCHAR NOT NULL
 );
 
--- One row a distinct text, whichever messages and hunks share it.
+-- One row per distinct text of hunks and messages.
 CREATE TABLE vectors (
     text_digest BLOB NOT NULL,
     embedding   FLOAT[384] NOT NULL
 );
 
--- The three lanes' words share one numbering.
+-- Terms of all three posting tables.
 CREATE TABLE terms (
     term_id INTEGER NOT NULL,
     term    VARCHAR NOT NULL
 );
 
--- Clustered by term up to `repository.clustered_hunks`, so that asking for a word reads few row
--- groups; later hunks follow in the order they came.
+-- Sorted by term up to `repository.clustered_hunks`, so that a query reads few row groups. The
+-- postings of later hunks follow, each batch sorted by term.
 CREATE TABLE hunk_postings (
     term_id   INTEGER NOT NULL,
     hunk_id   BIGINT NOT NULL,

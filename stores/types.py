@@ -1,6 +1,6 @@
-"""Which recorded commits HEAD reaches.
+"""Reachability difference, schema version and embedding dimension.
 
-The schema's version and what each one changed; apart from the schema, so that asking loads no Arrow.
+Imports only the standard library, because every command imports it.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """Which recorded commits HEAD reaches, as a difference to what the index noted for its own HEAD.
+class ReachabilityDelta:
+    """Difference between the recorded commits that HEAD reaches and those that the index's HEAD reaches.
 
-    `gone`: commits the index's HEAD reaches and the present one does not; `back`: the other way round.
-    With `complete`, `back` alone is everything HEAD reaches: the index's HEAD object no longer exists.
+    `removed`: commits that only the index's HEAD reaches. `added`: commits that only the current HEAD reaches.
+    `complete`: the index's HEAD commit no longer exists, and `added` lists every recorded commit that HEAD reaches.
     """
 
-    gone: tuple[str, ...] = ()
-    back: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
     complete: bool = False
 
 
 SCHEMA_VERSION: Final = 2
+# The change that each schema version made.
 SCHEMA_HISTORY: Final = {
-    1: "commits, hunks, touched symbols, vectors, words by lane, HEAD symbols and chunks, watermark",
-    2: "which versions made which rows, the HEAD of the newest pass that ended, what the embedding cache gave",
+    1: "commits, hunks, touched symbols, vectors, terms by lane, HEAD symbols and chunks, watermark",
+    2: "component versions of the rows, HEAD of the newest finished index run, embedding cache usage",
 }
 
 EMBEDDING_DIMENSION: Final = 384

@@ -1,14 +1,8 @@
-"""Commit messages and their vectors, for those who weigh a commit by what it says of itself.
+"""Vector retriever: exact cosine search over whitened hunk vectors, and vectors of commit messages.
 
-Vector lane: exact search over the hunks' vectors, whitened per index.
-
-All texts of one repository share a large common component, which says which repository it is and nothing
-else. A `Space`, learnt from the index itself, takes the mean away and evens out the principal axes; the query,
-which has half of that component, goes through the same transform. `similarities`, which people see, are plain cosines.
-
-Vectors are read once and kept as they are stored. An index with too many of them has a side file of codes that
-is scanned instead. Where that is missing, they are read again for each question, in the same blocks, so that memory
-does not grow with them.
+The ranking uses whitened vectors (`whitening`); the similarities in answers are plain cosines. Vectors are in memory,
+or for a large index in the side file (`quantized_vectors`). If that file is missing, each query reads the vectors from
+the database in blocks.
 """
 
 from __future__ import annotations
@@ -23,277 +17,291 @@ import numpy as np
 import pyarrow as pa
 
 from stores import history, quantized_search, quantized_vectors
-from stores.filters import Chosen
-from stores.quantized_search import Asking, Coded, CodesDamaged
-from stores.quantized_vectors import matrix
+from stores.database import fetch_int
+from stores.filters import FilterMask
+from stores.quantized_search import QuantizedFileDamaged, QuantizedQuery, QuantizedSnapshot
+from stores.quantized_vectors import to_matrix
 from stores.snapshot import (
     LANE_DEPTH,
-    PREFERRED_PATH,
+    PREFERRED_PATH_BOOST,
     Digests,
     Floats,
     Ints,
-    Ranked,
+    RankedHunk,
     Snapshot,
-    best,
-    best_of,
-    digests,
+    select_top_k,
+    select_top_k_at,
+    to_digest_array,
 )
 from stores.types import EMBEDDING_DIMENSION
-from stores.whitening import BLOCK_ROWS, MOST_TO_LEARN_FROM, Space, Vectors, learnt, unit
+from stores.whitening import BLOCK_ROWS, MAX_TEXTS_TO_FIT, Vectors, Whitening, fit_whitening, normalize
 
-# How much the message counts beside the hunk. As a lane of their own messages lowered fusion; a quarter here raised
-# nDCG@10 of this lane by 0.02 to 0.04 for written questions and sentences of bodies, by 0.01 and nothing for news
-# fragments, for which two fifths lowered it by 0.01 and 0.02.
-MESSAGE_SHARE: Final = 0.25
-# Nine messages in ten are shorter. Of a longer one the beginning tells what was done; the rest quotes logs and mails.
-LONGEST_READ: Final = 4_000
-# 64 MB of vectors; of a longer history each question reads those of its own candidates.
-MOST_KEPT: Final = 64_000_000 // (4 * EMBEDDING_DIMENSION)
+# Weight of the message's cosine in a hunk's score; the hunk's own has the rest. See "Vector lane" in README.md.
+MESSAGE_WEIGHT: Final = 0.25
+# Nine messages in ten are shorter. Longer ones describe the change first and then quote logs and mails.
+MAX_MESSAGE_CHARS: Final = 4_000
+# 64 MB of vectors. For a longer history, each query reads the messages of its candidates.
+MAX_CACHED_MESSAGES: Final = 64_000_000 // (4 * EMBEDDING_DIMENSION)
 
-_MESSAGES: Final = """
+# Cosines are rounded to nine decimals, so that the order of summation cannot decide a tie.
+COSINE_DECIMALS: Final = 9
+# Whitened cosines are near 0.2 for unrelated texts and 0.6 for related ones, so 0.1 has about the effect of the factor
+# in the full-text lanes.
+PREFERRED_PATH_COSINE_BOOST: Final = PREFERRED_PATH_BOOST / 15
+
+_VECTORS_SQL: Final = "SELECT text_digest, embedding FROM vectors"
+_HUNK_VECTORS_SQL: Final = """
+SELECT hunk_id, embedding FROM hunks JOIN vectors USING (text_digest) WHERE hunk_id IN ({hunks})"""
+_MESSAGES_SQL: Final = """
 SELECT commit_sha, left(message, {longest}) AS message, embedding
 FROM commits LEFT JOIN vectors ON text_digest = message_digest"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Messages:
-    """Messages by commit: `places` leads from a sha to its row of `texts` and of `vectors` (zeros: has none)."""
+class CommitMessages:
+    """Commit messages and their vectors.
 
-    places: dict[str, int]
+    row_by_sha: row of each commit in `texts` and `vectors`. A message without a vector has zeros.
+    """
+
+    row_by_sha: dict[str, int]
     texts: pa.ChunkedArray
     vectors: Vectors
 
     @property
     def bytes(self) -> int:
-        """About how many bytes it keeps."""
-        return int(self.texts.nbytes) + self.vectors.nbytes + 150 * len(self.places)
+        """Approximate memory in bytes."""
+        return int(self.texts.nbytes) + self.vectors.nbytes + 150 * len(self.row_by_sha)
 
     def texts_of(self, shas: Sequence[str]) -> list[str]:
-        """The text of each of these commits, which must be among them."""
+        """Return the messages of these commits, which must all be loaded."""
         texts: list[str] = self.texts.take(pa.array(self._rows(shas), pa.int64())).to_pylist()
         return texts
 
     def vectors_of(self, shas: Sequence[str]) -> Vectors:
-        """The vector of each of these commits, which must be among them."""
+        """Return the vectors of the messages of these commits, which must all be loaded."""
         return self.vectors[self._rows(shas)]
 
     def _rows(self, shas: Sequence[str]) -> list[int]:
-        return [self.places[sha] for sha in shas]
+        return [self.row_by_sha[sha] for sha in shas]
 
 
-def every(connection: duckdb.DuckDBPyConnection) -> Messages | None:
-    """All messages; None where they are too many to keep."""
-    ((count,),) = connection.execute("SELECT count(*) FROM commits").fetchall()
-    return _read_messages(connection, "") if count <= MOST_KEPT else None
+def load_all_messages(connection: duckdb.DuckDBPyConnection) -> CommitMessages | None:
+    """Load all messages; None if there are more than MAX_CACHED_MESSAGES."""
+    count = fetch_int(connection, "SELECT count(*) FROM commits")
+    return _read_messages(connection, "") if count <= MAX_CACHED_MESSAGES else None
 
 
-def some(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -> Messages:
-    """The messages of these commits."""
-    # As constants: bound as a list they keep the scan from skipping row groups.
+def load_messages(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -> CommitMessages:
+    """Load the messages of these commits."""
+    # Literals: with a list as a bound parameter DuckDB cannot skip row groups.
     listed = ", ".join(f"'{sha}'" for sha in shas) or "NULL"
     return _read_messages(connection, f" WHERE commit_sha IN ({listed})")
 
 
-def _read_messages(connection: duckdb.DuckDBPyConnection, which: str) -> Messages:
-    rows = connection.execute(_MESSAGES.format(longest=LONGEST_READ) + which).to_arrow_table()
-    embedded = rows.column("embedding").combine_chunks()
-    vectors = np.zeros((len(rows), EMBEDDING_DIMENSION), np.float32)
-    vectors[embedded.is_valid().to_numpy(zero_copy_only=False)] = matrix(embedded.drop_null())
-    places = {sha: row for row, sha in enumerate(rows.column("commit_sha").to_pylist())}
-    return Messages(places, rows.column("message"), vectors)
-
-
-# Cosines that agree to nine digits count as equal, so that the order of a sum cannot decide a tie.
-DIGITS: Final = 9
-# Cosines of whitened texts lie near 0.2 for chance and 0.6 for kin: a tenth is worth about as much as the
-# full-text lanes' factor.
-PREFERRED_COSINE: Final = PREFERRED_PATH / 15
-
-_ALL: Final = "SELECT text_digest, embedding FROM vectors"
-_OF_HUNKS: Final = """
-SELECT hunk_id, embedding FROM hunks JOIN vectors USING (text_digest) WHERE hunk_id IN ({hunks})"""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Texts:
-    """A snapshot's distinct texts: the space they are compared in and each one's length there.
+class TextVectors:
+    """A snapshot's distinct texts, for vector search.
 
-    `rows` are their vectors as stored; None where there are too many to keep. `coded` is what the side file has
-    of them: with it, lengths are not needed, and there are none.
+    norms: lengths of the whitened vectors; empty with `quantized`. vectors: stored vectors; None if they are too many
+    for memory. quantized: the texts in the side file, if it is used.
     """
 
     digests: Digests
-    space: Space
-    lengths: Floats
-    rows: Vectors | None
-    coded: Coded | None = None
+    whitening: Whitening
+    norms: Floats
+    vectors: Vectors | None
+    quantized: QuantizedSnapshot | None = None
 
     @property
     def bytes(self) -> int:
-        """About how many bytes it keeps; the digests are the snapshot's."""
-        kept = sum(part.nbytes for part in (self.space.axes, self.lengths, self.rows) if part is not None)
-        return kept + (self.coded.bytes if self.coded else 0)
+        """Approximate memory in bytes, without the digests, which belong to the snapshot."""
+        arrays = (self.whitening.axes, self.norms, self.vectors)
+        size = sum(array.nbytes for array in arrays if array is not None)
+        return size + (self.quantized.bytes if self.quantized else 0)
 
 
-def load(
+def load_text_vectors(
     connection: duckdb.DuckDBPyConnection,
     snapshot: Snapshot,
     *,
-    space: Space | None = None,
-    side: Path | None = None,
-) -> Texts:
-    """The texts of a snapshot, in their own space unless another is given: the raw one while they are few.
+    whitening: Whitening | None = None,
+    side_file: Path | None = None,
+) -> TextVectors:
+    """Load the texts of a snapshot.
 
-    `side` is where the side file is, if there is one.
+    whitening: None to fit it to the texts. side_file: path of the side file, which is used for more texts than
+    `history.MAX_ROWS_IN_MEMORY` if `whitening` is None.
     """
-    texts = snapshot.texts
-    few = len(texts) <= history.MOST_KEPT_ROWS
+    digests = snapshot.texts
+    fits_in_memory = len(digests) <= history.MAX_ROWS_IN_MEMORY
     if (
-        not few
-        and side is not None
-        and space is None
-        and (found := quantized_vectors.opened(connection, side))
+        not fits_in_memory
+        and side_file is not None
+        and whitening is None
+        and (quantized_file := quantized_vectors.open_quantized_file(connection, side_file))
     ):
-        coded = Coded.of(found, snapshot, lambda late: _first(connection, late, len(late)))
-        return Texts(texts, found.space, np.zeros(0), None, coded)
-    rows = _first(connection, texts, len(texts)) if few else None
-    # Digests are hashes: the first ones in their order are a fair sample, and the same one however the index grew.
-    space = space or learnt(_first(connection, texts, MOST_TO_LEARN_FROM) if rows is None else rows)
-    lengths = np.zeros(len(texts))
-    for places, block in _blocks(connection, texts, rows):
-        lengths[places] = np.linalg.norm(space.placed(block), axis=1)
-    return Texts(texts, space, lengths, rows)
+        quantized = QuantizedSnapshot.from_file(
+            quantized_file,
+            snapshot,
+            lambda missing: _read_first_vectors(connection, missing, len(missing)),
+        )
+        return TextVectors(digests, quantized_file.whitening, np.zeros(0), None, quantized)
+    vectors = _read_first_vectors(connection, digests, len(digests)) if fits_in_memory else None
+    # Digests are hashes, so the first ones are a random sample that does not depend on the order of indexing.
+    whitening = whitening or fit_whitening(
+        _read_first_vectors(connection, digests, MAX_TEXTS_TO_FIT) if vectors is None else vectors
+    )
+    norms = np.zeros(len(digests))
+    for indices, block in _iterate_blocks(connection, digests, vectors):
+        norms[indices] = np.linalg.norm(whitening.transform(block), axis=1)
+    return TextVectors(digests, whitening, norms, vectors)
 
 
-def ask(
+def search(
     connection: duckdb.DuckDBPyConnection,
     snapshot: Snapshot,
-    texts: Texts,
+    texts: TextVectors,
     query: Vectors,
-    chosen: Chosen,
+    mask: FilterMask,
     *,
     limit: int = LANE_DEPTH,
-) -> tuple[Ranked, ...]:
-    """The hunks whose texts lie nearest to the query's vector, best first."""
-    if texts.coded is not None:
+) -> tuple[RankedHunk, ...]:
+    """Return the hunks whose texts are most similar to the query's vector, best first."""
+    if texts.quantized is not None:
         try:
-            near, scores = _near(texts.coded, chosen, query, limit)
-            return best_of(snapshot, near, scores, limit)
-        except CodesDamaged:
-            texts.coded.codes.discard()
-            texts = load(connection, snapshot, space=texts.space)
-    scores = _cosines(connection, texts, query)[snapshot.hunks.texts]
-    return best(snapshot, scores + PREFERRED_COSINE * chosen.preferred, chosen.kept, limit)
+            positions, scores = _search_quantized(texts.quantized, mask, query, limit)
+            return select_top_k_at(snapshot, positions, scores, limit)
+        except QuantizedFileDamaged:
+            texts.quantized.file.discard()
+            texts = load_text_vectors(connection, snapshot, whitening=texts.whitening)
+    scores = _score_texts(connection, texts, query)[snapshot.hunks.text_indices]
+    return select_top_k(snapshot, scores + PREFERRED_PATH_COSINE_BOOST * mask.preferred, mask.included, limit)
 
 
-def similarities(
+def compute_hunk_similarities(
     connection: duckdb.DuckDBPyConnection,
     snapshot: Snapshot,
-    texts: Texts,
+    texts: TextVectors,
     query: Vectors,
     hunks: Sequence[int],
 ) -> dict[int, float]:
-    """Plain cosine between the query and each of these hunks' texts."""
-    rows = of_hunks(connection, snapshot, texts, hunks)
-    return dict(zip(hunks, cosines(rows, query).tolist(), strict=True))
+    """Return the plain cosine between the query and the text of each of these hunks."""
+    rows = load_hunk_vectors(connection, snapshot, texts, hunks)
+    return dict(zip(hunks, compute_cosine_similarities(rows, query).tolist(), strict=True))
 
 
-def of_hunks(
-    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, texts: Texts, hunks: Sequence[int]
+def load_hunk_vectors(
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, texts: TextVectors, hunks: Sequence[int]
 ) -> Vectors:
-    """The stored vectors of these hunks' texts, a row for each; zeros for a text that has none."""
-    positions = snapshot.hunks.positions.at(np.array(hunks, dtype=np.int64))
-    if texts.coded is not None:
+    """Return the stored vectors of these hunks' texts, one row each; zeros for a text without a vector."""
+    positions = snapshot.hunks.positions.positions_of(np.array(hunks, dtype=np.int64))
+    if texts.quantized is not None:
         try:
-            return texts.coded.sound(texts.coded.rows[positions])
-        except CodesDamaged:
-            texts.coded.codes.discard()
-    if texts.rows is not None:
-        return texts.rows[snapshot.hunks.texts[positions]]
-    found = _of_hunks(connection, hunks) if hunks else {}
-    nothing = np.zeros(EMBEDDING_DIMENSION, np.float32)
-    return np.array([found.get(hunk, nothing) for hunk in hunks]).reshape(-1, EMBEDDING_DIMENSION)
+            return texts.quantized.read_verified_vectors(texts.quantized.rows[positions])
+        except QuantizedFileDamaged:
+            texts.quantized.file.discard()
+    if texts.vectors is not None:
+        return texts.vectors[snapshot.hunks.text_indices[positions]]
+    vector_by_hunk = _read_hunk_vectors(connection, hunks) if hunks else {}
+    zeros = np.zeros(EMBEDDING_DIMENSION, np.float32)
+    return np.array([vector_by_hunk.get(hunk, zeros) for hunk in hunks]).reshape(-1, EMBEDDING_DIMENSION)
 
 
-def cosines(rows: Vectors | Floats, query: Vectors | Floats) -> Floats:
-    """The cosine between the query and each row; 0 for a row of zeros."""
-    wide = rows.astype(np.float64)
-    lengths = np.linalg.norm(wide, axis=1)
-    return np.round(wide @ unit(query) / np.where(lengths == 0, 1, lengths), DIGITS)
+def compute_cosine_similarities(vectors: Vectors | Floats, query: Vectors | Floats) -> Floats:
+    """Return the cosine between the query and each row; 0 for a row of zeros."""
+    vectors64 = vectors.astype(np.float64)
+    norms = np.linalg.norm(vectors64, axis=1)
+    return np.round(vectors64 @ normalize(query) / np.where(norms == 0, 1, norms), COSINE_DECIMALS)
 
 
-def _near(coded: Coded, chosen: Chosen, query: Vectors, limit: int) -> tuple[Ints, Floats]:
-    space = coded.codes.space
-    placed = space.asked(query.astype(np.float64))
-    direction = space.axes @ unit(placed)
-    offset = float(space.mean @ direction)
+def _read_messages(connection: duckdb.DuckDBPyConnection, condition: str) -> CommitMessages:
+    rows = connection.execute(_MESSAGES_SQL.format(longest=MAX_MESSAGE_CHARS) + condition).to_arrow_table()
+    embedded = rows.column("embedding").combine_chunks()
+    vectors = np.zeros((len(rows), EMBEDDING_DIMENSION), np.float32)
+    vectors[embedded.is_valid().to_numpy(zero_copy_only=False)] = to_matrix(embedded.drop_null())
+    row_by_sha = {sha: row for row, sha in enumerate(rows.column("commit_sha").to_pylist())}
+    return CommitMessages(row_by_sha, rows.column("message"), vectors)
 
-    def exact(rows: Vectors) -> Floats:
+
+def _search_quantized(
+    quantized: QuantizedSnapshot, mask: FilterMask, query: Vectors, limit: int
+) -> tuple[Ints, Floats]:
+    whitening = quantized.file.whitening
+    transformed = whitening.transform_query(query.astype(np.float64))
+    direction = whitening.axes @ normalize(transformed)
+    offset = float(whitening.mean @ direction)
+
+    def score_exactly(rows: Vectors) -> Floats:
         block = rows.astype(np.float64)
-        return _rounded(block @ direction, offset, np.linalg.norm(space.placed(block), axis=1))
+        return _to_cosines(block @ direction, offset, np.linalg.norm(whitening.transform(block), axis=1))
 
-    asking = Asking(np.flatnonzero(chosen.kept), chosen.preferred, PREFERRED_COSINE)
-    return quantized_search.scores(coded, asking, placed, exact, limit=limit)
+    quantized_query = QuantizedQuery(
+        np.flatnonzero(mask.included), mask.preferred, PREFERRED_PATH_COSINE_BOOST
+    )
+    return quantized_search.score_candidates(
+        quantized, quantized_query, transformed, score_exactly, limit=limit
+    )
 
 
-def _cosines(connection: duckdb.DuckDBPyConnection, texts: Texts, query: Vectors) -> Floats:
-    """The cosine of query and text, for each text."""
-    space = texts.space
-    # (row - mean) @ axes @ wanted, with the products that are the same for every row made once.
-    direction = space.axes @ unit(space.asked(query.astype(np.float64)))
-    offset = float(space.mean @ direction)
+def _score_texts(connection: duckdb.DuckDBPyConnection, texts: TextVectors, query: Vectors) -> Floats:
+    """Return the whitened cosine between the query and each text."""
+    whitening = texts.whitening
+    # (row - mean) @ axes @ query, where products without the row are computed once.
+    direction = whitening.axes @ normalize(whitening.transform_query(query.astype(np.float64)))
+    offset = float(whitening.mean @ direction)
     products = np.full(len(texts.digests), offset)
-    for places, block in _blocks(connection, texts.digests, texts.rows):
-        products[places] = block @ direction
-    return _rounded(products, offset, texts.lengths)
+    for indices, block in _iterate_blocks(connection, texts.digests, texts.vectors):
+        products[indices] = block @ direction
+    return _to_cosines(products, offset, texts.norms)
 
 
-def _rounded(products: Floats, offset: float, lengths: Floats) -> Floats:
-    return np.round((products - offset) / np.where(lengths == 0, 1, lengths), DIGITS)
+def _to_cosines(products: Floats, offset: float, norms: Floats) -> Floats:
+    return np.round((products - offset) / np.where(norms == 0, 1, norms), COSINE_DECIMALS)
 
 
-def _blocks(
-    connection: duckdb.DuckDBPyConnection, texts: Digests, rows: Vectors | None
+def _iterate_blocks(
+    connection: duckdb.DuckDBPyConnection, digests: Digests, vectors: Vectors | None
 ) -> Iterator[tuple[Ints | slice, Floats]]:
-    """The texts' vectors in blocks, each with its texts' places: from memory, or else from the index."""
-    if rows is not None:
-        yield from _slices(rows)
+    """Yield the vectors of the texts in blocks, with their indices; from the index if `vectors` is None."""
+    if vectors is not None:
+        yield from _slice_blocks(vectors)
         return
-    for places, found in _read_vectors(connection, texts):
-        yield places, found.astype(np.float64)
+    for indices, block in _read_vectors(connection, digests):
+        yield indices, block.astype(np.float64)
 
 
-def _slices(rows: Vectors) -> Iterator[tuple[slice, Floats]]:
-    """All rows in blocks, which stand in one buffer: fresh pages cost more than the copy."""
-    buffer = np.empty((min(len(rows), BLOCK_ROWS), EMBEDDING_DIMENSION))
-    for start in range(0, len(rows), BLOCK_ROWS):
-        places = slice(start, min(start + BLOCK_ROWS, len(rows)))
-        block = buffer[: places.stop - start]
-        np.copyto(block, rows[places])
-        yield places, block
+def _slice_blocks(vectors: Vectors) -> Iterator[tuple[slice, Floats]]:
+    """Yield all rows in blocks, in a buffer that is reused, because allocating takes longer than copying."""
+    buffer = np.empty((min(len(vectors), BLOCK_ROWS), EMBEDDING_DIMENSION))
+    for start in range(0, len(vectors), BLOCK_ROWS):
+        indices = slice(start, min(start + BLOCK_ROWS, len(vectors)))
+        block = buffer[: indices.stop - start]
+        np.copyto(block, vectors[indices])
+        yield indices, block
 
 
-def _first(connection: duckdb.DuckDBPyConnection, texts: Digests, count: int) -> Vectors:
-    """The vectors of the first texts; zeros for a text that has none."""
-    rows = np.zeros((min(count, len(texts)), EMBEDDING_DIMENSION), np.float32)
-    for places, found in _read_vectors(connection, texts[:count]):
-        rows[places] = found
-    return rows
+def _read_first_vectors(connection: duckdb.DuckDBPyConnection, digests: Digests, count: int) -> Vectors:
+    """Return the vectors of the first `count` texts; zeros for a text without a vector."""
+    vectors = np.zeros((min(count, len(digests)), EMBEDDING_DIMENSION), np.float32)
+    for indices, block in _read_vectors(connection, digests[:count]):
+        vectors[indices] = block
+    return vectors
 
 
-def _read_vectors(connection: duckdb.DuckDBPyConnection, texts: Digests) -> Iterator[tuple[Ints, Vectors]]:
-    """The stored vectors of these texts, each with its text's place, in the order of the table."""
-    if not len(texts):
+def _read_vectors(connection: duckdb.DuckDBPyConnection, digests: Digests) -> Iterator[tuple[Ints, Vectors]]:
+    """Yield the stored vectors of these texts with their indices, in table order."""
+    if not len(digests):
         return
-    for batch in connection.execute(_ALL).to_arrow_reader(BLOCK_ROWS):
-        keys = digests(batch.column(0))
-        places = np.minimum(np.searchsorted(texts, keys), len(texts) - 1)
-        asked = texts[places] == keys
-        yield places[asked], matrix(batch.column(1))[asked]
+    for batch in connection.execute(_VECTORS_SQL).to_arrow_reader(BLOCK_ROWS):
+        keys = to_digest_array(batch.column(0))
+        indices = np.minimum(np.searchsorted(digests, keys), len(digests) - 1)
+        is_requested = digests[indices] == keys
+        yield indices[is_requested], to_matrix(batch.column(1))[is_requested]
 
 
-def _of_hunks(connection: duckdb.DuckDBPyConnection, hunks: Sequence[int]) -> dict[int, Vectors]:
-    # As constants: bound as a list they keep the scan from skipping row groups.
-    rows = connection.execute(_OF_HUNKS.format(hunks=", ".join(map(str, hunks)))).to_arrow_table()
-    found = matrix(rows.column(1).combine_chunks())
-    return dict(zip(rows.column(0).to_pylist(), found, strict=True))
+def _read_hunk_vectors(connection: duckdb.DuckDBPyConnection, hunks: Sequence[int]) -> dict[int, Vectors]:
+    # Literals: with a list as a bound parameter DuckDB cannot skip row groups.
+    rows = connection.execute(_HUNK_VECTORS_SQL.format(hunks=", ".join(map(str, hunks)))).to_arrow_table()
+    vectors = to_matrix(rows.column(1).combine_chunks())
+    return dict(zip(rows.column(0).to_pylist(), vectors, strict=True))

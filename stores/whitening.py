@@ -1,4 +1,8 @@
-"""Where texts are compared: whitened by the mean and axes of the index's own texts."""
+"""Whitening transform of embeddings, fitted to the texts of an index.
+
+All texts of a repository share a large common component, which identifies the repository and hides the differences
+between its texts. The transform subtracts the mean and makes the variances of the principal axes more equal.
+"""
 
 from __future__ import annotations
 
@@ -14,81 +18,81 @@ from stores.types import EMBEDDING_DIMENSION
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
-# Two or three texts per axis: below that the smallest variances are noise, and evening out would raise it.
-FEWEST_TO_WHITEN: Final = 1_000
-# Two dozen texts per axis settle its variance to a third, which evening out makes a twelfth.
-MOST_TO_LEARN_FROM: Final = 10_000
-# Three eighths of the way to equal axes: full whitening made noise as loud as meaning, none leaves what all texts of a
-# history share in the way. At -1/4 questions that somebody wrote fared worse, at -1/8 news fragments and subjects did.
-EVENING: Final = -0.1875
-# A question is no text of the index, and has less of what those share. Taking the whole mean from it lowered nDCG@10
-# of the lane by 0.02 to 0.03 where somebody wrote the questions, taking none by as much there and by 0.01 for the
-# sentences of bodies; news fragments and subjects cared little.
-QUESTION_SHARE: Final = 0.5
-# An axis with less than this share of the largest variance carries rounding errors.
-FLATTEST_AXIS: Final = 1e-6
-# 2,048 rows of 384 doubles are 6 MB: large enough for one product to pay, small beside everything else.
+# 2.6 texts per dimension. With fewer texts the smallest variances are noise, which whitening amplifies.
+MIN_TEXTS_TO_WHITEN: Final = 1_000
+# 26 texts per dimension. They determine a variance to a third, which the exponent reduces to a twelfth.
+MAX_TEXTS_TO_FIT: Final = 10_000
+# Full whitening, -1/2, amplifies noise; without whitening the common component dominates. See "Vector lane" in
+# README.md.
+WHITENING_EXPONENT: Final = -0.1875
+# Share of the mean that is subtracted from a query. See "Vector lane" in README.md.
+QUERY_MEAN_SHARE: Final = 0.5
+# Smaller variances, relative to the largest one, are rounding errors.
+MIN_VARIANCE_SHARE: Final = 1e-6
+# 2,048 rows of 384 doubles are 6 MB: enough rows for a fast matrix product.
 BLOCK_ROWS: Final = 2_048
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Space:
-    """Where texts are compared: `mean` taken away, `axes` (a square matrix) applied, rows normalised."""
+class Whitening:
+    """Transform of embeddings: subtract `mean`, multiply by the square matrix `axes`, then normalise the rows."""
 
     mean: Floats
     axes: Floats
 
     @classmethod
-    def raw(cls) -> Space:
-        """Vectors as the encoder made them."""
+    def identity(cls) -> Whitening:
+        """Return the transform that changes nothing."""
         return cls(np.zeros(EMBEDDING_DIMENSION), np.eye(EMBEDDING_DIMENSION))
 
-    def placed(self, rows: Floats) -> Floats:
-        """The rows in this space, not normalised."""
+    def transform(self, rows: Floats) -> Floats:
+        """Return the transformed rows, not normalised."""
         return np.asarray((rows - self.mean) @ self.axes)
 
-    def asked(self, question: Floats) -> Floats:
-        """A question in this space, not normalised: half of the mean is taken from it."""
-        return np.asarray((question - QUESTION_SHARE * self.mean) @ self.axes)
+    def transform_query(self, query: Floats) -> Floats:
+        """Return the transformed query, not normalised; only QUERY_MEAN_SHARE of the mean is subtracted."""
+        return np.asarray((query - QUERY_MEAN_SHARE * self.mean) @ self.axes)
 
-    def turned(self, sample: Vectors) -> Space:
-        """The same space, turned so that these texts spread most along its first axis, and least along its last.
+    def rotate_to_principal_axes(self, sample: Vectors) -> Whitening:
+        """Return the transform rotated so that the sample's variance decreases from the first dimension to the last.
 
-        No angle between places changes.
+        Cosines between transformed rows do not change.
         """
         products = np.zeros_like(self.axes)
-        for block in _blocks(sample):
-            placed = self.placed(block)
-            placed /= np.maximum(np.linalg.norm(placed, axis=1, keepdims=True), np.finfo(np.float64).tiny)
-            products += placed.T @ placed
+        for block in _iterate_blocks(sample):
+            transformed = self.transform(block)
+            transformed /= np.maximum(
+                np.linalg.norm(transformed, axis=1, keepdims=True), np.finfo(np.float64).tiny
+            )
+            products += transformed.T @ transformed
         _, directions = np.linalg.eigh(products)
-        return Space(self.mean, self.axes @ directions[:, ::-1])
+        return Whitening(self.mean, self.axes @ directions[:, ::-1])
 
 
-def learnt(sample: Vectors) -> Space:
-    """The space of the texts' own mean and axes, learnt from the first of them."""
-    count = min(len(sample), MOST_TO_LEARN_FROM)
-    if count < FEWEST_TO_WHITEN:
-        return Space.raw()
+def fit_whitening(sample: Vectors) -> Whitening:
+    """Fit the transform to the first rows of the sample; the identity for fewer than MIN_TEXTS_TO_WHITEN."""
+    count = min(len(sample), MAX_TEXTS_TO_FIT)
+    if count < MIN_TEXTS_TO_WHITEN:
+        return Whitening.identity()
     total, products = np.zeros(EMBEDDING_DIMENSION), np.zeros((EMBEDDING_DIMENSION,) * 2)
-    for block in _blocks(sample[:count]):
+    for block in _iterate_blocks(sample[:count]):
         total += block.sum(axis=0)
         products += block.T @ block
     mean = total / count
     variances, directions = np.linalg.eigh(products / count - np.outer(mean, mean))
-    if variances[-1] <= 0:  # all texts in one point have no axes
-        return Space.raw()
-    variances = np.maximum(variances, variances[-1] * FLATTEST_AXIS)
-    # Turned back to the original axes: directions of equal variance come in any order, the product does not.
-    return Space(mean, (directions * variances**EVENING) @ directions.T)
+    if variances[-1] <= 0:  # all vectors are equal
+        return Whitening.identity()
+    variances = np.maximum(variances, variances[-1] * MIN_VARIANCE_SHARE)
+    # Rotated back, because eigenvectors of equal variances have no fixed order; the product is unique.
+    return Whitening(mean, (directions * variances**WHITENING_EXPONENT) @ directions.T)
 
 
-def _blocks(rows: Vectors) -> Iterator[Floats]:
+def _iterate_blocks(rows: Vectors) -> Iterator[Floats]:
     for start in range(0, len(rows), BLOCK_ROWS):
         yield rows[start : start + BLOCK_ROWS].astype(np.float64)
 
 
-def unit(row: npt.NDArray[Any]) -> Floats:
-    """The row with length 1; zeros stay zeros."""
-    wide = np.asarray(row, dtype=np.float64)
-    return wide / (np.linalg.norm(wide) or 1.0)
+def normalize(vector: npt.NDArray[Any]) -> Floats:
+    """Scale the vector to length 1; zeros stay zeros."""
+    vector64 = np.asarray(vector, dtype=np.float64)
+    return vector64 / (np.linalg.norm(vector64) or 1.0)

@@ -1,180 +1,85 @@
-"""Words of documents -> numbered terms, and postings that name them by number.
+"""Write transactions of an index: batches of commits, HEAD symbols, start and end of an index run, deletion.
 
-The database is asked once which words it has; the rest is arithmetic on columns. In SQL, with a join for each table,
-it was twice the work.
-
-Write an index: a batch of commits, HEAD's symbols, the beginning and the end of a pass, its deletion.
-
-Each function is one transaction, so that a kill at any moment leaves the last one that ended. Rows come
-as Arrow tables whose documents are counted from 0; the store numbers them, and their words, inside the
-transaction.
+Each function is one transaction, so a process that is killed loses only the current one. Rows are passed as Arrow
+tables with documents numbered from 0; the transaction assigns the final row numbers and term ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass, field
+from datetime import UTC, datetime
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stores import schema
-from stores.database import registered
+from stores import compatibility, index_location, locks, schema
+from stores.compatibility import ComponentVersions
+from stores.database import WRITE_WAIT_SECONDS, fetch_int, register_tables
+from stores.duckdb_engine import SPILL_DIRECTORY
+from stores.history import CacheUsage
+from stores.index_location import DATABASE_FILE, LOCATION_FILE, IndexLocation
+from stores.locks import Deadline
 
 if TYPE_CHECKING:
-    import duckdb
-
     from stores.snapshot import Ints
-
-
-import shutil
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import astuple, field
-from datetime import UTC, datetime
-
-import duckdb
-
-from stores import compatibility, index_location, locks
-from stores.compatibility import Components
-from stores.database import WRITE_WAIT_SECONDS
-from stores.duckdb_engine import SPILL
-from stores.history import Use
-from stores.index_location import DATABASE, PLACE, Place
-from stores.locks import Deadline
 
 Rows: TypeAlias = pa.Table | pa.RecordBatch
 
-_KNOWN: Final = "SELECT place, term_id FROM asked_words JOIN terms ON word = term"
-_NEXT: Final = "SELECT coalesce(max(term_id) + 1, 0) FROM terms"
-
-
-def write(connection: duckdb.DuckDBPyConnection, words: Mapping[str, Rows], shift: int) -> None:
-    """Insert the postings of a batch's documents, and the words that no document had before.
-
-    `words`: by table of postings, rows as in `schema.WORDS`. `shift`: the number of the batch's first document.
-    A word gets its number when it first appears: in the order of documents, then of the alphabet. So the numbers do
-    not depend on how the documents were cut into batches. By number within a batch: each is a short clustered run.
-    """
-    said = _Said.of(words)
-    if not len(said.vocabulary):
-        return
-    numbers = _numbers(connection, said)[said.words]
-    ends = accumulate((rows.num_rows for rows in words.values()), initial=0)
-    for (table, rows), (start, end) in zip(words.items(), pairwise(ends), strict=True):
-        term_ids, documents = numbers[start:end], said.documents[start:end]
-        order = np.lexsort((documents, term_ids))
-        postings = pa.table(
-            {
-                "term_id": term_ids[order],
-                "document": documents[order] + shift,
-                "frequency": rows.column("frequency").take(pa.array(order)),
-            }
-        )
-        with registered(connection, postings_in=postings):
-            connection.execute(f"INSERT INTO {table} FROM postings_in")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Said:
-    """Row by row, which document says which word of the vocabulary."""
-
-    documents: Ints
-    words: Ints
-    vocabulary: pa.StringArray
-
-    @classmethod
-    def of(cls, words: Mapping[str, Rows]) -> _Said:
-        parts = pa.concat_tables(pa.table(rows.columns, schema.WORDS) for rows in words.values())
-        coded = parts.column("term").combine_chunks().dictionary_encode()
-        return cls(parts.column("document").to_numpy(), coded.indices.to_numpy(), coded.dictionary)
-
-    def in_order(self) -> Ints:
-        """The vocabulary's places, by the first document with the word, then by the alphabet."""
-        first = np.full(len(self.vocabulary), np.iinfo(np.int64).max)
-        np.minimum.at(first, self.words, self.documents)
-        by_alphabet = pc.sort_indices(self.vocabulary).to_numpy()
-        in_order: Ints = by_alphabet[np.argsort(first[by_alphabet], kind="stable")]
-        return in_order
-
-
-def _numbers(connection: duckdb.DuckDBPyConnection, said: _Said) -> Ints:
-    """The number of each word of the vocabulary; those that had none are now recorded with theirs."""
-    numbers = np.full(len(said.vocabulary), -1)
-    asked = pa.table({"place": np.arange(len(numbers)), "word": said.vocabulary})
-    with registered(connection, asked_words=asked):
-        known = connection.execute(_KNOWN).fetchnumpy()
-    numbers[known["place"]] = known["term_id"]
-    in_order = said.in_order()
-    fresh = in_order[numbers[in_order] < 0]
-    if len(fresh):
-        numbers[fresh] = connection.execute(_NEXT).fetchall()[0][0] + np.arange(len(fresh))
-        terms = pa.table({"number": numbers[fresh], "word": said.vocabulary.take(pa.array(fresh))})
-        with registered(connection, terms_in=terms):
-            connection.execute("INSERT INTO terms FROM terms_in")
-    return numbers
-
-
-def nothing(of: pa.Schema) -> pa.Table:
-    """No rows of this schema."""
-    return of.empty_table()
+_KNOWN_TERMS: Final = "SELECT position, term_id FROM vocabulary_in JOIN terms USING (term)"
+_NEXT_TERM_ID: Final = "SELECT coalesce(max(term_id) + 1, 0) FROM terms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Everything a stretch of the walk gives, as one transaction.
+    """Rows of a batch of commits, for one transaction.
 
-    `covered`: every commit of the stretch; what the index has of them is replaced. Row fields are as in
-    `schema`, with `hunk_id` and `document` counted from 0. `unreadable`: those of the covered that could
-    not be read. `watermark`: where the walk stands after this batch; None leaves it. `cache`: what the pass has had
-    of the embedding cache so far.
+    covered_commits: all commits of the batch; everything recorded for them is replaced. The tables have the columns
+    of `schema`, with `hunk_id` and `document` counted from 0. unreadable: covered commits that could not be read.
+    watermark: new watermark; None leaves it unchanged. cache_usage: embedding cache usage of the run so far.
     """
 
-    covered: Sequence[str] = ()
-    commits: Rows = field(default_factory=lambda: nothing(schema.COMMITS))
-    hunks: Rows = field(default_factory=lambda: nothing(schema.HUNKS))
-    hunk_symbols: Rows = field(default_factory=lambda: nothing(schema.HUNK_SYMBOLS))
-    vectors: Rows = field(default_factory=lambda: nothing(schema.VECTORS))
-    hunk_words: Rows = field(default_factory=lambda: nothing(schema.WORDS))
-    symbol_words: Rows = field(default_factory=lambda: nothing(schema.WORDS))
-    unreadable: Rows = field(default_factory=lambda: nothing(schema.UNREADABLE))
+    covered_commits: Sequence[str] = ()
+    commits: Rows = field(default_factory=schema.COMMITS.empty_table)
+    hunks: Rows = field(default_factory=schema.HUNKS.empty_table)
+    hunk_symbols: Rows = field(default_factory=schema.HUNK_SYMBOLS.empty_table)
+    vectors: Rows = field(default_factory=schema.VECTORS.empty_table)
+    hunk_terms: Rows = field(default_factory=schema.DOCUMENT_TERMS.empty_table)
+    symbol_terms: Rows = field(default_factory=schema.DOCUMENT_TERMS.empty_table)
+    unreadable: Rows = field(default_factory=schema.UNREADABLE.empty_table)
     watermark: str | None = None
-    cache: Use | None = None
+    cache_usage: CacheUsage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadChange:
-    """Files of the HEAD snapshot to replace, and what now stands in their place.
+    """Files of the HEAD snapshot to replace, with their new rows.
 
-    `replaced_paths`: every path whose rows go, the new files' own included; row fields as in `schema`,
-    with `symbol_id` and `document` counted from 0.
+    replaced_paths: all paths whose rows are deleted, including those of the new files. The tables have the columns of
+    `schema`, with `symbol_id` and `document` counted from 0.
     """
 
     replaced_paths: Sequence[str]
-    files: Rows = field(default_factory=lambda: nothing(schema.HEAD_FILES))
-    symbols: Rows = field(default_factory=lambda: nothing(schema.HEAD_SYMBOLS))
-    chunks: Rows = field(default_factory=lambda: nothing(schema.HEAD_CHUNKS))
-    words: Rows = field(default_factory=lambda: nothing(schema.WORDS))
+    files: Rows = field(default_factory=schema.HEAD_FILES.empty_table)
+    symbols: Rows = field(default_factory=schema.HEAD_SYMBOLS.empty_table)
+    chunks: Rows = field(default_factory=schema.HEAD_CHUNKS.empty_table)
+    terms: Rows = field(default_factory=schema.DOCUMENT_TERMS.empty_table)
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Where the time of a write went, in seconds: `full_text` is part of the whole."""
-
-    full_text: float = 0.0
-
-
-# What this pass writes with, beside what the last one that ended vouched for.
-_NOTE_WRITER: Final = """
+# Inserts the version of this run, and copies the one that the newest finished run confirmed.
+_INSERT_WRITER: Final = """
 INSERT INTO metadata SELECT ?, any_value(version), ? FROM metadata_before WHERE component = ?"""
 _WRITERS: Final = "SELECT component, writer FROM metadata WHERE writer IS NOT NULL"
-_NOTED: Final = "SELECT part, component, version FROM made_by"
+_ROW_VERSIONS: Final = "SELECT part, component, version FROM made_by"
 
-_FORGET_COMMITS: Final = (
+_DELETE_COMMITS: Final = (
     "CREATE OR REPLACE TEMP TABLE replaced AS"
     " SELECT hunk_id FROM hunks WHERE commit_sha IN (SELECT commit_sha FROM covered)",
     "DELETE FROM hunk_postings WHERE hunk_id IN (SELECT hunk_id FROM replaced)",
@@ -184,13 +89,13 @@ _FORGET_COMMITS: Final = (
     "DELETE FROM commits WHERE commit_sha IN (SELECT commit_sha FROM covered)",
     "DELETE FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM covered)",
 )
-_HOW_MANY_ARE_KNOWN: Final = """
+_COUNT_KNOWN: Final = """
 SELECT count(*)
 FROM (SELECT commit_sha FROM commits UNION ALL SELECT commit_sha FROM unreadable)
 SEMI JOIN covered USING (commit_sha)"""
 
-# Each digest and number is looked for among those in use; a list of those to delete may be most of the table.
-_FORGET_UNUSED: Final = (
+# `NOT IN` the used keys: a list of keys to delete could be most of the table.
+_DELETE_UNUSED: Final = (
     "DELETE FROM unreached WHERE commit_sha IN (SELECT commit_sha FROM covered)",
     "DELETE FROM vectors WHERE text_digest NOT IN"
     " (SELECT text_digest FROM hunks UNION SELECT message_digest FROM commits)",
@@ -198,7 +103,7 @@ _FORGET_UNUSED: Final = (
     " UNION SELECT term_id FROM symbol_postings UNION SELECT term_id FROM head_postings)",
 )
 
-_FORGET_FILES: Final = (
+_DELETE_FILES: Final = (
     "CREATE OR REPLACE TEMP TABLE replaced AS"
     " SELECT symbol_id FROM head_symbols WHERE file_path IN (SELECT file_path FROM covered)",
     "DELETE FROM head_postings WHERE symbol_id IN (SELECT symbol_id FROM replaced)",
@@ -207,155 +112,160 @@ _FORGET_FILES: Final = (
     "DELETE FROM head_files WHERE file_path IN (SELECT file_path FROM covered)",
 )
 
-# An earlier batch may have had the text.
+# An earlier batch may have stored the vector.
 _INSERT_VECTORS: Final = """
 INSERT INTO vectors SELECT text_digest, embedding FROM vectors_in ANTI JOIN vectors USING (text_digest)"""
 
 
-def begin_pass(
+def record_run_start(
     connection: duckdb.DuckDBPyConnection,
-    place: Place,
+    location: IndexLocation,
     *,
     head: str,
     unreached: Sequence[str],
-    components: Components,
+    components: ComponentVersions,
 ) -> None:
-    """Note whose index this is, which HEAD the pass aims at, and which recorded commits it does not reach."""
+    """Record the repository, the HEAD that the run will index, and the recorded commits that it does not reach."""
     rows = pa.table({"commit_sha": pa.array(unreached, pa.string())})
-    # A path may have bytes that are no text, and the database holds only text.
-    path = str(place.path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    with _transaction(connection, unreached_in=rows):
+    # Paths may contain bytes that are not UTF-8, and the database stores only text.
+    path = str(location.path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    with _run_transaction(connection, unreached_in=rows):
         connection.execute(
             "INSERT INTO repository SELECT ?, ?, ?, NULL, NULL, NULL, 0, NULL WHERE NOT EXISTS (FROM repository)",
-            [place.repo_id, path, place.first_commit],
+            [location.repo_id, path, location.first_commit],
         )
         connection.execute("UPDATE repository SET path = ?, head_commit = ?", [path, head])
         connection.execute("DELETE FROM unreached")
         connection.execute("INSERT INTO unreached SELECT commit_sha FROM unreached_in")
         connection.execute("CREATE OR REPLACE TEMP TABLE metadata_before AS FROM metadata")
         connection.execute("DELETE FROM metadata")
-        for name in compatibility.NAMES:
-            connection.execute(_NOTE_WRITER, [name, compatibility.version(components, name), name])
+        for name in compatibility.COMPONENT_NAMES:
+            connection.execute(
+                _INSERT_WRITER, [name, compatibility.component_version(components, name), name]
+            )
 
 
-def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> Spent:
-    """Replace everything known of the covered commits, and move the watermark with it."""
-    with _transaction(
+def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> float:
+    """Replace everything recorded for the covered commits, and move the watermark in the same transaction.
+
+    Return the seconds spent on postings.
+    """
+    with _run_transaction(
         connection,
-        covered=pa.table({"commit_sha": pa.array(batch.covered, pa.string())}),
+        covered=pa.table({"commit_sha": pa.array(batch.covered_commits, pa.string())}),
         commits_in=batch.commits,
         hunks_in=batch.hunks,
         hunk_symbols_in=batch.hunk_symbols,
-        vectors_in=_distinct(batch.vectors),
+        vectors_in=_drop_duplicates(batch.vectors),
     ):
-        if _one(connection, _HOW_MANY_ARE_KNOWN):
-            _run(connection, _FORGET_COMMITS)
-        empty = not (batch.commits.num_rows or batch.vectors.num_rows)
-        spent = Spent() if empty else _insert_history(connection, batch)
+        if fetch_int(connection, _COUNT_KNOWN):
+            _execute_all(connection, _DELETE_COMMITS)
+        is_empty = not (batch.commits.num_rows or batch.vectors.num_rows)
+        postings_seconds = 0.0 if is_empty else _insert_history(connection, batch)
         if batch.commits.num_rows:
-            _note_made(connection, compatibility.HISTORY, batch.hunks)
+            _record_row_versions(connection, compatibility.HISTORY_PART, batch.hunks)
         if batch.unreadable.num_rows:
-            with registered(connection, unreadable_in=batch.unreadable):
+            with register_tables(connection, unreadable_in=batch.unreadable):
                 connection.execute("INSERT INTO unreadable SELECT commit_sha, reason FROM unreadable_in")
-        if batch.cache is not None and batch.cache.asked:
+        if batch.cache_usage is not None and batch.cache_usage.requested:
             connection.execute("DELETE FROM embed_cache")
-            connection.execute("INSERT INTO embed_cache VALUES (?, ?, ?)", astuple(batch.cache))
+            connection.execute("INSERT INTO embed_cache VALUES (?, ?, ?)", astuple(batch.cache_usage))
         if batch.watermark is not None:
             connection.execute(
-                "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?", [batch.watermark, _now()]
+                "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?",
+                [batch.watermark, _get_current_time()],
             )
-    return spent
+    return postings_seconds
 
 
-def replace_head(connection: duckdb.DuckDBPyConnection, change: HeadChange) -> Spent:
-    """Replace the HEAD snapshot's rows of some files."""
-    with _transaction(
+def replace_head(connection: duckdb.DuckDBPyConnection, change: HeadChange) -> float:
+    """Replace the rows of these files in the HEAD snapshot; return the seconds spent on postings."""
+    with _run_transaction(
         connection,
         covered=pa.table({"file_path": pa.array(change.replaced_paths, pa.string())}),
         files_in=change.files,
         symbols_in=change.symbols,
         chunks_in=change.chunks,
     ):
-        _run(connection, _FORGET_FILES)
-        shift = _one(connection, "SELECT coalesce(max(symbol_id) + 1, 0) FROM head_symbols")
+        _execute_all(connection, _DELETE_FILES)
+        first_symbol = fetch_int(connection, "SELECT coalesce(max(symbol_id) + 1, 0) FROM head_symbols")
         _insert(connection, "head_files", "files_in")
-        _insert(connection, "head_symbols", "symbols_in", symbol_id=shift)
+        _insert(connection, "head_symbols", "symbols_in", symbol_id=first_symbol)
         _insert(connection, "head_chunks", "chunks_in")
         if change.files.num_rows:
-            _note_made(connection, compatibility.HEAD, change.files)
-        started = time.perf_counter()
-        write(connection, {"head_postings": change.words}, shift)
-        return Spent(full_text=time.perf_counter() - started)
+            _record_row_versions(connection, compatibility.HEAD_PART, change.files)
+        return _insert_postings(connection, {"head_postings": change.terms}, first_symbol)
 
 
-def end_pass(
+def record_run_end(
     connection: duckdb.DuckDBPyConnection,
     head: str,
-    components: Components,
+    components: ComponentVersions,
     *,
-    head_renewed: bool,
-    head_whole: bool = True,
-    forgotten: Sequence[str] = (),
-) -> Components:
-    """Move the watermark to HEAD, and vouch for what every row is of: the versions that are vouched for.
+    head_rebuilt: bool,
+    head_complete: bool = True,
+    obsolete_unreadable: Sequence[str] = (),
+) -> ComponentVersions:
+    """Move the watermark to `head` and record the component versions that are confirmed for all rows; return them.
 
-    `components` are the pass's own; `head_renewed` says that it made every row of HEAD's snapshot, `head_whole` that
-    the snapshot is all there: else this HEAD does not count as done, and the next pass tries again. `forgotten`:
-    commits that could not be read, and that this HEAD does not reach.
+    components: versions of the run. head_rebuilt: the run wrote all rows of the HEAD snapshot. head_complete: the HEAD
+    snapshot is complete; if not, this HEAD is not recorded as completed and the next run tries again.
+    obsolete_unreadable: unreadable commits that this HEAD does not reach; they are deleted, so that no run tries them
+    again.
     """
-    rows = pa.table({"commit_sha": pa.array(forgotten, pa.string())})
-    with _transaction(connection, forgotten_in=rows):
-        connection.execute("DELETE FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM forgotten_in)")
-        if head_renewed:
-            _forget_made_before(connection)
-        made = compatibility.recorded(connection).made
-        vouched = compatibility.vouched(made, components)
-        _vouch(connection, vouched)
-        connection.execute("UPDATE repository SET last_indexed_commit = ?, indexed_at = ?", [head, _now()])
-        if head_whole:
+    rows = pa.table({"commit_sha": pa.array(obsolete_unreadable, pa.string())})
+    with _run_transaction(connection, obsolete_in=rows):
+        connection.execute("DELETE FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM obsolete_in)")
+        if head_rebuilt:
+            _delete_outdated_head_versions(connection)
+        row_versions = compatibility.load_recorded_versions(connection).row_versions
+        confirmed = compatibility.confirm_versions(row_versions, components)
+        for name in compatibility.COMPONENT_NAMES:
+            version = compatibility.component_version(confirmed, name)
+            connection.execute("UPDATE metadata SET version = ? WHERE component = ?", [version, name])
+        connection.execute(
+            "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?", [head, _get_current_time()]
+        )
+        if head_complete:
             connection.execute("UPDATE repository SET completed_commit = ?", [head])
-    return vouched
+    return confirmed
 
 
-def forget(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -> None:
-    """Delete what is recorded of these commits, and the vectors and words that nothing has any more."""
-    with _transaction(connection, covered=pa.table({"commit_sha": pa.array(shas, pa.string())})):
-        _run(connection, _FORGET_COMMITS)
-        _run(connection, _FORGET_UNUSED)
+def delete_commits(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -> None:
+    """Delete the rows of these commits, and the vectors and terms that nothing refers to any more."""
+    with _run_transaction(connection, covered=pa.table({"commit_sha": pa.array(shas, pa.string())})):
+        _execute_all(connection, _DELETE_COMMITS)
+        _execute_all(connection, _DELETE_UNUSED)
 
 
-def delete_index(place: Place, *, wait: float = WRITE_WAIT_SECONDS) -> None:
-    """Delete the database, its write-ahead log and side files; only lock files stay, which others may hold.
+def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> None:
+    """Delete the database, its write-ahead log and side files.
 
-    ForeignFolder unless the folder really lies, under its own name, in `place.home`.
+    Lock files stay, because other processes may hold them. Raises ForeignFolder unless the directory is a
+    direct child of `location.home`.
     """
-    index_location.refuse_foreign(place)
-    if not place.folder.exists():
+    index_location.check_index_directory(location)
+    if not location.folder.exists():
         return
-    with locks.entered(place.folder, exclusive=True, deadline=Deadline.after(wait)):
-        # The log first: an old log beside a new database would be replayed into it.
-        for file in [place.wal, *sorted(place.folder.glob(f"{DATABASE}*")), place.folder / PLACE]:
+    with locks.acquire_index(location.folder, exclusive=True, deadline=Deadline.after(wait)):
+        # The log first: an old log would be replayed into a new database.
+        files = sorted(location.folder.glob(f"{DATABASE_FILE}*"))
+        for file in (location.wal, *files, location.folder / LOCATION_FILE):
             file.unlink(missing_ok=True)
-        shutil.rmtree(place.folder / SPILL, ignore_errors=True)
+        shutil.rmtree(location.folder / SPILL_DIRECTORY, ignore_errors=True)
 
 
-def _vouch(connection: duckdb.DuckDBPyConnection, components: Components) -> None:
-    for name in compatibility.NAMES:
-        vouched = compatibility.version(components, name)
-        connection.execute("UPDATE metadata SET version = ? WHERE component = ?", [vouched, name])
-
-
-def _note_made(connection: duckdb.DuckDBPyConnection, part: str, rows: Rows) -> None:
-    """Note which versions this part's new rows are of: parsers only where there is something of their language."""
-    # Put together here: in one statement over the rows it took an eighth of a batch, to find nothing new.
+def _record_row_versions(connection: duckdb.DuckDBPyConnection, part: str, rows: Rows) -> None:
+    """Record the versions of this part's new rows; parsers only if there are rows in their language."""
+    # Compared in Python: one SQL statement over the rows took an eighth of a batch's time and rarely found new ones.
     languages = rows.column("language").unique().to_pylist()
-    made = {
+    components = {
         name
-        for name in compatibility.NAMES
-        if part in compatibility.parts(name) and _is_used(name, languages)
+        for name in compatibility.COMPONENT_NAMES
+        if part in compatibility.component_parts(name) and _is_used(name, languages)
     }
-    writers = {(part, *row) for row in connection.execute(_WRITERS).fetchall() if row[0] in made}
-    for row in sorted(writers.difference(connection.execute(_NOTED).fetchall())):
+    writers = {(part, *row) for row in connection.execute(_WRITERS).fetchall() if row[0] in components}
+    for row in sorted(writers.difference(connection.execute(_ROW_VERSIONS).fetchall())):
         connection.execute("INSERT INTO made_by VALUES (?, ?, ?)", row)
 
 
@@ -364,65 +274,134 @@ def _is_used(component: str, languages: Sequence[str | None]) -> bool:
     return language == component or language in languages
 
 
-def _forget_made_before(connection: duckdb.DuckDBPyConnection) -> None:
-    """No row of HEAD's snapshot is of another version than this pass's own any more."""
+def _delete_outdated_head_versions(connection: duckdb.DuckDBPyConnection) -> None:
+    """Delete the recorded versions of HEAD rows, except those of this run."""
     connection.execute(
         "DELETE FROM made_by WHERE part = ? AND (component, version) NOT IN"
         " (SELECT component, writer FROM metadata WHERE writer IS NOT NULL)"
         " OR part = ? AND version IS NULL",
-        [compatibility.HEAD, compatibility.HEAD],
+        [compatibility.HEAD_PART, compatibility.HEAD_PART],
     )
 
 
-def _insert_history(connection: duckdb.DuckDBPyConnection, batch: Batch) -> Spent:
-    shift = _one(connection, "SELECT coalesce(max(hunk_id) + 1, 0) FROM hunks")
+def _insert_history(connection: duckdb.DuckDBPyConnection, batch: Batch) -> float:
+    """Insert the rows of a batch; return the seconds spent on postings."""
+    first_hunk = fetch_int(connection, "SELECT coalesce(max(hunk_id) + 1, 0) FROM hunks")
     _insert(connection, "commits", "commits_in")
-    _insert(connection, "hunks", "hunks_in", hunk_id=shift)
-    _insert(connection, "hunk_symbols", "hunk_symbols_in", hunk_id=shift)
+    _insert(connection, "hunks", "hunks_in", hunk_id=first_hunk)
+    _insert(connection, "hunk_symbols", "hunk_symbols_in", hunk_id=first_hunk)
     connection.execute(_INSERT_VECTORS)
-    started = time.perf_counter()
-    said = {"hunk_postings": batch.hunk_words, "symbol_postings": batch.symbol_words}
-    write(connection, said, shift)
-    return Spent(full_text=time.perf_counter() - started)
+    terms_by_table = {"hunk_postings": batch.hunk_terms, "symbol_postings": batch.symbol_terms}
+    return _insert_postings(connection, terms_by_table, first_hunk)
 
 
-def _distinct(vectors: Rows) -> Rows:
-    """The first row of each text; DuckDB would carry every vector through a sort for it."""
-    firsts: dict[bytes, int] = {}
+def _drop_duplicates(vectors: Rows) -> Rows:
+    """Return the first row of each text. In SQL, DuckDB would sort all vectors."""
+    first_rows: dict[bytes, int] = {}
     for row, text in enumerate(vectors.column("text_digest").to_pylist()):
-        firsts.setdefault(text, row)
-    return vectors if len(firsts) == vectors.num_rows else vectors.take(list(firsts.values()))
+        first_rows.setdefault(text, row)
+    return vectors if len(first_rows) == vectors.num_rows else vectors.take(list(first_rows.values()))
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: str, **shifted: int) -> None:
-    """Insert by column name; a `shifted` column is counted on from the number given."""
-    replaced = ", ".join(f"{column} + {shift} AS {column}" for column, shift in shifted.items())
-    columns = f"* REPLACE ({replaced})" if replaced else "*"
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: str, **offsets: int) -> None:
+    """Insert rows by column name, with these numbers added to columns."""
+    replacements = ", ".join(f"{column} + {offset} AS {column}" for column, offset in offsets.items())
+    columns = f"* REPLACE ({replacements})" if replacements else "*"
     connection.execute(f"INSERT INTO {table} BY NAME SELECT {columns} FROM {rows}")
 
 
-def _run(connection: duckdb.DuckDBPyConnection, statements: Sequence[str]) -> None:
+def _execute_all(connection: duckdb.DuckDBPyConnection, statements: Sequence[str]) -> None:
     for statement in statements:
         connection.execute(statement)
 
 
-def _one(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
-    return int(connection.execute(sql).fetchall()[0][0])
-
-
-def _now() -> datetime:
+def _get_current_time() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
 @contextmanager
-def _transaction(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Iterator[None]:
-    """All or nothing, with these rows readable under their names meanwhile."""
-    with registered(connection, **rows):
+def _run_transaction(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Iterator[None]:
+    """Run the body in a transaction, with these tables readable under their names."""
+    with register_tables(connection, **rows):
         connection.execute("BEGIN")
         try:
             yield
         except BaseException:
-            with suppress(duckdb.Error):  # what failed may have ended it, or the engine
+            with suppress(duckdb.Error):  # the failure may have ended the transaction or the instance
                 connection.execute("ROLLBACK")
             raise
         connection.execute("COMMIT")
+
+
+def _insert_postings(
+    connection: duckdb.DuckDBPyConnection, terms_by_table: Mapping[str, Rows], first_document: int
+) -> float:
+    """Insert the postings of a batch's documents, and the terms that are new; return the seconds this took.
+
+    terms_by_table: rows as in `schema.DOCUMENT_TERMS`, by postings table. first_document: number of the batch's first
+    document. New terms are numbered by their first document, then alphabetically, so ids do not depend on the size of
+    batches. The batch's postings are sorted by term. SQL, with a join per table, took twice the time.
+    """
+    started = time.perf_counter()
+    occurrences = _TermOccurrences.from_term_rows(terms_by_table)
+    if not len(occurrences.vocabulary):
+        return 0.0
+    term_ids = _assign_term_ids(connection, occurrences)[occurrences.vocabulary_indices]
+    offsets = accumulate((rows.num_rows for rows in terms_by_table.values()), initial=0)
+    for (table, rows), (start, end) in zip(terms_by_table.items(), pairwise(offsets), strict=True):
+        table_ids, documents = term_ids[start:end], occurrences.documents[start:end]
+        order = np.lexsort((documents, table_ids))
+        postings = pa.table(
+            {
+                "term_id": table_ids[order],
+                "document": documents[order] + first_document,
+                "frequency": rows.column("frequency").take(pa.array(order)),
+            }
+        )
+        with register_tables(connection, postings_in=postings):
+            connection.execute(f"INSERT INTO {table} FROM postings_in")
+    return time.perf_counter() - started
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _TermOccurrences:
+    """Document number and index into the vocabulary, for each row of term rows."""
+
+    documents: Ints
+    vocabulary_indices: Ints
+    vocabulary: pa.StringArray
+
+    @classmethod
+    def from_term_rows(cls, terms_by_table: Mapping[str, Rows]) -> _TermOccurrences:
+        table = pa.concat_tables(
+            pa.table(rows.columns, schema.DOCUMENT_TERMS) for rows in terms_by_table.values()
+        )
+        encoded = table.column("term").combine_chunks().dictionary_encode()
+        return cls(table.column("document").to_numpy(), encoded.indices.to_numpy(), encoded.dictionary)
+
+    def sort_vocabulary(self) -> Ints:
+        """Return the indices of the vocabulary, sorted by the first document with the term, then alphabetically."""
+        first_documents = np.full(len(self.vocabulary), np.iinfo(np.int64).max)
+        np.minimum.at(first_documents, self.vocabulary_indices, self.documents)
+        alphabetical = pc.sort_indices(self.vocabulary).to_numpy()
+        order: Ints = alphabetical[np.argsort(first_documents[alphabetical], kind="stable")]
+        return order
+
+
+def _assign_term_ids(connection: duckdb.DuckDBPyConnection, occurrences: _TermOccurrences) -> Ints:
+    """Return the id of each term of the vocabulary; new terms are inserted."""
+    term_ids = np.full(len(occurrences.vocabulary), -1)
+    vocabulary = pa.table({"position": np.arange(len(term_ids)), "term": occurrences.vocabulary})
+    with register_tables(connection, vocabulary_in=vocabulary):
+        known_terms = connection.execute(_KNOWN_TERMS).fetchnumpy()
+    term_ids[known_terms["position"]] = known_terms["term_id"]
+    order = occurrences.sort_vocabulary()
+    new_terms = order[term_ids[order] < 0]
+    if len(new_terms):
+        term_ids[new_terms] = fetch_int(connection, _NEXT_TERM_ID) + np.arange(len(new_terms))
+        terms = pa.table(
+            {"term_id": term_ids[new_terms], "term": occurrences.vocabulary.take(pa.array(new_terms))}
+        )
+        with register_tables(connection, terms_in=terms):
+            connection.execute("INSERT INTO terms FROM terms_in")
+    return term_ids

@@ -1,9 +1,10 @@
-"""The public MCP conformance scenarios that fit our servers, run against each over HTTP, which only this file serves.
+"""Public MCP conformance scenarios, run against our servers over HTTP.
 
 python -m tests.mcp_conformance [PROGRAM...]
 
-PROGRAM is how the conformance program is started; without it, `npx --yes @modelcontextprotocol/conformance`. It needs
-Node 22 or newer, which the tests do not have: so this is a step of its own. The exit code is 0 when all pass.
+PROGRAM is the command of the conformance program, by default `npx --yes @modelcontextprotocol/conformance`. It needs
+Node 22, and is not part of the test suite. The exit code is 0 if all scenarios pass. HTTP is served only here; the
+servers themselves use stdio.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ import uvicorn
 from mcp.server import MCPServer
 
 from serve import config
-from serve.backend import answering
-from serve.mcp.lineage_server import lineage_server
-from serve.mcp.mindmap_server import mindmap_server
+from serve.backend import select_backend
+from serve.mcp.lineage_server import create_lineage_server
+from serve.mcp.mindmap_server import create_mindmap_server
 
 PROGRAM: Final = ("npx", "--yes", "@modelcontextprotocol/conformance")
-# The others want tools, resources and prompts of their own that a server for testing would have.
+# The other scenarios need the tools, resources and prompts of a test server.
 SCENARIOS: Final = (
     "server-initialize",
     "ping",
@@ -34,13 +35,13 @@ SCENARIOS: Final = (
     "dns-rebinding-protection",
     "server-sse-multiple-streams",
 )
-# Of a server that has resources and a prompt.
-ITS_OWN: Final = {"mindmap mcp": ("resources-list", "prompts-list")}
+# For a server with resources and a prompt.
+EXTRA_SCENARIOS: Final = {"mindmap mcp": ("resources-list", "prompts-list")}
 
 
 @contextmanager
-def served(server: MCPServer[Any]) -> Iterator[str]:
-    """The server's address while it is served over HTTP."""
+def serve_http(server: MCPServer[Any]) -> Iterator[str]:
+    """Serve the MCP server over HTTP; yields its URL."""
     web = uvicorn.Server(uvicorn.Config(server.streamable_http_app(), port=0, log_level="error"))
     thread = threading.Thread(target=web.run, daemon=True)
     thread.start()
@@ -53,30 +54,34 @@ def served(server: MCPServer[Any]) -> Iterator[str]:
         thread.join()
 
 
-def passes(program: tuple[str, ...], url: str, scenario: str) -> bool:
-    done = subprocess.run(
+def run_scenario(program: tuple[str, ...], url: str, scenario: str) -> bool:
+    """Run and print one scenario; return whether it passed."""
+    result = subprocess.run(
         [*program, "server", "--url", url, "--scenario", scenario],
         capture_output=True,
         text=True,
         check=False,
     )
-    print(f"{'passed' if done.returncode == 0 else 'FAILED'}  {scenario}")  # noqa: T201 - its report
-    if done.returncode:
-        print(done.stdout + done.stderr)  # noqa: T201 - its report
-    return done.returncode == 0
+    print(f"{'passed' if result.returncode == 0 else 'FAILED'}  {scenario}")  # noqa: T201 - its report
+    if result.returncode:
+        print(result.stdout + result.stderr)  # noqa: T201 - its report
+    return result.returncode == 0
 
 
 def main(program: tuple[str, ...]) -> int:
-    said = config.read()
+    settings = config.load_settings()
     servers = {
-        "lineage-mcp": lineage_server(answering(said), Path.cwd()),
-        "mindmap mcp": mindmap_server(said.maps).server,
+        "lineage-mcp": create_lineage_server(select_backend(settings), Path.cwd()),
+        "mindmap mcp": create_mindmap_server(settings.maps_dir).server,
     }
     results = []
     for name, server in servers.items():
         print(name)  # noqa: T201 - its report
-        with served(server) as url:
-            results += [passes(program, url, scenario) for scenario in (*SCENARIOS, *ITS_OWN.get(name, ()))]
+        with serve_http(server) as url:
+            results += [
+                run_scenario(program, url, scenario)
+                for scenario in (*SCENARIOS, *EXTRA_SCENARIOS.get(name, ()))
+            ]
     return int(not all(results))
 
 

@@ -1,6 +1,6 @@
-"""What cog prints into the pages: commands, tools, the line's stages, the tables, figures that were kept.
+"""Generated parts of the README pages: commands, tools, stages, tables and evaluation results.
 
-`cog -I . -r README.md */README.md tests/*/README.md` renews them.
+`cog -I . -r README.md */README.md tests/*/README.md` updates the pages.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import typer
 
 ROOT = Path(__file__).parent.parent
-# Set before a help text is made: the widest line that a page shows whole.
+# Width of help texts on the pages; must be set before a help text is created.
 COLUMNS = "80"
 
-# Rankings as they are called on the pages, and in the file that keeps their figures.
+# Titles of the rankings on the pages, and their names in the results file.
 RANKINGS = {
     "reranked": "reranked",
     "reranked without the cross-encoder": "reranked, nothing read",
@@ -36,19 +36,21 @@ RANKINGS = {
 
 
 def lineage_app() -> typer.Typer:
+    """Return the typer app of `lineage`."""
     from serve.cli.app import app
 
     return app
 
 
 def mindmap_app() -> typer.Typer:
+    """Return the typer app of `mindmap`."""
     from serve.cli.mindmap import app
 
     return app
 
 
 def commands(app: typer.Typer) -> Iterator[tuple[str, str]]:
-    """Each command a person may give, in the order of the program's own help, with its first sentence."""
+    """Yield the name and first help sentence of each command, in the order of the program's help."""
     import typer
 
     for name, command in typer.main.get_group(app).commands.items():
@@ -56,73 +58,76 @@ def commands(app: typer.Typer) -> Iterator[tuple[str, str]]:
 
 
 def command_table(program: str, app: typer.Typer) -> str:
-    rows = [f"| `{program} {name}` | {said} |" for name, said in commands(app)]
+    """Return a table of the commands."""
+    rows = [f"| `{program} {name}` | {summary} |" for name, summary in commands(app)]
     return "\n".join(["| command | what it does |", "|---|---|", *rows, ""])
 
 
 def helps(program: str, app: typer.Typer) -> str:
-    """Every command's `--help`."""
-    return "\n".join(help_of(program, app, name) for name, _ in commands(app))
+    """Return the `--help` output of every command."""
+    return "\n".join(help_text(program, app, name) for name, _ in commands(app))
 
 
-def help_of(program: str, app: typer.Typer, command: str) -> str:
-    """A command's `--help`, as a plain terminal shows it."""
+def help_text(program: str, app: typer.Typer, command: str) -> str:
+    """Return the `--help` output of a command on a plain terminal."""
     os.environ.update(COLUMNS=COLUMNS, TERM="dumb")
     from typer.testing import CliRunner
 
-    shown = CliRunner().invoke(app, [command, "--help"], prog_name=program).output.rstrip()
-    return f"```console\n$ {program} {command} --help\n{shown}\n```\n"
+    output = CliRunner().invoke(app, [command, "--help"], prog_name=program).output.rstrip()
+    return f"```console\n$ {program} {command} --help\n{output}\n```\n"
 
 
 def lineage_tools() -> str:
-    """The tools of `lineage-mcp` with their arguments, each with what it tells an agent."""
-    from serve.backend import Own
-    from serve.mcp.lineage_server import lineage_server
+    """Return the tools of `lineage-mcp` with their descriptions and arguments."""
+    from serve.backend import InProcessBackend
+    from serve.mcp.lineage_server import create_lineage_server
 
-    listed = asyncio.run(lineage_server(Own(ROOT), ROOT).list_tools())
-    return "\n".join(_tool(tool.name, tool.description or "", tool.input_schema) for tool in listed)
+    listed = asyncio.run(create_lineage_server(InProcessBackend(ROOT), ROOT).list_tools())
+    return "\n".join(_format_tool(tool.name, tool.description or "", tool.input_schema) for tool in listed)
 
 
-def _tool(name: str, description: str, schema: dict[str, Any]) -> str:
-    rows = [
-        f"| `{argument}` | {_type(said)} | {_default(said) if argument not in schema['required'] else 'required'} "
-        f"| {said['description']} |"
-        for argument, said in schema["properties"].items()
-    ]
+def _format_tool(name: str, description: str, schema: dict[str, Any]) -> str:
+    rows = []
+    for argument, property_schema in schema["properties"].items():
+        default = "required" if argument in schema["required"] else _format_default(property_schema)
+        cells = (f"`{argument}`", _format_type(property_schema), default, property_schema["description"])
+        rows.append(f"| {' | '.join(cells)} |")
     table = "\n".join(["| argument | type | default | meaning |", "|---|---|---|---|", *rows])
-    told = "\n".join(f"> {line}".rstrip() for line in description.splitlines())
-    return f"**`{name}`**\n\n{told}\n\n{table}\n"
+    quoted = "\n".join(f"> {line}".rstrip() for line in description.splitlines())
+    return f"**`{name}`**\n\n{quoted}\n\n{table}\n"
 
 
-def _type(said: dict[str, Any]) -> str:
-    return " or ".join(kind["type"] for kind in said.get("anyOf", [said]))
+def _format_type(property_schema: dict[str, Any]) -> str:
+    return " or ".join(kind["type"] for kind in property_schema.get("anyOf", [property_schema]))
 
 
-def _default(said: dict[str, Any]) -> str:
-    return f"`{json.dumps(said.get('default'))}`"
+def _format_default(property_schema: dict[str, Any]) -> str:
+    return f"`{json.dumps(property_schema.get('default'))}`"
 
 
 def mindmap_tools() -> str:
-    """The tools of `mindmap mcp`, each with what it tells an agent."""
-    from mindmap.map_store import Maps
+    """Return a table of the tools of `mindmap mcp` with their descriptions."""
+    from mindmap.map_store import MapStore
     from mindmap.watcher import Watcher
-    from serve.mcp.mindmap_tools import Tools
+    from serve.mcp.mindmap_tools import MindmapTools
 
-    maps = Maps(ROOT)
-    tools = Tools(maps, Watcher(maps, lambda _: None)).all()
+    maps = MapStore(ROOT)
+    tools = MindmapTools(maps, Watcher(maps, lambda _: None)).build_tools()
     rows = [f"| `{tool.name}` | {' '.join(tool.description.split())} |" for tool in tools]
     return "\n".join(["| tool | what it tells an agent |", "|---|---|", *rows, ""])
 
 
 def clients() -> str:
-    """The clients that `register` knows, and their files on Linux."""
-    from serve.setup.mcp_clients import CLIENTS, user_places
+    """Return a table of the clients that `register` knows, and their files on Linux."""
+    from serve.setup.mcp_clients import CLIENTS, user_config_paths
 
     homes = {"home": "~", "config": "~/.config", "apps": "~/Library/Application Support", "codex": "~/.codex"}
     rows = ["| client | `--client` | shape | your own file | in a project |", "|---|---|---|---|---|"]
     for client in CLIENTS.values():
-        user = [f"`{place.format_map(homes)}`" for place in user_places(client, mac=not client.user)]
-        project = [f"`{place}`" for place in client.project]
+        user = [
+            f"`{path.format_map(homes)}`" for path in user_config_paths(client, is_mac=not client.user_paths)
+        ]
+        project = [f"`{path}`" for path in client.project_paths]
         row = (
             client.title,
             f"`{client.name}`",
@@ -135,20 +140,20 @@ def clients() -> str:
 
 
 def shapes() -> str:
-    """What each shape says of a server."""
+    """Return the server entry in each configuration format."""
     from serve.setup.mcp_clients import SHAPES, Server
-    from serve.setup.register import Target
+    from serve.setup.register import ConfigFile
 
     server = Server("lineage", Path("/opt/lineage/bin/lineage-mcp"))
     parts = []
     for shape in SHAPES.values():
-        snippet = Target(Path(), shape).snippet(server)
+        snippet = ConfigFile(Path(), shape).snippet(server)
         parts.append(f"`{shape.name}`:\n\n```{shape.language}\n{snippet}```\n")
     return "\n".join(parts)
 
 
 def stages() -> str:
-    """The first list of the package's table of contents: the line in its order."""
+    """Return a table of the stages in the module list of `pipeline/__init__.py`, in their order."""
     docstring = (
         ast.get_docstring(ast.parse((ROOT / "pipeline" / "__init__.py").read_text(encoding="utf-8"))) or ""
     )
@@ -158,7 +163,7 @@ def stages() -> str:
 
 
 def tables() -> str:
-    """Every table with the meaning of each field."""
+    """Return the fields of every database table with their meanings."""
     from stores.schema import TABLES
 
     parts = []
@@ -175,24 +180,24 @@ def tables() -> str:
 
 
 def figures(protocol: str, metric: str, histories: Sequence[str]) -> str:
-    """A table of what was kept last: a ranking a line, a history a column, means with 95 % bootstrap intervals."""
-    counts = [_kept()[protocol, metric, history, "fusion"][3] for history in histories]
+    """Return a table of the latest results: rankings by history, means with 95 % bootstrap intervals."""
+    counts = [_load_figures()[protocol, metric, history, "fusion"][3] for history in histories]
     titles = [f"{name}, {n}" for name, n in zip(histories, counts, strict=True)]
     rows = [f"| {metric} | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
-    for said, system in RANKINGS.items():
-        cells = [_kept().get((protocol, metric, history, system)) for history in histories]
+    for title, system in RANKINGS.items():
+        cells = [_load_figures().get((protocol, metric, history, system)) for history in histories]
         if any(cells):
-            shown = [f"{one[0]} [{one[1]}, {one[2]}]" if one else "" for one in cells]
-            rows.append(f"| {said} | {' | '.join(shown)} |")
+            values = [f"{figure[0]} [{figure[1]}, {figure[2]}]" if figure else "" for figure in cells]
+            rows.append(f"| {title} | {' | '.join(values)} |")
     return "\n".join([*rows, ""])
 
 
 @cache
-def _kept() -> dict[tuple[str, str, str, str], tuple[str, str, str, int]]:
-    """The newest figures by protocol, metric, history and ranking."""
+def _load_figures() -> dict[tuple[str, str, str, str], tuple[str, str, str, int]]:
+    """Load the latest results by protocol, metric, history and ranking."""
     import polars as pl
 
-    from tests.eval.results import COLUMNS as KEPT
+    from tests.eval.results import COLUMNS as RESULT_COLUMNS
     from tests.eval.results import FILE
 
     return {
@@ -200,5 +205,5 @@ def _kept() -> dict[tuple[str, str, str, str], tuple[str, str, str, int]]:
             *(f"{row[number]:.2f}" for number in ("value", "low", "high")),
             row["n"],
         )
-        for row in pl.read_csv(FILE, schema=KEPT).iter_rows(named=True)
+        for row in pl.read_csv(FILE, schema=RESULT_COLUMNS).iter_rows(named=True)
     }

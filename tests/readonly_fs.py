@@ -1,4 +1,4 @@
-"""A file system that refuses, for tests: read-only for everybody, root included, wherever they run."""
+"""Simulated read-only file system, which also applies to root."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import Any, Final
 
 import pytest
 
-_WRITING: Final = os.O_RDWR | os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-_CHANGING: Final = ("chmod", "rename", "replace", "unlink", "truncate")
+WRITE_FLAGS: Final = os.O_RDWR | os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+CHANGING_FUNCTIONS: Final = ("chmod", "rename", "replace", "unlink", "truncate")
 
 
-def read_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a file system that is mounted read-only answers to whoever would change something in this folder.
+def make_read_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make functions of `os` that would change something in `folder` fail as on a read-only file system.
 
-    The database engine does not ask Python; it is told to open files for reading, and does no more.
+    DuckDB does not use them; on an index it only opens files for reading.
     """
 
     def refuse(path: Any) -> None:
         if isinstance(path, (str, os.PathLike)) and Path(path).is_relative_to(folder):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
-    def guarded(change: Callable[..., Any], harmless: Callable[..., bool]) -> Callable[..., Any]:
-        def call(path: Any, *more: Any, **named: Any) -> Any:
-            if not harmless(path, *more):
+    def guarded(function: Callable[..., Any], is_harmless: Callable[..., bool]) -> Callable[..., Any]:
+        def call(path: Any, *args: Any, **kwargs: Any) -> Any:
+            if not is_harmless(path, *args):
                 refuse(path)
-            return change(path, *more, **named)
+            return function(path, *args, **kwargs)
 
         return call
 
-    monkeypatch.setattr(os, "open", guarded(os.open, lambda _, flags, *__: not flags & _WRITING))
-    # Of a folder that is there the system says that, first.
+    monkeypatch.setattr(os, "open", guarded(os.open, lambda _, flags, *__: not flags & WRITE_FLAGS))
+    # For an existing directory the system reports EEXIST first.
     monkeypatch.setattr(os, "mkdir", guarded(os.mkdir, lambda path, *_: os.path.lexists(path)))
-    for name in _CHANGING:
+    for name in CHANGING_FUNCTIONS:
         monkeypatch.setattr(os, name, guarded(getattr(os, name), lambda *_: False))

@@ -1,7 +1,7 @@
-"""Small real git repositories, built through the git program with fixed identities and dates.
+"""Small real git repositories, built with git, fixed identities and fixed dates.
 
-The same calls give the same shas on every machine: no configuration of the user's is read, and every
-commit takes its date from the caller or from a clock that moves an hour each time.
+The same calls create the same hashes on every machine: the user's configuration is not read, and every commit's
+date comes from the caller or from a clock that advances one hour per commit.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ FIRST_DATE: Final = datetime(2020, 1, 1, 12, tzinfo=UTC)
 
 
 def environment(*, author: str = ADA, date: datetime = FIRST_DATE) -> dict[str, str]:
-    """An environment in which git reads no configuration but the repository's own."""
+    """Return an environment in which git reads only the repository's own configuration."""
     name, _, address = author.partition(" <")
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     moment = date.isoformat()
-    return kept | {
+    return variables | {
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_TERMINAL_PROMPT": "0",
@@ -38,13 +38,14 @@ def environment(*, author: str = ADA, date: datetime = FIRST_DATE) -> dict[str, 
 
 @dataclass(slots=True)
 class Repo:
-    """A repository on disk, its work tree at `path`."""
+    """Repository on disk with its work tree at `path`."""
 
     path: Path
     clock: datetime = field(default=FIRST_DATE)
 
     @classmethod
     def create(cls, path: Path, *, object_format: str = "sha1", bare: bool = False) -> Repo:
+        """Create an empty repository with the branch `main`."""
         path.mkdir(parents=True, exist_ok=True)
         repo = cls(path)
         options = ["--bare"] if bare else []
@@ -59,7 +60,7 @@ class Repo:
         date: datetime | None = None,
         check: bool = True,
     ) -> str:
-        """What git prints, its last line break removed."""
+        """Run git; return its output as text, without the last line break."""
         output = self.git_bytes(*arguments, stdin=stdin, author=author, date=date, check=check)
         return output.decode("utf-8", errors="replace").removesuffix("\n")
 
@@ -71,8 +72,8 @@ class Repo:
         date: datetime | None = None,
         check: bool = True,
     ) -> bytes:
-        """What git prints, byte for byte."""
-        done = subprocess.run(
+        """Run git; return its output as bytes. Raises AssertionError on failure, unless `check` is false."""
+        result = subprocess.run(
             [b"git", *(os.fsencode(argument) for argument in arguments)],
             cwd=self.path,
             env=environment(author=author, date=date or self.clock),
@@ -80,16 +81,17 @@ class Repo:
             capture_output=True,
             check=False,
         )
-        if check and done.returncode:
-            raise AssertionError(f"git {arguments} failed: {done.stderr.decode(errors='replace')}")
-        return done.stdout
+        if check and result.returncode:
+            raise AssertionError(f"git {arguments} failed: {result.stderr.decode(errors='replace')}")
+        return result.stdout
 
     @property
     def head(self) -> str:
+        """The sha of HEAD."""
         return self.git("rev-parse", "HEAD")
 
     def write(self, name: str | bytes, content: str | bytes, *, executable: bool = False) -> Path:
-        """Write a file into the work tree; text goes in as UTF-8, line ends untouched."""
+        """Write a file into the work tree; text is written as UTF-8 with unchanged line ends."""
         target = self.path / os.fsdecode(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -97,9 +99,11 @@ class Repo:
         return target
 
     def remove(self, name: str) -> None:
+        """Remove a file or directory from the work tree and the git index."""
         self.git("rm", "-r", "--quiet", "--", name)
 
     def rename(self, old: str, new: str) -> None:
+        """Rename a file with `git mv`."""
         (self.path / new).parent.mkdir(parents=True, exist_ok=True)
         self.git("mv", "--", old, new)
 
@@ -115,7 +119,7 @@ class Repo:
         amend: bool = False,
         add: bool = True,
     ) -> str:
-        """Commit everything in the work tree, changes or none; the new commit's sha."""
+        """Commit everything in the work tree, even without changes; return the commit's sha."""
         if add:
             self.git("add", "--all")
         self.clock = date or self.clock + timedelta(hours=1)
@@ -137,15 +141,15 @@ class Repo:
         self.git("switch", "--quiet", *(["--detach"] if detach else []), name)
 
     def merge(self, *names: str, message: str = "Merge", resolution: dict[str, str] | None = None) -> str:
-        """Merge branches into the current one; `resolution` holds the files a person settled by hand."""
+        """Merge branches into the current one; `resolution` has the content of manually resolved files."""
         self.clock += timedelta(hours=1)
         self.git("merge", "--quiet", "--no-ff", "--no-commit", *names, check=False)
         for name, content in (resolution or {}).items():
             self.write(name, content)
-        return self._conclude(message, names)
+        return self._commit_merge(message, names)
 
-    def _conclude(self, message: str, names: tuple[str, ...]) -> str:
-        """Make the merge commit from the work tree, also where the branches brought nothing new."""
+    def _commit_merge(self, message: str, names: tuple[str, ...]) -> str:
+        """Create the merge commit from the work tree, even if the branches bring no change."""
         self.git("add", "--all")
         tree = self.git("write-tree")
         parents = [f"-p{self.git('rev-parse', name)}" for name in ("HEAD", *names)]
@@ -155,6 +159,6 @@ class Repo:
         return sha
 
     def clone(self, path: Path, *options: str) -> Repo:
-        """A clone through a file address, so that `--depth` and `--filter` act."""
+        """Clone through a file URL, so that `--depth` and `--filter` take effect."""
         self.git("clone", "--quiet", *options, self.path.as_uri(), str(path))
         return Repo(path, self.clock)

@@ -1,4 +1,4 @@
-"""The house stands as drawn: walls, tables of contents, pages, the linters."""
+"""Rules of the project: linters, import contracts, package docstrings, pages, pinned versions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PACKAGES = sorted(
     for folder in (*SOURCES, "tests/bench", "tests/eval")
     for init in (ROOT / folder).rglob("__init__.py")
 )
-# What everybody has who can install a package.
+# Installed wherever packages can be installed.
 INSTALLERS = {"pip", "setuptools"}
 
 
-def pages() -> list[Path]:
-    """What people read of the project."""
+def markdown_pages() -> list[Path]:
+    """Return all Markdown pages of the project."""
     inner = (path for folder in (*SOURCES, "tests", "notebooks") for path in (ROOT / folder).rglob("*.md"))
     return sorted([*ROOT.glob("*.md"), *(path for path in inner if "node_modules" not in path.parts)])
 
@@ -37,84 +37,92 @@ CHECKS = {
     "the code is formatted": ["ruff", "format", "--check", "--quiet", "."],
     "the linter finds nothing": ["ruff", "check", "--quiet", "."],
     "the types hold": ["mypy", "--no-error-summary"],
-    "the walls stand": ["lint-imports"],
-    "the pages say what the program prints": ["cog", "-I", ".", "--check", "--diff", *map(str, pages())],
+    "the import contracts hold": ["lint-imports"],
+    "generated parts of the pages are current": [
+        "cog",
+        "-I",
+        ".",
+        "--check",
+        "--diff",
+        *map(str, markdown_pages()),
+    ],
 }
-# The digest of every table's columns, and the schema version it was taken at. A change here is a new version
-# and a migration.
+# Digest of all table columns for each schema version. A change needs a new version and a migration.
 SCHEMA_DIGESTS = {1: "5d437e94f5c069f2", 2: "8c7c8a53bd56bb5b"}
 
 
-@pytest.mark.parametrize("sentence", CHECKS)
-def test_check(sentence: str) -> None:
-    """Each checker passes over the whole tree."""
-    program, *arguments = CHECKS[sentence]
+@pytest.mark.parametrize("rule", CHECKS)
+def test_check(rule: str) -> None:
+    """Each linter passes on the whole tree."""
+    program, *arguments = CHECKS[rule]
     command = [str(Path(sys.executable).with_name(program)), *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_table_of_contents(package: str) -> None:
-    """A package's docstring names each of its modules once, with a line of meaning."""
+def test_package_docstring(package: str) -> None:
+    """A package docstring lists each of its modules once, with its purpose."""
     folder = ROOT / package
     source = (folder / "__init__.py").read_text(encoding="utf-8")
-    named = re.findall(r"^- `(\w+)`: \S", ast.get_docstring(ast.parse(source)) or "", re.MULTILINE)
+    listed = re.findall(r"^- `(\w+)`: \S", ast.get_docstring(ast.parse(source)) or "", re.MULTILINE)
     modules = {path.stem for path in folder.glob("*.py") if not path.name.startswith(("__", "test_"))}
     packages = {path.name for path in folder.iterdir() if (path / "__init__.py").exists()}
-    assert sorted(named) == sorted(modules | packages)
+    assert sorted(listed) == sorted(modules | packages)
 
 
 def test_schema_digest() -> None:
-    """A table does not change without a new schema version."""
-    assert SCHEMA_DIGESTS[types.SCHEMA_VERSION] == schema.schema_digest()
+    """The tables do not change without a new schema version."""
+    assert SCHEMA_DIGESTS[types.SCHEMA_VERSION] == schema.compute_schema_digest()
     assert set(SCHEMA_DIGESTS) == set(types.SCHEMA_HISTORY)
 
 
 def test_constraints_pin_without_addresses() -> None:
-    """The constraints are plain `name==version` lines."""
-    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+( ; .+)?", pin) for pin in pins())
+    """Constraints are plain `name==version` lines, without download addresses."""
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+( ; .+)?", pin) for pin in read_pins())
 
 
 def test_constraints_pin_everything() -> None:
-    """Whatever the program or its tests bring along, directly or not, has its version in the constraints."""
-    pinned = {canonicalize_name(Requirement(pin).name) for pin in pins()}
-    assert brought("history-lineage", {"test"}) - INSTALLERS - {"history-lineage"} <= pinned
+    """Every direct or indirect dependency of the program and its tests is pinned."""
+    pinned = {canonicalize_name(Requirement(pin).name) for pin in read_pins()}
+    assert installed_by("history-lineage", {"test"}) - INSTALLERS - {"history-lineage"} <= pinned
 
 
-def pins() -> list[str]:
+def read_pins() -> list[str]:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def brought(name: str, extras: Set[str]) -> set[str]:
-    """What is installed because somebody asks for these extras of a distribution, itself included."""
+def installed_by(name: str, extras: Set[str]) -> set[str]:
+    """Return the distributions that installing one with these extras installs, itself included."""
     seen: set[tuple[str, frozenset[str]]] = set()
-    asked = [(canonicalize_name(name), frozenset(extras))]
-    while asked:
-        one = asked.pop()
-        if one in seen:
+    pending = [(canonicalize_name(name), frozenset(extras))]
+    while pending:
+        current = pending.pop()
+        if current in seen:
             continue
-        seen.add(one)
-        for text in requires(one[0]) or ():
-            needed = Requirement(text)
-            if needed.marker is None or any(needed.marker.evaluate({"extra": e}) for e in {"", *one[1]}):
-                asked.append((canonicalize_name(needed.name), frozenset(needed.extras)))
+        seen.add(current)
+        for text in requires(current[0]) or ():
+            requirement = Requirement(text)
+            if requirement.marker is None or any(
+                requirement.marker.evaluate({"extra": e}) for e in {"", *current[1]}
+            ):
+                pending.append((canonicalize_name(requirement.name), frozenset(requirement.extras)))
     return {str(name) for name, _ in seen}
 
 
-def test_the_command_of_the_readme_is_run() -> None:
-    """What `.ci/run` takes from the README is the command that runs the tests."""
+def test_ci_runs_the_readme_command() -> None:
+    """`.ci/run` runs the test command of the README."""
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    (taking,) = re.findall(r"^command=\$\((.+)\)$", script, re.MULTILINE)
-    taken = subprocess.run(["sh", "-c", taking], cwd=ROOT, capture_output=True, text=True, check=True)
-    (command,) = taken.stdout.splitlines()
+    (extraction,) = re.findall(r"^command=\$\((.+)\)$", script, re.MULTILINE)
+    extracted = subprocess.run(["sh", "-c", extraction], cwd=ROOT, capture_output=True, text=True, check=True)
+    (command,) = extracted.stdout.splitlines()
     assert command.endswith(".venv/bin/python -m pytest -n logical --dist worksteal")
 
 
-def test_every_test_says_its_sentence() -> None:
-    """Every test has a docstring: what it claims, in a sentence."""
-    silent = [
+def test_every_test_has_a_docstring() -> None:
+    """Every test has a docstring that states what holds."""
+    undocumented = [
         f"{path.relative_to(ROOT)}::{node.name}"
         for path in (ROOT / "tests").rglob("test_*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
@@ -122,23 +130,23 @@ def test_every_test_says_its_sentence() -> None:
         and node.name.startswith("test_")
         and not ast.get_docstring(node)
     ]
-    assert not silent
+    assert not undocumented
 
 
-@pytest.mark.parametrize("page", sorted(path.relative_to(ROOT).as_posix() for path in pages()))
-def test_links_lead_somewhere(page: str) -> None:
-    """A page's links to files of the project and to headings, its own or another page's, are not broken."""
+@pytest.mark.parametrize("page", sorted(path.relative_to(ROOT).as_posix() for path in markdown_pages()))
+def test_links_are_valid(page: str) -> None:
+    """Links of a page to files and headings of the project are valid."""
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         path, _, heading = target.partition("#")
         if ":" in path:
             continue
-        there = (ROOT / page).parent / path if path else ROOT / page
-        assert there.exists(), target
-        assert not heading or heading in headings(there.read_text(encoding="utf-8")), target
+        linked = (ROOT / page).parent / path if path else ROOT / page
+        assert linked.exists(), target
+        assert not heading or heading in heading_anchors(linked.read_text(encoding="utf-8")), target
 
 
-def headings(text: str) -> set[str]:
-    """The anchors of a page's headings, as they are made of their words."""
-    said = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in said}
+def heading_anchors(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub derives them."""
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in titles}

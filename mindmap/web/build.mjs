@@ -1,19 +1,19 @@
-// Builds the page into ../static: one script, and the files that stand beside it. `--out DIR` builds elsewhere,
-// `--tests` bundles the unit tests for `node --test`, `--watch` builds again at each change.
+// Builds the page into ../static: one script and the files from pages. `--out DIR` builds elsewhere,
+// `--tests` bundles the unit tests for `node --test`, `--watch` rebuilds after every change.
 import { copyFile, mkdir, readFile, readdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import * as esbuild from "esbuild";
 
-const here = dirname(fileURLToPath(import.meta.url));
+const root = dirname(fileURLToPath(import.meta.url));
 const argument = (name) => {
-  const place = process.argv.indexOf(name);
-  return place < 0 ? undefined : process.argv[place + 1];
+  const index = process.argv.indexOf(name);
+  return index < 0 ? undefined : process.argv[index + 1];
 };
-const out = argument("--out") ?? join(here, "..", "static");
+const out = argument("--out") ?? join(root, "..", "static");
 const COPIED = ["index.html", "logo.png", "favicon.png", "NOTICE"];
 
-// Styles travel inside the script: the page has no route for them, and its policy allows none in the document.
+// Styles are bundled as text: the viewer has no route for them, and the content security policy forbids inline styles.
 const styles = {
   name: "styles",
   setup(build) {
@@ -26,8 +26,8 @@ const styles = {
 };
 
 const common = {
-  absWorkingDir: here,
-  alias: { "d3-transition": "./src/render/still.ts", "d3-interpolate": "./src/render/still.ts" },
+  absWorkingDir: root,
+  alias: { "d3-transition": "./src/render/d3Stubs.ts", "d3-interpolate": "./src/render/d3Stubs.ts" },
   bundle: true,
   charset: "utf8",
   jsx: "automatic",
@@ -43,11 +43,11 @@ const page = {
   format: "iife",
   minify: true,
   target: ["chrome123", "firefox120", "safari17.5"],
-  legalComments: "none", // NOTICE has them
+  legalComments: "none", // listed in NOTICE
 };
 
 if (process.argv.includes("--tests")) {
-  const names = (await readdir(join(here, "tests"))).filter((name) => name.endsWith(".test.ts"));
+  const names = (await readdir(join(root, "tests"))).filter((name) => name.endsWith(".test.ts"));
   await esbuild.build({
     ...common,
     entryPoints: names.map((name) => join("tests", name)),
@@ -59,7 +59,7 @@ if (process.argv.includes("--tests")) {
   });
 } else {
   await mkdir(out, { recursive: true });
-  await Promise.all(COPIED.map((name) => copyFile(join(here, "pages", name), join(out, name))));
+  await Promise.all(COPIED.map((name) => copyFile(join(root, "pages", name), join(out, name))));
   if (process.argv.includes("--watch")) await (await esbuild.context(page)).watch();
   else await esbuild.build(page);
 }

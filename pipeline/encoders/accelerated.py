@@ -1,10 +1,9 @@
-"""The unquantized encoder as a file: made when it is first needed, and again when it is not what it was.
+"""FP32 encoder for GPUs and NPUs, and a wrapper that limits the batch size.
 
-The bundled encoder on graphics and neural processors: unquantized, and many texts in a run.
-
-Its vectors lie in the space of the CPU's: the mean cosine between the two is 0.998.
-
-An encoder that is given only so many texts at a time: what a device's memory holds.
+- `AcceleratedEncoder`: runs MiniLM unquantized in padded batches. Its vectors lie in the space of the CPU encoder's:
+  the mean cosine between the two is 0.998.
+- `ensure_fp32_model`: writes the FP32 model file on first use, and again if it was changed.
+- `BatchLimitedEncoder`: gives an encoder only as many texts at a time as the device's memory holds.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipeline.encoders import providers
-from pipeline.encoders.base import EMBEDDING_MODEL, Encoder, OnnxEncoder, readable, tokenizer
+from pipeline.encoders.base import EMBEDDING_MODEL, Encoder, OnnxEncoder, load_tokenizer, sanitize_text
 from pipeline.encoders.providers import COREML, CPU, CUDA
 from stores import locks
 from stores.locks import Deadline
@@ -27,186 +26,188 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-
-FOLDER: Final = "models"
-NAME: Final = "minilm-fp32.onnx"
-LOCK: Final = "making.lock"
-# Making takes a second or two; on a machine with much else to do, some more.
-WAIT_SECONDS: Final = 60.0
-# Of the file that `unquantized` makes; it changes with the bundled file, and so does this.
-DIGEST: Final = "35a1e2f0c9ffa0a8ed83a404c754ee59ac8d3ce66248e35a59d76d58571dcd72"
+FP32_DIRECTORY: Final = "models"
+FP32_FILE: Final = "minilm-fp32.onnx"
+BUILD_LOCK: Final = "making.lock"
+# Building takes one or two seconds, more on a busy machine.
+BUILD_TIMEOUT_SECONDS: Final = 60.0
+# Of the file that `onnx_graph.build_fp32_model` makes from the bundled file: update it whenever that file changes.
+FP32_SHA256: Final = "4a48c80d8299a7da71543a70c750213d8c3102d07488b0fda4f3b23e3b01f603"
 
 
-def kept(home: Path) -> Path:
-    """The file under the home of the indexes, whole."""
-    file = home / FOLDER / NAME
-    if not _is_whole(file):
+def ensure_fp32_model(home: Path) -> Path:
+    """Return the path of the FP32 model file under the indexes' home, writing the file unless it is intact."""
+    file = home / FP32_DIRECTORY / FP32_FILE
+    if not _is_intact(file):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locks.held(file.parent / LOCK, Deadline.after(WAIT_SECONDS)):
-            if not _is_whole(file):  # whoever had the lock may have made it
-                _make(file)
+        with locks.exclusive_lock(file.parent / BUILD_LOCK, Deadline.after(BUILD_TIMEOUT_SECONDS)):
+            if not _is_intact(file):  # another process may have written it meanwhile
+                _write_fp32_model(file)
     return file
 
 
-def _is_whole(file: Path) -> bool:
+def _is_intact(file: Path) -> bool:
     try:
         with file.open("rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest() == DIGEST
+            return hashlib.file_digest(opened, "sha256").hexdigest() == FP32_SHA256
     except OSError:
         return False
 
 
-def _make(file: Path) -> None:
-    """In one step at the end: killed, it leaves a draft that the next one writes over."""
+def _write_fp32_model(file: Path) -> None:
+    """Write the file atomically. A killed process leaves a draft, which the next one overwrites."""
     from pipeline.encoders import onnx_graph
 
-    draft = file.with_name(f"{NAME}.draft")
-    with open(draft, "wb", opener=_owners) as opened:  # the owner's alone from its first byte
-        opened.write(onnx_graph.made())
+    draft = file.with_name(f"{FP32_FILE}.draft")
+    with open(draft, "wb", opener=_open_private) as opened:
+        opened.write(onnx_graph.build_fp32_model())
         opened.flush()
         os.fsync(opened.fileno())
     draft.replace(file)
 
 
-def _owners(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
+    """Open a file that only its owner can read, from its creation on."""
     return os.open(path, flags, 0o600)
 
 
-LONGEST: Final = 256
+MAX_TOKENS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """Of a run: `texts` side by side, each filled up to a multiple of `step` tokens.
+class BatchShape:
+    """Shape of a batch: at most `texts` rows, each padded to a multiple of `token_multiple` tokens.
 
-    `fixed`: neither may vary, because each shape is compiled for half a minute.
+    `is_fixed`: every batch has exactly this shape, because the provider compiles each shape for half a minute.
     """
 
     texts: int
-    step: int
-    fixed: bool = False
+    token_multiple: int
+    is_fixed: bool = False
 
     @property
-    def sizes(self) -> dict[str, int]:
-        """What is known of the model's dimensions before the first run."""
-        return {"texts": self.texts, "tokens": self.step} if self.fixed else {}
+    def fixed_dimensions(self) -> dict[str, int]:
+        """Sizes of the fixed dimensions of the model, by name."""
+        return {"texts": self.texts, "tokens": self.token_multiple} if self.is_fixed else {}
 
 
-# Sixteen thousand tokens fill a graphics processor, and eight lengths are few enough to be tuned for. None of
-# this changes a vector but for rounding.
-SHAPES: Final = {
-    CPU: Shape(8, 32),
-    CUDA: Shape(64, 32),
-    COREML: Shape(8, LONGEST, fixed=True),
+# 16,000 tokens fill a GPU, and eight row lengths are few enough for the runtime to tune. Shapes change vectors only by
+# rounding.
+BATCH_SHAPES: Final = {
+    CPU: BatchShape(8, 32),
+    CUDA: BatchShape(64, 32),
+    COREML: BatchShape(8, MAX_TOKENS, is_fixed=True),
 }
 
 
 class AcceleratedEncoder:
-    """The bundled all-MiniLM-L6-v2, unquantized, on one execution provider; opened at once, or ProviderUnavailable.
+    """Bundled all-MiniLM-L6-v2 in FP32 on one execution provider.
 
-    `home`: of the indexes; the model's file is kept there.
+    The constructor opens the model, and raises ProviderUnavailable if that fails. `home` is the home
+    directory of the indexes, where the model file is stored.
     """
 
     name: Final = EMBEDDING_MODEL
     dimension: Final = EMBEDDING_DIMENSION
 
     def __init__(self, provider: str, home: Path) -> None:
-        from pipeline.encoders.onnx_graph import Words
+        from pipeline.encoders.onnx_graph import TokenEmbeddings
 
-        providers.check(provider)
+        providers.check_built_in(provider)
         self.provider = provider
-        self._shape = SHAPES[provider]
-        self._session = providers.session(provider, kept(home), sizes=self._shape.sizes)
-        self._words = Words.bundled()
-        self._tokenizer = tokenizer()
+        self._shape = BATCH_SHAPES[provider]
+        self._session = providers.create_session(
+            provider, ensure_fp32_model(home), dimensions=self._shape.fixed_dimensions
+        )
+        self._embeddings = TokenEmbeddings.load_bundled()
+        self._tokenizer = load_tokenizer()
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row per text, in order; rows have length 1."""
+        """Return one unit vector per text, in order."""
         import numpy as np
 
-        tokens = [one.ids for one in self._tokenizer.encode_batch([readable(text) for text in texts])]
+        encodings = self._tokenizer.encode_batch([sanitize_text(text) for text in texts])
+        tokens = [encoding.ids for encoding in encodings]
         rows = np.empty((len(texts), self.dimension), np.float32)
-        for places in _alike(tokens, self._shape.texts):
-            rows[places] = self._sums([tokens[place] for place in places])
+        for positions in _group_by_length(tokens, self._shape.texts):
+            rows[positions] = self._sum_token_vectors([tokens[position] for position in positions])
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return rows
 
     def unload(self) -> None:
-        """Keep everything: the model lies in the device's memory, and may take half a minute to open."""
+        """Do nothing: the model is in the device's memory, and opening it again can take half a minute."""
 
-    def _sums(self, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+    def _sum_token_vectors(self, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         import numpy as np
 
-        from pipeline.encoders.onnx_graph import FILLED
+        from pipeline.encoders.onnx_graph import PADDING_BIAS
 
-        filled = _filled(tokens, self._shape)
-        there = filled >= 0
-        run = {
-            "placed": self._words.placed(np.maximum(filled, 0)),
-            "filled": np.where(there, np.float32(0), FILLED)[:, None, None, :],
-            "counted": there[:, None, :].astype(np.float32),
+        padded = _pad(tokens, self._shape)
+        is_token = padded >= 0
+        inputs = {
+            "token_embeddings": self._embeddings.look_up(np.maximum(padded, 0)),
+            "padding_bias": np.where(is_token, np.float32(0), PADDING_BIAS)[:, None, None, :],
+            "token_mask": is_token[:, None, :].astype(np.float32),
         }
-        (sums,) = self._session.run(None, run)
-        wanted: NDArray[np.float32] = sums[: len(tokens), 0]
-        return wanted
+        (output,) = self._session.run(None, inputs)
+        sums: NDArray[np.float32] = output[: len(tokens), 0]
+        return sums
 
 
-def encoder_for(provider: str, threads: int, home: Path) -> Encoder:
-    """The encoder of a provider that was chosen."""
+def create_encoder(provider: str, threads: int, home: Path) -> Encoder:
+    """Create the encoder for an execution provider; `threads` counts for the CPU only."""
     return OnnxEncoder(threads) if provider == CPU else AcceleratedEncoder(provider, home)
 
 
-def _alike(tokens: Sequence[Sequence[int]], most: int) -> Iterator[list[int]]:
-    """Places of texts of about the same length, so that little of a run only fills it."""
-    order = sorted(range(len(tokens)), key=lambda place: len(tokens[place]), reverse=True)
-    for start in range(0, len(order), most):
-        yield order[start : start + most]
+def _group_by_length(tokens: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[int]]:
+    """Yield positions of texts with about the same length, so that a batch has little padding."""
+    order = sorted(range(len(tokens)), key=lambda position: len(tokens[position]), reverse=True)
+    for start in range(0, len(order), batch_size):
+        yield order[start : start + batch_size]
 
 
-def _filled(tokens: Sequence[Sequence[int]], shape: Shape) -> NDArray[np.int64]:
-    """Token ids as rows of one length, -1 where there is no token."""
+def _pad(tokens: Sequence[Sequence[int]], shape: BatchShape) -> NDArray[np.int64]:
+    """Return token ids as rows of one length, padded with -1."""
     import numpy as np
 
-    texts = shape.texts if shape.fixed else len(tokens)
+    texts = shape.texts if shape.is_fixed else len(tokens)
     longest = max(map(len, tokens))
-    rows = np.full((texts, -(-longest // shape.step) * shape.step), -1, np.int64)
+    rows = np.full((texts, -(-longest // shape.token_multiple) * shape.token_multiple), -1, np.int64)
     for row, ids in zip(rows, tokens, strict=False):
         row[: len(ids)] = ids
     return rows
 
 
 @dataclass(frozen=True, slots=True)
-class InPortions:
-    """The encoder, given at most `most` texts at a time. Vectors are the same, since each text is embedded alone."""
+class BatchLimitedEncoder:
+    """Encoder that passes at most `max_texts` texts at a time on to another.
+
+    Vectors are the same, since each text is embedded alone.
+    """
 
     encoder: Encoder
-    most: int
+    max_texts: int
 
     @property
     def name(self) -> str:
-        """The encoder's."""
+        """The wrapped encoder's name."""
         return self.encoder.name
 
     @property
     def dimension(self) -> int:
-        """The encoder's."""
+        """The wrapped encoder's dimension."""
         return self.encoder.dimension
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row per text, in order; rows have length 1."""
+        """Return one unit vector per text, in order."""
         import numpy as np
 
-        # At least one portion, so that no texts come out as the encoder has them come out.
-        starts = range(0, max(len(texts), 1), self.most)
-        return np.concatenate([self.encoder.encode(texts[start : start + self.most]) for start in starts])
+        # At least one call, so that an empty input returns the encoder's empty array.
+        starts = range(0, max(len(texts), 1), self.max_texts)
+        return np.concatenate(
+            [self.encoder.encode(texts[start : start + self.max_texts]) for start in starts]
+        )
 
     def unload(self) -> None:
-        """The encoder's."""
+        """Unload the wrapped encoder."""
         self.encoder.unload()

@@ -1,8 +1,8 @@
-"""The Encoder protocol, and the bundled encoder that ONNX Runtime runs.
+"""Encoder protocol, and the bundled int8 MiniLM encoder on ONNX Runtime.
 
-One text per run, unpadded, several runs side by side with one thread each. Dynamic quantization scales
-activations over a whole run, so in a batch a text's vector would depend on its neighbours; alone it is the
-same vector every time, whatever the number of threads.
+Each text is a run of its own, unpadded; several single-threaded runs go in parallel. Dynamic quantization scales
+activations over a whole run, so in a batch a text's vector would depend on its neighbours. Alone it is the same
+vector every time, with any number of threads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from pipeline.encoders import providers
-from pipeline.workers import usable_cpus
+from pipeline.workers import count_usable_cpus
 from stores.types import EMBEDDING_DIMENSION
 
 if TYPE_CHECKING:
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
-Text = TypeVar("Text")
-Made = TypeVar("Made")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
-MODELS: Final = Path(__file__).parent / "models"
+MODELS_DIR: Final = Path(__file__).parent / "models"
 
-# Name the vectors; before the first stroke, the encoder. The last number rises whenever the bundled file, or what it
-# is given, changes.
+# Version of each vector space; the part before the first slash is the encoder. Raise the last number whenever the
+# bundled file or the preparation of its input changes.
 EMBEDDING_MODEL: Final = "all-MiniLM-L6-v2/int8/3"
 STATIC_MODEL: Final = "static/2"
 
-# 256 tokens of code are about 1,000 characters. The tokenizer reads all it is given before it cuts, and a
-# commit message can be a megabyte.
-CHARACTERS_READ: Final = 4_096
+# 256 tokens of code are about 1,000 characters. The tokenizer reads its whole input before it truncates, and a commit
+# message can have a megabyte.
+MAX_TEXT_CHARACTERS: Final = 4_096
 
 
 class Encoder(Protocol):
-    """Texts in, unit vectors out.
+    """Model that turns texts into unit vectors.
 
-    `name`: identity of the vector space. `dimension`: length of a vector.
+    `name`: version of the vector space. `dimension`: components of a vector.
     """
 
     @property
@@ -52,45 +52,45 @@ class Encoder(Protocol):
     def dimension(self) -> int: ...  # noqa: D102 - a field of the protocol
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row per text, in order; rows have length 1."""
+        """Return one unit vector per text, in order: an array of shape (texts, dimension)."""
         ...
 
     def unload(self) -> None:
-        """Give back the memory of what the next text would load again."""
+        """Free the model's memory. The next text loads the model again."""
         ...
 
 
 class OnnxEncoder:
-    """The bundled all-MiniLM-L6-v2, loaded at the first text.
+    """Bundled int8 all-MiniLM-L6-v2, loaded at the first text.
 
-    `threads`: runs side by side; 0 means one for each CPU this process may use.
+    `threads`: parallel runs; 0 means one for each CPU that this process may use.
     """
 
     name: Final = EMBEDDING_MODEL
     dimension: Final = EMBEDDING_DIMENSION
 
     def __init__(self, threads: int = 0) -> None:
-        self.threads = threads or usable_cpus()
+        self.threads = threads or count_usable_cpus()
         self._loading = Lock()
         self._model: _Model | None = None
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row per text, in order; rows have length 1."""
+        """Return one unit vector per text, in order."""
         import numpy as np
 
         if not texts:
             return np.empty((0, self.dimension), np.float32)
-        return np.stack(side_by_side(self._loaded().vector, texts, self.threads))
+        return np.stack(map_in_threads(self._get_model().embed, texts, self.threads))
 
     def unload(self) -> None:
-        """Give back the memory of the model, which the next text loads again."""
+        """Free the model's memory. The next text loads the model again."""
         with self._loading:
             self._model = None
 
-    def _loaded(self) -> _Model:
+    def _get_model(self) -> _Model:
         with self._loading:
             if self._model is None:
-                self._model = _Model(tokenizer(), session(MODELS / "minilm.onnx"))
+                self._model = _Model(load_tokenizer(), create_session(MODELS_DIR / "minilm.onnx"))
             return self._model
 
 
@@ -99,50 +99,50 @@ class _Model:
     tokenizer: Tokenizer
     session: InferenceSession
 
-    def vector(self, text: str) -> NDArray[np.float32]:
+    def embed(self, text: str) -> NDArray[np.float32]:
         import numpy as np
 
-        tokens = np.array([self.tokenizer.encode(readable(text)).ids], np.int64)
+        tokens = np.array([self.tokenizer.encode(sanitize_text(text)).ids], np.int64)
         (vectors,) = self.session.run(None, {"input_ids": tokens, "attention_mask": np.ones_like(tokens)})
         row: NDArray[np.float32] = vectors[0]
         return row
 
 
-def side_by_side(run: Callable[[Text], Made], texts: Sequence[Text], threads: int) -> list[Made]:
-    """What comes of each text, in order; so many runs at a time."""
-    at_once = min(threads, len(texts))
-    if at_once <= 1:
-        return [run(text) for text in texts]
-    pool = ThreadPoolExecutor(at_once, "encoder")
+def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
+    """Apply a function to each item with at most `threads` calls at a time; return the results in order."""
+    workers = min(threads, len(items))
+    if workers <= 1:
+        return [function(item) for item in items]
+    pool = ThreadPoolExecutor(workers, "encoder")
     try:
-        return list(pool.map(run, texts))
+        return list(pool.map(function, items))
     finally:
-        # Ctrl-C waits for the texts in hand only.
+        # On Ctrl-C, wait only for the calls that are running.
         pool.shutdown(cancel_futures=True)
 
 
-def readable(text: str) -> str:
-    """As much of a text as is read, in a form the tokenizer takes: typed in another encoding it has lone surrogates."""
-    return text[:CHARACTERS_READ].encode("utf-8", "replace").decode()
+def sanitize_text(text: str) -> str:
+    """Truncate a text and replace lone surrogates (from input in another encoding), which the tokenizer rejects."""
+    return text[:MAX_TEXT_CHARACTERS].encode("utf-8", "replace").decode()
 
 
-def tokenizer() -> Tokenizer:
-    """The model's own, which cuts at its 256 tokens."""
+def load_tokenizer() -> Tokenizer:
+    """Load the bundled MiniLM tokenizer, which truncates at the model's 256 tokens."""
     from tokenizers import Tokenizer
 
-    return Tokenizer.from_file(str(MODELS / "tokenizer.json"))
+    return Tokenizer.from_file(str(MODELS_DIR / "tokenizer.json"))
 
 
-def session(model: Path | bytes) -> InferenceSession:
-    """A model, a file or its content, as it runs here: as it is written, one thread a run."""
-    ort = providers.runtime()
+def create_session(model: Path | bytes) -> InferenceSession:
+    """Create a single-threaded CPU session of a model, given as a file or its content, without graph optimization."""
+    ort = providers.load_runtime()
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    # The file is as it should run; the runtime's own fusions made it slower (see models/make.py).
+    # The graph is already optimized; the runtime's own fusions made it slower (see `pipeline.training.export_onnx`).
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    # A pattern is kept for every length of text there is; the arena alone stays small.
+    # The runtime would store a memory pattern for every length of text.
     options.enable_mem_pattern = False
     options.log_severity_level = 3
     names = [providers.RUNTIME_NAMES[providers.CPU]]
-    opened: InferenceSession = ort.InferenceSession(model, options, providers=names)
-    return opened
+    session: InferenceSession = ort.InferenceSession(model, options, providers=names)
+    return session

@@ -1,7 +1,7 @@
-"""The bundled cross-encoder: reads a question beside what a commit says and what one of its files' changes shows.
+"""Bundled cross-encoder, which scores a question together with a commit message and one file's change.
 
-One pair per run, several runs side by side with one thread each, as the encoder: a pair's score is the same whatever
-is read beside it.
+Each pair is a run of its own, and several single-threaded runs go in parallel, as in the encoder: a pair's score does
+not depend on the other pairs.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from zipfile import BadZipFile
 
 from pipeline.encoders import base
-from pipeline.encoders.base import readable, session, side_by_side, tokenizer
+from pipeline.encoders.base import create_session, load_tokenizer, map_in_threads, sanitize_text
 from pipeline.options import Precision
-from pipeline.workers import usable_cpus
+from pipeline.workers import count_usable_cpus
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
@@ -24,110 +24,111 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
-    from pipeline.encoders.onnx_graph import Words
+    from pipeline.encoders.onnx_graph import TokenEmbeddings
 
-# Rises whenever the bundled file, or what it is given, changes.
+# Raise the number whenever the bundled file or the preparation of its input changes.
 CROSS_ENCODER: Final = "cross/3"
 
-# A pair has at most so many tokens, an eighth more than in training; question and message have at most these of them.
-PAIR_TOKENS: Final = 128
-QUESTION_TOKENS: Final = 32
-MESSAGE_TOKENS: Final = 56
-MARKS: Final = 4  # where either side begins and ends
-# What marks it: BERT's [CLS] and [SEP].
-FIRST: Final = 101
-LAST: Final = 102
+# Tokens of a pair, an eighth more than in training; question and message have at most their limits of these.
+MAX_PAIR_TOKENS: Final = 128
+MAX_QUESTION_TOKENS: Final = 32
+MAX_MESSAGE_TOKENS: Final = 56
+SPECIAL_TOKENS: Final = 4  # [CLS] and [SEP] around either side
+# Ids of BERT's [CLS] and [SEP].
+CLS_TOKEN: Final = 101
+SEP_TOKEN: Final = 102
 
 
 class DamagedModel(LineageError):
-    """The bundled file is not what was shipped."""
+    """The bundled model file is damaged or missing."""
 
 
-class Change(NamedTuple):
-    """What is read of a candidate: its commit's message, and its hunk's semantic text without it."""
+class ChangeText(NamedTuple):
+    """Input of the cross-encoder: a commit message, and a hunk's semantic text without the message."""
 
     message: str
     hunk: str
 
 
 class CrossEncoder:
-    """The bundled model, loaded at the first question.
+    """Bundled cross-encoder, loaded at the first question.
 
-    `threads`: runs side by side; 0 means one for each CPU this process may use.
+    `threads`: parallel runs; 0 means one for each CPU that this process may use.
     """
 
     def __init__(self, precision: Precision = Precision.FULL, threads: int = 0) -> None:
         self.precision: Final = precision
-        self.threads = threads or usable_cpus()
+        self.threads = threads or count_usable_cpus()
         self._loading = Lock()
         self._model: _Model | None = None
 
     @property
     def name(self) -> str:
-        """Which model, in which precision."""
+        """Version and precision of the model."""
         return f"{CROSS_ENCODER}/{self.precision}"
 
-    def scores(self, question: str, changes: Sequence[Change]) -> NDArray[np.float32]:
-        """How well each change answers the question, in order; any number, the higher the better."""
+    def score_changes(self, question: str, changes: Sequence[ChangeText]) -> NDArray[np.float32]:
+        """Return a score for how well each change answers the question, in order: unbounded, higher is better."""
         import numpy as np
 
-        model = self._loaded()
-        asked = model.asked(question)
-        return np.array(side_by_side(asked.score, changes, self.threads), np.float32)
+        encoded = self._get_model().encode_question(question)
+        return np.array(map_in_threads(encoded.score, changes, self.threads), np.float32)
 
-    def _loaded(self) -> _Model:
+    def _get_model(self) -> _Model:
         with self._loading:
             if self._model is None:
-                self._model = _model(self.precision)
+                self._model = _load_model(self.precision)
             return self._model
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Model:
     tokenizer: Tokenizer
-    words: Words
+    embeddings: TokenEmbeddings
     session: InferenceSession
 
-    def asked(self, question: str) -> _Asked:
-        tokens = self.tokens(question)[:QUESTION_TOKENS]
-        return _Asked(self, self.placed(tokens), PAIR_TOKENS - MARKS - len(tokens))
+    def encode_question(self, question: str) -> _EncodedQuestion:
+        tokens = self.tokenize(question)[:MAX_QUESTION_TOKENS]
+        return _EncodedQuestion(
+            self, self.embed_tokens(tokens), MAX_PAIR_TOKENS - SPECIAL_TOKENS - len(tokens)
+        )
 
-    def tokens(self, text: str) -> list[int]:
-        ids: list[int] = self.tokenizer.encode(readable(text), add_special_tokens=False).ids
+    def tokenize(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer.encode(sanitize_text(text), add_special_tokens=False).ids
         return ids
 
-    def placed(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+    def embed_tokens(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         import numpy as np
 
-        return self.words.placed(np.array([[FIRST, *tokens, LAST]], np.int64))
+        return self.embeddings.look_up(np.array([[CLS_TOKEN, *tokens, SEP_TOKEN]], np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
-    """A question, and how many tokens it leaves for the change."""
+class _EncodedQuestion:
+    """Embedded question, with the number of tokens it leaves for the change."""
 
     model: _Model
-    question: NDArray[np.float32]
-    room: int
+    embeddings: NDArray[np.float32]
+    token_budget: int
 
-    def score(self, change: Change) -> float:
-        message = self.model.tokens(change.message)[:MESSAGE_TOKENS]
-        tokens = (message + self.model.tokens(change.hunk))[: self.room]
-        pair = {"question": self.question, "text": self.model.placed(tokens)}
+    def score(self, change: ChangeText) -> float:
+        message = self.model.tokenize(change.message)[:MAX_MESSAGE_TOKENS]
+        tokens = (message + self.model.tokenize(change.hunk))[: self.token_budget]
+        pair = {"question": self.embeddings, "text": self.model.embed_tokens(tokens)}
         (score,) = self.model.session.run(None, pair)
         return float(score[0, 0])
 
 
-def _model(precision: Precision) -> _Model:
+def _load_model(precision: Precision) -> _Model:
     from pipeline.encoders import cross_encoder_graph
-    from pipeline.encoders.onnx_graph import Words
+    from pipeline.encoders.onnx_graph import TokenEmbeddings
 
-    file = base.MODELS / cross_encoder_graph.CROSS_ENCODER_FILE
+    file = base.MODELS_DIR / cross_encoder_graph.CROSS_ENCODER_FILE
     try:
-        graph = cross_encoder_graph.made(cross_encoder_graph.weights(file), precision)
+        graph = cross_encoder_graph.build_model(cross_encoder_graph.load_weights(file), precision)
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise DamagedModel(
-            f"The cross-encoder cannot be read: {file} was damaged or left out.",
-            hint="Install lineage again; until then `lineage query --no-rerank` answers without it.",
+            f"The cross-encoder cannot be read: {file} is damaged or missing.",
+            hint="Install lineage again. Until then use `lineage query --no-rerank`.",
         ) from error
-    return _Model(tokenizer(), Words.bundled(), session(graph))
+    return _Model(load_tokenizer(), TokenEmbeddings.load_bundled(), create_session(graph))

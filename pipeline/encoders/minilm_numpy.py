@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 read plainly in numpy: shows the outliers, and says what the graph must agree with."""
+"""NumPy reference implementation of all-MiniLM-L6-v2, to find outlier channels and to test the ONNX graphs."""
 
 from __future__ import annotations
 
@@ -12,74 +12,75 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 Weights = dict[str, Floats]
 
-LAYERS: Final = 6
-HEADS: Final = 12
-HIDDEN: Final = 384
-TOKENS: Final = 256
+LAYER_COUNT: Final = 6
+HEAD_COUNT: Final = 12
+HIDDEN_SIZE: Final = 384
+MAX_TOKENS: Final = 256
 EPSILON: Final = 1e-12
 
-# Channels within three times the median are left alone: of 1.5, 2, 3 and 4 this came closest to fp32.
-OUTLIER: Final = 3.0
-# Enough for the maxima to settle; the channels found are those that real hunks show.
-PROBES: Final = 40
+# Channels up to three times the median are not divided: of 1.5, 2, 3 and 4 this came closest to fp32.
+OUTLIER_RATIO: Final = 3.0
+# Random texts, enough for the maxima to settle; they show the same outlier channels as real hunks.
+PROBE_COUNT: Final = 40
 PROBE_TOKENS: Final = 128
-# Below are the vocabulary's unused and single-character entries.
-FIRST_WORD: Final = 1_000
+# Lower ids are the vocabulary's unused and single-character entries.
+FIRST_PROBE_TOKEN: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Bert:
-    """The model read plainly. `peaks`: largest input seen, per channel, of each matrix product."""
+class NumpyMiniLM:
+    """MiniLM. `peaks`: the largest absolute input per channel of each matrix product so far."""
 
     weights: Weights
     peaks: Weights = field(default_factory=dict)
 
-    def vector(self, tokens: Sequence[int]) -> Floats:
-        """The unit vector of one text."""
-        x = self._normalised(
-            positions(self.weights)[: len(tokens)] + self._words(tokens), "embeddings.LayerNorm"
+    def embed(self, tokens: Sequence[int]) -> Floats:
+        """Return the unit vector of one text's token ids."""
+        x = self._layer_norm(
+            get_position_embeddings(self.weights)[: len(tokens)] + self._word_embeddings(tokens),
+            "embeddings.LayerNorm",
         )
-        for layer in range(LAYERS):
+        for layer in range(LAYER_COUNT):
             x = self._layer(x, f"encoder.layer.{layer}")
         mean = x.mean(0)
         unit: Floats = mean / np.linalg.norm(mean)
         return unit
 
-    def _words(self, tokens: Sequence[int]) -> Floats:
+    def _word_embeddings(self, tokens: Sequence[int]) -> Floats:
         return self.weights["embeddings.word_embeddings.weight"][list(tokens)]
 
     def _layer(self, x: Floats, name: str) -> Floats:
-        attended = self._product(
+        attended = self._linear(
             self._attention(x, f"{name}.attention.self"), f"{name}.attention.output.dense"
         )
-        x = self._normalised(attended + x, f"{name}.attention.output.LayerNorm")
-        inner = gelu(self._product(x, f"{name}.intermediate.dense"))
-        return self._normalised(self._product(inner, f"{name}.output.dense") + x, f"{name}.output.LayerNorm")
+        x = self._layer_norm(attended + x, f"{name}.attention.output.LayerNorm")
+        inner = gelu(self._linear(x, f"{name}.intermediate.dense"))
+        return self._layer_norm(self._linear(inner, f"{name}.output.dense") + x, f"{name}.output.LayerNorm")
 
     def _attention(self, x: Floats, name: str) -> Floats:
         query, key, value = (
-            self._product(x, f"{name}.{part}").reshape(len(x), HEADS, -1).swapaxes(0, 1)
+            self._linear(x, f"{name}.{part}").reshape(len(x), HEAD_COUNT, -1).swapaxes(0, 1)
             for part in ("query", "key", "value")
         )
-        scores = query @ key.swapaxes(1, 2) / np.sqrt(HIDDEN / HEADS)
-        odds = np.exp(scores - scores.max(-1, keepdims=True))
-        mixed: Floats = (odds / odds.sum(-1, keepdims=True)) @ value
-        return mixed.swapaxes(0, 1).reshape(len(x), HIDDEN)
+        scores = query @ key.swapaxes(1, 2) / np.sqrt(HIDDEN_SIZE / HEAD_COUNT)
+        exponentials = np.exp(scores - scores.max(-1, keepdims=True))
+        weighted: Floats = (exponentials / exponentials.sum(-1, keepdims=True)) @ value
+        return weighted.swapaxes(0, 1).reshape(len(x), HIDDEN_SIZE)
 
-    def _product(self, x: Floats, name: str) -> Floats:
+    def _linear(self, x: Floats, name: str) -> Floats:
         peak = np.abs(x).max(0)
         self.peaks[name] = np.maximum(self.peaks.get(name, peak), peak)
         return x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
 
-    def _normalised(self, x: Floats, name: str) -> Floats:
-        centred = x - x.mean(-1, keepdims=True)
-        spread = np.sqrt((centred**2).mean(-1, keepdims=True) + EPSILON)
-        scaled: Floats = centred / spread * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+    def _layer_norm(self, x: Floats, name: str) -> Floats:
+        centered = x - x.mean(-1, keepdims=True)
+        deviation = np.sqrt((centered**2).mean(-1, keepdims=True) + EPSILON)
+        scaled: Floats = centered / deviation * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
         return scaled
 
 
 def gelu(x: Floats) -> Floats:
-    """x times the share of a normal distribution below x; the erf is Abramowitz and Stegun's 7.1.26."""
+    """Return x times the normal distribution's probability below x; erf is Abramowitz and Stegun's 7.1.26."""
     t = 1 / (1 + 0.3275911 * np.abs(x) / np.sqrt(2))
     series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
     erf = np.sign(x) * (1 - series * np.exp(-(x**2) / 2))
@@ -87,27 +88,27 @@ def gelu(x: Floats) -> Floats:
     return result
 
 
-def positions(weights: Weights) -> Floats:
-    """What is added to each token: its position, and that it belongs to the first of one text."""
+def get_position_embeddings(weights: Weights) -> Floats:
+    """Return the position embeddings plus the token-type embedding of a single text."""
     table = (
         weights["embeddings.position_embeddings.weight"]
         + weights["embeddings.token_type_embeddings.weight"][0]
     )
-    used: Floats = table[:TOKENS]
-    return used
+    positions: Floats = table[:MAX_TOKENS]
+    return positions
 
 
-def outliers(weights: Weights) -> Weights:
-    """By how much each product's input channels are divided, from the peaks of random tokens.
+def compute_outlier_divisors(weights: Weights) -> Weights:
+    """Return the divisors of each matrix product's input channels, from their peaks for random tokens.
 
-    Rounded, because the last bits of a matrix product differ between machines and the file should not.
+    Rounded, because the last bits of a matrix product differ between machines and the file must not.
     """
-    model = Bert(weights)
+    model = NumpyMiniLM(weights)
     random = np.random.default_rng(0)
     words = len(weights["embeddings.word_embeddings.weight"])
-    for _ in range(PROBES):
-        model.vector(random.integers(FIRST_WORD, words, PROBE_TOKENS).tolist())
+    for _ in range(PROBE_COUNT):
+        model.embed(random.integers(FIRST_PROBE_TOKEN, words, PROBE_TOKENS).tolist())
     return {
-        name: np.maximum(1, np.round(peak / (OUTLIER * np.median(peak)), 2))
+        name: np.maximum(1, np.round(peak / (OUTLIER_RATIO * np.median(peak)), 2))
         for name, peak in model.peaks.items()
     }

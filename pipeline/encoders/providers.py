@@ -1,4 +1,4 @@
-"""Execution providers: what is asked for -> what this build can run, and a session that really runs on it."""
+"""ONNX Runtime execution providers: choice of a provider, and sessions that run on it alone."""
 
 from __future__ import annotations
 
@@ -25,51 +25,53 @@ CPU: Final = "cpu"
 COREML: Final = "coreml"
 CUDA: Final = "cuda"
 
-# Name on the command line -> name in ONNX Runtime.
+# Names in ONNX Runtime by names on the command line.
 RUNTIME_NAMES: Final = {
     CPU: "CPUExecutionProvider",
     COREML: "CoreMLExecutionProvider",
     CUDA: "CUDAExecutionProvider",
 }
 
-_OPTIONS: Final[dict[str, dict[str, str]]] = {
+_PROVIDER_OPTIONS: Final[dict[str, dict[str, str]]] = {
     COREML: {"ModelFormat": "MLProgram", "RequireStaticInputShapes": "1", "MLComputeUnits": "ALL"}
 }
-_INSTEAD: Final = "or embed with `--embed-provider cpu`."
-# Both packages fill one folder, and whichever came last has overwritten parts of the other.
+_CPU_ALTERNATIVE: Final = "or embed with `--embed-provider cpu`."
+# onnxruntime and onnxruntime-gpu install into one directory, and the last one installed overwrites the other.
 _HINTS: Final = {
     COREML: "CoreML comes with macOS builds of ONNX Runtime: there run "
-    f"`pip install --force-reinstall --no-deps onnxruntime`, {_INSTEAD}",
+    f"`pip install --force-reinstall --no-deps onnxruntime`, {_CPU_ALTERNATIVE}",
     CUDA: "Run `pip install 'history-lineage[cuda]'`, then `pip uninstall --yes onnxruntime` and "
-    f"`pip install --force-reinstall --no-deps onnxruntime-gpu` (the two packages fill one folder), {_INSTEAD}",
+    "`pip install --force-reinstall --no-deps onnxruntime-gpu` (the two packages share one directory), "
+    f"{_CPU_ALTERNATIVE}",
 }
 
 
 class ProviderUnavailable(LineageError):
-    """Somebody asked for an execution provider that this build or this machine cannot run."""
+    """The requested execution provider does not run in this build or on this machine."""
 
 
-def choose(wanted: str, *, cuda_devices: bool = False) -> str:
-    """The provider to embed with, able to run or not; `cuda_devices` says whether the person named any.
+def choose_provider(requested: str, *, has_cuda_devices: bool = False) -> str:
+    """Return the provider to embed with, without checking that it runs.
 
-    `auto` means cuda when devices are named, else coreml on a macOS build that has it, else cpu.
+    `auto` means cuda if CUDA_VISIBLE_DEVICES names devices (`has_cuda_devices`), else coreml on a macOS build that has
+    it, else cpu.
     """
-    if wanted != AUTO:
-        return wanted
-    if cuda_devices:
+    if requested != AUTO:
+        return requested
+    if has_cuda_devices:
         logger.info("CUDA_VISIBLE_DEVICES is set: embedding with cuda.")
         return CUDA
-    return COREML if sys.platform == "darwin" and COREML in built_in() else CPU
+    return COREML if sys.platform == "darwin" and COREML in list_built_in_providers() else CPU
 
 
-def built_in() -> frozenset[str]:
-    """The providers that the installed ONNX Runtime was built with."""
-    there = runtime().get_available_providers()
-    return frozenset(name for name, runtime_name in RUNTIME_NAMES.items() if runtime_name in there)
+def list_built_in_providers() -> frozenset[str]:
+    """Return the providers that the installed ONNX Runtime was built with."""
+    available = load_runtime().get_available_providers()
+    return frozenset(name for name, runtime_name in RUNTIME_NAMES.items() if runtime_name in available)
 
 
-def runtime() -> ModuleType:
-    """ONNX Runtime, silent: it would tell its maker of this machine, and keep a queue of what it could not send."""
+def load_runtime() -> ModuleType:
+    """Import ONNX Runtime with its telemetry off, which reports on this machine and queues what it could not send."""
     os.putenv("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
@@ -77,47 +79,50 @@ def runtime() -> ModuleType:
     return module
 
 
-def check(provider: str) -> None:
-    """ProviderUnavailable unless this build has it; whether the machine does, only a session can tell."""
-    if provider not in built_in():
+def check_built_in(provider: str) -> None:
+    """Raise ProviderUnavailable unless this build has the provider. Only a session shows that the machine has it."""
+    if provider not in list_built_in_providers():
         raise ProviderUnavailable(
             f"The installed ONNX Runtime was built without {provider}.", hint=_HINTS[provider]
         )
 
 
-def session(provider: str, model: Path, *, sizes: Mapping[str, int]) -> InferenceSession:
-    """A session of which every step runs on this provider; `sizes` fixes dimensions of the model by name."""
-    check(provider)
-    ort = runtime()
+def create_session(provider: str, model: Path, *, dimensions: Mapping[str, int]) -> InferenceSession:
+    """Create a session that runs every step on this provider; raise ProviderUnavailable if it cannot.
+
+    `dimensions` fixes free dimensions of the model by name.
+    """
+    check_built_in(provider)
+    ort = load_runtime()
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    for name, size in sizes.items():
+    for name, size in dimensions.items():
         options.add_free_dimension_override_by_name(name, size)
     if provider != CPU:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     if provider == CUDA:
-        _preload(ort)
+        _preload_cuda_libraries(ort)
     name = RUNTIME_NAMES[provider]
     try:
-        opened: InferenceSession = ort.InferenceSession(
-            model, options, providers=[(name, _OPTIONS.get(provider, {}))], enable_fallback=False
+        session: InferenceSession = ort.InferenceSession(
+            model, options, providers=[(name, _PROVIDER_OPTIONS.get(provider, {}))], enable_fallback=False
         )
-    except Exception as error:  # the runtime's errors share no class of their own
-        raise _cannot_run(provider, str(error)) from error
-    if (first := opened.get_providers()[0]) != name:
-        raise _cannot_run(provider, f"it chose {first}")
-    return opened
+    except Exception as error:  # the runtime's errors have no common base class
+        raise _build_unavailable_error(provider, str(error)) from error
+    if (first := session.get_providers()[0]) != name:
+        raise _build_unavailable_error(provider, f"it chose {first}")
+    return session
 
 
-def _preload(ort: ModuleType) -> None:
-    """Find CUDA's libraries in the packages that the extra installs; what is printed belongs into the log."""
-    with redirect_stdout(StringIO()) as said:
+def _preload_cuda_libraries(ort: ModuleType) -> None:
+    """Load CUDA's libraries from the packages that the `cuda` extra installs, with printed output sent to the log."""
+    with redirect_stdout(StringIO()) as printed:
         ort.preload_dlls()
-    if said.getvalue():
-        logger.debug("%s", said.getvalue().rstrip())
+    if printed.getvalue():
+        logger.debug("%s", printed.getvalue().rstrip())
 
 
-def _cannot_run(provider: str, reason: str) -> ProviderUnavailable:
+def _build_unavailable_error(provider: str, reason: str) -> ProviderUnavailable:
     first_line = (reason.splitlines() or ["no reason given"])[0]
     return ProviderUnavailable(
         f"ONNX Runtime cannot run the encoder on {provider}: {first_line:.300}", hint=_HINTS[provider]

@@ -1,7 +1,4 @@
-"""The bundled model files, and whether they are the ones that were shipped.
-
-The bundled encoders by their names.
-"""
+"""Bundled encoders by name, and check of the bundled model files against their SHA-256 sums."""
 
 from __future__ import annotations
 
@@ -9,36 +6,38 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
+from pipeline.encoders import base
 from pipeline.encoders.base import Encoder, OnnxEncoder
 from pipeline.encoders.static import StaticEncoder
-from pipeline.options import Encoding
+from pipeline.options import EncoderName
 
-FOLDER: Final = Path(__file__).parent / "models"
-# In the form of `sha256sum --check`, so that a person can ask without this program.
-SUMS: Final = "SHA256SUMS"
+# In the format of `sha256sum --check`, so that users can check the files without this program.
+CHECKSUM_FILE: Final = "SHA256SUMS"
 
 
-def shipped() -> dict[str, str]:
-    """SHA-256 of each bundled file, by name."""
-    lines = (FOLDER / SUMS).read_text(encoding="ascii").splitlines()
+def read_checksums() -> dict[str, str]:
+    """Read the SHA-256 of each bundled file, by file name."""
+    lines = (base.MODELS_DIR / CHECKSUM_FILE).read_text(encoding="ascii").splitlines()
     return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
 
 
-def differing() -> dict[str, str]:
-    """The files that are not what was shipped, each with what is wrong with it."""
-    found = {name: _fault(FOLDER / name, digest) for name, digest in shipped().items()}
-    return {name: fault for name, fault in found.items() if fault}
+def find_corrupt_files() -> dict[str, str]:
+    """Return the bundled files that are missing or changed, each with a description of the fault."""
+    faults = {
+        name: _describe_fault(base.MODELS_DIR / name, digest) for name, digest in read_checksums().items()
+    }
+    return {name: fault for name, fault in faults.items() if fault}
 
 
-def _fault(file: Path, digest: str) -> str:
+def _describe_fault(file: Path, digest: str) -> str:
     try:
         with file.open("rb") as content:
-            same = hashlib.file_digest(content, "sha256").hexdigest() == digest
+            is_intact = hashlib.file_digest(content, "sha256").hexdigest() == digest
     except OSError as error:
         return (error.strerror or str(error)).lower()
-    return "" if same else "its content is not what was shipped"
+    return "" if is_intact else "its content is not what was shipped"
 
 
-def bundled_encoder(encoding: Encoding, threads: int = 0) -> Encoder:
-    """The encoder of that name, on the CPU; it loads its model at the first text."""
-    return StaticEncoder() if encoding is Encoding.STATIC else OnnxEncoder(threads)
+def create_bundled_encoder(name: EncoderName, threads: int = 0) -> Encoder:
+    """Create the bundled encoder of that name, on the CPU. It loads its model at the first text."""
+    return StaticEncoder() if name is EncoderName.STATIC else OnnxEncoder(threads)

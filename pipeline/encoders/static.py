@@ -1,8 +1,8 @@
-"""The static encoder: a table with one row a word, and of a text the unit sum of its words' rows.
+"""Static encoder: a table of word vectors. The vector of a text is the normalized sum of the rows of its words.
 
-A word here is what full text knows as one (`pipeline.text.words`): an identifier whole, and its parts stemmed. Each
-counts once, however often it occurs. Words that are not in the table share its last rows, its buckets: two by their
-hash, so that hardly any two words share both.
+Words are the full-text index's (see `pipeline.text`): identifiers and their stemmed parts. Each counts once,
+however often it occurs. Words outside the vocabulary share the table's last rows, the hash buckets: each has two, so
+that hardly any two words share both.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from pipeline.encoders import base
-from pipeline.encoders.base import STATIC_MODEL, readable
-from pipeline.text import words
+from pipeline.encoders.base import STATIC_MODEL, sanitize_text
+from pipeline.text import count_terms
 from stores.types import EMBEDDING_DIMENSION
 
 if TYPE_CHECKING:
@@ -28,84 +28,88 @@ STATIC_FILE: Final = "static.npz"
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Word -> rows of the table: `numbers` of the words that have one of their own, then `buckets` (a power of 2)."""
+    """Mapping of words to rows of the table.
 
-    numbers: Mapping[str, int]
-    buckets: int
+    `word_rows`: row of each word in the vocabulary. `bucket_count`: rows after these for all other words, a power of 2.
+    """
 
-    def rows(self, found: Iterable[str]) -> list[int]:
-        """The rows of different words, each once, in ascending order."""
+    word_rows: Mapping[str, int]
+    bucket_count: int
+
+    def find_rows(self, words: Iterable[str]) -> list[int]:
+        """Return the rows of some words, each once, in ascending order."""
         rows: set[int] = set()
-        for word in found:
-            number = self.numbers.get(word)
-            if number is not None:
-                rows.add(number)
-            elif not word.isdigit():  # a number nobody shares is an issue's, a line's or a date's
-                rows.update(self._shared(word))
+        for word in words:
+            row = self.word_rows.get(word)
+            if row is not None:
+                rows.add(row)
+            elif not word.isdigit():  # such numbers are of issues, lines or dates
+                rows.update(self._get_bucket_rows(word))
         return sorted(rows)
 
-    def _shared(self, word: str) -> tuple[int, int]:
-        digest, last = zlib.crc32(word.encode()), self.buckets - 1
-        first = len(self.numbers)
-        return first + (digest & last), first + (digest >> 16 & last)
+    def _get_bucket_rows(self, word: str) -> tuple[int, int]:
+        digest, mask = zlib.crc32(word.encode()), self.bucket_count - 1
+        first = len(self.word_rows)
+        return first + (digest & mask), first + (digest >> 16 & mask)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
-    """The rows as they are kept: `steps` of 8 bits, each row times its `scales`."""
+class EmbeddingTable:
+    """Quantized word vectors: int8 `codes`, one row a word, and the `scales` that each row is multiplied by."""
 
     lexicon: Lexicon
-    steps: NDArray[np.int8]
+    codes: NDArray[np.int8]
     scales: NDArray[np.float32]
 
     @classmethod
-    def read(cls, file: Path) -> Table:
-        """The table of a file."""
+    def load(cls, file: Path) -> EmbeddingTable:
+        """Load the table from an `.npz` file."""
         import numpy as np
 
-        with file.open("rb") as content, np.load(content) as kept:
-            known = kept["words"].tobytes().decode().split("\n")
-            lexicon = Lexicon({word: row for row, word in enumerate(known)}, len(kept["steps"]) - len(known))
-            return cls(lexicon, kept["steps"], kept["scales"])
+        with file.open("rb") as content, np.load(content) as arrays:
+            vocabulary = arrays["words"].tobytes().decode().split("\n")
+            word_rows = {word: row for row, word in enumerate(vocabulary)}
+            lexicon = Lexicon(word_rows, len(arrays["steps"]) - len(vocabulary))
+            return cls(lexicon, arrays["steps"], arrays["scales"])
 
-    def vector(self, text: str) -> NDArray[np.float32]:
-        """The unit sum of a text's words; of a text without any, the first axis."""
+    def embed(self, text: str) -> NDArray[np.float32]:
+        """Return a text's unit vector; for a text without words, the first axis."""
         import numpy as np
 
-        rows = self.lexicon.rows(words(readable(text)))
-        total: NDArray[np.float32] = self.scales[rows] @ self.steps[rows].astype(np.float32)
+        rows = self.lexicon.find_rows(count_terms(sanitize_text(text)))
+        total: NDArray[np.float32] = self.scales[rows] @ self.codes[rows].astype(np.float32)
         if not total.any():
             total[0] = 1
         return total / np.linalg.norm(total)
 
 
 class StaticEncoder:
-    """The bundled table, loaded at the first text. Each text is summed alone: its neighbours change no bit of it."""
+    """Bundled static encoder, loaded at the first text. A text's vector does not depend on its neighbours."""
 
     name: Final = STATIC_MODEL
     dimension: Final = EMBEDDING_DIMENSION
 
     def __init__(self, file: Path | None = None) -> None:
-        self._file = file or base.MODELS / STATIC_FILE
+        self._file = file or base.MODELS_DIR / STATIC_FILE
         self._loading = Lock()
-        self._table: Table | None = None
+        self._table: EmbeddingTable | None = None
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row per text, in order; rows have length 1."""
+        """Return one unit vector per text, in order."""
         import numpy as np
 
         if not texts:
             return np.empty((0, self.dimension), np.float32)
-        vector = self._loaded().vector
-        return np.stack([vector(text) for text in texts])
+        table = self._get_table()
+        return np.stack([table.embed(text) for text in texts])
 
     def unload(self) -> None:
-        """Give back the memory of the table, which the next text loads again."""
+        """Free the table's memory. The next text loads the table again."""
         with self._loading:
             self._table = None
 
-    def _loaded(self) -> Table:
+    def _get_table(self) -> EmbeddingTable:
         with self._loading:
             if self._table is None:
-                self._table = Table.read(self._file)
+                self._table = EmbeddingTable.load(self._file)
             return self._table

@@ -1,8 +1,8 @@
-"""git's commit-graph with changed-path filters, kept beside the index and lent to git.
+"""Commit-graph with changed-path Bloom filters, stored next to the index and passed to the git program.
 
-With it git knows without opening a tree which commits cannot have touched a file, and blames three to four
-times as fast: 32 -> 12, 89 -> 20, 88 -> 23 and 28 -> 10 ms at the median on four histories of 4,600 to 6,300
-commits. Making it took 0.4 to 1.3 s and 0.4 to 0.6 MB there. The repository itself stays untouched.
+With the filters git can skip most commits that did not touch a file without reading their trees, so blame is three to
+four times as fast: 32 -> 12, 89 -> 20, 88 -> 23 and 28 -> 10 ms (median) on four histories of 4,600 to 6,300 commits.
+Writing the graph took 0.4 to 1.3 s and 0.4 to 0.6 MB there. The repository itself is not changed.
 """
 
 from __future__ import annotations
@@ -15,102 +15,103 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.git import git_dir
-from pipeline.git.git_cli import Git, GitMissing, GitTooSlow
+from pipeline.git.git_cli import GitNotFound, GitProgram, GitTimeout
 from pipeline.git.repository import Repository
 
-# git reads commits that the graph lacks in the ordinary way; this many cost a blame a few milliseconds.
-STALE_AFTER: Final = 200
-TIP: Final = "tip"
-# git waits for no lock: one that a killed git has left would stop every later one, and without a word. The largest
-# histories take minutes.
-ABANDONED_SECONDS: Final = 3_600
-LOCK: Final = "commit-graph.lock"
-# A damaged history can keep git going for ever. Making took a quarter of a millisecond a commit; slow disks and
-# machines have ten times as long.
-SMALL: Final = 20_000
-SMALL_SECONDS: Final = 60.0
-MOST_SECONDS: Final = 900.0
-# Files that git includes in its configuration and libgit2 does not.
-UNSEEN_INCLUDE: Final = "includeif.hasconfig:"
+# Rewrite the graph when it lacks this many of HEAD's commits, which cost a blame a few milliseconds.
+MAX_MISSING_COMMITS: Final = 200
+TIP_FILE: Final = "tip"
+# The lock file of a killed git makes every later run fail silently, so an old one is deleted. The largest histories
+# take minutes to write.
+STALE_LOCK_SECONDS: Final = 3_600
+LOCK_FILE: Final = "commit-graph.lock"
+# A damaged history can make git run forever. Writing took 0.25 ms a commit; the limits allow ten times that.
+SMALL_HISTORY_COMMITS: Final = 20_000
+SMALL_HISTORY_SECONDS: Final = 60.0
+MAX_SECONDS: Final = 900.0
+# Conditional includes that git follows and libgit2 does not.
+GIT_ONLY_INCLUDE: Final = "includeif.hasconfig:"
 
 
-def refresh(repository: Repository, folder: Path) -> None:
-    """Make the graph in this folder, unless there is one that lacks only a few of HEAD's commits.
+def refresh(repository: Repository, graph_dir: Path) -> None:
+    """Write the graph into `graph_dir`, unless the one there lacks only a few of HEAD's commits.
 
-    git declines in shallow clones and where commits are replaced, and keeps quiet about it; the next run asks
-    again. Nothing depends on the graph but speed, so a failure is none.
+    git silently writes none in shallow clones and where commits are replaced; the next index run tries again. The graph
+    affects only speed, so failures are ignored.
     """
-    head = repository.head()
-    if head is None or not _stale(repository, head, folder):
+    head = repository.read_head()
+    if head is None or not _is_stale(repository, head, graph_dir):
         return
-    with suppress(GitMissing, OSError):
-        _make(repository, head, folder)
+    with suppress(GitNotFound, OSError):
+        _write_graph(repository, head, graph_dir)
 
 
-def _make(repository: Repository, head: str, folder: Path) -> None:
-    made = folder / "info" / "commit-graph"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    made.parent.mkdir(mode=0o700, exist_ok=True)
-    _unlock(made.with_name(LOCK))
+def _write_graph(repository: Repository, head: str, graph_dir: Path) -> None:
+    graph_file = graph_dir / "info" / "commit-graph"
+    graph_dir.mkdir(mode=0o700, exist_ok=True)
+    graph_file.parent.mkdir(mode=0o700, exist_ok=True)
+    _remove_stale_lock(graph_file.with_name(LOCK_FILE))
     command = ("commit-graph", "write", "--stdin-commits", "--changed-paths", "--no-progress")
-    given = f"{head}\n".encode()
-    git, limit = program(repository, folder), _limit(repository, head)
+    stdin = f"{head}\n".encode()
+    git, timeout_seconds = create_git_program(repository, graph_dir), _get_timeout_seconds(repository, head)
     try:
-        done = git.output(*command, f"--object-dir={folder}", given=given, limit=limit)
-    except GitTooSlow:
-        made.with_name(LOCK).unlink(missing_ok=True)
-        _note(folder, head)  # or every run would take as long
+        output = git.run(*command, f"--object-dir={graph_dir}", stdin=stdin, timeout_seconds=timeout_seconds)
+    except GitTimeout:
+        graph_file.with_name(LOCK_FILE).unlink(missing_ok=True)
+        _record_tip(graph_dir, head)  # so that the next index run does not wait as long again
         return
-    if done.code == 0 and made.exists():
-        # What was committed when and by whom is nobody else's business, whatever the umask.
-        made.chmod(0o600)
-        _note(folder, head)
+    if output.exit_code == 0 and graph_file.exists():
+        # Readable by the owner only, whatever the umask: the graph reveals the history.
+        graph_file.chmod(0o600)
+        _record_tip(graph_dir, head)
 
 
-def _note(folder: Path, head: str) -> None:
-    (folder / TIP).touch(mode=0o600)
-    (folder / TIP).write_text(head, encoding="ascii")
+def _record_tip(graph_dir: Path, head: str) -> None:
+    (graph_dir / TIP_FILE).touch(mode=0o600)
+    (graph_dir / TIP_FILE).write_text(head, encoding="ascii")
 
 
-def _limit(repository: Repository, head: str) -> float:
-    return MOST_SECONDS if repository.reaches_more(head, SMALL) else SMALL_SECONDS
+def _get_timeout_seconds(repository: Repository, head: str) -> float:
+    return MAX_SECONDS if repository.reaches_more_than(head, SMALL_HISTORY_COMMITS) else SMALL_HISTORY_SECONDS
 
 
-def _unlock(lock: Path) -> None:
+def _remove_stale_lock(lock: Path) -> None:
     with suppress(FileNotFoundError):
-        if time.time() - lock.stat().st_mtime > ABANDONED_SECONDS:
+        if time.time() - lock.stat().st_mtime > STALE_LOCK_SECONDS:
             lock.unlink()
 
 
-def program(
+def create_git_program(
     repository: Repository,
-    folder: Path | None = None,
-    instead: tuple[tuple[str, str], ...] | None = None,
-) -> Git:
-    """The git program for a repository, with the graph in `folder` where there is one."""
-    git = Git(
+    commit_graph_dir: Path | None = None,
+    replacement_config: tuple[tuple[str, str], ...] | None = None,
+) -> GitProgram:
+    """Return the git program for a repository, with the commit-graph in `commit_graph_dir` if there is one."""
+    git = GitProgram(
         git_dir=repository.git_dir,
         root=None if repository.is_bare else repository.root,
-        objects=repository.objects,
-        filters=repository.filters,
-        graph=folder,
-        instead=instead,
+        objects_dir=repository.objects_dir,
+        filter_settings=repository.filter_settings,
+        commit_graph_dir=commit_graph_dir,
+        replacement_config=replacement_config,
     )
-    if not any(name.lower().startswith(UNSEEN_INCLUDE) for name, _ in repository.configuration):
+    if not any(name.lower().startswith(GIT_ONLY_INCLUDE) for name, _ in repository.config):
         return git
-    return replace(git, filters=tuple({*git.filters, *_filters_git_sees(git)}))
+    return replace(git, filter_settings=tuple({*git.filter_settings, *_list_git_filter_settings(git)}))
 
 
-def _filters_git_sees(git: Git) -> list[str]:
-    done = git.output("config", "--includes", "-z", "--name-only", "--get-regexp", git_dir.FILTERS.pattern)
-    return [os.fsdecode(name) for name in done.out.split(b"\0") if name]
+def _list_git_filter_settings(git: GitProgram) -> list[str]:
+    output = git.run(
+        "config", "--includes", "-z", "--name-only", "--get-regexp", git_dir.FILTER_SETTING.pattern
+    )
+    return [os.fsdecode(name) for name in output.stdout.split(b"\0") if name]
 
 
-def _stale(repository: Repository, head: str, folder: Path) -> bool:
+def _is_stale(repository: Repository, head: str, graph_dir: Path) -> bool:
     try:
-        tip = (folder / TIP).read_text(encoding="ascii").strip()
+        tip = (graph_dir / TIP_FILE).read_text(encoding="ascii").strip()
     except (FileNotFoundError, ValueError):
         return True
     if tip == head:
         return False
-    return not repository.contains(tip) or len(repository.walk(head, hide=[tip])) >= STALE_AFTER
+    return not repository.contains(tip) or len(repository.walk(head, hide=[tip])) >= MAX_MISSING_COMMITS

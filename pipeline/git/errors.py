@@ -1,4 +1,4 @@
-"""Why a repository or an object in it cannot be read, and what a person can do about it."""
+"""Errors of reading a repository, with hints for the user."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from stores.errors import LineageError
 
 
 class NotARepository(LineageError):
-    """No git repository at the path or above it."""
+    """There is no git repository at the path or above it."""
 
 
 class UnsafeRepository(LineageError):
-    """git's `safe.directory` protection: the repository belongs to somebody else."""
+    """The repository belongs to another user (git's `safe.directory` protection)."""
 
 
 class UnsupportedRepository(LineageError):
-    """A repository format that libgit2 cannot read, such as SHA-256 objects."""
+    """The repository has a format that libgit2 cannot read, such as SHA-256 objects."""
 
 
 class DamagedRepository(LineageError):
-    """A git directory that cannot be opened."""
+    """The git directory cannot be opened."""
 
 
 class NothingToIndex(LineageError):
     """The repository has no commit yet."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__(f"{root} has no commits yet.", hint="Commit something, then index it.")
+        super().__init__(f"{root} has no commits yet.", hint="Commit something, then run `lineage index`.")
 
 
-_NAME_ONE: Final = "Go into a repository, or name one: any path inside it will do."
+_REPOSITORY_HINT: Final = "Change to a directory inside a repository, or give a path inside one."
 
-# Why a commit at the boundary of a shallow clone cannot be read: its parents are named, and not there.
-BEYOND_BOUNDARY: Final = "its parents lie beyond the shallow boundary"
+# Reason of the error for a commit at the boundary of a shallow clone, which lacks its parents.
+BEYOND_SHALLOW_BOUNDARY: Final = "its parents lie beyond the shallow boundary"
 
 
 class UnreadableObject(LineageError):
@@ -44,53 +44,55 @@ class UnreadableObject(LineageError):
 
     def __init__(self, sha: str, reason: str) -> None:
         super().__init__(
-            f"{sha} cannot be read: {reason}", hint="`git fsck` names what is missing or damaged"
+            f"{sha} cannot be read: {reason}", hint="Run `git fsck` to list missing and damaged objects."
         )
         self.sha = sha
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[UnreadableObject], tuple[str, str]]:
-        """Workers hand it back: rebuild it from what it was made of."""
+        """Pickle the arguments of the constructor, because worker processes send these errors back."""
         return type(self), (self.sha, self.reason)
 
 
-def not_found(path: Path, *, there: bool) -> NotARepository:
-    """Our error for a path that leads to no repository; `there` says that the path itself exists."""
-    if not there:
-        return NotARepository(f"{path.absolute()} does not exist.", hint=_NAME_ONE)
+def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
+    """Return the error for a path outside any repository; `exists` says whether the path itself exists."""
+    if not exists:
+        return NotARepository(f"{path.absolute()} does not exist.", hint=_REPOSITORY_HINT)
     for folder in (path.absolute(), *path.absolute().parents):
         link = folder / ".git"
         if link.is_file():
-            goal = link.read_text(encoding="utf-8", errors="replace").removeprefix("gitdir:").strip()
+            target = link.read_text(encoding="utf-8", errors="replace").removeprefix("gitdir:").strip()
             return NotARepository(
-                f"{link} says that the repository is at {goal}, where none is.",
-                hint="After a move `git worktree repair`, run in the repository, and given this folder, mends it.",
+                f"{link} points to {target}, where there is no repository.",
+                hint="If the repository was moved, run `git worktree repair` in it with this directory as argument.",
             )
-    return NotARepository(f"{path.absolute()} is not in a git repository.", hint=_NAME_ONE)
+    return NotARepository(f"{path.absolute()} is not in a git repository.", hint=_REPOSITORY_HINT)
 
 
-def refusal(path: Path, reason: str) -> LineageError:
-    """Our error for what libgit2 says when it will not open the repository at `path`."""
+def build_open_error(path: Path, reason: str) -> LineageError:
+    """Return the error for a repository that libgit2 does not open, by the reason it gives."""
     if "not owned by" in reason:
-        return _unsafe(path, reason)
+        return _build_unsafe_error(path, reason)
     if "sha256" in reason:
         return UnsupportedRepository(
-            f"{path} is a SHA-256 repository, which is not supported yet",
-            hint="a repository with SHA-1 objects can be indexed",
+            f"{path} is a SHA-256 repository, which is not supported yet.",
+            hint="Use a repository with SHA-1 objects.",
         )
     if any(word in reason for word in ("extension", "repository version", "object format")):
         return UnsupportedRepository(
-            f"{path} has a format that is not supported: {reason}",
-            hint="a clone made with `git clone --ref-format=files` may help where the format is reftable",
+            f"{path} has an unsupported format: {reason}",
+            hint="If the format is reftable, try a clone made with `git clone --ref-format=files`.",
         )
-    return DamagedRepository(f"{path} cannot be opened: {reason}", hint="`git fsck` says what is damaged")
+    return DamagedRepository(
+        f"{path} cannot be opened: {reason}", hint="Run `git fsck` to see what is damaged."
+    )
 
 
-def _unsafe(path: Path, reason: str) -> UnsafeRepository:
-    """Not `git config --global`: that may write into the file of GIT_CONFIG_GLOBAL, which libgit2 does not read."""
+def _build_unsafe_error(path: Path, reason: str) -> UnsafeRepository:
+    # Not `git config --global`: that may write to the file of GIT_CONFIG_GLOBAL, which libgit2 does not read.
     quoted = re.search(r"'(.+)'", reason)
     top = quoted[1].rstrip("/") if quoted else str(path)
     return UnsafeRepository(
-        f"{top} belongs to another user, so git does not trust it",
-        hint=f"if you do: git config --file ~/.gitconfig --add safe.directory {shlex.quote(top)}",
+        f"{top} belongs to another user, so git does not trust it.",
+        hint=f"If you trust it: git config --file ~/.gitconfig --add safe.directory {shlex.quote(top)}",
     )

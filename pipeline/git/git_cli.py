@@ -1,8 +1,7 @@
-"""The git program, run so that nothing but its answer comes of it.
+"""The git program, run without side effects: no pager, prompt, hook, external diff or filter, network or write.
 
-libgit2 reads almost everything; blame is the exception, being ten times slower there. What a repository or a
-person has configured for work at a terminal must not act when a program asks: no pager, no prompt, no external
-program over a file's content, no network, nothing written.
+libgit2 does almost all reading. The git program is used where it is faster (its blame is ten times as fast) or where
+libgit2 lacks the function. Settings that a repository or user made for work at a terminal are overridden.
 """
 
 from __future__ import annotations
@@ -21,190 +20,198 @@ from typing import IO, Final
 from stores.errors import LineageError
 
 ENVIRONMENT: Final = {
-    "LC_ALL": "C",  # its complaints are read by this program
+    "LC_ALL": "C",  # error messages are parsed
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ASKPASS": "true",  # answers nothing
+    "GIT_ASKPASS": "true",  # prints no password
     "GIT_PAGER": "cat",
-    "GIT_OPTIONAL_LOCKS": "0",  # or a look at the index would write it anew
-    "GIT_NO_LAZY_FETCH": "1",  # a partial clone stays partial
-    "GIT_ALLOW_PROTOCOL": "none",  # the same for versions of git that do not know the line above
-    "GIT_LITERAL_PATHSPECS": "1",  # a path is a name, whatever stars and colons are in it
+    "GIT_OPTIONAL_LOCKS": "0",  # otherwise reading the index rewrites it
+    "GIT_NO_LAZY_FETCH": "1",  # do not fetch missing objects of a partial clone
+    "GIT_ALLOW_PROTOCOL": "none",  # the same for git versions without GIT_NO_LAZY_FETCH
+    "GIT_LITERAL_PATHSPECS": "1",  # no wildcards or pathspec magic in paths
 }
-# The last word in configuration: it wins over every file, conditional ones included.
+# Passed by environment variables, which override every configuration file, conditional includes too.
 CONFIGURATION: Final = {
     "core.fsmonitor": "false",  # may name a program
     "core.pager": "cat",
-    "core.quotePath": "false",  # a path's bytes as they are, where they can be
+    "core.quotePath": "false",  # print paths unquoted where possible
     "core.hooksPath": os.devnull,
     "diff.external": "",
     "log.showSignature": "false",  # would run gpg
 }
+# The first version with GIT_CONFIG_COUNT, see `_config_environment`.
+MINIMUM_VERSION: Final = (2, 31)
 
 
-# The first version that takes configuration from numbered variables: see `_configured`.
-OLDEST: Final = (2, 31)
-
-
-class GitMissing(LineageError):
+class GitNotFound(LineageError):
     """There is no git program on PATH."""
 
     def __init__(self) -> None:
         super().__init__("git was not found.", hint="Install git, or put it on PATH.")
 
 
-class GitTooSlow(LineageError):
-    """The git program took longer than it was given, and was ended."""
+class GitTimeout(LineageError):
+    """The git program took too long and was killed."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
-            f"git was ended after {seconds:.0f} seconds.", hint="`git fsck` says what is damaged."
+            f"git was stopped after {seconds:.0f} seconds.", hint="Run `git fsck` to look for damage."
         )
 
 
-def version() -> str:
-    """What the program says of itself: `2.43.0`, or more words than that; GitMissing where there is none."""
+def read_version() -> str:
+    """Return the installed git's version, such as `2.43.0` or `2.39.5 (Apple Git-154)`; GitNotFound without git."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", "--version"], capture_output=True, check=False, stdin=subprocess.DEVNULL
         )
     except OSError as error:
-        raise GitMissing from error
-    return done.stdout.decode("utf-8", "replace").strip().removeprefix("git version ")
+        raise GitNotFound from error
+    return process.stdout.decode("utf-8", "replace").strip().removeprefix("git version ")
 
 
-def numbered(version: str) -> tuple[int, ...]:
-    """The numbers that a version starts with."""
+def parse_version(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version: `2.39.5 (Apple Git-154)` as (2, 39, 5)."""
     return tuple(int(part) for part in re.findall(r"\d+", version.partition(" ")[0]))
 
 
 @dataclass(frozen=True, slots=True)
-class Git:
-    """How the git program is to see one repository.
+class GitProgram:
+    """The git program for one repository.
 
-    `root` is its work tree, None for a bare one. `objects` is where it keeps its objects, and `graph` an object
-    directory that holds nothing but a commit-graph of ours, lent to git in front of them. `filters` are the
-    settings that name programs a file passes through on its way into git: they are emptied. `instead` are the
-    settings to go by where the person's own and the system's would keep git from working; None: go by those.
+    `root`: the work tree, None for a bare repository. `objects_dir`: the repository's object directory.
+    `filter_settings`: names of `filter.*` settings to disable. `commit_graph_dir`: an object directory with nothing
+    but a commit-graph, which git reads in addition. `replacement_config`: settings to use instead of the user and
+    system configuration; None keeps those.
     """
 
     git_dir: Path
     root: Path | None
-    objects: Path
-    filters: tuple[str, ...] = ()
-    graph: Path | None = None
-    instead: tuple[tuple[str, str], ...] | None = None
+    objects_dir: Path
+    filter_settings: tuple[str, ...] = ()
+    commit_graph_dir: Path | None = None
+    replacement_config: tuple[tuple[str, str], ...] | None = None
 
     @contextmanager
-    def started(self, *arguments: str | bytes, given: bytes | None = None) -> Iterator[Running]:
-        """The program at work while the body runs; it does not outlive the body, and reads what it is given."""
-        place = [f"--git-dir={self.git_dir}", *([f"--work-tree={self.root}"] if self.root else [])]
+    def start(self, *arguments: str | bytes, stdin: bytes | None = None) -> Iterator[RunningGit]:
+        """Run git while the body of the `with` statement runs; kill it if it is still running at the end."""
+        location = [f"--git-dir={self.git_dir}", *([f"--work-tree={self.root}"] if self.root else [])]
         try:
             process = subprocess.Popen(
-                [b"git", b"--no-pager", *map(os.fsencode, (*place, *arguments))],
+                [b"git", b"--no-pager", *map(os.fsencode, (*location, *arguments))],
                 cwd=self.root or self.git_dir,
-                env=self.environment(),
-                stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+                env=self.build_environment(),
+                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                process_group=0,  # so that it can be ended together with what it started
+                process_group=0,  # so that its child processes are killed with it
             )
         except FileNotFoundError as error:
-            raise GitMissing from error
-        with process, _fed(process, given or b""):
+            raise GitNotFound from error
+        with process, _feed_stdin(process, stdin or b""):
             try:
-                yield Running(process)
+                yield RunningGit(process)
             finally:
                 if process.poll() is None:
-                    _end(process)
+                    _kill(process)
 
-    def output(
-        self, *arguments: str | bytes, given: bytes | None = None, limit: float | None = None
-    ) -> Finished:
-        """What the program says, waited for; GitTooSlow after so many seconds."""
-        with self.started(*arguments, given=given) as running:
-            return running.finished(limit)
+    def run(
+        self, *arguments: str | bytes, stdin: bytes | None = None, timeout_seconds: float | None = None
+    ) -> GitOutput:
+        """Run git to its end; raise GitTimeout after `timeout_seconds`."""
+        with self.start(*arguments, stdin=stdin) as running:
+            return running.wait(timeout_seconds)
 
-    def environment(self) -> Mapping[str, str]:
-        """The person's own environment, less every word to git in it, and ours."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        emptied = [(name, "false" if name.endswith(".required") else "") for name in self.filters]
-        settings = [*(self.instead or ()), *CONFIGURATION.items(), *emptied]
-        return kept | ENVIRONMENT | self._unread() | _configured(settings) | self._lent()
+    def build_environment(self) -> Mapping[str, str]:
+        """Return the environment to run git in: the inherited one without its GIT_ variables, plus the overrides."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        emptied = [(name, "false" if name.endswith(".required") else "") for name in self.filter_settings]
+        settings = [*(self.replacement_config or ()), *CONFIGURATION.items(), *emptied]
+        return (
+            inherited
+            | ENVIRONMENT
+            | self._config_file_overrides()
+            | _config_environment(settings)
+            | self._commit_graph_environment()
+        )
 
-    def _unread(self) -> dict[str, str]:
-        return {} if self.instead is None else {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    def _config_file_overrides(self) -> dict[str, str]:
+        return (
+            {}
+            if self.replacement_config is None
+            else {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+        )
 
-    def _lent(self) -> dict[str, str]:
-        # Before the repository's own objects, because git takes the first commit-graph it meets, and the one
-        # that `git gc` leaves has no changed-path filters.
-        if self.graph is None or not self.graph.is_dir():
+    def _commit_graph_environment(self) -> dict[str, str]:
+        # git uses the first commit-graph it finds, and the one that `git gc` writes has no changed-path filters:
+        # so `commit_graph_dir` is the main directory, and the repository's own an alternate.
+        if self.commit_graph_dir is None or not self.commit_graph_dir.is_dir():
             return {}
         return {
-            "GIT_OBJECT_DIRECTORY": str(self.graph),
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(str(self.objects)),
+            "GIT_OBJECT_DIRECTORY": str(self.commit_graph_dir),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quote_path(str(self.objects_dir)),
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """What the program left: its answer, its complaints, its exit status."""
+class GitOutput:
+    """Output of a finished git program."""
 
-    out: bytes
-    complaint: str
-    code: int
+    stdout: bytes
+    stderr: str
+    exit_code: int
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """The program at work."""
+class RunningGit:
+    """Running git program."""
 
     process: subprocess.Popen[bytes]
 
-    def finished(self, limit: float | None = None) -> Finished:
-        """Its answer, waited for; GitTooSlow after so many seconds."""
+    def wait(self, timeout_seconds: float | None = None) -> GitOutput:
+        """Wait until git ends, and return its output; raise GitTimeout after `timeout_seconds`."""
         try:
-            out, err = self.process.communicate(timeout=limit)
+            out, err = self.process.communicate(timeout=timeout_seconds)
         except subprocess.TimeoutExpired as error:
-            raise GitTooSlow(error.timeout) from error
-        return Finished(out, err.decode("utf-8", "replace").strip(), self.process.returncode)
+            raise GitTimeout(error.timeout) from error
+        return GitOutput(out, err.decode("utf-8", "replace").strip(), self.process.returncode)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _kill(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.kill()
 
 
 @contextmanager
-def _fed(process: subprocess.Popen[bytes], given: bytes) -> Iterator[None]:
-    """Hand the process its input while the body runs: through a pipe, since a disk may be full."""
-    # Taken from the process, which would close it under the thread.
+def _feed_stdin(process: subprocess.Popen[bytes], data: bytes) -> Iterator[None]:
+    """Write a process's input from a thread while the body runs, so that output and input cannot block each other."""
+    # Taken from the process object, which would close it while the thread writes.
     pipe, process.stdin = process.stdin, None
     if pipe is None:
         yield
         return
-    feeder = threading.Thread(target=_feed, args=(pipe, given), name="git-input", daemon=True)
+    feeder = threading.Thread(target=_write_and_close, args=(pipe, data), name="git-input", daemon=True)
     feeder.start()
     try:
         yield
     finally:
-        # The process has ended by now, and whatever it did not read is refused.
+        # The process has ended by now, so a pending write fails and the thread ends.
         feeder.join()
 
 
-def _feed(pipe: IO[bytes], given: bytes) -> None:
+def _write_and_close(pipe: IO[bytes], data: bytes) -> None:
     with suppress(BrokenPipeError), pipe:
-        pipe.write(given)
+        pipe.write(data)
 
 
-def _configured(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
-    # Not `-c name=value`: a filter's name may have an equals sign in it. git knows these since 2.31.
+def _config_environment(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    # Not `-c name=value`: a filter's name may contain an equals sign. Needs git 2.31.
     pairs = list(enumerate(settings))
     keys = {f"GIT_CONFIG_KEY_{number}": name for number, (name, _) in pairs}
     values = {f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in pairs}
     return {"GIT_CONFIG_COUNT": str(len(pairs)), **keys, **values}
 
 
-def _quoted(path: str) -> str:
-    """A path in a list that colons divide."""
+def _quote_path(path: str) -> str:
+    """Quote a path for a colon-separated list."""
     return '"' + path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -1,4 +1,4 @@
-"""What a repository's folders, small files and settings say of it, beside its objects."""
+"""Files and settings of a git directory: common directory, shallow boundary, partial clones, filters."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-# Name and value of each setting that acts, the last word last.
-Configuration: TypeAlias = Sequence[tuple[str, str]]
+# Name and value of each setting in force; a later one overrides an earlier one.
+Settings: TypeAlias = Sequence[tuple[str, str]]
 
 ATTRIBUTE_FILE: Final = ".gitattributes"
-PROMISES: Final = re.compile(r"extensions\.partialclone|remote\..+\.promisor")
-FILTERS: Final = re.compile(r"filter\..*\.(clean|smudge|process|required)", re.DOTALL)
+PROMISOR_SETTING: Final = re.compile(r"extensions\.partialclone|remote\..+\.promisor")
+FILTER_SETTING: Final = re.compile(r"filter\..*\.(clean|smudge|process|required)", re.DOTALL)
 
 
-def common_dir(git_dir: Path) -> Path:
-    """The directory that a repository's work trees share."""
+def resolve_common_dir(git_dir: Path) -> Path:
+    """Return the git directory that all of a repository's work trees share."""
     link = git_dir / "commondir"
     return (git_dir / link.read_text().strip()).resolve() if link.is_file() else git_dir
 
 
-def boundary(common: Path) -> frozenset[str]:
-    """Commits whose parents a shallow clone does not have."""
+def read_shallow_boundary(common: Path) -> frozenset[str]:
+    """Return the commits whose parents a shallow clone does not have."""
     try:
         return frozenset((common / "shallow").read_text().split())
     except FileNotFoundError:
         return frozenset()
 
 
-def content(file: Path) -> bytes:
-    """A small file's bytes; none where there is no file. A pipe of its name would be waited for."""
+def read_small_file(file: Path) -> bytes:
+    """Return a file's bytes; empty where there is no regular file (reading a pipe would block)."""
     try:
         return file.read_bytes() if file.is_file() else b""
     except FileNotFoundError:
         return b""
 
 
-def waits(file: Path) -> bool:
-    """Whether opening what has this name would wait for somebody, as a pipe does."""
+def blocks_on_open(file: Path) -> bool:
+    """Check whether opening a path may block, as for a pipe: it exists and is neither a file nor a directory."""
     try:
         mode = file.stat().st_mode
     except OSError:
@@ -47,15 +47,15 @@ def waits(file: Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def is_partial(configuration: Configuration) -> bool:
-    """Whether a remote has promised what is absent here."""
-    return any(PROMISES.fullmatch(name) for name in _names(configuration))
+def is_partial_clone(configuration: Settings) -> bool:
+    """Check for settings of a partial clone, whose missing objects a remote has promised."""
+    return any(PROMISOR_SETTING.fullmatch(name) for name in _list_setting_names(configuration))
 
 
-def filters(configuration: Configuration) -> tuple[str, ...]:
-    """Settings that name programs a file's content passes through on its way into git and out of it."""
-    return tuple(name for name in _names(configuration) if FILTERS.fullmatch(name))
+def select_filter_settings(configuration: Settings) -> tuple[str, ...]:
+    """Return the names of the `filter.*` settings, which name programs that git runs on file contents."""
+    return tuple(name for name in _list_setting_names(configuration) if FILTER_SETTING.fullmatch(name))
 
 
-def _names(configuration: Configuration) -> Iterable[str]:
+def _list_setting_names(configuration: Settings) -> Iterable[str]:
     return dict.fromkeys(name for name, _ in configuration)

@@ -1,4 +1,4 @@
-"""libgit2 as this program has it: what it may keep in memory, and its errors as ours."""
+"""libgit2: memory limits, lookups that pygit2 lacks, and translation of its errors."""
 
 from __future__ import annotations
 
@@ -13,62 +13,66 @@ from pygit2.enums import ConfigLevel
 from pipeline.git import git_dir
 from pipeline.git.errors import UnreadableObject
 
-# libgit2 keeps parsed trees and commits: its own 256 MiB would grow with the history for years of commits. Only
-# what `edited` leaves to it asks for them again. With 6 MiB, and twice of what `repository` keeps, extracting a
-# history took 0.7 % fewer instructions and 8 MB more in each worker.
+# libgit2's cache of parsed trees and commits (its default is 256 MiB). With 6 MiB, and twice the caches of
+# `repository`, extracting a history took 0.7 % fewer instructions and 8 MB more in each worker.
 OBJECT_CACHE_BYTES: Final = 2 << 20
-# Pack files are mapped in windows, whose pages count as the process's memory. With windows of 32 MiB, 256 in all, a
-# process came to hold the whole of a pack of 109 MB; libgit2's own end at gigabytes. These cost 0.2 % of instructions.
+# Mapped pages of pack files count as the process's memory: with windows of 32 MiB, 256 MiB in all, a process mapped
+# all of a pack of 109 MB; libgit2's defaults are gigabytes. These limits cost 0.2 % of instructions.
 PACK_WINDOW_BYTES: Final = 1 << 20
 PACK_MAPPED_BYTES: Final = 32 << 20
 
 
-def _prepare_library() -> None:
+def _configure_libgit2() -> None:
     pygit2.settings.cache_max_size(OBJECT_CACHE_BYTES)
     pygit2.settings.mwindow_size = PACK_WINDOW_BYTES
     pygit2.settings.mwindow_mapped_limit = PACK_MAPPED_BYTES
-    # git does not recompute an object's sha on reading either: zlib's checksum stands. A third of the time.
+    # Verifying takes a third of the time; git does not recompute shas on reading either, zlib has a checksum.
     pygit2.settings.enable_strict_hash_verification(False)
-    # Some versions of git mark partial clones so. Reading them is safe: libgit2 never fetches what is absent.
+    # Some git versions mark partial clones with it. Reading them is safe: libgit2 never fetches missing objects.
     pygit2.settings.set_extensions(["partialclone"])
 
 
-_prepare_library()
+_configure_libgit2()
 
 
-def persons_attributes(configuration: Mapping[str, str]) -> Path | None:
-    """The file of attributes that a person has for all repositories: as configured, or where git looks for one."""
-    home, usual = (pygit2.settings.search_path[level] for level in (ConfigLevel.GLOBAL, ConfigLevel.XDG))
-    named = configuration.get("core.attributesfile") or (usual and f"{usual}/attributes")
-    if named.startswith("~/"):
-        return Path(home) / named.removeprefix("~/")
-    return Path(named) if named else None
+def find_user_attributes_file(configuration: Mapping[str, str]) -> Path | None:
+    """Return the user's attributes file for all repositories: `core.attributesFile`, or git's default path."""
+    home, xdg_directory = (
+        pygit2.settings.search_path[level] for level in (ConfigLevel.GLOBAL, ConfigLevel.XDG)
+    )
+    path = configuration.get("core.attributesfile") or (xdg_directory and f"{xdg_directory}/attributes")
+    if path.startswith("~/"):
+        return Path(home) / path.removeprefix("~/")
+    return Path(path) if path else None
 
 
-def is_bare_unsaid(git: pygit2.Repository, git_dir: Path) -> bool:
-    """Whether a repository that does not say so is bare, as git guesses: no work tree is named, or leads to it."""
-    named = "core.worktree" in git.config or git_dir.name == ".git"
-    return not named and not leads(Path(git.workdir), git_dir)
+def is_implicitly_bare(git: pygit2.Repository, git_dir: Path) -> bool:
+    """Check, as git does, whether a repository is bare without `core.bare`: it has no work tree that leads to it."""
+    is_named = "core.worktree" in git.config or git_dir.name == ".git"
+    return not is_named and not is_discoverable_from(Path(git.workdir), git_dir)
 
 
-def leads(folder: Path, git_dir: Path) -> bool:
-    """Whether standing in a folder is standing in the repository."""
+def is_discoverable_from(folder: Path, git_dir: Path) -> bool:
+    """Check whether repository discovery from a directory finds the repository of `git_dir`."""
     found = pygit2.discover_repository(str(folder))
     return found is not None and Path(found).resolve() == git_dir
 
 
-def mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
-    """Whom a repository calls how; nobody where what says so cannot be read, or would be waited for."""
-    if git.workdir and git_dir.waits(Path(git.workdir) / ".mailmap"):
+def load_mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
+    """Load a repository's `.mailmap`; an empty one where it cannot be read, or is a pipe that would block."""
+    if git.workdir and git_dir.blocks_on_open(Path(git.workdir) / ".mailmap"):
         return pygit2.Mailmap()
     try:
         return pygit2.Mailmap.from_repository(git)
-    except (pygit2.GitError, KeyError):  # a mailmap that cannot be read renames nobody
+    except (pygit2.GitError, KeyError):  # an unreadable mailmap
         return pygit2.Mailmap()
 
 
-class Reading:
-    """Turns libgit2's errors into ours, naming the commit that cannot be read. Entered for every object."""
+class ErrorTranslation:
+    """Context manager that raises libgit2's errors as UnreadableObject of an object.
+
+    A class, because it is entered for every object and costs less than a generator.
+    """
 
     __slots__ = ("_sha",)
 

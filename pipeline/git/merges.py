@@ -1,6 +1,6 @@
-"""What a merge itself wrote: the files and lines of its result that differ from every parent; pure.
+"""Changes that a merge commit made itself: files and lines of its result that differ from every parent.
 
-These are the lines `git show --cc` marks in every column. What came unchanged from one parent is left
+These are the lines that `git show --cc` marks in every column. Lines that came unchanged from one parent are left
 out, because the commits of that branch are indexed already.
 """
 
@@ -11,25 +11,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pipeline.git.patches import SAME, listed, marks, numbers
+from pipeline.git.patches import CONTEXT, get_line_markers, parse_line_ranges, split_lines
 
-# How a directory's mode is written in a tree.
-TREE: Final = b"40000"
-AT: Final = ord("@")
-# A part's head, lines in common, or one place: what it lost, then what it gained. A backslash says that a
-# last line has no line break.
-PLACE: Final = re.compile(rb"@| +\\*|(?=.)(?P<removed>-*)\\*(?P<added>\+*)\\*", re.DOTALL)
+# Mode of a directory as a tree object has it.
+TREE_MODE: Final = b"40000"
+HEADER_MARK: Final = ord("@")
+# A part's header, context lines, or one change: removed, then added lines. A backslash marks a last line without a
+# line break.
+RUN: Final = re.compile(rb"@| +\\*|(?=.)(?P<removed>-*)\\*(?P<added>\+*)\\*", re.DOTALL)
 
 
-# A directory: the mode and object of each name.
-Entries: TypeAlias = Mapping[bytes, tuple[bytes, bytes]]
+# A directory: mode and raw object id by name.
+TreeEntries: TypeAlias = Mapping[bytes, tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines removed and added at one place."""
+    """Lines removed and added at one place of a diff."""
 
-    old: int  # number of the first removed line, or of the line that follows the place
+    old: int  # number of the first removed line, or of the line after the place
     new: int  # the same in the result
     heading: bytes
     removed: list[bytes]
@@ -42,65 +42,72 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
-    """The merge's own lines of one file."""
+class MergeChange:
+    """Lines of one file that differ from every parent of a merge."""
 
-    parent: int  # the parent they are shown against: the one the result is closest to
-    parts: bytes  # `@@` parts without context; their old lines are the parent's
+    parent: int  # position of the parent they are compared with: the one the result is closest to
+    parts: bytes  # `@@` parts without context lines; old line numbers are that parent's
     added: int
     removed: int
 
 
-def wrote_files(result: Entries, parents: Sequence[Entries], read: Callable[[bytes], Entries]) -> bool:
-    """Whether some file of a merge differs from every parent, one that only its parents have included.
+def has_merge_changes(
+    result: TreeEntries, parents: Sequence[TreeEntries], read: Callable[[bytes], TreeEntries]
+) -> bool:
+    """Check whether some file of a merge differs from every parent, or was deleted by the merge itself.
 
-    What one parent has as well is not looked into, so a clean merge costs the directories on the way to what
-    both sides changed, where comparing it with its parents costs everything that either side changed. A name
-    that is a file here and a directory there counts as a file that differs.
+    Directories that equal one parent's are not read, so a clean merge reads only the directories that both sides
+    changed. A name that is a file on one side and a directory on another counts as a file that differs.
     """
-    folders = [(result, parents)]
-    while folders:
-        inside, beside = folders.pop()
-        for name in set(inside).union(*beside):
-            own, theirs = inside.get(name), [entries.get(name) for entries in beside]
-            if own in theirs:
+    pending = [(result, parents)]
+    while pending:
+        entries, parent_entries = pending.pop()
+        for name in set(entries).union(*parent_entries):
+            entry, *others = (directory.get(name) for directory in (entries, *parent_entries))
+            if entry in others:
                 continue
-            if any(entry is not None and entry[0] != TREE for entry in (own, *theirs)):
+            if any(side is not None and side[0] != TREE_MODE for side in (entry, *others)):
                 return True
-            there, *others = ({} if entry is None else read(entry[1]) for entry in (own, *theirs))
-            folders.append((there, others))
+            child, *parent_children = ({} if side is None else read(side[1]) for side in (entry, *others))
+            pending.append((child, parent_children))
     return False
 
 
-def own_lines(parents: Sequence[bytes]) -> Own:
-    """From the `@@` parts against each parent, what differs from all of them."""
-    places = [list(blocks(parts)) for parts in parents]
-    closest = min(range(len(places)), key=lambda parent: _weight(places[parent]))
-    everywhere = set.intersection(*({n for b in found for n in range(b.new, b.end)} for found in places))
-    others = [found for parent, found in enumerate(places) if parent != closest]
-    kept = [piece for block in places[closest] for piece in _pieces(block, everywhere, others)]
-    return Own(
+def extract_merge_lines(parents: Sequence[bytes]) -> MergeChange:
+    """Return the lines that differ from all parents, given the diff's `@@` parts with each parent."""
+    blocks_by_parent = [list(parse_blocks(parts)) for parts in parents]
+    closest = min(
+        range(len(blocks_by_parent)), key=lambda parent: _count_changed_lines(blocks_by_parent[parent])
+    )
+    merge_lines = set.intersection(
+        *({n for block in blocks for n in range(block.new, block.end)} for blocks in blocks_by_parent)
+    )
+    others = [blocks for parent, blocks in enumerate(blocks_by_parent) if parent != closest]
+    pieces = [
+        piece for block in blocks_by_parent[closest] for piece in _split_block(block, merge_lines, others)
+    ]
+    return MergeChange(
         parent=closest,
-        parts=b"".join(_printed(piece) for piece in kept),
-        added=sum(len(piece.added) for piece in kept),
-        removed=sum(len(piece.removed) for piece in kept),
+        parts=b"".join(_format_block(piece) for piece in pieces),
+        added=sum(len(piece.added) for piece in pieces),
+        removed=sum(len(piece.removed) for piece in pieces),
     )
 
 
-def blocks(parts: bytes) -> Iterator[Block]:
-    """The changed places of a diff, in order."""
-    lines, _ = listed(parts)
-    kinds = marks(lines)
+def parse_blocks(parts: bytes) -> Iterator[Block]:
+    """Yield the changed places of a diff's `@@` parts, in order."""
+    lines, _ = split_lines(parts)
+    kinds = get_line_markers(lines)
     old = new = 0
     heading = b""
-    for match in PLACE.finditer(kinds):
+    for match in RUN.finditer(kinds):
         start, end = match.span()
-        if kinds[start] == AT:
-            old, old_count, new, new_count = numbers(lines[start])
+        if kinds[start] == HEADER_MARK:
+            old, old_count, new, new_count = parse_line_ranges(lines[start])
             old, new = old + (old_count == 0), new + (new_count == 0)
             heading = lines[start].split(b"@@", 2)[2]
-        elif kinds[start] == SAME:
-            count = kinds.count(SAME, start, end)
+        elif kinds[start] == CONTEXT:
+            count = kinds.count(CONTEXT, start, end)
             old, new = old + count, new + count
         else:
             removed, added = (lines[slice(*match.span(group))] for group in ("removed", "added"))
@@ -108,35 +115,36 @@ def blocks(parts: bytes) -> Iterator[Block]:
             old, new = old + len(removed), new + len(added)
 
 
-def _weight(found: Sequence[Block]) -> int:
-    return sum(len(block.removed) + len(block.added) for block in found)
+def _count_changed_lines(blocks: Sequence[Block]) -> int:
+    return sum(len(block.removed) + len(block.added) for block in blocks)
 
 
-def _pieces(block: Block, everywhere: set[int], others: Sequence[Sequence[Block]]) -> Iterator[Block]:
-    """What is left of a block: all of it, its runs of own lines, or nothing.
+def _split_block(block: Block, merge_lines: set[int], others: Sequence[Sequence[Block]]) -> Iterator[Block]:
+    """Yield the whole block if all its added lines are the merge's own, else its runs of such lines.
 
-    Removed lines stay with a block that is kept whole: beside lines of a branch they are the branch's doing.
+    Removed lines stay only with a whole block: next to lines of a branch, that branch removed them. A block without
+    added lines counts if all other parents have lines removed there too.
     """
-    own = [number in everywhere for number in range(block.new, block.end)]
-    if all(own):
-        if block.added or all(_lost_at(block.new, found) for found in others):
+    is_merge_line = [number in merge_lines for number in range(block.new, block.end)]
+    if all(is_merge_line):
+        if block.added or all(_removes_lines_at(block.new, blocks) for blocks in others):
             yield block
         return
     old = block.old + len(block.removed)
     start = 0
-    for position in range(len(own) + 1):
-        if position == len(own) or not own[position]:
+    for position in range(len(is_merge_line) + 1):
+        if position == len(is_merge_line) or not is_merge_line[position]:
             if start < position:
                 yield Block(old, block.new + start, block.heading, [], block.added[start:position])
             start = position + 1
 
 
-def _lost_at(place: int, found: Sequence[Block]) -> bool:
-    """Whether lines were removed where the result has none of its own to show."""
-    return any(block.removed and block.new <= place <= block.end for block in found)
+def _removes_lines_at(line: int, blocks: Sequence[Block]) -> bool:
+    """Check whether a block removes lines at or next to a line of the result."""
+    return any(block.removed and block.new <= line <= block.end for block in blocks)
 
 
-def _printed(block: Block) -> bytes:
+def _format_block(block: Block) -> bytes:
     old, new = block.old - (not block.removed), block.new - (not block.added)
     head = b"@@ -%d,%d +%d,%d @@" % (old, len(block.removed), new, len(block.added))
     return b"\n".join([head + block.heading, *block.removed, *block.added, b""])

@@ -1,9 +1,7 @@
-"""A history as a graph of parents: what a commit reaches, and the order it is indexed in; pure.
+"""Parsers of commit, tag and tree objects, and the commit graph: reachable commits and topological order.
 
-The bytes of commit and tree objects -> their fields; pure.
-
-Commits are parsed here rather than by libgit2, which refuses a whole commit for a malformed author
-line that git itself only complains about.
+Commits are parsed here rather than by libgit2, which rejects a commit for a malformed author line that git only warns
+about.
 """
 
 from __future__ import annotations
@@ -18,53 +16,53 @@ from typing import Final
 Parents = tuple[str, ...]
 
 
-def reachable(tips: Iterable[str], parents_of: Callable[[str], Parents]) -> dict[str, Parents]:
-    """Every commit the tips reach, themselves included, with its parents."""
+def collect_reachable(tips: Iterable[str], get_parents: Callable[[str], Parents]) -> dict[str, Parents]:
+    """Return each commit that the tips reach, the tips included, with its parents."""
     found: dict[str, Parents] = {}
-    waiting = list(tips)
-    while waiting:
-        sha = waiting.pop()
+    pending = list(tips)
+    while pending:
+        sha = pending.pop()
         if sha not in found:
-            found[sha] = parents_of(sha)
-            waiting.extend(found[sha])
+            found[sha] = get_parents(sha)
+            pending.extend(found[sha])
     return found
 
 
-def parents_first(tip: str, parents: Mapping[str, Parents]) -> list[str]:
-    """Every commit of the graph that `tip` reaches, parents before children.
+def sort_topologically(tip: str, parents: Mapping[str, Parents]) -> list[str]:
+    """Return each commit of the graph that `tip` reaches, parents before children.
 
-    Depth first along first parents, so the order is a function of the graph alone. Leaving out a set that
-    holds all its own ancestors keeps the order of the rest: a walk behind a watermark is the full walk's.
+    Depth first along first parents, so the order depends on the graph alone. If a set of commits is left out with
+    all of its ancestors, the others keep their order: a walk from a watermark has the order of the full walk.
     """
     order: list[str] = []
     seen = {tip}
     path: list[tuple[str, Iterator[str]]] = [(tip, iter(parents[tip]))] if tip in parents else []
     while path:
-        ahead = next((sha for sha in path[-1][1] if sha in parents and sha not in seen), None)
-        if ahead is None:
+        parent = next((sha for sha in path[-1][1] if sha in parents and sha not in seen), None)
+        if parent is None:
             order.append(path.pop()[0])
         else:
-            seen.add(ahead)
-            path.append((ahead, iter(parents[ahead])))
+            seen.add(parent)
+            path.append((parent, iter(parents[parent])))
     return order
 
 
-# Signs of a person, as lenient as git: whatever stands before `<`, up to `>`, then seconds and zone. Of the seconds as
-# many digits as a calendar can need: Python refuses to read thousands.
-IDENTITY: Final = re.compile(rb"(?P<name>[^<]*)<(?P<email>[^>]*)>?[^0-9-]*(?P<seconds>-?\d{1,20})?")
+# Author or committer line, as lenient as git: name, `<email>`, then seconds and time zone. At most 20 digits of
+# seconds, because Python refuses to parse integers of thousands of digits.
+SIGNATURE: Final = re.compile(rb"(?P<name>[^<]*)<(?P<email>[^>]*)>?[^0-9-]*(?P<seconds>-?\d{1,20})?")
 TREE_ENTRY: Final = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
-# git has no dates before 1970, and Python's end with the year 9999: what lies outside is a broken clock.
+# git has no dates before 1970 and Python none after 9999; other dates come from broken clocks and are clamped.
 EPOCH: Final = datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
 LATEST_SECONDS: Final = 253_402_214_400  # 9999-12-31
 
 UTF_8: Final = "utf-8"
-# Python's codecs for its own literals and for host names: nobody's message is written in them.
-NOT_OF_TEXT: Final = frozenset({"unicode-escape", "raw-unicode-escape", "punycode", "idna", "undefined"})
+# Python's codecs for its literals and for host names: no commit message is written in them.
+NON_TEXT_CODECS: Final = frozenset({"unicode-escape", "raw-unicode-escape", "punycode", "idna", "undefined"})
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
-    """Who did something, and when."""
+class Signature:
+    """Author or committer of a commit, with the date."""
 
     name: str
     email: str
@@ -73,7 +71,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit's own fields, without its change."""
+    """Fields of a commit object."""
 
     sha: str
     tree: str
@@ -82,12 +80,12 @@ class Commit:
     author_email: str  # after .mailmap
     author_date: datetime  # UTC, without a zone
     commit_date: datetime  # the committer's, UTC, without a zone
-    message: str  # decoded by the commit's own encoding, bad bytes replaced, without its last line breaks
+    message: str  # decoded by the commit's encoding, bad bytes replaced, trailing line breaks removed
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
-    """The objects a commit points to."""
+class CommitLinks:
+    """Objects that a commit points to."""
 
     tree: str
     parents: tuple[str, ...]
@@ -95,7 +93,7 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """One name in a directory."""
+    """Entry of a tree object."""
 
     mode: int
     name: bytes
@@ -103,7 +101,7 @@ class TreeEntry:
 
 
 @dataclass(slots=True)
-class _Header:
+class _CommitHeader:
     tree: str = ""
     parents: list[str] = field(default_factory=list)
     author: bytes = b""
@@ -112,10 +110,13 @@ class _Header:
 
 
 def parse_commit(sha: str, data: bytes) -> Commit:
-    """The commit in an object's bytes; never fails on bytes that git would show."""
+    """Parse a commit object. Never fails on bytes that git would show."""
     head, _, message = data.partition(b"\n\n")
-    header = _header(head)
-    author, committer = _person(header.author, header.encoding), _person(header.committer, header.encoding)
+    header = _parse_header(head)
+    author, committer = (
+        _parse_signature(header.author, header.encoding),
+        _parse_signature(header.committer, header.encoding),
+    )
     return Commit(
         sha=sha,
         tree=header.tree,
@@ -124,35 +125,35 @@ def parse_commit(sha: str, data: bytes) -> Commit:
         author_email=author.email,
         author_date=author.date,
         commit_date=committer.date,
-        message=_decoded(message, header.encoding).rstrip("\n"),
+        message=_decode(message, header.encoding).rstrip("\n"),
     )
 
 
-def links_of(data: bytes) -> Links:
-    """Only what a commit points to: all that a walk needs."""
+def parse_commit_links(data: bytes) -> CommitLinks:
+    """Parse only a commit's tree and parents, which are all that a history walk needs."""
     tree, *lines = data.partition(b"\n\n")[0].decode("utf-8", errors="replace").split("\n")
     parents = tuple(line[7:] for line in lines if line[:7] == "parent ")
-    return Links(tree.removeprefix("tree "), parents)
+    return CommitLinks(tree.removeprefix("tree "), parents)
 
 
-def entries_of(data: bytes) -> dict[bytes, tuple[bytes, bytes]]:
-    """Name -> mode and object, as they stand in a tree object: all that comparing trees needs."""
+def parse_tree_entries(data: bytes) -> dict[bytes, tuple[bytes, bytes]]:
+    """Parse a tree object into mode and raw object id by name, unconverted, as comparing trees needs them."""
     return {name: (mode, raw) for mode, name, raw in TREE_ENTRY.findall(data)}
 
 
-def tagged(data: bytes) -> str:
-    """The object that a tag names."""
+def parse_tag_target(data: bytes) -> str:
+    """Return the sha of the object that a tag object names."""
     return data.partition(b"\n")[0].decode("ascii", "replace").removeprefix("object ")
 
 
-def parse_tree(data: bytes) -> Iterator[TreeEntry]:
-    """The names in a tree object, in its own order."""
+def iter_tree_entries(data: bytes) -> Iterator[TreeEntry]:
+    """Yield the entries of a tree object, in its order."""
     for mode, name, raw in TREE_ENTRY.findall(data):
         yield TreeEntry(int(mode, 8), name, raw.hex())
 
 
-def _header(head: bytes) -> _Header:
-    header = _Header()
+def _parse_header(head: bytes) -> _CommitHeader:
+    header = _CommitHeader()
     for line in head.split(b"\n"):
         key, _, value = line.partition(b" ")
         if key == b"parent":
@@ -168,26 +169,26 @@ def _header(head: bytes) -> _Header:
     return header
 
 
-def _person(line: bytes, encoding: str) -> Person:
-    match = IDENTITY.match(line)
+def _parse_signature(line: bytes, encoding: str) -> Signature:
+    match = SIGNATURE.match(line)
     if match is None:
-        return Person(_decoded(line, encoding).strip(), "", EPOCH)
+        return Signature(_decode(line, encoding).strip(), "", EPOCH)
     seconds = min(max(int(match["seconds"] or 0), 0), LATEST_SECONDS)
-    return Person(
-        _decoded(match["name"], encoding).strip(),
-        _decoded(match["email"], encoding).strip(),
+    return Signature(
+        _decode(match["name"], encoding).strip(),
+        _decode(match["email"], encoding).strip(),
         EPOCH + timedelta(seconds=seconds),
     )
 
 
-def _decoded(text: bytes, encoding: str) -> str:
-    """As text that can be written anywhere: whatever the encoding, no half of a surrogate pair is left alone."""
+def _decode(text: bytes, encoding: str) -> str:
+    """Decode bad bytes as U+FFFD; lone surrogates, which some codecs produce and UTF-8 cannot encode, too."""
     if encoding == UTF_8:
         return text.decode(UTF_8, errors="replace")
     try:
-        if codecs.lookup(encoding).name in NOT_OF_TEXT:
+        if codecs.lookup(encoding).name in NON_TEXT_CODECS:
             return text.decode(UTF_8, errors="replace")
-        found = text.decode(encoding, errors="replace")
-    except (LookupError, ValueError):  # a name no codec has, or a codec that is none of text
+        decoded = text.decode(encoding, errors="replace")
+    except (LookupError, ValueError):  # an unknown codec, or one that does not decode to text
         return text.decode(UTF_8, errors="replace")
-    return found.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
+    return decoded.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")

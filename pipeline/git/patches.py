@@ -1,6 +1,6 @@
-"""The `@@` parts of a patch -> line numbers and texts; pure.
+"""Parser of unified diffs: the `@@` parts of a patch as line numbers and texts.
 
-Lines are handled in runs of one kind: only a long history shows what a loop over each line costs.
+Lines are handled in runs of one kind, because a Python loop over single lines is slow in long histories.
 """
 
 from __future__ import annotations
@@ -10,145 +10,145 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-# Kept of a diff, for display. People read excerpts of some hundred lines; this is about 1,500.
-DIFF_BYTES: Final = 64 << 10
-# Kept of the added, and of the removed, text. The encoder reads 256 tokens of it, the words lane all.
-TEXT_BYTES: Final = 64 << 10
-# Lines of a patch whose numbers are listed. A patch of more is no one's handwriting; its counts stay exact.
-LISTED_LINES: Final = 100_000
+# Diff text stored for display: about 1,500 lines, where excerpts have some hundred.
+MAX_DIFF_BYTES: Final = 64 << 10
+# Added and removed text each. The encoder reads 256 tokens of it, the hunk-text lane all.
+MAX_TEXT_BYTES: Final = 64 << 10
+# Lines of a patch whose numbers are listed. Longer patches are not written by hand; their counts stay exact.
+MAX_LISTED_LINES: Final = 100_000
 
-PART: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-HEADS: Final = re.compile(rb"^@@ .*", re.MULTILINE)
-HEAD: Final = re.compile(rb"@")
-RUN: Final = re.compile(rb" +|\++|-+|\\+")
-SAME, PLUS, MINUS = b" +-"
+PART_HEADER: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+HEADER_LINE: Final = re.compile(rb"^@@ .*", re.MULTILINE)
+HEADER_MARKER: Final = re.compile(rb"@")
+MARKER_RUN: Final = re.compile(rb" +|\++|-+|\\+")
+CONTEXT, PLUS, MINUS = b" +-"
 
 
-class Part(NamedTuple):
+class PatchPart(NamedTuple):
     """One `@@` part of a file's diff."""
 
     old_start: int  # as git prints it: 1-based, or the line before where `old_count` is 0
     old_count: int  # lines of the old file it covers, context included
     new_start: int  # as `old_start`, in the new file
     new_count: int
-    header: str  # git's section heading: the line that opens the enclosing function
+    header: str  # text after `@@`: the line above that git takes for the start of a function
     added: tuple[int, ...]  # 1-based numbers of the added lines, in the new file
     removed: tuple[int, ...]  # 1-based numbers of the removed lines, in the old file
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """What a hunk keeps of a file's diff."""
+    """Parsed diff of one file, as a hunk stores it."""
 
-    parts: tuple[Part, ...]
-    diff: str  # the `@@` parts as text, cut after DIFF_BYTES
+    parts: tuple[PatchPart, ...]
+    diff: str  # the `@@` parts as text, cut after MAX_DIFF_BYTES
     diff_truncated: bool
-    added_text: str  # the added lines without their `+`, cut after TEXT_BYTES
+    added_text: str  # the added lines without their `+`, cut after MAX_TEXT_BYTES
     removed_text: str
-    complete: bool  # whether every line is listed in `parts`
+    is_complete: bool  # whether every line is listed in `parts`
 
 
-NOTHING: Final = Patch((), "", False, "", "", True)
+NO_PARTS: Final = Patch((), "", False, "", "", True)
 
 
-def body(data: bytes) -> bytes:
-    """The `@@` parts of a patch without the header lines before them."""
+def strip_file_header(data: bytes) -> bytes:
+    """Return a patch's `@@` parts, without the file header lines before them."""
     start = data.find(b"\n@@ ")
     return data[start + 1 :] if start >= 0 else b""
 
 
-def read(parts: bytes) -> Patch:
-    """Line numbers and texts of a patch's `@@` parts."""
+def parse_patch(parts: bytes) -> Patch:
+    """Parse a patch's `@@` parts into line numbers and texts."""
     if not parts:
-        return NOTHING
-    lines, complete = listed(parts)
-    scan = _scanned(lines)
-    diff, truncated = _cut(parts, DIFF_BYTES)
+        return NO_PARTS
+    lines, complete = split_lines(parts)
+    scan = _scan(lines)
+    diff, truncated = _truncate(parts, MAX_DIFF_BYTES)
     return Patch(
         parts=tuple(scan.parts),
         diff=diff,
         diff_truncated=truncated,
-        added_text=_text(lines, scan.plus),
-        removed_text=_text(lines, scan.minus),
-        complete=complete,
+        added_text=_join_lines(lines, scan.added_slices),
+        removed_text=_join_lines(lines, scan.removed_slices),
+        is_complete=complete,
     )
 
 
-def bare(parts: bytes) -> tuple[Part, ...]:
-    """The parts of a diff without context, by their heads alone."""
-    return tuple(_bare(match.group()) for match in HEADS.finditer(parts))
+def parse_part_headers(parts: bytes) -> tuple[PatchPart, ...]:
+    """Parse the parts of a diff without context lines, from their headers alone."""
+    return tuple(_build_part_from_header(match.group()) for match in HEADER_LINE.finditer(parts))
 
 
-def listed(parts: bytes) -> tuple[list[bytes], bool]:
-    """The lines, as many as are listed, and whether that is all of them."""
-    lines = parts.split(b"\n", LISTED_LINES)
+def split_lines(parts: bytes) -> tuple[list[bytes], bool]:
+    """Return the first MAX_LISTED_LINES lines, and whether these are all."""
+    lines = parts.split(b"\n", MAX_LISTED_LINES)
     return lines, not lines.pop()
 
 
-def marks(lines: Sequence[bytes]) -> bytes:
-    """The first character of each line."""
+def get_line_markers(lines: Sequence[bytes]) -> bytes:
+    """Return the first character of each line: `@`, space, `+`, `-` or a backslash."""
     return bytes([line[0] for line in lines])
 
 
-def numbers(head: bytes) -> tuple[int, int, int, int]:
-    """Where a part starts and how many lines it covers: in the old file, then in the new."""
-    old, old_count, new, new_count = PART.match(head).group(1, 2, 3, 4)  # type: ignore[union-attr]  # it is a head
+def parse_line_ranges(head: bytes) -> tuple[int, int, int, int]:
+    """Parse a part's header into old start, old count, new start and new count."""
+    old, old_count, new, new_count = PART_HEADER.match(head).group(1, 2, 3, 4)  # type: ignore[union-attr]  # a header
     return int(old), int(old_count or 1), int(new), int(new_count or 1)
 
 
 @dataclass(slots=True)
 class _Scan:
-    """What one pass over a patch's lines finds."""
+    """Result of one pass over a patch's lines."""
 
-    parts: list[Part] = field(default_factory=list)
-    plus: list[slice] = field(default_factory=list)  # where the added lines are
-    minus: list[slice] = field(default_factory=list)
+    parts: list[PatchPart] = field(default_factory=list)
+    added_slices: list[slice] = field(default_factory=list)  # of the patch's lines
+    removed_slices: list[slice] = field(default_factory=list)
 
 
-def _scanned(lines: Sequence[bytes]) -> _Scan:
+def _scan(lines: Sequence[bytes]) -> _Scan:
     scan = _Scan()
-    kinds = marks(lines)
-    heads = [match.start() for match in HEAD.finditer(kinds)]
+    kinds = get_line_markers(lines)
+    heads = [match.start() for match in HEADER_MARKER.finditer(kinds)]
     for start, end in zip(heads, [*heads[1:], len(lines)], strict=True):
-        scan.parts.append(_part(lines[start], kinds, start + 1, end, scan))
+        scan.parts.append(_parse_part(lines[start], kinds, start + 1, end, scan))
     return scan
 
 
-def _part(head: bytes, kinds: bytes, start: int, end: int, scan: _Scan) -> Part:
-    old_start, old_count, new_start, new_count = numbers(head)
+def _parse_part(head: bytes, kinds: bytes, start: int, end: int, scan: _Scan) -> PatchPart:
+    old_start, old_count, new_start, new_count = parse_line_ranges(head)
     old, new = old_start, new_start
     added: list[int] = []
     removed: list[int] = []
-    for match in RUN.finditer(kinds, start, end):
+    for match in MARKER_RUN.finditer(kinds, start, end):
         first, last = match.span()
         mark, count = kinds[first], last - first
         if mark == PLUS:
-            scan.plus.append(slice(first, last))
+            scan.added_slices.append(slice(first, last))
             added.extend(range(new, new + count))
             new += count
         elif mark == MINUS:
-            scan.minus.append(slice(first, last))
+            scan.removed_slices.append(slice(first, last))
             removed.extend(range(old, old + count))
             old += count
-        elif mark == SAME:
+        elif mark == CONTEXT:
             old, new = old + count, new + count
     header = head.split(b"@@", 2)[2].decode("utf-8", errors="replace").strip()
-    return Part(old_start, old_count, new_start, new_count, header, tuple(added), tuple(removed))
+    return PatchPart(old_start, old_count, new_start, new_count, header, tuple(added), tuple(removed))
 
 
-def _bare(head: bytes) -> Part:
-    old, old_count, new, new_count = numbers(head)
+def _build_part_from_header(head: bytes) -> PatchPart:
+    old, old_count, new, new_count = parse_line_ranges(head)
     added, removed = range(new, new + new_count), range(old, old + old_count)
-    return Part(old, old_count, new, new_count, "", tuple(added), tuple(removed))
+    return PatchPart(old, old_count, new, new_count, "", tuple(added), tuple(removed))
 
 
-def _text(lines: Sequence[bytes], places: Sequence[slice]) -> str:
-    chosen = [line[1:] for place in places for line in lines[place]]
-    return _cut(b"\n".join(chosen), TEXT_BYTES)[0]
+def _join_lines(lines: Sequence[bytes], slices: Sequence[slice]) -> str:
+    selected = [line[1:] for part in slices for line in lines[part]]
+    return _truncate(b"\n".join(selected), MAX_TEXT_BYTES)[0]
 
 
-def _cut(text: bytes, limit: int) -> tuple[str, bool]:
-    """The text up to the limit, ended at a line where one ends near it, never inside a character."""
+def _truncate(text: bytes, limit: int) -> tuple[str, bool]:
+    """Return the first `limit` bytes, and whether there were more. Cuts at a line end near the limit if possible."""
     if len(text) <= limit:
         return text.decode("utf-8", errors="replace"), False
     end = text.rfind(b"\n", limit * 3 // 4, limit) + 1 or limit

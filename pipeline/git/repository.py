@@ -1,7 +1,7 @@
-"""The one door to git: opens a repository and reads its objects through libgit2.
+"""Read access to a git repository through libgit2 (pygit2): commits, trees, blobs, diffs, attributes, configuration.
 
-Nothing here runs a program, a filter, a textconv or an external diff, and nothing goes to the network:
-a partial clone's absent objects are reported as unreadable, like damaged ones.
+Reading never runs a program (filter, textconv, external diff) and never uses the network. Objects that a partial
+clone has not fetched are reported as unreadable, like damaged ones.
 """
 
 from __future__ import annotations
@@ -16,118 +16,148 @@ from pathlib import Path
 from typing import Final
 
 import pygit2
+from cachetools import LRUCache
 from pygit2.enums import AttrCheck, ObjectType, SortMode
 
 from pipeline.git import git_dir, patches
-from pipeline.git.changes import TREE_MODE, RawPatch, regular, shown_path
-from pipeline.git.errors import BEYOND_BOUNDARY, UnreadableObject, not_found, refusal
-from pipeline.git.git_dir import boundary, common_dir, is_partial
-from pipeline.git.libgit2 import Reading, is_bare_unsaid, leads, mailmap, persons_attributes
-from pipeline.git.merges import wrote_files
+from pipeline.git.changes import TREE_MODE, RawPatch, decode_path, is_regular
+from pipeline.git.errors import (
+    BEYOND_SHALLOW_BOUNDARY,
+    UnreadableObject,
+    build_not_found_error,
+    build_open_error,
+)
+from pipeline.git.git_dir import is_partial_clone, read_shallow_boundary, resolve_common_dir
+from pipeline.git.libgit2 import (
+    ErrorTranslation,
+    find_user_attributes_file,
+    is_discoverable_from,
+    is_implicitly_bare,
+    load_mailmap,
+)
+from pipeline.git.merges import has_merge_changes
 from pipeline.git.objects import (
     Commit,
-    Links,
+    CommitLinks,
     Parents,
     TreeEntry,
-    links_of,
-    parents_first,
+    collect_reachable,
     parse_commit,
-    reachable,
-    tagged,
+    parse_commit_links,
+    parse_tag_target,
+    sort_topologically,
 )
-from pipeline.git.patches import Part
-from pipeline.git.tree_cache import Folders, Recent
-from pipeline.git.tree_diff import Compared, Difference, Edited, Sources, edits, patch_between, trees
+from pipeline.git.patches import PatchPart
+from pipeline.git.tree_cache import TreeReader
+from pipeline.git.tree_diff import (
+    BlobSource,
+    Libgit2Diff,
+    PlainDiff,
+    TreeDiff,
+    create_content_patch,
+    diff_plain_files,
+    load_trees,
+)
 
-__all__ = ["Commit", "Difference", "Repository", "TreeEntry", "UnreadableObject", "open_repository"]
+__all__ = ["Commit", "Repository", "TreeDiff", "TreeEntry", "UnreadableObject", "open_repository"]
 
-# Contents kept for what follows: the next version's diff, and the parser, ask for the one just read.
-KEPT_BLOB_BYTES: Final = 2 << 20
-# Commits whose tree and parents are remembered: a commit's parent is mostly among the last few read.
-REMEMBERED_COMMITS: Final = 1000
-# Paths of which is remembered whether an attribute says how they are compared; each costs about 150 bytes.
-REMEMBERED_PATHS: Final = 4_000
+# The diff of the next version and the parser read the blob again that was just read.
+BLOB_CACHE_BYTES: Final = 2 << 20
+# Commits whose tree and parents are cached: a commit's parent is mostly among the last few read.
+MAX_CACHED_COMMITS: Final = 1000
+# Paths whose `diff` attribute is cached; each costs about 150 bytes.
+MAX_CACHED_PATHS: Final = 4_000
 
 
 def open_repository(path: Path) -> Repository:
-    """The repository that holds `path`: a work tree, a linked one, a bare repository, or anything inside."""
-    there = path.exists()
+    """Open the repository that contains `path`, which may be any path inside a work tree or git directory.
+
+    Raises NotARepository, UnsafeRepository, UnsupportedRepository or DamagedRepository.
+    """
+    exists = path.exists()
     start = str(path if path.is_dir() else path.parent)
-    if not there or pygit2.discover_repository(start) is None:
-        raise not_found(path, there=there)
+    if not exists or pygit2.discover_repository(start) is None:
+        raise build_not_found_error(path, exists=exists)
     try:
-        # From where somebody stands: from its git directory alone libgit2 takes what is around that for the work tree.
+        # Not by its git directory: libgit2 would take the directory around that for the work tree.
         return Repository(pygit2.Repository(start))
     except pygit2.GitError as error:
-        raise refusal(path, str(error)) from error
+        raise build_open_error(path, str(error)) from error
 
 
 class Repository:
-    """Reads one repository. Not for sharing between threads or processes: each opens its own."""
+    """Opened repository. Not safe to share between threads or processes: each opens its own.
+
+    `root` is the work tree's root, or the git directory of a bare repository. `common_dir` is the git directory that
+    all linked work trees share. `canonical_path` names the repository whatever work tree it was opened from.
+    `shallow_boundary` holds the commits whose parents a shallow clone lacks.
+    """
 
     def __init__(self, git: pygit2.Repository) -> None:
         self._git = git
         self._odb = git.odb
         git_dir = Path(git.path).resolve()
-        common = common_dir(git_dir)
-        self.common_dir: Path = common
+        common_dir = resolve_common_dir(git_dir)
+        self.common_dir: Path = common_dir
         self.git_dir: Path = git_dir
-        self.objects: Path = common / "objects"
-        self.is_bare: bool = git.is_bare or is_bare_unsaid(git, git_dir)
+        self.objects_dir: Path = common_dir / "objects"
+        self.is_bare: bool = git.is_bare or is_implicitly_bare(git, git_dir)
         self.root: Path = git_dir if self.is_bare else Path(git.workdir).resolve()
-        # What opens it again: of a work tree that `core.worktree` names, which need not know, the git directory.
-        self.door: Path = self.root if leads(self.root, git_dir) else git_dir
-        self.canonical: Path = common.parent if common.name == ".git" else common
-        self.boundary: frozenset[str] = boundary(common)
-        self.is_shallow: bool = bool(self.boundary)
-        self.is_partial: bool = is_partial(self.configuration)
-        self._mailmap = mailmap(git)
-        self._lately: dict[str, Links] = {}
-        self._diff_paths: dict[bytes, str] = {}
-        self._barred: dict[str, bool] = {}
-        self._blobs = Recent[str, pygit2.Blob](KEPT_BLOB_BYTES)
-        self._folders = Folders(partial(_tree, self._odb))
+        # A work tree that only `core.worktree` names does not lead back to its repository; the git directory does.
+        self.reopen_path: Path = self.root if is_discoverable_from(self.root, git_dir) else git_dir
+        self.canonical_path: Path = common_dir.parent if common_dir.name == ".git" else common_dir
+        self.shallow_boundary: frozenset[str] = read_shallow_boundary(common_dir)
+        self.is_shallow: bool = bool(self.shallow_boundary)
+        self.is_partial_clone: bool = is_partial_clone(self.config)
+        self._mailmap = load_mailmap(git)
+        self._links_cache: LRUCache[str, CommitLinks] = LRUCache(MAX_CACHED_COMMITS)
+        self._attribute_paths: LRUCache[bytes, str] = LRUCache(MAX_CACHED_PATHS)
+        self._blocking_directories: LRUCache[str, bool] = LRUCache(MAX_CACHED_PATHS)
+        self._blob_cache: LRUCache[str, pygit2.Blob] = LRUCache(
+            BLOB_CACHE_BYTES, getsizeof=lambda blob: blob.size
+        )
+        self._tree_reader = TreeReader(partial(_read_tree, self._odb))
 
-    def let_go(self) -> None:
-        """Give back the memory of what was read, mapped packs included, by opening the repository anew."""
-        self._lately.clear()
-        self._diff_paths.clear()
-        self._blobs = Recent(KEPT_BLOB_BYTES)
-        # Packs stay as long as one repository of the process has them. This one knows itself by its branches and
-        # remotes, and would until such circles are looked for.
-        del self._odb, self._folders
+    def release_memory(self) -> None:
+        """Free all caches and mapped packs by opening the repository again."""
+        self._links_cache.clear()
+        self._attribute_paths.clear()
+        self._blob_cache.clear()
+        # libgit2 keeps packs until the last repository object that uses them is freed, and this one is part of
+        # reference cycles (branches, remotes): free it now rather than at the next garbage collection.
+        del self._odb, self._tree_reader
         self._git.free()
         try:
-            self._git = pygit2.Repository(str(self.door))
+            self._git = pygit2.Repository(str(self.reopen_path))
             self._odb = self._git.odb
-            self._folders = Folders(partial(_tree, self._odb))
+            self._tree_reader = TreeReader(partial(_read_tree, self._odb))
         except pygit2.GitError as error:
-            raise refusal(self.root, str(error)) from error
+            raise build_open_error(self.root, str(error)) from error
 
-    def head(self) -> str | None:
-        """The commit HEAD names, on a branch or detached; None before the first commit."""
+    def read_head(self) -> str | None:
+        """Return the sha of HEAD's commit, on a branch or detached; None before the first commit."""
         try:
-            named = self._git.head.target
+            target = self._git.head.target
         except pygit2.GitError as error:
             if self._git.head_is_unborn:
                 return None
             raise UnreadableObject("HEAD", str(error)) from error
-        return self._peeled(str(named))
+        return self._peel_to_commit(str(target))
 
-    def _peeled(self, sha: str) -> str:
-        """The commit that a tag stands for; libgit2 would load it, and refuse what git only complains about."""
-        with Reading("HEAD"):
+    def _peel_to_commit(self, sha: str) -> str:
+        """Follow tags to a commit, without libgit2's commit parser, which rejects what git only warns about."""
+        with ErrorTranslation("HEAD"):
             while (kind := self._odb.read_header(sha)[0]) == ObjectType.TAG:
-                sha = tagged(self._odb.read(sha)[1])
+                sha = parse_tag_target(self._odb.read(sha)[1])
         if kind != ObjectType.COMMIT:
             raise UnreadableObject("HEAD", f"{sha} is not a commit")
         return sha
 
-    def first_commit(self, sha: str) -> str:
-        """The first-parent line's oldest commit: a root, a shallow boundary, or the last readable."""
+    def find_root_commit(self, sha: str) -> str:
+        """Return the oldest commit of the first-parent line: a root, a shallow boundary, or the last readable one."""
         while True:
             try:
-                parents = self._links(sha).parents
+                parents = self._read_links(sha).parents
             except UnreadableObject:
                 return sha
             if not parents or not self.contains(parents[0]):
@@ -135,34 +165,34 @@ class Repository:
             sha = parents[0]
 
     def contains(self, sha: str) -> bool:
-        """Whether the object is here."""
+        """Return whether the object exists in this clone."""
         return sha in self._odb
 
     def is_commit(self, sha: str) -> bool:
-        """Whether the object is here and a commit."""
+        """Return whether the object exists in this clone and is a commit."""
         return self.contains(sha) and self._odb.read_header(sha)[0] == ObjectType.COMMIT
 
-    def readable(self, sha: str) -> bool:
-        """Whether a commit is here together with its parents' names."""
-        return sha not in self.boundary and self.contains(sha)
+    def is_readable(self, sha: str) -> bool:
+        """Return whether a commit exists in this clone and is not at the shallow boundary."""
+        return sha not in self.shallow_boundary and self.contains(sha)
 
     def walk(self, tip: str, *, hide: Iterable[str] = ()) -> list[str]:
-        """Every commit that `tip` reaches and the hidden ones do not, parents before children.
+        """Return the commits that `tip` reaches and the hidden ones do not, parents before children.
 
-        A missing or damaged commit is in the list, as one without parents; what lies behind it is not.
+        A missing or damaged commit is listed as one without parents; its ancestors are not listed.
         """
         hidden = [sha for sha in hide if self.contains(sha)]
-        return parents_first(tip, self._history(tip, hidden))
+        return sort_topologically(tip, self._read_history(tip, hidden))
 
-    def reaches_more(self, tip: str, commits: int) -> bool:
-        """Whether a tip reaches more commits than these; of a damaged history, whether that is sure."""
+    def reaches_more_than(self, tip: str, count: int) -> bool:
+        """Return whether a tip reaches more than `count` commits; False if the history is too damaged to count."""
         with suppress(KeyError, pygit2.GitError):
-            return any(True for _ in islice(self._git.walk(tip, SortMode.NONE), commits, None))
+            return any(True for _ in islice(self._git.walk(tip, SortMode.NONE), count, None))
         return False
 
-    def commit(self, sha: str) -> Commit:
-        """A commit's fields, its author as `.mailmap` names them."""
-        with Reading(sha):
+    def read_commit(self, sha: str) -> Commit:
+        """Return a commit, its author as in `.mailmap`. Raises UnreadableObject if it cannot be read."""
+        with ErrorTranslation(sha):
             kind, data = self._odb.read(sha)
         if kind != ObjectType.COMMIT:
             raise UnreadableObject(sha, "not a commit")
@@ -170,226 +200,233 @@ class Repository:
         name, email = commit.author_name, commit.author_email
         if "\0" not in name + email:
             name, email = self._mailmap.resolve(name, email)
-        parents = () if sha in self.boundary else commit.parents
-        self._remember(sha, Links(commit.tree, parents))
+        parents = () if sha in self.shallow_boundary else commit.parents
+        self._links_cache[sha] = CommitLinks(commit.tree, parents)
         return replace(commit, parents=parents, author_name=name, author_email=email)
 
-    def differences(self, sha: str) -> list[Difference]:
-        """What a commit changed, against each of its parents, or against nothing for a root.
+    def diff_with_parents(self, sha: str) -> list[TreeDiff]:
+        """Return a commit's diffs with each of its parents, or with the empty tree for a root.
 
-        None for a merge where no path differs from every parent. Renames are followed.
+        Renames are followed. A merge's diffs have only the paths that differ from every parent; without such a path
+        the list is empty.
         """
-        if sha in self.boundary:
-            raise UnreadableObject(sha, BEYOND_BOUNDARY)
-        links = self._links(sha)
-        parents = [self._links(parent).tree for parent in links.parents]
-        with Reading(sha):
-            if len(parents) > 1 and not self._wrote_files(links.tree, parents):
+        if sha in self.shallow_boundary:
+            raise UnreadableObject(sha, BEYOND_SHALLOW_BOUNDARY)
+        links = self._read_links(sha)
+        parents = [self._read_links(parent).tree for parent in links.parents]
+        with ErrorTranslation(sha):
+            if len(parents) > 1 and not self._has_merge_changes(links.tree, parents):
                 return []
             if len(parents) > 1:
-                found = [self._compared(sha, old, links.tree) for old in parents]
-                return [*self._differing_from_all(found)]
-            return [self._difference(sha, parents[0] if parents else None, links.tree)]
+                diffs = [self._diff_with_libgit2(sha, old, links.tree) for old in parents]
+                return [*self._select_merge_paths(diffs)]
+            return [self._diff_trees(sha, parents[0] if parents else None, links.tree)]
 
-    def _difference(self, sha: str, old: str | None, new: str) -> Difference:
-        entries = self._folders.entries(bytes.fromhex(old)) if old else {}
-        plain = edits(entries, self._folders.entries(bytes.fromhex(new)), self._folders.entries)
-        if plain is not None:
-            return Edited(sha, plain, self._sources)
-        found = self._compared(sha, old, new)
-        found.follow_renames()
-        return found
+    def _diff_trees(self, sha: str, old: str | None, new: str) -> TreeDiff:
+        read = self._tree_reader.read_entries
+        changes = diff_plain_files(read(bytes.fromhex(old)) if old else {}, read(bytes.fromhex(new)), read)
+        if changes is not None:
+            return PlainDiff(sha, changes, self._blob_source)
+        diff = self._diff_with_libgit2(sha, old, new)
+        diff.follow_renames()
+        return diff
 
-    def _compared(self, sha: str, old: str | None, new: str) -> Compared:
-        return Compared(sha, trees(self._git, old, new), self._sources)
+    def _diff_with_libgit2(self, sha: str, old: str | None, new: str) -> Libgit2Diff:
+        return Libgit2Diff(sha, load_trees(self._git, old, new), self._blob_source)
 
     @property
-    def _sources(self) -> Sources:
-        return Sources(blob=self._blob, size=self.size, named=self._diff_path)
+    def _blob_source(self) -> BlobSource:
+        return BlobSource(
+            load_blob=self._load_blob,
+            read_size=self.read_blob_size,
+            find_attribute_path=self._find_attribute_path,
+        )
 
-    def _diff_path(self, path: bytes) -> str:
-        """The path a difference is made under; empty where no attribute of it says how.
+    def _find_attribute_path(self, path: bytes) -> str:
+        """Return the path whose `diff` attribute libgit2 is to apply; empty if none is set.
 
-        libgit2 would look for one at every difference, by system calls for each directory on the way.
+        Given a path, libgit2 looks its attributes up at every diff, with system calls for each directory above it.
         """
-        if path not in self._diff_paths:
-            if len(self._diff_paths) >= REMEMBERED_PATHS:
-                self._diff_paths.clear()
-            name = shown_path(path)
-            said = None if self._bars_attributes(name) else self._git.get_attr(name, "diff")
-            self._diff_paths[path] = "" if said is None else name
-        return self._diff_paths[path]
+        cached = self._attribute_paths.get(path)
+        if cached is not None:
+            return cached
+        name = decode_path(path)
+        attribute = None if self._attributes_would_block(name) else self._git.get_attr(name, "diff")
+        self._attribute_paths[path] = attribute_path = "" if attribute is None else name
+        return attribute_path
 
-    def _bars_attributes(self, path: str) -> bool:
-        """Whether asking for a path's attributes would wait for ever, as git would: some file of them is a pipe."""
-        if self._own_attributes_wait:
+    def _attributes_would_block(self, path: str) -> bool:
+        """Return whether reading the attributes of a path would block forever, because an attributes file is a pipe."""
+        if self._local_attributes_would_block:
             return True
         folder = path.rpartition("/")[0]
-        if folder not in self._barred:
-            if len(self._barred) >= REMEMBERED_PATHS:
-                self._barred.clear()
-            folders = ("", *accumulate(folder.split("/"), "{}/{}".format))
-            # By its bytes: in a locale of ASCII a name that Python is to encode itself must not have other letters.
-            places = (self.root / os.fsdecode(above.encode()) for above in folders)
-            files = (place / git_dir.ATTRIBUTE_FILE for place in places)
-            self._barred[folder] = any(map(git_dir.waits, files))
-        return self._barred[folder]
+        cached = self._blocking_directories.get(folder)
+        if cached is not None:
+            return cached
+        parents = ("", *accumulate(folder.split("/"), "{}/{}".format))
+        # In an ASCII locale Python cannot encode other letters, so decode the UTF-8 bytes as file names.
+        directories = (self.root / os.fsdecode(parent.encode()) for parent in parents)
+        files = (directory / git_dir.ATTRIBUTE_FILE for directory in directories)
+        self._blocking_directories[folder] = blocks = any(map(git_dir.blocks_on_open, files))
+        return blocks
 
     @cached_property
-    def _own_attributes_wait(self) -> bool:
-        return any(file is not None and git_dir.waits(file) for file in self._own_attribute_files)
+    def _local_attributes_would_block(self) -> bool:
+        return any(file is not None and git_dir.blocks_on_open(file) for file in self._local_attribute_files)
 
-    def _differing_from_all(self, found: list[Compared]) -> list[Compared]:
-        """A merge's differences, cut to the paths that differ from every parent."""
-        kinds = [difference.paths() for difference in found]
-        shared = set(kinds[0]).intersection(*kinds[1:])
-        if any(kind[path] == "A" for kind in kinds for path in shared):  # or it has another name in a parent
-            for difference in found:
-                difference.follow_renames()
-        for difference in found:
-            difference.keep(shared)
-        return found if shared else []
+    def _select_merge_paths(self, diffs: list[Libgit2Diff]) -> list[Libgit2Diff]:
+        """Restrict a merge's diffs to the paths that differ from every parent."""
+        statuses = [diff.get_status_by_path() for diff in diffs]
+        shared = set(statuses[0]).intersection(*statuses[1:])
+        if any(status[path] == "A" for status in statuses for path in shared):  # a parent may have it renamed
+            for diff in diffs:
+                diff.follow_renames()
+        for diff in diffs:
+            diff.select_paths(shared)
+        return diffs if shared else []
 
-    def _wrote_files(self, result: str, parents: Iterable[str]) -> bool:
-        own, *others = (self._folders.entries(bytes.fromhex(tree)) for tree in (result, *parents))
-        return wrote_files(own, others, self._folders.entries)
+    def _has_merge_changes(self, result: str, parents: Iterable[str]) -> bool:
+        entries, *parent_entries = (
+            self._tree_reader.read_entries(bytes.fromhex(tree)) for tree in (result, *parents)
+        )
+        return has_merge_changes(entries, parent_entries, self._tree_reader.read_entries)
 
-    def blob(self, sha: str) -> bytes:
-        """A file's content."""
-        with Reading(sha):
-            return self._blob(sha).data
+    def read_blob(self, sha: str) -> bytes:
+        """Return a blob's content."""
+        with ErrorTranslation(sha):
+            return self._load_blob(sha).data
 
-    def size(self, sha: str) -> int:
-        """A file's length in bytes, without reading it."""
-        kept = self._blobs.get(sha)
-        if kept is not None:
-            return kept.size
-        with Reading(sha):
+    def read_blob_size(self, sha: str) -> int:
+        """Return a blob's length in bytes, without reading its content."""
+        cached = self._blob_cache.get(sha)
+        if cached is not None:
+            return cached.size
+        with ErrorTranslation(sha):
             return self._odb.read_header(sha)[1]
 
-    def parts(self, old: str, new: str) -> tuple[Part, ...]:
-        """The `@@` parts that lead from one file's content to another's, without context; none for binary ones."""
-        with Reading(new):
-            # From bytes libgit2 would compute two names first, which took as long as the difference.
-            patch = pygit2.Patch.create_from(self._blob(old), self._blob(new), context_lines=0)
-        return patches.bare(patches.body(patch.data))
+    def diff_blobs(self, old: str, new: str) -> tuple[PatchPart, ...]:
+        """Return the `@@` parts that turn one blob into another, without context lines; none for binary blobs."""
+        with ErrorTranslation(new):
+            # From bytes libgit2 would compute two object ids first, which took as long as the diff.
+            patch = pygit2.Patch.create_from(self._load_blob(old), self._load_blob(new), context_lines=0)
+        return patches.parse_part_headers(patches.strip_file_header(patch.data))
 
-    def tree_files(self, sha: str) -> list[tuple[str, str]]:
-        """(path, blob) of each regular file in a commit's tree; symlinks and submodules left out."""
-        tree = self._links(sha).tree
-        with Reading(sha):
-            return [(shown_path(path), blob) for path, blob in self._folders.files(tree)]
+    def list_files(self, sha: str) -> list[tuple[str, str]]:
+        """Return (path, blob sha) of each regular file in a commit's tree, without symlinks and submodules."""
+        tree = self._read_links(sha).tree
+        with ErrorTranslation(sha):
+            return [(decode_path(path), blob) for path, blob in self._tree_reader.iter_files(tree)]
 
-    def entry(self, commit: str, path: bytes) -> TreeEntry | None:
-        """What a commit has at a path, or the submodule on the way there; None where it has neither."""
-        tree = self._links(commit).tree
-        with Reading(commit):
-            return self._folders.at(tree, path)
+    def find_entry(self, commit: str, path: bytes) -> TreeEntry | None:
+        """Return a commit's entry at a path, or the submodule above that path; None where there is neither."""
+        tree = self._read_links(commit).tree
+        with ErrorTranslation(commit):
+            return self._tree_reader.find_entry(tree, path)
 
-    def is_staged(self, path: bytes) -> bool:
-        """Whether git's index has the path: added or moved there since HEAD."""
+    def is_in_index(self, path: bytes) -> bool:
+        """Return whether git's index has the path, which may have been added since HEAD."""
         self._git.index.read(False)
         return os.fsdecode(path) in self._git.index
 
-    def between(self, old: str | None, new: str | None) -> RawPatch:
-        """What turns one file's content into another's; None for no content. Reads both whole."""
-        before, after = (self.blob(sha) if sha else None for sha in (old, new))
-        with Reading(new or old or ""):
-            return patch_between(before, after)
+    def create_blob_patch(self, old: str | None, new: str | None) -> RawPatch:
+        """Return the patch between two blobs (None: no content). Reads both completely."""
+        before, after = (self.read_blob(sha) if sha else None for sha in (old, new))
+        with ErrorTranslation(new or old or ""):
+            return create_content_patch(before, after)
 
     @cached_property
-    def configuration(self) -> tuple[tuple[str, str], ...]:
-        """Every setting that acts here, the person's own and the system's included, the last word last."""
+    def config(self) -> tuple[tuple[str, str], ...]:
+        """All (name, value) settings, those of user and system included. A later one overrides an earlier one."""
         entries = ((entry.name, entry.value) for entry in self._git.config)
         return tuple((name, "true" if value is None else value) for name, value in entries)
 
     @property
-    def filters(self) -> tuple[str, ...]:
-        """Settings that name programs a file's content passes through on its way into git and out of it."""
-        return git_dir.filters(self.configuration)
+    def filter_settings(self) -> tuple[str, ...]:
+        """Names of the `filter.*` settings, which name programs that git runs on file contents."""
+        return git_dir.select_filter_settings(self.config)
 
-    def attribute(self, path: str, name: str) -> bool | str | None:
-        """A git attribute of a path: from the work tree, or from HEAD in a bare repository."""
+    def get_attribute(self, path: str, name: str) -> bool | str | None:
+        """Return a git attribute of a path, from the work tree, or from HEAD in a bare repository."""
         flags = AttrCheck.INCLUDE_HEAD if self.is_bare else AttrCheck.FILE_THEN_INDEX
-        if self._bars_attributes(path):
+        if self._attributes_would_block(path):
             return None
         try:
             return self._git.get_attr(path, name, flags=flags | AttrCheck.NO_SYSTEM)
-        except (pygit2.GitError, KeyError, ValueError):  # attribute files that cannot be read say nothing
+        except (pygit2.GitError, KeyError, ValueError):  # an attributes file cannot be read
             return None
 
-    def own_attributes(self) -> list[bytes]:
-        """The attributes that are not part of the history: this clone's alone, and the person's own."""
-        return [_content(file) for file in self._own_attribute_files if file]
+    def read_local_attributes(self) -> list[bytes]:
+        """Return the attributes files outside the history: this clone's `info/attributes` and the user's file."""
+        return [_read_attribute_file(file) for file in self._local_attribute_files if file]
 
     @property
-    def _own_attribute_files(self) -> tuple[Path | None, ...]:
-        return self.common_dir / "info" / "attributes", persons_attributes(dict(self.configuration))
+    def _local_attribute_files(self) -> tuple[Path | None, ...]:
+        return self.common_dir / "info" / "attributes", find_user_attributes_file(dict(self.config))
 
     def read_at_head(self, path: str) -> bytes | None:
-        """A file's content at HEAD; None when HEAD has no such file, or it cannot be read."""
-        head = self.head()
+        """Return a file's content at HEAD; None when HEAD has no such file or it cannot be read."""
+        head = self.read_head()
         try:
-            entry = self.entry(head, os.fsencode(path)) if head else None
-            return self.blob(entry.sha) if entry and entry.mode != TREE_MODE and regular(entry.mode) else None
+            entry = self.find_entry(head, os.fsencode(path)) if head else None
+            return (
+                self.read_blob(entry.sha)
+                if entry and entry.mode != TREE_MODE and is_regular(entry.mode)
+                else None
+            )
         except UnreadableObject:
             return None
 
-    def _blob(self, sha: str) -> pygit2.Blob:
-        """A file's content as libgit2 holds it; those read last are kept."""
-        kept = self._blobs.get(sha)
-        if kept is not None:
-            return kept
-        found = self._git[sha]
-        if not isinstance(found, pygit2.Blob):
+    def _load_blob(self, sha: str) -> pygit2.Blob:
+        """Return a libgit2 blob, from the cache if possible."""
+        cached = self._blob_cache.get(sha)
+        if cached is not None:
+            return cached
+        blob = self._git[sha]
+        if not isinstance(blob, pygit2.Blob):
             raise KeyError(sha)
-        self._blobs.keep(sha, found, found.size)
-        return found
+        if blob.size <= BLOB_CACHE_BYTES // 2:  # a larger one would evict most of the others
+            self._blob_cache[sha] = blob
+        return blob
 
-    def _links(self, sha: str) -> Links:
-        """A commit's tree and parents; its children ask for them soon after."""
-        links = self._lately.get(sha)
+    def _read_links(self, sha: str) -> CommitLinks:
+        """Return a commit's tree and parents, cached because its children need them soon after."""
+        links = self._links_cache.get(sha)
         if links is None:
-            with Reading(sha):
-                links = links_of(self._odb.read(sha)[1])
-            if sha in self.boundary:
-                links = Links(links.tree, ())
-            self._remember(sha, links)
+            with ErrorTranslation(sha):
+                links = parse_commit_links(self._odb.read(sha)[1])
+            if sha in self.shallow_boundary:
+                links = CommitLinks(links.tree, ())
+            self._links_cache[sha] = links
         return links
 
-    def _remember(self, sha: str, links: Links) -> None:
-        if len(self._lately) >= REMEMBERED_COMMITS:
-            self._lately.clear()
-        self._lately[sha] = links
-
-    def _history(self, tip: str, hidden: list[str]) -> dict[str, Parents]:
-        """Parents of each commit between `tip` and the hidden ones."""
+    def _read_history(self, tip: str, hidden: list[str]) -> dict[str, Parents]:
+        """Return the parents of each commit that `tip` reaches and the hidden ones do not."""
         try:
             walker = self._git.walk(tip, SortMode.NONE)
             for sha in hidden:
                 walker.hide(sha)
             return {str(commit.id): tuple(map(str, commit.parent_ids)) for commit in walker}
-        except (pygit2.GitError, KeyError, ValueError):  # something is missing, and libgit2 gives up
-            behind = reachable(hidden, self._known_parents)
-            ahead = reachable([tip], self._known_parents)
-            return {sha: parents for sha, parents in ahead.items() if sha not in behind}
+        except (pygit2.GitError, KeyError, ValueError):  # an object is missing, and libgit2's walk stops
+            excluded = collect_reachable(hidden, self._read_known_parents)
+            reached = collect_reachable([tip], self._read_known_parents)
+            return {sha: parents for sha, parents in reached.items() if sha not in excluded}
 
-    def _known_parents(self, sha: str) -> Parents:
+    def _read_known_parents(self, sha: str) -> Parents:
         try:
-            return self._links(sha).parents
+            return self._read_links(sha).parents
         except UnreadableObject:
             return ()
 
 
-def _tree(odb: pygit2.Odb, tree: bytes) -> bytes:
+def _read_tree(odb: pygit2.Odb, tree: bytes) -> bytes:
     kind, data = odb.read(pygit2.Oid(raw=tree))
     if kind != ObjectType.TREE:
         raise KeyError(tree.hex())
     return data
 
 
-def _content(file: Path) -> bytes:
+def _read_attribute_file(file: Path) -> bytes:
     try:
-        return git_dir.content(file)
-    except OSError:  # git warns of one that it cannot read, and goes on
+        return git_dir.read_small_file(file)
+    except OSError:  # git only warns of a file that it cannot read
         return b""

@@ -1,93 +1,62 @@
-"""What was read last, within a bound on its size; pure.
-
-The folders of commits: read, kept for the next commit, looked through.
-"""
+"""Reader of git trees that caches parsed directories."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Final, Generic, TypeVar
+from typing import Final
 
-from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, regular
-from pipeline.git.merges import Entries
-from pipeline.git.objects import TreeEntry, entries_of, parse_tree
+from cachetools import LRUCache
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
+from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, is_regular
+from pipeline.git.merges import TreeEntries
+from pipeline.git.objects import TreeEntry, iter_tree_entries, parse_tree_entries
 
-
-class Recent(Generic[Key, Value]):
-    """Values by key; beyond the bound on the sum of their sizes, those longest unused are forgotten."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._size = 0
-        self._kept: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
-
-    def get(self, key: Key) -> Value | None:
-        """The value, when it is still kept."""
-        found = self._kept.get(key)
-        if found is None:
-            return None
-        self._kept.move_to_end(key)
-        return found[0]
-
-    def keep(self, key: Key, value: Value, size: int) -> None:
-        """Keep a value that is not kept; not one that would drive out all others."""
-        if size > self._limit // 2:
-            return
-        self._kept[key] = (value, size)
-        self._size += size
-        while self._size > self._limit:
-            self._size -= self._kept.popitem(last=False)[1][1]
+# Directory entries cached for the next commit's diff; each costs about 200 bytes.
+MAX_CACHED_NAMES: Final = 4_000
 
 
-# Names in directories kept for the next commit, which is compared with this one; each costs about 200 bytes.
-KEPT_NAMES: Final = 4_000
-
-
-class Folders:
-    """Reads trees by `read`, which takes a raw object id and gives the tree's bytes, or raises what it raises."""
+class TreeReader:
+    """Reader of tree objects. `read` returns the bytes of the tree with a raw object id; its errors pass through."""
 
     def __init__(self, read: Callable[[bytes], bytes]) -> None:
         self._read = read
-        self._kept = Recent[bytes, Entries](KEPT_NAMES)
+        self._cache: LRUCache[bytes, TreeEntries] = LRUCache(MAX_CACHED_NAMES, getsizeof=len)
 
-    def entries(self, tree: bytes) -> Entries:
-        """What a folder holds, by name; those read last are kept."""
-        kept = self._kept.get(tree)
-        if kept is not None:
-            return kept
-        entries = entries_of(self._read(tree))
-        self._kept.keep(tree, entries, len(entries))
+    def read_entries(self, tree: bytes) -> TreeEntries:
+        """Return a directory's entries by name. `tree` is a raw object id."""
+        cached = self._cache.get(tree)
+        if cached is not None:
+            return cached
+        entries = parse_tree_entries(self._read(tree))
+        if len(entries) <= MAX_CACHED_NAMES // 2:  # a larger one would evict most of the others
+            self._cache[tree] = entries
         return entries
 
-    def at(self, tree: str, path: bytes) -> TreeEntry | None:
-        """What lies at a path, or the submodule on the way there; None where there is neither."""
+    def find_entry(self, tree: str, path: bytes) -> TreeEntry | None:
+        """Return the entry at a path, or the submodule above that path; None where there is neither."""
         entry = TreeEntry(TREE_MODE, b"", tree)
         for name in path.split(b"/"):
             if entry.mode != TREE_MODE:
                 return entry if entry.mode == SUBMODULE_MODE else None
-            found = self.entries(bytes.fromhex(entry.sha)).get(name)
-            if found is None:
+            child = self.read_entries(bytes.fromhex(entry.sha)).get(name)
+            if child is None:
                 return None
-            mode, raw = found
+            mode, raw = child
             entry = TreeEntry(int(mode, 8), entry.name + b"/" + name if entry.name else name, raw.hex())
         return entry
 
-    def files(self, tree: str) -> Iterator[tuple[bytes, str]]:
-        """Path and blob of each regular file, in the order of the tree."""
-        folders = [(b"", self._listed(tree))]
-        while folders:
-            folder, entries = folders[-1]
+    def iter_files(self, tree: str) -> Iterator[tuple[bytes, str]]:
+        """Yield path and blob sha of each regular file, in the tree's order."""
+        stack = [(b"", self._iter_entries(tree))]
+        while stack:
+            folder, entries = stack[-1]
             entry = next(entries, None)
             if entry is None:
-                folders.pop()
+                stack.pop()
             elif entry.mode == TREE_MODE:
-                folders.append((folder + entry.name + b"/", self._listed(entry.sha)))
-            elif regular(entry.mode):
+                stack.append((folder + entry.name + b"/", self._iter_entries(entry.sha)))
+            elif is_regular(entry.mode):
                 yield folder + entry.name, entry.sha
 
-    def _listed(self, tree: str) -> Iterator[TreeEntry]:
-        return parse_tree(self._read(bytes.fromhex(tree)))
+    def _iter_entries(self, tree: str) -> Iterator[TreeEntry]:
+        return iter_tree_entries(self._read(bytes.fromhex(tree)))

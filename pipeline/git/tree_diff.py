@@ -1,10 +1,9 @@
-"""What turns one tree into another, or one content, as libgit2 finds it: changes, renames, patches on request.
+"""Diffs of two trees: the changed files, with patches on request.
 
-Two trees -> the files edited between them, by reading only the directories that differ; pure.
-
-libgit2 goes through all names where most commits edit two files: together with the directories and contents that
-`repository` keeps for the next commit, comparing here took 7 % off the instructions of a history's extraction.
-What takes its judgement (renames, other modes, links, submodules) is left to it, and paths it cannot be told of.
+- `Libgit2Diff`: any two trees, through libgit2, with rename detection.
+- `PlainDiff`: the fast path for commits that only edit, add or delete regular files (`diff_plain_files`). It reads
+  only the directories that differ, where libgit2 goes through all names. With the caches of `repository` this saved
+  7 % of the instructions of extracting a history.
 """
 
 from __future__ import annotations
@@ -18,29 +17,29 @@ from pygit2.enums import DiffFind, DiffOption, FileMode
 
 from pipeline.git.changes import (
     EMPTY_PATCH,
-    NO_PATCH,
-    SIMILARITY,
+    NO_PATCH_INDEX,
+    RENAME_SIMILARITY,
     SUBMODULE_MODE,
-    Change,
-    Kind,
+    ChangeKind,
+    FileChange,
     RawPatch,
-    exact_renames,
-    regular,
-    renamed,
-    shown_path,
-    too_large_to_compare,
-    too_many_to_compare,
+    apply_renames,
+    decode_path,
+    exceeds_rename_limit,
+    find_oversized,
+    is_regular,
+    pair_exact_renames,
 )
-from pipeline.git.libgit2 import Reading
-from pipeline.git.merges import TREE, Entries
+from pipeline.git.libgit2 import ErrorTranslation
+from pipeline.git.merges import TREE_MODE, TreeEntries
 
-# Context lines of git's own diffs, which people know.
+# git's default.
 CONTEXT_LINES: Final = 3
 
 DIFF_OPTIONS: Final = DiffOption.INCLUDE_TYPECHANGE | DiffOption.INDENT_HEURISTIC
-RENAMES: Final = DiffFind.FIND_RENAMES | DiffFind.FIND_DONT_IGNORE_WHITESPACE
+RENAME_FLAGS: Final = DiffFind.FIND_RENAMES | DiffFind.FIND_DONT_IGNORE_WHITESPACE
 PATCH_OPTIONS: Final = DiffOption.INDENT_HEURISTIC
-KINDS: Final[dict[str, Kind]] = {
+KIND_BY_STATUS: Final[dict[str, ChangeKind]] = {
     "A": "added",
     "D": "deleted",
     "M": "modified",
@@ -49,144 +48,154 @@ KINDS: Final[dict[str, Kind]] = {
 }
 
 
-class Sources(NamedTuple):
-    """Where contents come from."""
+class BlobSource(NamedTuple):
+    """Access to blobs and to the paths whose attributes apply.
 
-    blob: Callable[[str], pygit2.Blob]  # a file's or a symlink's, by its sha
-    size: Callable[[str], int]  # its length, without reading it
-    named: Callable[[bytes], str]  # the path a difference is made under; empty where no attribute says how
+    `load_blob` loads a blob by its sha; `read_size` reads its length in bytes without its content.
+    `find_attribute_path` returns the path whose `diff` attribute applies to a path; empty if it has none.
+    """
+
+    load_blob: Callable[[str], pygit2.Blob]
+    read_size: Callable[[str], int]
+    find_attribute_path: Callable[[bytes], str]
 
 
-class Trees(NamedTuple):
+class TreePair(NamedTuple):
     """Two trees to compare."""
 
-    old: pygit2.Tree | None  # None for nothing
+    old: pygit2.Tree | None  # None for the empty tree
     new: pygit2.Tree
 
 
-class Difference(Protocol):
-    """What turns one tree into another: its changes, and their patches on request."""
+class TreeDiff(Protocol):
+    """Diff of two trees: the changes, with patches on request."""
 
     @property
-    def changes(self) -> list[Change]:
-        """One for each path that differs, or for each that is of interest."""
+    def changes(self) -> list[FileChange]:
+        """Changes of the paths that differ, or of those selected."""
 
-    def patch(self, change: Change) -> RawPatch:
-        """A change's text as git prints it. Reads both files whole: ask for their size first."""
+    def read_patch(self, change: FileChange) -> RawPatch:
+        """Return a change's patch as git prints it. Reads both files completely, so check their sizes first."""
 
 
-class Edited:
-    """A difference of plain files that kept their names."""
+class PlainDiff:
+    """Diff of regular files that were edited, added or deleted, without renames."""
 
-    def __init__(self, sha: str, changes: list[Change], sources: Sources) -> None:
+    def __init__(self, sha: str, changes: list[FileChange], sources: BlobSource) -> None:
         self._sha = sha
         self._sources = sources
         self.changes = changes
 
-    def patch(self, change: Change) -> RawPatch:
-        """Both contents as git compares them under the file's path."""
-        with Reading(self._sha):
-            blob = self._sources.blob
+    def read_patch(self, change: FileChange) -> RawPatch:
+        """Return the patch of both contents, with the attributes of the file's path."""
+        with ErrorTranslation(self._sha):
+            blob = self._sources.load_blob
             old = blob(change.old_blob) if change.old_blob else None
             new = blob(change.new_blob) if change.new_blob else None
-            return _made(old, new, self._sources.named(change.path))
+            return _create_patch(old, new, self._sources.find_attribute_path(change.path))
 
 
-class Compared:
-    """A difference as libgit2 finds it."""
+class Libgit2Diff:
+    """Diff of any two trees through libgit2."""
 
-    def __init__(self, sha: str, trees: Trees, sources: Sources) -> None:
+    def __init__(self, sha: str, trees: TreePair, sources: BlobSource) -> None:
         self._sha = sha
         self._trees = trees
         self._sources = sources
-        self._diff = _diff(trees)
-        self._kept: set[bytes] | None = None
+        self._diff = _compare_trees(trees)
+        self._selected_paths: set[bytes] | None = None
 
     @cached_property
-    def changes(self) -> list[Change]:
-        """One for each path that differs, or for each that was kept."""
-        kept = self._kept
-        deltas = enumerate(self._diff.deltas)
+    def changes(self) -> list[FileChange]:
+        """Changes of the paths that differ, or of those selected."""
+        selected = self._selected_paths
         return [
-            _change_of_delta(n, delta)
-            for n, delta in deltas
-            if kept is None or delta.new_file.raw_path in kept
+            _build_change_from_delta(index, delta)
+            for index, delta in enumerate(self._diff.deltas)
+            if selected is None or delta.new_file.raw_path in selected
         ]
 
-    def paths(self) -> dict[bytes, str]:
-        """The paths that differ, each with git's letter for what happened."""
+    def get_status_by_path(self) -> dict[bytes, str]:
+        """Return the paths that differ, each with git's status letter."""
         return {delta.new_file.raw_path: delta.status_char() for delta in self._diff.deltas}
 
-    def keep(self, paths: set[bytes]) -> None:
-        """Forget the changes of other paths."""
-        self._kept = paths
+    def select_paths(self, paths: set[bytes]) -> None:
+        """Restrict the changes to these paths."""
+        self._selected_paths = paths
         if "changes" in self.__dict__:
             self.changes = [change for change in self.changes if change.path in paths]
 
     def follow_renames(self) -> None:
-        """Pair deleted with added files: by likeness, or by equal content where that costs too much.
+        """Turn pairs of deleted and added files into renames.
 
-        libgit2 is for regular files; the others git pairs by equal content.
+        Regular files are paired by similar content, or by equal content where comparing costs too much. Symlinks and
+        submodules are paired by equal content, as git does.
         """
         if not {"A", "D"} <= {delta.status_char() for delta in self._diff.deltas}:
             return
-        with Reading(self._sha):
-            if too_many_to_compare(self.changes):
-                self.changes = exact_renames(self.changes)
+        with ErrorTranslation(self._sha):
+            if exceeds_rename_limit(self.changes):
+                self.changes = pair_exact_renames(self.changes)
                 return
-            large = too_large_to_compare(self.changes, self._sources.size)
-            if large:
-                self.changes = exact_renames(renamed(self.changes, self._alike_without(large)))
+            oversized = find_oversized(self.changes, self._sources.read_size)
+            if oversized:
+                pairs = self._find_pairs_without(oversized)
+                self.changes = pair_exact_renames(apply_renames(self.changes, pairs))
                 return
-            _find_similar(self._diff, len(self.changes))
+            _find_similar_files(self._diff, len(self.changes))
             del self.changes
-            if any(change.kind == "deleted" and not regular(change.mode) for change in self.changes):
-                self.changes = exact_renames(self.changes)
+            if any(change.kind == "deleted" and not is_regular(change.mode) for change in self.changes):
+                self.changes = pair_exact_renames(self.changes)
 
-    def _alike_without(self, large: Sequence[Change]) -> list[tuple[Change, Change]]:
-        """The pairs libgit2 finds when files are taken for equal that are too large to be read."""
+    def _find_pairs_without(self, oversized: Sequence[FileChange]) -> list[tuple[FileChange, FileChange]]:
+        """Return the (deleted, added) pairs that libgit2 finds when the oversized changes are left out."""
         if self._trees.old is None:
             return []
-        diff = self._trees.old.diff_to_index(_index(self._trees.new, large), flags=DIFF_OPTIONS)
-        _find_similar(diff, len(self.changes))
-        ends = {(change.kind, change.path): change for change in self.changes}
+        diff = self._trees.old.diff_to_index(
+            _build_index_without(self._trees.new, oversized), flags=DIFF_OPTIONS
+        )
+        _find_similar_files(diff, len(self.changes))
+        by_path = {(change.kind, change.path): change for change in self.changes}
         pairs = (
-            (ends.get(("deleted", delta.old_file.raw_path)), ends.get(("added", delta.new_file.raw_path)))
+            (
+                by_path.get(("deleted", delta.old_file.raw_path)),
+                by_path.get(("added", delta.new_file.raw_path)),
+            )
             for delta in diff.deltas
             if delta.status_char() == "R"
         )
         return [(old, new) for old, new in pairs if old and new]
 
-    def patch(self, change: Change) -> RawPatch:
-        """As libgit2 prints it. Where it has no text, both contents are compared as one file's.
+    def read_patch(self, change: FileChange) -> RawPatch:
+        """Return a change's patch as libgit2 prints it, or the patch of both contents if libgit2 has none.
 
-        That is so of a change of type, which `git show` prints as two files and whose lines it counts like this, and
-        of what was paired, or parted, here.
+        libgit2 has none for renames that were paired here. A change of type is compared as one file too; `git show`
+        prints it as two files, but counts its lines in the same way.
         """
-        with Reading(self._sha):
-            if change.index == NO_PATCH or change.kind == "type_changed":
-                return EMPTY_PATCH if change.same_content else self._between(change)
-            patch = self._diff[change.index]
-            return EMPTY_PATCH if patch is None else _raw(patch)
+        with ErrorTranslation(self._sha):
+            if change.patch_index == NO_PATCH_INDEX or change.kind == "type_changed":
+                return EMPTY_PATCH if change.has_same_content else self._diff_contents(change)
+            patch = self._diff[change.patch_index]
+            return EMPTY_PATCH if patch is None else _to_raw_patch(patch)
 
-    def _between(self, change: Change) -> RawPatch:
-        old = self._content(change.old_mode, change.old_blob)
-        new = self._content(change.new_mode, change.new_blob)
-        return _made(old, new, self._sources.named(change.path))
+    def _diff_contents(self, change: FileChange) -> RawPatch:
+        old = self._load_content(change.old_mode, change.old_blob)
+        new = self._load_content(change.new_mode, change.new_blob)
+        return _create_patch(old, new, self._sources.find_attribute_path(change.path))
 
-    def _content(self, mode: int, sha: str | None) -> pygit2.Blob | bytes | None:
-        """What git compares of a path: a file's content, a symlink's target, a line about a submodule's commit."""
+    def _load_content(self, mode: int, sha: str | None) -> pygit2.Blob | bytes | None:
+        """Return what git compares: a file's content, a symlink's target, or a line with a submodule's commit."""
         if sha is None or mode == SUBMODULE_MODE:
             return f"Subproject commit {sha}\n".encode() if sha else None
-        return self._sources.blob(sha)
+        return self._sources.load_blob(sha)
 
 
-def _index(tree: pygit2.Tree, undone: Sequence[Change]) -> pygit2.Index:
-    """A tree as it were without some of its changes; in memory alone."""
+def _build_index_without(tree: pygit2.Tree, excluded: Sequence[FileChange]) -> pygit2.Index:
+    """Return a tree as an in-memory index, with some of its changes reverted."""
     index = pygit2.Index()
     index.read_tree(tree)
-    for change in undone:
-        path = cast("str", change.path)  # pygit2 takes bytes as well, and paths may be no text
+    for change in excluded:
+        path = cast("str", change.path)  # pygit2 accepts bytes too, contrary to its types
         if change.old_blob is None:
             index.remove(path)
         else:
@@ -194,55 +203,57 @@ def _index(tree: pygit2.Tree, undone: Sequence[Change]) -> pygit2.Index:
     return index
 
 
-def trees(git: pygit2.Repository, old: str | None, new: str) -> Trees:
-    """Two trees, or nothing and one, by their shas; KeyError for what is no tree here."""
-    return Trees(None if old is None else _tree(git, old), _tree(git, new))
+def load_trees(git: pygit2.Repository, old: str | None, new: str) -> TreePair:
+    """Load two trees by sha, the old one None for the empty tree; KeyError if one is not a tree of this clone."""
+    return TreePair(None if old is None else _load_tree(git, old), _load_tree(git, new))
 
 
-def _tree(git: pygit2.Repository, sha: str) -> pygit2.Tree:
-    found = git[sha]
-    if not isinstance(found, pygit2.Tree):
+def _load_tree(git: pygit2.Repository, sha: str) -> pygit2.Tree:
+    tree = git[sha]
+    if not isinstance(tree, pygit2.Tree):
         raise KeyError(sha)
-    return found
+    return tree
 
 
-def _diff(trees: Trees) -> pygit2.Diff:
+def _compare_trees(trees: TreePair) -> pygit2.Diff:
     if trees.old is None:
         return trees.new.diff_to_tree(flags=DIFF_OPTIONS, context_lines=CONTEXT_LINES, swap=True)
     return trees.old.diff_to_tree(trees.new, flags=DIFF_OPTIONS, context_lines=CONTEXT_LINES)
 
 
-def _find_similar(diff: pygit2.Diff, limit: int) -> None:
-    # The pairs are bounded already: let every source be tried.
-    diff.find_similar(flags=RENAMES, rename_threshold=SIMILARITY, rename_limit=limit)
+def _find_similar_files(diff: pygit2.Diff, limit: int) -> None:
+    # The caller has bounded the number of pairs, so libgit2 need not.
+    diff.find_similar(flags=RENAME_FLAGS, rename_threshold=RENAME_SIMILARITY, rename_limit=limit)
 
 
-def patch_between(before: bytes | None, after: bytes | None) -> RawPatch:
-    """What turns one content into another; None for no content."""
+def create_content_patch(before: bytes | None, after: bytes | None) -> RawPatch:
+    """Return the patch that turns one content into another; None for no content."""
     patch = pygit2.Patch.create_from(before, after, flag=PATCH_OPTIONS, context_lines=CONTEXT_LINES)
-    return _raw(patch)
+    return _to_raw_patch(patch)
 
 
-def _made(old: pygit2.Blob | bytes | None, new: pygit2.Blob | bytes | None, path: str) -> RawPatch:
-    """A patch under a path, whose attributes say whether it is text, and how its sections are named."""
+def _create_patch(old: pygit2.Blob | bytes | None, new: pygit2.Blob | bytes | None, path: str) -> RawPatch:
+    """Create a patch with a path's attributes, which decide on text or binary and on section headings."""
     options = PATCH_OPTIONS
-    if not isinstance(old, pygit2.Blob):  # libgit2 looks for them in the first content's repository alone
+    if not isinstance(old, pygit2.Blob):  # libgit2 takes the attributes from the first content's repository
         old, new, options = new, old, PATCH_OPTIONS | DiffOption.REVERSE
-    return _raw(pygit2.Patch.create_from(old, new, path, path, flag=options, context_lines=CONTEXT_LINES))
+    return _to_raw_patch(
+        pygit2.Patch.create_from(old, new, path, path, flag=options, context_lines=CONTEXT_LINES)
+    )
 
 
-def _raw(patch: pygit2.Patch) -> RawPatch:
+def _to_raw_patch(patch: pygit2.Patch) -> RawPatch:
     _, added, removed = patch.line_stats
-    return RawPatch(patch.data, added, removed, binary=not added + removed and bool(patch.delta.is_binary))
+    return RawPatch(patch.data, added, removed, is_binary=not added + removed and bool(patch.delta.is_binary))
 
 
-def _change_of_delta(index: int, delta: pygit2.DiffDelta) -> Change:
-    kind = KINDS[delta.status_char()]
+def _build_change_from_delta(index: int, delta: pygit2.DiffDelta) -> FileChange:
+    kind = KIND_BY_STATUS[delta.status_char()]
     old, new = delta.old_file, delta.new_file
     old_blob = None if kind == "added" else str(old.id)
     new_blob = None if kind == "deleted" else str(new.id)
-    return Change(
-        index=index,
+    return FileChange(
+        patch_index=index,
         path=old.raw_path if kind == "deleted" else new.raw_path,
         old_path=old.raw_path if kind == "renamed" else None,
         kind="mode_changed" if kind == "modified" and old_blob == new_blob else kind,
@@ -253,50 +264,59 @@ def _change_of_delta(index: int, delta: pygit2.DiffDelta) -> Change:
     )
 
 
-# What one side has at a path, its mode and object; None for no file.
-Side: TypeAlias = tuple[bytes, bytes] | None
+# Mode and raw object id of one side's file at a path; None for no file.
+TreeSide: TypeAlias = tuple[bytes, bytes] | None
 
 FILE_MODES: Final = {b"100644": 0o100644, b"100755": 0o100755}
 
 
-def edits(old: Entries, new: Entries, read: Callable[[bytes], Entries]) -> list[Change] | None:
-    """The changes in the order of their paths; None where they are not plain files that kept their mode and name."""
-    changes: list[Change] = []
-    for path, was, now in sorted(differing(old, new, read), key=lambda found: found[0]):
-        change = _change_of_entries(len(changes), path, was, now)
+def diff_plain_files(
+    old: TreeEntries, new: TreeEntries, read: Callable[[bytes], TreeEntries]
+) -> list[FileChange] | None:
+    """Return the changes between two trees, ordered by path; None if the trees need libgit2's diff.
+
+    They do if there may be a rename, or if a path is not a regular file, changes its mode, or has no exact text form.
+    """
+    changes: list[FileChange] = []
+    for path, old_side, new_side in sorted(
+        iter_differing_paths(old, new, read), key=lambda difference: difference[0]
+    ):
+        change = _build_change_from_entries(len(changes), path, old_side, new_side)
         if change is None:
             return None
         changes.append(change)
-    # A file that came and one that went may be the same.
+    # A deleted and an added file may be a rename.
     return None if {"added", "deleted"} <= {change.kind for change in changes} else changes
 
 
-def differing(
-    old: Entries, new: Entries, read: Callable[[bytes], Entries]
-) -> Iterator[tuple[bytes, Side, Side]]:
-    """Each path with what either side has there, where these differ; directories looked through."""
-    folders = [(b"", old, new)]
-    while folders:
-        folder, before, after = folders.pop()
-        for name in {name for name, _ in before.items() ^ after.items()}:
-            sides = before.get(name), after.get(name)
-            was, now = (None if side is None or side[0] == TREE else side for side in sides)
-            if was or now:
-                yield folder + name, was, now
-            if (was, now) != sides:
-                inside, beside = (read(side[1]) if side and side[0] == TREE else {} for side in sides)
-                folders.append((folder + name + b"/", inside, beside))
+def iter_differing_paths(
+    old: TreeEntries, new: TreeEntries, read: Callable[[bytes], TreeEntries]
+) -> Iterator[tuple[bytes, TreeSide, TreeSide]]:
+    """Yield each path where the trees differ, with the file of either side; directories are descended into."""
+    pending = [(b"", old, new)]
+    while pending:
+        folder, old_entries, new_entries = pending.pop()
+        for name in {name for name, _ in old_entries.items() ^ new_entries.items()}:
+            sides = old_entries.get(name), new_entries.get(name)
+            old_file, new_file = (None if side is None or side[0] == TREE_MODE else side for side in sides)
+            if old_file or new_file:
+                yield folder + name, old_file, new_file
+            if (old_file, new_file) != sides:
+                old_child, new_child = (
+                    read(side[1]) if side and side[0] == TREE_MODE else {} for side in sides
+                )
+                pending.append((folder + name + b"/", old_child, new_child))
 
 
-def _change_of_entries(index: int, path: bytes, old: Side, new: Side) -> Change | None:
+def _build_change_from_entries(index: int, path: bytes, old: TreeSide, new: TreeSide) -> FileChange | None:
     old_mode, new_mode = (0 if side is None else FILE_MODES.get(side[0]) for side in (old, new))
-    kind: Kind = "added" if old is None else "deleted" if new is None else "modified"
+    kind: ChangeKind = "added" if old is None else "deleted" if new is None else "modified"
     if old_mode is None or new_mode is None or (kind == "modified" and old_mode != new_mode):
         return None
-    if not path.isascii() and "\\x" in shown_path(path):
+    if not path.isascii() and "\\x" in decode_path(path):
         return None
-    return Change(
-        index=index,
+    return FileChange(
+        patch_index=index,
         path=path,
         old_path=None,
         kind=kind,

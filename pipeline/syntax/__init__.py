@@ -1,10 +1,8 @@
 """Source code parsing with tree-sitter: symbols and chunks.
 
-- `chunks`: Splits a syntax tree into token-bounded chunks
-- `grammars`: Loads tree-sitter parsers and symbol queries
-- `languages`: Language by file name (lookup tables)
-- `symbols`: Symbol definitions in a syntax tree: kind, parents, span; symbols touched by the
-  changed lines of a hunk
-- `trees`: File bytes with line offsets; diff lines to byte ranges for incremental parsing; parses
-  file versions, incrementally where safe; version cache
+- `languages`: language of a file by its name; which languages have a grammar
+- `grammars`: tree-sitter parsers and symbol queries, loaded on first use
+- `trees`: syntax trees of file versions, parsed incrementally where that is safe; cache of versions
+- `symbols`: symbols that a file defines, and those that a hunk touches
+- `chunks`: chunks of a file, within a token budget
 """

@@ -1,4 +1,4 @@
-"""Syntax tree -> chunks: neighbouring nodes merged up to a budget, larger ones opened or left alone; pure."""
+"""Chunks of a file: consecutive syntax nodes, merged up to a token budget. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pipeline.syntax.grammars import Node
-from pipeline.syntax.symbols import CALLABLE, PREFIXES, Definition, last_row_of
-from pipeline.syntax.trees import Content
+from pipeline.syntax.symbols import CALLABLE_KINDS, PREFIX_NODES, Definition, get_last_row
+from pipeline.syntax.trees import FileContent
 
-# The specification's budget and its estimate of a token.
+# Token budget of a chunk, and estimated characters per token.
 CHUNK_TOKENS: Final = 500
 TOKEN_CHARACTERS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Neighbouring nodes of a content; rows count from 0, the last is inclusive."""
+class ChunkSpan:
+    """Span of consecutive nodes. Rows count from 0; the last is inclusive."""
 
     start_byte: int
     end_byte: int
@@ -26,98 +26,103 @@ class Piece:
     last_row: int
 
 
-class Budget:
-    """Estimates the tokens of parts of one content."""
+class TokenBudget:
+    """Token estimate of parts of a file, compared with the budget."""
 
-    def __init__(self, content: Content) -> None:
+    def __init__(self, content: FileContent) -> None:
         self._content = content
         self._ascii = content.source.isascii()
 
-    def tokens(self, start: int, end: int) -> float:
-        """Estimated tokens between two bytes."""
-        characters = end - start if self._ascii else len(self._content.text(start, end))
+    def estimate_tokens(self, start: int, end: int) -> float:
+        """Return the estimated number of tokens between two byte offsets."""
+        characters = end - start if self._ascii else len(self._content.decode(start, end))
         return characters / TOKEN_CHARACTERS
 
-    def holds(self, start: int, end: int) -> bool:
-        """Whether the estimate stays under the budget."""
-        return self.tokens(start, end) < CHUNK_TOKENS
+    def fits(self, start: int, end: int) -> bool:
+        """Return whether the estimate is below the budget."""
+        return self.estimate_tokens(start, end) < CHUNK_TOKENS
 
 
-def pieces(root: Node, found: Sequence[Definition], budget: Budget) -> list[Piece]:
-    """Chunks of a content, in order: siblings merged depth-first while the budget holds them.
+def split_into_chunks(root: Node, definitions: Sequence[Definition], budget: TokenBudget) -> list[ChunkSpan]:
+    """Return the chunks of a file, in order. Siblings are merged while they fit the budget.
 
-    A node over budget that has further symbols inside, such as a class, is opened, and what it
-    holds is merged apart from its neighbours; any other node over budget is a chunk alone.
+    A node over the budget that contains symbols, such as a class, is split, and its content is not merged with its
+    neighbours. Any other node over the budget is a chunk by itself.
     """
-    merged: list[Piece] = []
-    joinable = False
-    for unit in _units(root, found, budget):
+    chunks: list[ChunkSpan] = []
+    can_merge = False
+    for unit in _list_units(root, definitions, budget):
         if unit is None:
-            joinable = False
-        elif joinable and budget.holds(merged[-1].start_byte, unit.end_byte):
-            merged[-1] = replace(merged[-1], end_byte=unit.end_byte, last_row=unit.last_row)
+            can_merge = False
+        elif can_merge and budget.fits(chunks[-1].start_byte, unit.end_byte):
+            chunks[-1] = replace(chunks[-1], end_byte=unit.end_byte, last_row=unit.last_row)
         else:
-            merged.append(unit)
-            joinable = True
-    return merged
+            chunks.append(unit)
+            can_merge = True
+    return chunks
 
 
-def _units(root: Node, found: Sequence[Definition], budget: Budget) -> Iterator[Piece | None]:
-    """The nodes to merge, depth-first; None where an opened symbol begins or ends."""
-    insides = _Insides(found)
+def _list_units(
+    root: Node, definitions: Sequence[Definition], budget: TokenBudget
+) -> Iterator[ChunkSpan | None]:
+    """Yield the nodes to merge, depth-first; None at the start and end of a symbol that is split."""
+    nested = _NestedSymbols(definitions)
     stack: list[Node | None] = [*reversed(root.children)]
     prefix: Node | None = None
     while stack:
         node = stack.pop()
         if node is None:
             yield None
-        elif node.type in PREFIXES:
+        elif node.type in PREFIX_NODES:
             prefix = prefix or node
-        elif budget.holds(node.start_byte, node.end_byte) or not insides.more(node):
-            yield _piece(prefix or node, node)
+        elif budget.fits(node.start_byte, node.end_byte) or not nested.has_inner_symbols(node):
+            yield _build_span(prefix or node, node)
             prefix = None
-        elif insides.opens_symbol(node):
+        elif nested.mark_split(node):
             yield None
             stack += [None, *reversed(node.children)]
         else:
             stack += reversed(node.children)
 
 
-class _Insides:
-    """Which symbols lie in which nodes."""
+class _NestedSymbols:
+    """Lookup of the symbols in a node, and record of the symbols that were split."""
 
-    def __init__(self, found: Sequence[Definition]) -> None:
-        self._found = found
-        self._starts = [definition.start_byte for definition in found]
-        self._opened: set[int] = set()
+    def __init__(self, definitions: Sequence[Definition]) -> None:
+        self._definitions = definitions
+        self._starts = [definition.start_byte for definition in definitions]
+        self._split: set[int] = set()
 
-    def more(self, node: Node) -> bool:
-        """Whether a node has symbols inside and is not itself a function, which stays whole."""
-        after = bisect_right(self._starts, node.start_byte)
-        further = after < len(self._starts) and self._starts[after] < node.end_byte
-        own = self._own(node)
-        return further and (own is None or self._found[own].kind not in CALLABLE)
+    def has_inner_symbols(self, node: Node) -> bool:
+        """Return whether a node contains symbols and is not itself a function, which is never split."""
+        following = bisect_right(self._starts, node.start_byte)
+        has_inner = following < len(self._starts) and self._starts[following] < node.end_byte
+        own = self._find_own_symbol(node)
+        return has_inner and (own is None or self._definitions[own].kind not in CALLABLE_KINDS)
 
-    def opens_symbol(self, node: Node) -> bool:
-        """Whether this is the first node opened of a symbol: its body then stays with its head."""
-        own = self._own(node)
-        if own is None or own in self._opened:
+    def mark_split(self, node: Node) -> bool:
+        """Mark the symbol of a node as split. Return False if there is none or it was marked before.
+
+        Inner nodes of a symbol, such as its body, then stay merged with its head.
+        """
+        own = self._find_own_symbol(node)
+        if own is None or own in self._split:
             return False
-        self._opened.add(own)
+        self._split.add(own)
         return True
 
-    def _own(self, node: Node) -> int | None:
-        """The symbol a node is the whole of, but for its decorators."""
+    def _find_own_symbol(self, node: Node) -> int | None:
+        """Return the index of the symbol that the node spans, decorators aside; None if there is none."""
         index = bisect_right(self._starts, node.start_byte) - 1
-        while index >= 0 and self._found[index].end_byte != node.end_byte:
+        while index >= 0 and self._definitions[index].end_byte != node.end_byte:
             index -= 1
         return index if index >= 0 else None
 
 
-def _piece(first: Node, last: Node) -> Piece:
-    return Piece(first.start_byte, last.end_byte, first.start_point[0], last_row_of(last))
+def _build_span(first: Node, last: Node) -> ChunkSpan:
+    return ChunkSpan(first.start_byte, last.end_byte, first.start_point[0], get_last_row(last))
 
 
-def place(piece_starts: Sequence[int], start_byte: int) -> int:
-    """Ordinal of the chunk a byte lies in, from where the chunks start."""
-    return max(0, bisect_right(piece_starts, start_byte) - 1)
+def get_chunk_index(chunk_starts: Sequence[int], start_byte: int) -> int:
+    """Return the index of the chunk that contains a byte, given the start bytes of the chunks."""
+    return max(0, bisect_right(chunk_starts, start_byte) - 1)

@@ -1,4 +1,4 @@
-"""Path -> grammar: the parsers and symbol queries of seven grammars, each loaded once per process."""
+"""Tree-sitter parsers and symbol queries of seven grammars, each loaded once per process."""
 
 from __future__ import annotations
 
@@ -11,61 +11,61 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
 from tree_sitter_language_pack import get_language
 
-from pipeline.syntax.languages import grammar_name, language_of
+from pipeline.syntax.languages import detect_language, get_grammar_name
 
 if TYPE_CHECKING:
     from tree_sitter import Point
     from tree_sitter_language_pack import SupportedLanguage
 
-__all__ = ["Grammar", "Match", "Node", "Tree", "grammar_of", "language_of", "load"]
+__all__ = ["Grammar", "Match", "Node", "Tree", "detect_language", "load_grammar", "load_grammar_for_path"]
 
-# Where the specification says "top-level and member functions", a function inside one is its detail.
-WITHOUT_LOCAL_FUNCTIONS: Final = frozenset({"python", "kotlin"})
+# In these a function inside a function is not a symbol.
+GRAMMARS_WITHOUT_LOCAL_FUNCTIONS: Final = frozenset({"python", "kotlin"})
 
-# Where no scanner makes up semicolons. Where one does, a comment behind a statement without one hangs
-# inside or outside of it as the parser came there: of 10,000 incremental parses of express 11 differed.
-INCREMENTAL: Final = frozenset({"python", "rust", "java"})
+# Grammars without automatic semicolons: with them, the place of a comment after a statement depends on parser state
+# (of 10,000 incremental parses of the express repository 11 differed from a full parse).
+INCREMENTAL_GRAMMARS: Final = frozenset({"python", "rust", "java"})
 
-# The parser's own measure of its work, one step being a hundred operations. Of 3,500 files of four
-# histories the hungriest took 0.022 a byte; what is no code at all takes ten a byte and more.
+# Limit on parser work; a step is a hundred operations. The worst of 3,500 files of four histories took 0.022 steps a
+# byte; input that is not code takes ten and more.
 STEPS_PER_BYTE: Final = 0.2
-STEPS_AT_LEAST: Final = 100
+MIN_STEPS: Final = 100
 
-# TSX is TypeScript with another syntax for casts, and defines the same symbols.
-QUERY_OF: Final = {"tsx": "typescript"}
+# TSX differs from TypeScript only in the syntax of casts.
+QUERY_BY_GRAMMAR: Final = {"tsx": "typescript"}
 
 
 class Match(NamedTuple):
-    """One match of a symbol query: a definition with its kind and what names it, or a prefix of one."""
+    """Match of a symbol query: a definition with its kind and name node, or a prefix (kind `prefix`) of one."""
 
     node: Node
     kind: str
     name: Node | None
-    second: Node | None  # the trait of an `impl Trait for Type`, the own name of an assigned function
+    second: Node | None  # trait of an `impl Trait for Type`, or own name of an assigned function
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What it takes to parse one language and to find its symbols."""
+    """Parser and symbol query of a language."""
 
     name: str
     language: Language
     query: Query
-    local_functions: bool  # whether functions inside functions are symbols
-    incremental: bool  # whether a parse from the last version's tree equals a fresh one
+    has_local_functions: bool  # whether functions inside functions are symbols
+    is_incremental: bool  # whether an incremental parse gives the same tree as a full one
 
-    def reparse(self, source: bytes, old: Tree) -> Tree | None:
-        """The tree of a content that is all but the edited older tree's, however many steps it takes."""
+    def parse_unlimited(self, source: bytes, old: Tree) -> Tree | None:
+        """Parse from an edited older tree, without a limit on steps."""
         return Parser(self.language).parse(source, old)
 
     def parse(self, source: bytes, old: Tree | None = None) -> Tree | None:
-        """The tree of a content, from an edited older tree if given; None when it takes too many steps."""
-        steps = iter(range(STEPS_AT_LEAST + int(len(source) * STEPS_PER_BYTE)))
-        whole = memoryview(source)
-        lent = {0: whole}
+        """Parse, from an edited older tree if given. Return None if it takes too many steps."""
+        steps = iter(range(MIN_STEPS + int(len(source) * STEPS_PER_BYTE)))
+        buffer = memoryview(source)
+        views = {0: buffer}
 
         def read(byte: int, _: Point) -> memoryview:
-            return lent.setdefault(byte, whole[byte:])
+            return views.setdefault(byte, buffer[byte:])
 
         def stop(_byte: int, _error: bool) -> bool:
             return next(steps, None) is None
@@ -76,49 +76,49 @@ class Grammar:
                 return parser.parse(read, progress_callback=stop)
             return parser.parse(read, old, progress_callback=stop)
         except ValueError:
-            # The binding's word for a parse that was told to stop.
+            # The binding raises ValueError when the callback stops the parse.
             return None
         finally:
-            # The binding (0.26.1) never lets go of what a function gives it, and only such a parse can be stopped.
-            for view in lent.values():
+            # The binding (0.26.1) never frees buffers from a read function, and only a parse from one can be stopped.
+            for view in views.values():
                 view.release()
 
-    def matches(self, root: Node, rows: tuple[int, int] | None = None) -> Iterator[Match]:
-        """Matches in the order of the patterns, of definitions that meet the rows (first, last)."""
+    def find_matches(self, root: Node, rows: tuple[int, int] | None = None) -> Iterator[Match]:
+        """Yield the matches that intersect the rows (first, last), in the order of the query's patterns."""
         cursor = QueryCursor(self.query)
         if rows is not None:
             cursor.set_point_range((rows[0], 0), (rows[1] + 1, 0))
-        for _, captures in sorted(cursor.matches(root), key=_pattern):
-            yield _match(captures)
+        for _, captures in sorted(cursor.matches(root), key=_get_pattern_index):
+            yield _build_match(captures)
 
 
-def grammar_of(path: str) -> Grammar | None:
-    """The grammar that parses this file; None for other languages and for declaration files."""
-    name = grammar_name(path)
-    return None if name is None else load(name)
+def load_grammar_for_path(path: str) -> Grammar | None:
+    """Return the grammar of a file; None for languages without one and for declaration files."""
+    name = get_grammar_name(path)
+    return None if name is None else load_grammar(name)
 
 
 @cache
-def load(name: str) -> Grammar:
-    """A grammar by its name, with its query compiled."""
+def load_grammar(name: str) -> Grammar:
+    """Load a grammar by its name and compile its query."""
     language = get_language(cast("SupportedLanguage", name))
-    source = (files("pipeline.syntax") / "queries" / f"{QUERY_OF.get(name, name)}.scm").read_text(
+    source = (files("pipeline.syntax") / "queries" / f"{QUERY_BY_GRAMMAR.get(name, name)}.scm").read_text(
         encoding="utf-8"
     )
     return Grammar(
         name=name,
         language=language,
         query=Query(language, source),
-        local_functions=name not in WITHOUT_LOCAL_FUNCTIONS,
-        incremental=name in INCREMENTAL,
+        has_local_functions=name not in GRAMMARS_WITHOUT_LOCAL_FUNCTIONS,
+        is_incremental=name in INCREMENTAL_GRAMMARS,
     )
 
 
-def _pattern(match: tuple[int, dict[str, list[Node]]]) -> int:
+def _get_pattern_index(match: tuple[int, dict[str, list[Node]]]) -> int:
     return match[0]
 
 
-def _match(captures: dict[str, list[Node]]) -> Match:
+def _build_match(captures: dict[str, list[Node]]) -> Match:
     name, second = captures.pop("name", None), captures.pop("second", None)
     kind, (node,) = captures.popitem()
     return Match(node, kind, name[0] if name else None, second[0] if second else None)

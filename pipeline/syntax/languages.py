@@ -1,10 +1,10 @@
-"""Path -> language by file name, and which languages have a grammar; tables only, nothing to load."""
+"""Language of a file by its name, and which languages have a grammar. Tables only, no heavy imports."""
 
 from __future__ import annotations
 
 from typing import Final
 
-BY_SUFFIX: Final = {
+LANGUAGE_BY_SUFFIX: Final = {
     "asm": "assembly", "s": "assembly", "bash": "shell", "sh": "shell", "zsh": "shell", "fish": "shell",
     "bat": "batch", "c": "c", "h": "c", "cc": "cpp", "cpp": "cpp", "cxx": "cpp", "hh": "cpp", "hpp": "cpp",
     "cfg": "ini", "ini": "ini", "properties": "ini", "clj": "clojure", "cljs": "clojure", "cmake": "cmake",
@@ -25,7 +25,7 @@ BY_SUFFIX: Final = {
     "zig": "zig",
 }  # fmt: skip
 
-BY_NAME: Final = {
+LANGUAGE_BY_NAME: Final = {
     "cmakelists.txt": "cmake",
     "containerfile": "dockerfile",
     "dockerfile": "dockerfile",
@@ -36,44 +36,46 @@ BY_NAME: Final = {
     "rakefile": "ruby",
 }
 
-# git's section heading takes any line that starts with a letter: in these it names no symbol.
-WITHOUT_SYMBOLS: Final = frozenset(
+# git takes any line that starts with a letter as hunk header: in these languages it names no symbol.
+LANGUAGES_WITHOUT_SYMBOLS: Final = frozenset(
     {"css", "csv", "dockerfile", "hcl", "html", "ini", "json", "latex", "markdown", "restructuredtext"}
     | {"svelte", "text", "toml", "vue", "xml", "yaml"}
 )
 
-# Languages with a grammar here; `.tsx` needs one of its own, since `<T>x` means two things.
-PARSED: Final = frozenset({"rust", "python", "java", "kotlin", "typescript", "javascript"})
+# `.tsx` has its own grammar, since `<T>x` is ambiguous.
+LANGUAGES_WITH_GRAMMAR: Final = frozenset({"rust", "python", "java", "kotlin", "typescript", "javascript"})
 
 
-def language_of(path: str) -> str | None:
-    """Language by the file's name, such as `python`; None when the name says nothing."""
-    name = _name(path)
-    return BY_NAME.get(name) or BY_SUFFIX.get(_suffix(name))
+def detect_language(path: str) -> str | None:
+    """Return the language of a file by its name, such as `python`; None if unknown."""
+    name = _get_file_name(path)
+    return LANGUAGE_BY_NAME.get(name) or LANGUAGE_BY_SUFFIX.get(_get_suffix(name))
 
 
-def grammar_name(path: str) -> str | None:
-    """Grammar that parses the file; None for a language without one and for declaration files."""
-    language = language_of(path)
-    if language not in PARSED or is_declaration_file(path):
+def get_grammar_name(path: str) -> str | None:
+    """Return the name of the grammar of a file; None for languages without one and for declaration files."""
+    language = detect_language(path)
+    if language not in LANGUAGES_WITH_GRAMMAR or is_declaration_file(path):
         return None
-    return "tsx" if _suffix(_name(path)) == "tsx" else language
+    return "tsx" if _get_suffix(_get_file_name(path)) == "tsx" else language
 
 
 def is_declaration_file(path: str) -> bool:
-    """Whether it only declares what other files define: `.d.ts` and its module forms."""
-    return _name(path).endswith((".d.ts", ".d.mts", ".d.cts"))
+    """Return whether the file only has declarations: `.d.ts`, `.d.mts` or `.d.cts`."""
+    return _get_file_name(path).endswith((".d.ts", ".d.mts", ".d.cts"))
 
 
-def names_symbols(path: str) -> bool:
-    """Whether a section heading in this file can be taken for the name of a symbol."""
-    language = language_of(path)
-    return language is not None and language not in WITHOUT_SYMBOLS and not is_declaration_file(path)
+def has_symbol_headers(path: str) -> bool:
+    """Return whether git's hunk header in this file can name a symbol."""
+    language = detect_language(path)
+    return (
+        language is not None and language not in LANGUAGES_WITHOUT_SYMBOLS and not is_declaration_file(path)
+    )
 
 
-def _name(path: str) -> str:
+def _get_file_name(path: str) -> str:
     return path.rpartition("/")[2].lower()
 
 
-def _suffix(name: str) -> str:
+def _get_suffix(name: str) -> str:
     return name.rpartition(".")[2] if "." in name else ""

@@ -1,154 +1,321 @@
-"""A file's bytes and where its lines start; tree-sitter, like git, ends a line at a line feed alone.
+"""Syntax trees of file versions, each parsed incrementally from the tree of the version before it.
 
-Two contents and the diff between them -> the ranges that were replaced; pure.
+A tree must not depend on which trees happened to be cached. So an incremental parse is used only if it gives the same
+tree as a full parse: in grammars where that held over whole histories (`Grammar.is_incremental`), and never around a
+syntax error, where the result depends on the state of the parser.
 
-Contents -> syntax trees, each version of a file from the tree of the version before it.
-
-A tree must not depend on which trees happened to be kept, so an incremental parse counts only where
-it gives what a fresh one would: in grammars where that held over whole histories (`Grammar.incremental`),
-and never around a syntax error, whose recovery starts from the state the parser happens to be in.
+Like git, tree-sitter ends a line at a line feed only.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
+from cachetools import LRUCache
 
 from pipeline.syntax.grammars import Grammar, Node, Tree
 
+# Parses in 0.1 s. Larger files are tables and generated code.
+MAX_PARSED_BYTES: Final = 500_000
 
-class Place(NamedTuple):
-    """A position in a content: its byte, and its row and column counted from 0."""
+# Longer lines are minified code, where a touched line identifies no symbol.
+MAX_LINE_BYTES: Final = 20_000
+
+# Children of an error node: queries take time quadratic in their number.
+MAX_ERROR_CHILDREN: Final = 5_000
+
+# Changed bytes up to which an incremental parse runs without a step limit, which costs a sixth of the parse. Of 1,800
+# random edits this small in files of four histories none reached the limit.
+SMALL_EDIT_BYTES: Final = 4_000
+
+# Limit on the blank text skipped before an edit; beyond it, less of the old tree is reused.
+MAX_LOOKBACK_BYTES: Final = 1_000
+
+# Bytes of source in the version cache; trees take 20 to 40 times as much memory.
+MAX_CACHED_BYTES: Final = 1_000_000
+
+# Paths listed although their version was evicted, so that cleaning up is rare.
+MAX_STALE_PATHS: Final = 1_000
+
+
+class Position(NamedTuple):
+    """Position in a file: byte offset, and (row, column in bytes), all counted from 0."""
 
     byte: int
-    point: tuple[int, int]
+    row_column: tuple[int, int]
 
 
-class Content:
-    """The bytes of one version of a file."""
+class FileContent:
+    """Bytes of a file version, with the offsets of its lines."""
 
-    __slots__ = ("_breaks", "source")
+    __slots__ = ("_line_feeds", "source")
 
     def __init__(self, source: bytes) -> None:
         self.source = source
-        # numpy finds the lines of 100 KB in 20 microseconds; a split takes five times as long.
-        self._breaks = np.flatnonzero(np.frombuffer(source, dtype=np.uint8) == ord("\n"))
+        # numpy takes 20 microseconds for 100 KB, `split` five times as long.
+        self._line_feeds = np.flatnonzero(np.frombuffer(source, dtype=np.uint8) == ord("\n"))
 
-    def place(self, row: int) -> Place:
-        """Start of a row; the end of the content for a row below the last."""
-        if 0 < row <= len(self._breaks):
-            return Place(int(self._breaks[row - 1]) + 1, (row, 0))
+    def get_row_start(self, row: int) -> Position:
+        """Return the start of a row; the end of the file for a row after the last."""
+        if 0 < row <= len(self._line_feeds):
+            return Position(int(self._line_feeds[row - 1]) + 1, (row, 0))
         if row <= 0:
-            return Place(0, (0, 0))
-        last = int(self._breaks[-1]) + 1 if len(self._breaks) else 0
-        return Place(len(self.source), (len(self._breaks), len(self.source) - last))
+            return Position(0, (0, 0))
+        last = int(self._line_feeds[-1]) + 1 if len(self._line_feeds) else 0
+        return Position(len(self.source), (len(self._line_feeds), len(self.source) - last))
 
-    def rows(self, first: int, last: int) -> list[bytes]:
-        """The rows from one to another, both included, without their line feeds."""
-        return self.source[self.place(first).byte : self.place(last + 1).byte].split(b"\n")
+    def get_rows(self, first: int, last: int) -> list[bytes]:
+        """Return the rows `first` to `last`, inclusive, without their line feeds."""
+        return self.source[self.get_row_start(first).byte : self.get_row_start(last + 1).byte].split(b"\n")
 
-    def text(self, start: int, end: int) -> str:
-        """Some of the bytes, decoded; bytes that are not UTF-8 are shown as replaced."""
+    def decode(self, start: int, end: int) -> str:
+        """Decode a range of bytes. Invalid UTF-8 becomes U+FFFD."""
         return self.source[start:end].decode("utf-8", "replace")
 
     @property
-    def widest(self) -> int:
-        """Bytes of the longest line, its line feed included."""
-        ends = np.append(self._breaks, len(self.source))
+    def max_line_bytes(self) -> int:
+        """Length of the longest line in bytes, line feed included."""
+        ends = np.append(self._line_feeds, len(self.source))
         return int(np.diff(ends, prepend=-1).max())
 
 
-# Blank lines looked over before an edit; where there are more, less of the old tree is reused.
-FURTHEST_BACK: Final = 1_000
-
-
-class Part(Protocol):
-    """The lines of one `@@` part, counted from 1, that were removed and added."""
+class DiffPart(Protocol):
+    """`@@` part of a diff, with the lines that were removed and added. Lines count from 1."""
 
     @property
     def old_start(self) -> int:
-        """First line of the old content; the line before, when it has none."""
+        """First line in the old file; the line before the part if it has no old lines."""
 
     @property
     def old_count(self) -> int:
-        """Lines of the old content, context included."""
+        """Number of lines in the old file, context included."""
 
     @property
     def new_start(self) -> int:
-        """As `old_start`, in the new content."""
+        """First line in the new file; the line before the part if it has no new lines."""
 
     @property
     def new_count(self) -> int:
-        """As `old_count`, in the new content."""
+        """Number of lines in the new file, context included."""
 
     @property
     def added(self) -> Sequence[int]:
-        """Lines of the new content that were added, in order."""
+        """Added lines of the new file, ascending."""
 
     @property
     def removed(self) -> Sequence[int]:
-        """Lines of the old content that were removed, in order."""
+        """Removed lines of the old file, ascending."""
 
 
 class Edit(NamedTuple):
-    """What lay between two places of the old content is now what lies between two of the new one."""
+    """Range of the old file that was replaced by a range of the new file."""
 
-    old_start: Place
-    old_end: Place
-    new_start: Place
-    new_end: Place
+    old_start: Position
+    old_end: Position
+    new_start: Position
+    new_end: Position
 
 
-def edits(old: Content, new: Content, parts: Sequence[Part]) -> tuple[Edit, ...] | None:
-    """The replaced ranges in order; None when the parts do not turn `old` into `new`.
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Parsed version of a file."""
 
-    A tree that is told of an edit that did not happen stays wrong in silence, so what lies between
-    the edits is compared byte for byte.
+    content: FileContent
+    tree: Tree
+    grammar: Grammar
+
+    @property
+    def is_error_free(self) -> bool:
+        """True if the file has no syntax error."""
+        return not self.tree.root_node.has_error
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousVersion:
+    """Version of a file before a change, and the parts of the diff of that change."""
+
+    path: str
+    blob: str
+    grammar: Grammar
+    parts: Sequence[DiffPart]
+
+
+class ContentSource(Protocol):
+    """Source of file contents and of diffs between them."""
+
+    def read_blob(self, sha: str) -> bytes:
+        """Return the content of a blob."""
+
+    def diff_blobs(self, old: str, new: str) -> Sequence[DiffPart]:
+        """Return the parts of the diff between two blobs; empty if there is no text diff."""
+
+
+class VersionCache:
+    """LRU cache of parsed versions by blob, bounded by the size of their sources; knows the newest of each path."""
+
+    def __init__(self, max_bytes: int = MAX_CACHED_BYTES) -> None:
+        # A version fits: none has more than MAX_PARSED_BYTES.
+        self._versions: LRUCache[tuple[str, str], Version | None] = LRUCache(max_bytes, getsizeof=_get_size)
+        self._newest_by_path: dict[str, tuple[str, str]] = {}
+
+    def get(self, path: str, blob: str, grammar: Grammar, source: ContentSource) -> Version | None:
+        """Return the version of a blob, from the cache, or parsed from the newest version of its path, or in full."""
+        key = (grammar.name, blob)
+        if key in self._versions:
+            return self._versions[key]
+        content = source.read_blob(blob)
+        newest = self._newest_by_path.get(path, key)
+        nearest = self._versions.get(newest) if grammar.is_incremental else None
+        if nearest is None or nearest.grammar is not grammar or not nearest.is_error_free:
+            return self._store(path, key, parse_version(content, grammar))
+        return self._store(
+            path, key, parse_incrementally(nearest, content, source.diff_blobs(newest[1], blob))
+        )
+
+    def get_successor(
+        self, previous: PreviousVersion, path: str, blob: str, grammar: Grammar, source: ContentSource
+    ) -> Version | None:
+        """Return the version of a blob, parsed from the previous one if that is cached, which is then evicted."""
+        old_key, key = (previous.grammar.name, previous.blob), (grammar.name, blob)
+        old = self._versions.get(old_key)
+        if (
+            old is None
+            or key in self._versions
+            or previous.grammar is not grammar
+            or not grammar.is_incremental
+        ):
+            return self.get(path, blob, grammar, source)
+        # Evict: only a side branch needs it again, and can parse it from its newest version.
+        del self._versions[old_key]
+        return self._store(path, key, parse_incrementally(old, source.read_blob(blob), previous.parts))
+
+    def _store(self, path: str, key: tuple[str, str], version: Version | None) -> Version | None:
+        self._versions[key] = version
+        self._newest_by_path[path] = key
+        if len(self._newest_by_path) > 2 * len(self._versions) + MAX_STALE_PATHS:
+            self._newest_by_path = {
+                path: key for path, key in self._newest_by_path.items() if key in self._versions
+            }
+        return version
+
+
+def parse_version(source: bytes, grammar: Grammar) -> Version | None:
+    """Parse a file; None if it is not parsable."""
+    content = FileContent(source)
+    return _parse_from_scratch(content, grammar) if is_parsable(content) else None
+
+
+def is_parsable(content: FileContent) -> bool:
+    """Return whether size and line length are those of code written by hand."""
+    size = len(content.source)
+    return size <= MAX_PARSED_BYTES and (size <= MAX_LINE_BYTES or content.max_line_bytes <= MAX_LINE_BYTES)
+
+
+def parse_incrementally(old: Version, source: bytes, parts: Sequence[DiffPart]) -> Version | None:
+    """Parse a version from the tree of another one and the diff between them; None if it is not parsable."""
+    content = FileContent(source)
+    if not is_parsable(content):
+        return None
+    edits = compute_edits(old.content, content, parts) if old.is_error_free else None
+    return _parse_from_scratch(content, old.grammar) if edits is None else _reparse(old, content, edits)
+
+
+def compute_edits(old: FileContent, new: FileContent, parts: Sequence[DiffPart]) -> tuple[Edit, ...] | None:
+    """Return the replaced ranges in order; None if the parts do not turn `old` into `new`.
+
+    A wrong edit would silently corrupt the tree, so the text between the edits is compared.
     """
-    found = tuple(_edit(part, old, new) for part in parts)
-    was, now = old.source, new.source
+    edits = tuple(_build_edit(part, old, new) for part in parts)
+    old_source, new_source = old.source, new.source
     old_end = new_end = 0
-    for edit in found:
-        kept = was[old_end : edit.old_start.byte] == now[new_end : edit.new_start.byte]
-        if not kept or edit.old_start.byte < old_end or edit.new_start.byte < new_end:
+    for edit in edits:
+        is_unchanged = old_source[old_end : edit.old_start.byte] == new_source[new_end : edit.new_start.byte]
+        if not is_unchanged or edit.old_start.byte < old_end or edit.new_start.byte < new_end:
             return None
         old_end, new_end = edit.old_end.byte, edit.new_end.byte
-    return found if was[old_end:] == now[new_end:] else None
+    return edits if old_source[old_end:] == new_source[new_end:] else None
 
 
-def reaching_back(found: Sequence[Edit], old: Content, new: Content) -> Iterator[Edit]:
-    """The edits, each begun at the last character that is not blank before it.
+def extend_edits_back(edits: Sequence[Edit], old: FileContent, new: FileContent) -> Iterator[Edit]:
+    """Yield the edits, each extended back to the last non-blank character before it.
 
-    A token that looked ahead into an edit is read again, and in Python the line break and the dedent before
-    a definition do, both without a character of their own. The parser then stands before them while the
-    old tree, which it reuses by position, stands behind: it lets go of every definition that follows. An
-    edit that covers a character of the line before keeps the two together: half the work of an average parse.
+    This keeps more of the old tree reusable: see "Incremental parsing" in pipeline/README.md.
     """
-    kept_from = 0
-    for edit in found:
-        above = new.source[max(kept_from, edit.new_start.byte - FURTHEST_BACK) : edit.new_start.byte]
-        filled = len(above.rstrip())
-        if filled:
-            back, rows = len(above) - filled + 1, above.count(b"\n", filled - 1)
-            starts = (_before(old, edit.old_start, back, rows), _before(new, edit.new_start, back, rows))
+    previous_end = 0
+    for edit in edits:
+        preceding = new.source[
+            max(previous_end, edit.new_start.byte - MAX_LOOKBACK_BYTES) : edit.new_start.byte
+        ]
+        text_length = len(preceding.rstrip())
+        if text_length:
+            bytes_back, rows_back = len(preceding) - text_length + 1, preceding.count(b"\n", text_length - 1)
+            starts = (
+                _move_back(old, edit.old_start, bytes_back, rows_back),
+                _move_back(new, edit.new_start, bytes_back, rows_back),
+            )
             edit = Edit(starts[0], edit.old_end, starts[1], edit.new_end)
         yield edit
-        kept_from = edit.new_end.byte
+        previous_end = edit.new_end.byte
 
 
-def _before(content: Content, place: Place, back: int, rows: int) -> Place:
-    """The place so many bytes, and with them so many line breaks, further up."""
-    byte, row = place.byte - back, place.point[0] - rows
-    return Place(byte, (row, byte - content.place(row).byte))
+def _parse_from_scratch(content: FileContent, grammar: Grammar) -> Version | None:
+    tree = grammar.parse(content.source)
+    return None if tree is None or _has_large_error_node(tree.root_node) else Version(content, tree, grammar)
 
 
-def _edit(part: Part, old: Content, new: Content) -> Edit:
-    """One edit from the first to the last changed line; the part's context stays outside."""
-    # A side without lines names the line before the gap.
+def _has_large_error_node(root: Node) -> bool:
+    """Return whether a large part of the file failed to parse, so that its tree is a flat list of tokens."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.has_error and node.child_count:
+            if node.is_error and node.child_count > MAX_ERROR_CHILDREN:
+                return True
+            stack += node.children
+    return False
+
+
+def _reparse(old: Version, content: FileContent, edits: Sequence[Edit]) -> Version | None:
+    extended = extend_edits_back(edits, old.content, content)
+    parse = (
+        old.grammar.parse_unlimited if _count_changed_bytes(edits) <= SMALL_EDIT_BYTES else old.grammar.parse
+    )
+    tree = parse(content.source, _apply_edits(old.tree, extended))
+    if tree is None or tree.root_node.has_error:
+        return _parse_from_scratch(content, old.grammar)
+    return Version(content, tree, old.grammar)
+
+
+def _count_changed_bytes(edits: Iterable[Edit]) -> int:
+    """Return the number of bytes removed and added."""
+    return sum(
+        edit.old_end.byte - edit.old_start.byte + edit.new_end.byte - edit.new_start.byte for edit in edits
+    )
+
+
+def _apply_edits(tree: Tree, edits: Iterable[Edit]) -> Tree:
+    """Return an edited copy of the tree."""
+    copy = tree.copy()
+    for edit in edits:
+        # Edits come in order: earlier ones are applied, so positions of the new file are valid.
+        start, end = edit.new_start, edit.new_end
+        old_end = start.byte + edit.old_end.byte - edit.old_start.byte
+        copy.edit(start.byte, old_end, end.byte, start.row_column, _get_old_end_point(edit), end.row_column)
+    return copy
+
+
+def _get_old_end_point(edit: Edit) -> tuple[int, int]:
+    rows = edit.old_end.row_column[0] - edit.old_start.row_column[0]
+    row, column = edit.new_start.row_column
+    return row + rows, edit.old_end.row_column[1] + (0 if rows else column - edit.old_start.row_column[1])
+
+
+def _build_edit(part: DiffPart, old: FileContent, new: FileContent) -> Edit:
+    """Return the edit from the first to the last changed line of a part, without its context."""
+    # On a side without lines, the start is the line before the part.
     old_row = part.old_start - (part.old_count > 0)
     new_row = part.new_start - (part.new_count > 0)
     above = min(
@@ -160,183 +327,18 @@ def _edit(part: Part, old: Content, new: Content) -> Edit:
         new_row + part.new_count - part.added[-1] if part.added else part.new_count - above,
     )
     return Edit(
-        old.place(old_row + above),
-        old.place(old_row + part.old_count - below),
-        new.place(new_row + above),
-        new.place(new_row + part.new_count - below),
+        old.get_row_start(old_row + above),
+        old.get_row_start(old_row + part.old_count - below),
+        new.get_row_start(new_row + above),
+        new.get_row_start(new_row + part.new_count - below),
     )
 
 
-# Half a megabyte of source parses in 0.1 s; beyond it are tables and generated code without history.
-PARSED_BYTES: Final = 500_000
-
-# Minified code: one line as long as a file, where "the symbol on a touched line" says nothing.
-LINE_BYTES: Final = 20_000
-
-# Tokens side by side in what could not be parsed: queries take the square of their number.
-HEAP_CHILDREN: Final = 5_000
-
-# Bytes removed and added up to which a parse from the older tree is not watched: of 1,800 pieces of junk this small,
-# put into files of four histories, none came to the steps that are allowed. Watching costs a sixth of the parse.
-SMALL_EDIT: Final = 4_000
-
-# Sources kept by one batch; their trees take 20 to 40 times as much.
-KEPT_BYTES: Final = 1_000_000
-
-# Paths remembered beyond those whose versions are kept, so that forgetting them is rare.
-MOST_STALE_PATHS: Final = 1_000
+def _move_back(content: FileContent, position: Position, bytes_back: int, rows_back: int) -> Position:
+    """Return the position that many bytes earlier; they contain `rows_back` line feeds."""
+    byte, row = position.byte - bytes_back, position.row_column[0] - rows_back
+    return Position(byte, (row, byte - content.get_row_start(row).byte))
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One content of a file and its tree."""
-
-    content: Content
-    tree: Tree
-    grammar: Grammar
-
-    @property
-    def sound(self) -> bool:
-        """Whether the whole content parses."""
-        return not self.tree.root_node.has_error
-
-
-class Contents(Protocol):
-    """Where contents come from, and what lies between two of them."""
-
-    def blob(self, sha: str) -> bytes:
-        """A content by its blob."""
-
-    def parts(self, old: str, new: str) -> Sequence[Part]:
-        """The parts of a diff that lead from one blob to the other; none where there is no diff."""
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """The version a file had before a change, and the parts of the diff that led away from it."""
-
-    path: str
-    blob: str
-    grammar: Grammar
-    parts: Sequence[Part]
-
-
-def parsed(source: bytes, grammar: Grammar) -> Version | None:
-    """The version parsed whole; None for contents that are not parsed."""
-    content = Content(source)
-    return _whole(content, grammar) if parsable(content) else None
-
-
-def parsable(content: Content) -> bool:
-    """Whether a content has the size and shape of code that people write."""
-    size = len(content.source)
-    return size <= PARSED_BYTES and (size <= LINE_BYTES or content.widest <= LINE_BYTES)
-
-
-def following(old: Version, source: bytes, parts: Sequence[Part]) -> Version | None:
-    """Another version of a file, parsed from the tree of one that a diff leads away from."""
-    content = Content(source)
-    if not parsable(content):
-        return None
-    changed = edits(old.content, content, parts) if old.sound else None
-    return _whole(content, old.grammar) if changed is None else _reparsed(old, content, changed)
-
-
-def _reparsed(old: Version, content: Content, changed: Sequence[Edit]) -> Version | None:
-    reaching = reaching_back(changed, old.content, content)
-    parse = old.grammar.reparse if _extent(changed) <= SMALL_EDIT else old.grammar.parse
-    tree = parse(content.source, _edited(old.tree, reaching))
-    if tree is None or tree.root_node.has_error:
-        return _whole(content, old.grammar)
-    return Version(content, tree, old.grammar)
-
-
-def _extent(changed: Iterable[Edit]) -> int:
-    """Bytes that were removed and added."""
-    sides = ((edit.old_start, edit.old_end, edit.new_start, edit.new_end) for edit in changed)
-    return sum(was.byte - old.byte + now.byte - new.byte for old, was, new, now in sides)
-
-
-def _whole(content: Content, grammar: Grammar) -> Version | None:
-    tree = grammar.parse(content.source)
-    return None if tree is None or _in_ruins(tree.root_node) else Version(content, tree, grammar)
-
-
-def _in_ruins(root: Node) -> bool:
-    """Whether some part of a content is so far from parsing that the tree is a heap of tokens."""
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.has_error and node.child_count:
-            if node.is_error and node.child_count > HEAP_CHILDREN:
-                return True
-            stack += node.children
-    return False
-
-
-def _edited(tree: Tree, changed: Iterable[Edit]) -> Tree:
-    """A copy of the tree that knows where the new content differs; the tree itself stays as it is."""
-    copy = tree.copy()
-    for edit in changed:
-        # Edits come in order: all before this one are in place, so the new content's positions hold.
-        start, end = edit.new_start, edit.new_end
-        old_end = start.byte + edit.old_end.byte - edit.old_start.byte
-        copy.edit(start.byte, old_end, end.byte, start.point, _old_end_point(edit), end.point)
-    return copy
-
-
-def _old_end_point(edit: Edit) -> tuple[int, int]:
-    rows = edit.old_end.point[0] - edit.old_start.point[0]
-    row, column = edit.new_start.point
-    return row + rows, edit.old_end.point[1] + (0 if rows else column - edit.old_start.point[1])
-
-
-class Versions:
-    """The versions seen last, within a bound on their size, and the newest of each path."""
-
-    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
-        self._kept: OrderedDict[tuple[str, str], Version | None] = OrderedDict()
-        self._newest: dict[str, tuple[str, str]] = {}
-        self._bytes = 0
-        self._limit = kept_bytes
-
-    def of(self, path: str, blob: str, grammar: Grammar, contents: Contents) -> Version | None:
-        """A version by its blob; when it is not kept, parsed from another of its path, or whole."""
-        key = (grammar.name, blob)
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
-        source = contents.blob(blob)
-        newest = self._newest.get(path, key)
-        near = self._kept.get(newest) if grammar.incremental else None
-        if near is None or near.grammar is not grammar or not near.sound:
-            return self._keep(path, key, parsed(source, grammar))
-        return self._keep(path, key, following(near, source, contents.parts(newest[1], blob)))
-
-    def after(
-        self, before: Before, path: str, blob: str, grammar: Grammar, contents: Contents
-    ) -> Version | None:
-        """A version by its blob, parsed from the one before it where that one is kept."""
-        old_key, key = (before.grammar.name, before.blob), (grammar.name, blob)
-        old = self._kept.get(old_key)
-        if old is None or key in self._kept or before.grammar is not grammar or not grammar.incremental:
-            return self.of(path, blob, grammar, contents)
-        # Let go: only a side branch asks for it again, and has it from its nearest version.
-        del self._kept[old_key]
-        self._bytes -= _size(old)
-        return self._keep(path, key, following(old, contents.blob(blob), before.parts))
-
-    def _keep(self, path: str, key: tuple[str, str], version: Version | None) -> Version | None:
-        self._kept[key] = version
-        self._newest[path] = key
-        self._bytes += _size(version)
-        while self._bytes > self._limit and len(self._kept) > 1:
-            _, dropped = self._kept.popitem(last=False)
-            self._bytes -= _size(dropped)
-        if len(self._newest) > 2 * len(self._kept) + MOST_STALE_PATHS:
-            self._newest = {path: key for path, key in self._newest.items() if key in self._kept}
-        return version
-
-
-def _size(version: Version | None) -> int:
+def _get_size(version: Version | None) -> int:
     return 0 if version is None else len(version.content.source)

@@ -1,23 +1,27 @@
-"""Training code for the bundled models; nothing that runs imports it.
+"""Training of the bundled models; nothing that runs imports this package.
 
-- `candidates`: BM25 and static-vector retrieval for mining negatives; commit with message and
-  changes, for mining
-- `commit_sampling`: Samples commits of a repository; commit message to search queries
-- `export`: Quantizes and exports the static table; exports cross-encoder weights; maps cross-
-  encoder tensor names; exports encoder weights; maps tensor names
-- `export_onnx`: Build script: writes tokenizer.json and the quantized ONNX graph
-- `init_static`: Initializes the table from the transformer
-- `loop`: Learning-rate schedule and time limit; training options, checkpoints, logging
-- `mine_pairs`: Mines (query, positive, hard negatives) lists
-- `pair_dataset`: Loads the query/candidate lists of one repository
-- `static_dataset`: Training examples of the static encoder
-- `torch_models`: Cross-encoder in PyTorch; encoder in PyTorch; transformer layers in PyTorch
+Static encoder:
+
+- `word_bags`: command that extracts bags of words from repositories
+- `static_dataset`: (query, text) examples from word bags
+- `init_static`: command that computes initial vectors with the transformer
+- `train_static`: command that trains the word table
+
+Encoder and cross-encoder:
+
+- `candidates`: texts of commits, and retrieval over them
+- `mine_pairs`: command that mines lists of a query, its answer and hard negatives
+- `pair_dataset`: reader of the mined lists of one repository
+- `torch_models`: both networks in PyTorch
 - `encoder_batches`: training batches of the encoder
+- `train_encoder`: command that trains the encoder
 - `cross_encoder_batches`: training batches of the cross-encoder
-- `train_cross_encoder`: Padded batches for the cross-encoder; listwise training loop
-- `train_encoder`: Contrastive batches; contrastive training loop
-- `train_static`: Held-out evaluation (MRR); trains the static embedding table; chooses the
-  vocabulary
-- `word_bags`: Command: extracts training data from repositories; bag-of-words training examples on
-  disk
+- `train_cross_encoder`: command that trains the cross-encoder
+
+Both:
+
+- `commit_sampling`: random informative commits of a repository, and the parts of their messages
+- `loop`: arguments, learning-rate schedule, logging and checkpoints of a training run
+- `export`: command that writes a trained model to the bundled files
+- `export_onnx`: command that writes the tokenizer, and the quantized graph
 """

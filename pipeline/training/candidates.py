@@ -1,6 +1,6 @@
-"""One history -> commits with what was said of them and what they changed.
+"""Texts of sampled commits, and retrieval over them to mine hard negatives.
 
-Words and vectors of a history's changes, asked as an index is: BM25 and the static encoder's whitened space.
+The retriever scores like an index does: BM25 over words, and cosines in the whitened space of the static encoder.
 """
 
 from __future__ import annotations
@@ -18,164 +18,178 @@ import numpy.typing as npt
 
 from pipeline.encoders.static import StaticEncoder
 from pipeline.hunks import Hunk
-from pipeline.text import words
-from pipeline.training.commit_sampling import FEWEST_WORDS, Drawn, change_text, drawn, plain, telling
-from stores.fulltext import K1, B, rarity
-from stores.vector_search import MESSAGE_SHARE
-from stores.whitening import Space, learnt
+from pipeline.text import count_terms
+from pipeline.training.commit_sampling import (
+    MIN_WORDS,
+    CommitSample,
+    change_text,
+    sample_commits,
+    split_message,
+    strip_issue_numbers,
+)
+from stores.fulltext import K1, B, compute_inverse_document_frequency
+from stores.vector_search import MESSAGE_WEIGHT
+from stores.whitening import Whitening, fit_whitening
 
-# Of a commit; the others say much the same.
-MOST_CHANGES: Final = 3
-READ_OF_CHANGE: Final = 8_000
-READ_OF_NEWS: Final = 1_500
-# A shorter line of a changelog is a heading or a name.
-FEWEST_NEWS_WORDS: Final = 6
+# Per commit: further hunks add little.
+MAX_HUNKS: Final = 3
+MAX_CHANGE_CHARS: Final = 8_000
+MAX_CHANGELOG_CHARS: Final = 1_500
+# Shorter changelog lines are headings or names.
+MIN_CHANGELOG_WORDS: Final = 6
 
 _MARKUP: Final = re.compile(r"[`*]{1,2}|:\w+:(?=`)|\[|\]\([^)]*\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A commit: parts of its message and all of it in one line, its line in a changelog, and texts of its changes."""
+class CommitText:
+    """Texts of a commit: parts of the message, the whole message in one line, a changelog line, and its changes."""
 
     sha: str
     subject: str
     sentences: tuple[str, ...]
     message: str
-    news: str
+    changelog_line: str
     changes: tuple[str, ...]
 
 
-def told(path: Path, most: int, seed: int) -> list[Told]:
-    """At most so many of a history's commits, drawn by a seed."""
-    commits = (one for commit in drawn(path, seed) for one in _of_commit(commit))
-    return list(islice(commits, most))
+def read_commit_texts(path: Path, max_count: int, seed: int) -> list[CommitText]:
+    """Return the texts of at most `max_count` commits, sampled with a seed."""
+    commits = (one for commit in sample_commits(path, seed) for one in _commit_text(commit))
+    return list(islice(commits, max_count))
 
 
-def _of_commit(one: Drawn) -> Iterator[Told]:
-    texts = [_text(hunk) for hunk in one.some(MOST_CHANGES)]
-    changes = tuple(text for text in texts if len(words(text)) >= FEWEST_WORDS)
+def _commit_text(sample: CommitSample) -> Iterator[CommitText]:
+    texts = [_hunk_text(hunk) for hunk in sample.sample_hunks(MAX_HUNKS)]
+    changes = tuple(text for text in texts if len(count_terms(text)) >= MIN_WORDS)
     if changes:
-        message = one.commit.message
-        said = telling(message)
-        yield Told(
-            one.commit.sha,
-            said.subject,
-            said.sentences,
+        message = sample.commit.message
+        parts = split_message(message)
+        yield CommitText(
+            sample.commit.sha,
+            parts.subject,
+            parts.sentences,
             " ".join(message.split()),
-            next(_news(one.news), ""),
+            next(_changelog_lines(sample.changelog_hunks), ""),
             changes,
         )
 
 
-def _text(hunk: Hunk) -> str:
-    return change_text(hunk, hunk.added_text[:READ_OF_CHANGE] or hunk.removed_text[:READ_OF_CHANGE])
+def _hunk_text(hunk: Hunk) -> str:
+    return change_text(hunk, hunk.added_text[:MAX_CHANGE_CHARS] or hunk.removed_text[:MAX_CHANGE_CHARS])
 
 
-def _news(changelogs: list[Hunk]) -> Iterator[str]:
-    """The first line that tells something, of each changelog."""
+def _changelog_lines(changelogs: list[Hunk]) -> Iterator[str]:
+    """Yield the first long enough line added to each changelog."""
     for hunk in changelogs:
-        lines = (line.strip(" -*+#") for line in hunk.added_text[:READ_OF_NEWS].splitlines())
-        telling_lines = (line for line in lines if len(line.split()) >= FEWEST_NEWS_WORDS)
-        yield from (plain(_MARKUP.sub("", line)) for line in list(telling_lines)[:1])
+        lines = (line.strip(" -*+#") for line in hunk.added_text[:MAX_CHANGELOG_CHARS].splitlines())
+        long_lines = (line for line in lines if len(line.split()) >= MIN_CHANGELOG_WORDS)
+        yield from (strip_issue_numbers(_MARKUP.sub("", line)) for line in list(long_lines)[:1])
 
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 
-READ_OF_MESSAGE: Final = 1_600
-EMBEDDED_OF_MESSAGE: Final = 400
+MAX_MESSAGE_CHARS: Final = 1_600
+MAX_EMBEDDED_MESSAGE_CHARS: Final = 400
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Postings:
-    """What each word of each text is worth by BM25: `texts` and `worth` of a word lie between its `starts`."""
+    """BM25 index: the entries of term t are `texts[starts[t]:starts[t + 1]]` and the same slice of `weights`."""
 
     starts: Ints
     texts: Ints
-    worth: Floats
+    weights: Floats
     count: int
 
     @classmethod
-    def of(cls, bags: Sequence[Counter[str]], numbers: Mapping[str, int]) -> Postings:
-        """Those of texts, by the numbers of their words."""
+    def from_bags(cls, bags: Sequence[Counter[str]], numbers: Mapping[str, int]) -> Postings:
+        """Build the index of the texts; `numbers` maps each term to its number."""
         lengths = np.array([bag.total() for bag in bags], np.float64)
         damped = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1))
         texts = np.repeat(np.arange(len(bags)), [len(bag) for bag in bags])
         held = np.array([numbers[word] for bag in bags for word in bag], np.int64)
         counts = np.array([count for bag in bags for count in bag.values()], np.float64)
         holders = np.bincount(held, minlength=len(numbers))
-        worth = rarity(holders, len(bags))[held] * counts * (K1 + 1) / (counts + damped[texts])
+        worth = (
+            compute_inverse_document_frequency(holders, len(bags))[held]
+            * counts
+            * (K1 + 1)
+            / (counts + damped[texts])
+        )
         order = np.argsort(held, kind="stable")
         starts = np.concatenate(([0], np.cumsum(holders)))
         return cls(starts, texts[order], worth[order].astype(np.float32), len(bags))
 
-    def scores(self, asked: Iterable[int]) -> Floats:
-        """Of every text, for a question's words."""
-        found = np.zeros(self.count, np.float32)
-        for word in asked:
-            here = slice(self.starts[word], self.starts[word + 1])
-            found[self.texts[here]] += self.worth[here]
-        return found
+    def score(self, terms: Iterable[int]) -> Floats:
+        """Return the BM25 score of every text for the query's term numbers."""
+        scores = np.zeros(self.count, np.float32)
+        for word in terms:
+            entries = slice(self.starts[word], self.starts[word + 1])
+            scores[self.texts[entries]] += self.weights[entries]
+        return scores
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lanes:
-    """A history's changes as two lanes see them; `commit` is each one's.
+class CandidateRetriever:
+    """BM25 and vector retrieval over the changes of one history; `commit[i]` is the commit number of change i.
 
-    `hidden` and `shown` are their words, without and with messages.
+    `without_messages` and `with_messages` are the BM25 indexes of the changes alone and with their commit message.
     """
 
     commit: Ints
     numbers: Mapping[str, int]
-    hidden: Postings
-    shown: Postings
-    space: Space
+    without_messages: Postings
+    with_messages: Postings
+    space: Whitening
     changes: Floats
     messages: Floats
 
     @classmethod
-    def of(cls, commits: Sequence[Told]) -> Lanes:
-        """Those of a history."""
+    def from_commits(cls, commits: Sequence[CommitText]) -> CandidateRetriever:
+        """Build the retriever of a history's commits."""
         texts = [(number, text) for number, told in enumerate(commits) for text in told.changes]
         commit = np.array([number for number, _ in texts], np.int64)
-        said = [words(told.message[:READ_OF_MESSAGE]) for told in commits]
-        changed = [words(text) for _, text in texts]
+        said = [count_terms(told.message[:MAX_MESSAGE_CHARS]) for told in commits]
+        changed = [count_terms(text) for _, text in texts]
         both = [bag + said[number] for bag, (number, _) in zip(changed, texts, strict=True)]
         numbers: dict[str, int] = {}
         for word in (word for bag in both for word in bag):
             numbers.setdefault(word, len(numbers))
         encoder = StaticEncoder()
         vectors = encoder.encode([text for _, text in texts])
-        space = learnt(vectors)
-        messages = encoder.encode([told.message[:EMBEDDED_OF_MESSAGE] for told in commits])
+        space = fit_whitening(vectors)
+        messages = encoder.encode([told.message[:MAX_EMBEDDED_MESSAGE_CHARS] for told in commits])
         return cls(
             commit,
             numbers,
-            Postings.of(changed, numbers),
-            Postings.of(both, numbers),
+            Postings.from_bags(changed, numbers),
+            Postings.from_bags(both, numbers),
             space,
-            _placed(space, vectors),
-            _placed(space, messages),
+            _whitened(space, vectors),
+            _whitened(space, messages),
         )
 
-    def ask(self, questions: Sequence[str], *, shown: bool) -> tuple[Floats, Floats]:
-        """Scores by words and by vectors: a row for each question, a column for each change."""
-        postings = self.shown if shown else self.hidden
+    def score(self, questions: Sequence[str], *, show_messages: bool) -> tuple[Floats, Floats]:
+        """Return BM25 scores and cosines, each of shape (queries, changes)."""
+        postings = self.with_messages if show_messages else self.without_messages
         by_words = np.stack(
             [
-                postings.scores(self.numbers[word] for word in words(text) if word in self.numbers)
+                postings.score(self.numbers[word] for word in count_terms(text) if word in self.numbers)
                 for text in questions
             ]
         )
-        wanted = _placed(self.space, StaticEncoder().encode(questions))
-        near = wanted @ self.changes.T
-        if shown:
-            told = (wanted @ self.messages.T)[:, self.commit]
-            near = np.maximum(near, MESSAGE_SHARE * near + (1 - MESSAGE_SHARE) * told)
-        return by_words, near
+        queries = _whitened(self.space, StaticEncoder().encode(questions))
+        cosines = queries @ self.changes.T
+        if show_messages:
+            told = (queries @ self.messages.T)[:, self.commit]
+            cosines = np.maximum(cosines, MESSAGE_WEIGHT * cosines + (1 - MESSAGE_WEIGHT) * told)
+        return by_words, cosines
 
 
-def _placed(space: Space, vectors: Floats) -> Floats:
-    placed = space.placed(vectors.astype(np.float64))
-    return np.asarray(placed / np.maximum(np.linalg.norm(placed, axis=1, keepdims=True), 1e-9), np.float32)
+def _whitened(space: Whitening, vectors: Floats) -> Floats:
+    projected = space.transform(vectors.astype(np.float64))
+    return np.asarray(
+        projected / np.maximum(np.linalg.norm(projected, axis=1, keepdims=True), 1e-9), np.float32
+    )

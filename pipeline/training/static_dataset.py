@@ -1,6 +1,6 @@
-"""Lessons of many histories -> numbered examples: what is asked, and the text that should be found.
+"""Training set of the static encoder: (query, text) examples from the word bags of many repositories.
 
-A batch is drawn from few histories, because what a question has to be told apart from is the rest of its own.
+A batch has few repositories: the negatives of a query should come from its own repository.
 """
 
 from __future__ import annotations
@@ -14,70 +14,75 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.encoders.static import Lexicon
-from pipeline.training.word_bags import Kind, Lessons
+from pipeline.training.word_bags import BagDataset, BagKind
 
 Ints = npt.NDArray[np.int64]
 
-# How often each kind of question is asked where a commit has it; its subject fills the rest.
-ASKED: Final = {Kind.SENTENCE: 0.25, Kind.BODY: 0.1, Kind.NEWS: 0.2, Kind.COMMENT: 0.15}
-# What of a message is shown when something else of it is asked.
-SHOWN: Final = {
-    Kind.SUBJECT: 0.0,
-    Kind.SENTENCE: 0.7,
-    Kind.BODY: 0.0,
-    Kind.NEWS: 0.7,
-    Kind.COMMENT: 0.5,
+# Share of each kind of query, where a commit has one; the subject fills the rest.
+QUERY_KIND_SHARES: Final = {
+    BagKind.SENTENCE: 0.25,
+    BagKind.BODY: 0.1,
+    BagKind.CHANGELOG: 0.2,
+    BagKind.COMMENT: 0.15,
 }
-BODY_SHOWN: Final = 0.3
-# Examples of one history in a row: what they are told apart from.
+# Probability that the text shows the commit subject, by kind of query.
+MESSAGE_SHOWN_SHARES: Final = {
+    BagKind.SUBJECT: 0.0,
+    BagKind.SENTENCE: 0.7,
+    BagKind.BODY: 0.0,
+    BagKind.CHANGELOG: 0.7,
+    BagKind.COMMENT: 0.5,
+}
+BODY_SHOWN_SHARE: Final = 0.3
+# Consecutive examples of one repository: they serve as each other's negatives.
 BLOCK: Final = 256
-# Drawn from a text each time it is read: half the time, and no text is learnt by heart.
-MOST_ROWS: Final = 96
+# Words sampled from a text each time: halves the time and prevents memorizing.
+MAX_ROWS: Final = 96
 NONE: Final = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bags:
-    """Rows of the table, bag by bag: `flat[starts[i]:ends[i]]`."""
+    """Table rows of all bags: those of bag i are `flat[starts[i]:ends[i]]`."""
 
     flat: npt.NDArray[np.uint16]
     starts: Ints
     ends: Ints
 
-    def union(self, chosen: Ints, chance: np.random.Generator | None = None) -> tuple[Ints, Ints]:
-        """Rows of each line's bags together, each once, and where a line's begin; with chance, some of them."""
-        bags, lines = chosen.reshape(-1), np.repeat(np.arange(len(chosen)), chosen.shape[1])
+    def union(self, selected: Ints, generator: np.random.Generator | None = None) -> tuple[Ints, Ints]:
+        """Return the distinct rows of each line's bags and the start of each line; with a generator, a sample."""
+        bags, lines = selected.reshape(-1), np.repeat(np.arange(len(selected)), selected.shape[1])
         lines, bags = lines[bags >= 0], bags[bags >= 0]
         counts = self.ends[bags] - self.starts[bags]
         first = np.repeat(self.starts[bags] - (np.cumsum(counts) - counts), counts)
         rows = self.flat[first + np.arange(counts.sum())].astype(np.int64)
         keys = np.unique(np.repeat(lines, counts) << 16 | rows)
-        if chance is not None:
-            keys = _some(keys, chance)
-        lengths = np.bincount(keys >> 16, minlength=len(chosen))
+        if generator is not None:
+            keys = _sample_rows(keys, generator)
+        lengths = np.bincount(keys >> 16, minlength=len(selected))
         return keys & 0xFFFF, np.cumsum(lengths) - lengths
 
 
-def _some(keys: Ints, chance: np.random.Generator) -> Ints:
-    """At most MOST_ROWS of each line."""
-    order = np.lexsort((chance.random(len(keys)), keys >> 16))
+def _sample_rows(keys: Ints, generator: np.random.Generator) -> Ints:
+    """Sample at most MAX_ROWS keys of each line."""
+    order = np.lexsort((generator.random(len(keys)), keys >> 16))
     lengths = np.bincount(keys >> 16)
     place = np.arange(len(keys)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return keys[order][place < MOST_ROWS]
+    return keys[order][place < MAX_ROWS]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Material:
-    """All histories' bags, and the numbers of bags by what they are to each other; NONE where there is none.
+class StaticTrainingSet:
+    """Bags of all repositories, and the bag numbers of each commit and change; NONE where there is no such bag.
 
-    By commit: `subject`, `body`, `news`, `sentence` (the first) and how many `sentences`. By change: `change` (its
-    bag), `comment`, `commit` and `history`.
+    Per commit: `subject`, `body`, `changelog`, `sentence` (the first) and the number of `sentences`.
+    Per change: `change` (its bag), `comment`, `commit` and `history`.
     """
 
     bags: Bags
     subject: Ints
     body: Ints
-    news: Ints
+    changelog: Ints
     sentence: Ints
     sentences: Ints
     change: Ints
@@ -86,108 +91,116 @@ class Material:
     history: Ints
 
     @classmethod
-    def read(cls, files: Sequence[Path], lexicon: Lexicon) -> Material:
-        """Lessons as rows of the table that is to be trained."""
+    def read(cls, files: Sequence[Path], lexicon: Lexicon) -> StaticTrainingSet:
+        """Read bag files and map their words to table rows."""
         flat, lengths, commits, kinds, histories = [], [], [], [], []
         before = 0
         for number, file in enumerate(files):
-            lessons = Lessons.read(file)
-            rows, ends = _as_rows(lessons, lexicon)
+            dataset = BagDataset.read(file)
+            rows, ends = _table_rows(dataset, lexicon)
             flat.append(rows)
             lengths.append(np.diff(ends, prepend=0))
-            commits.append(lessons.commits.astype(np.int64) + before)
-            kinds.append(lessons.kinds)
+            commits.append(dataset.commits.astype(np.int64) + before)
+            kinds.append(dataset.kinds)
             histories.append(np.full(len(ends), number))
             before = commits[-1].max() + 1
         ends = np.cumsum(np.concatenate(lengths))
         bags = Bags(np.concatenate(flat), np.concatenate([[0], ends[:-1]]), ends)
-        return _numbered(bags, np.concatenate(commits), np.concatenate(kinds), np.concatenate(histories))
+        return _build_training_set(
+            bags, np.concatenate(commits), np.concatenate(kinds), np.concatenate(histories)
+        )
 
     @property
-    def blocks(self) -> int:
-        """How many blocks a pass has."""
+    def block_count(self) -> int:
+        """Number of blocks per epoch."""
         return int((np.bincount(self.history) // BLOCK).sum())
 
-    def batches(self, blocks: int, chance: np.random.Generator) -> Iterator[Ints]:
-        """Every change once, in batches of so many blocks, each block of one history."""
-        order = np.lexsort((chance.random(len(self.change)), self.history))
+    def batches(self, blocks: int, generator: np.random.Generator) -> Iterator[Ints]:
+        """Yield every change once, in batches of `blocks` blocks; a block is from one repository."""
+        order = np.lexsort((generator.random(len(self.change)), self.history))
         parts = [
             of_one[start : start + BLOCK]
             for of_one in np.split(order, np.flatnonzero(np.diff(self.history[order])) + 1)
             for start in range(0, len(of_one) - BLOCK + 1, BLOCK)
         ]
-        shuffled = chance.permutation(len(parts))
+        shuffled = generator.permutation(len(parts))
         for start in range(0, len(parts) - blocks + 1, blocks):
             yield np.concatenate([parts[number] for number in shuffled[start : start + blocks]])
 
-    def examples(self, changes: Ints, chance: np.random.Generator) -> tuple[Ints, Ints]:
-        """For each change a question and a text, as numbers of bags."""
+    def examples(self, changes: Ints, generator: np.random.Generator) -> tuple[Ints, Ints]:
+        """Return a query and a text for each change, as bag numbers."""
         commits = self.commit[changes]
-        drawn = self.sentence[commits] + (chance.random(len(changes)) * self.sentences[commits]).astype(
-            np.int64
-        )
+        sentences = self.sentence[commits] + (
+            generator.random(len(changes)) * self.sentences[commits]
+        ).astype(np.int64)
         bag_of = {
-            Kind.SENTENCE: np.where(self.sentences[commits] > 0, drawn, NONE),
-            Kind.BODY: self.body[commits],
-            Kind.NEWS: self.news[commits],
-            Kind.COMMENT: self.comment[changes],
+            BagKind.SENTENCE: np.where(self.sentences[commits] > 0, sentences, NONE),
+            BagKind.BODY: self.body[commits],
+            BagKind.CHANGELOG: self.changelog[commits],
+            BagKind.COMMENT: self.comment[changes],
         }
-        asked, kind = self.subject[commits], np.full(len(changes), int(Kind.SUBJECT))
-        dice, reached = chance.random(len(changes)), 0.0
+        queries, kind = self.subject[commits], np.full(len(changes), int(BagKind.SUBJECT))
+        dice, cumulative = generator.random(len(changes)), 0.0
         for name, bag in bag_of.items():
-            here = (dice >= reached) & (dice < reached + ASKED[name]) & (bag != NONE)
-            asked, kind = np.where(here, bag, asked), np.where(here, int(name), kind)
-            reached += ASKED[name]
+            is_kind = (dice >= cumulative) & (dice < cumulative + QUERY_KIND_SHARES[name]) & (bag != NONE)
+            queries, kind = np.where(is_kind, bag, queries), np.where(is_kind, int(name), kind)
+            cumulative += QUERY_KIND_SHARES[name]
         text = np.stack(
             [
                 self.change[changes],
-                np.where(kind == Kind.COMMENT, NONE, self.comment[changes]),
-                np.where(_happens(SHOWN, kind, chance), self.subject[commits], NONE),
+                np.where(kind == BagKind.COMMENT, NONE, self.comment[changes]),
+                np.where(_draw_by_kind(MESSAGE_SHOWN_SHARES, kind, generator), self.subject[commits], NONE),
                 np.where(
-                    (kind == Kind.SUBJECT) & (chance.random(len(kind)) < BODY_SHOWN), self.body[commits], NONE
+                    (kind == BagKind.SUBJECT) & (generator.random(len(kind)) < BODY_SHOWN_SHARE),
+                    self.body[commits],
+                    NONE,
                 ),
             ],
             axis=1,
         )
-        return asked[:, None], text
+        return queries[:, None], text
 
 
-def _happens(chances: dict[Kind, float], kind: Ints, chance: np.random.Generator) -> npt.NDArray[np.bool_]:
-    likely = np.array([chances.get(Kind(number), 0.0) for number in range(len(Kind))])
-    return np.asarray(chance.random(len(kind)) < likely[kind])
+def _draw_by_kind(
+    chances: dict[BagKind, float], kind: Ints, generator: np.random.Generator
+) -> npt.NDArray[np.bool_]:
+    probabilities = np.array([chances.get(BagKind(number), 0.0) for number in range(len(BagKind))])
+    return np.asarray(generator.random(len(kind)) < probabilities[kind])
 
 
-def _as_rows(lessons: Lessons, lexicon: Lexicon) -> tuple[npt.NDArray[np.uint16], Ints]:
-    """A history's bags in the table's rows; a word has none, one or two."""
-    rows = [lexicon.rows([word]) for word in lessons.words]
-    counts = np.array([len(of_word) for of_word in rows], np.int64)
-    table = np.array([row for of_word in rows for row in of_word], np.int64)
-    begins = np.cumsum(counts) - counts
-    of_flat = counts[lessons.flat]
-    shift = np.repeat(begins[lessons.flat] - (np.cumsum(of_flat) - of_flat), of_flat)
-    ends = np.concatenate([[0], np.cumsum(of_flat)])[lessons.ends]
-    return table[shift + np.arange(of_flat.sum())].astype(np.uint16), ends
+def _table_rows(bags: BagDataset, lexicon: Lexicon) -> tuple[npt.NDArray[np.uint16], Ints]:
+    """Return the table rows of all bags and the end of each bag; a word has zero to two rows."""
+    rows = [lexicon.find_rows([word]) for word in bags.words]
+    counts = np.array([len(word_rows) for word_rows in rows], np.int64)
+    table = np.array([row for word_rows in rows for row in word_rows], np.int64)
+    starts = np.cumsum(counts) - counts
+    row_counts = counts[bags.flat]
+    shift = np.repeat(starts[bags.flat] - (np.cumsum(row_counts) - row_counts), row_counts)
+    ends = np.concatenate([[0], np.cumsum(row_counts)])[bags.ends]
+    return table[shift + np.arange(row_counts.sum())].astype(np.uint16), ends
 
 
-def _numbered(bags: Bags, commits: Ints, kinds: npt.NDArray[np.uint8], histories: Ints) -> Material:
+def _build_training_set(
+    bags: Bags, commits: Ints, kinds: npt.NDArray[np.uint8], histories: Ints
+) -> StaticTrainingSet:
     count = int(commits.max()) + 1
 
-    def first(kind: Kind) -> Ints:
-        found = np.full(count, NONE, np.int64)
+    def first_bag(kind: BagKind) -> Ints:
+        first_bags = np.full(count, NONE, np.int64)
         places = np.flatnonzero(kinds == kind)[::-1]
-        found[commits[places]] = places
-        return found
+        first_bags[commits[places]] = places
+        return first_bags
 
-    change = np.flatnonzero(kinds == Kind.CHANGE)
+    change = np.flatnonzero(kinds == BagKind.CHANGE)
     after = np.minimum(change + 1, len(kinds) - 1)
-    comment = np.where(kinds[after] == Kind.COMMENT, after, NONE)
-    return Material(
+    comment = np.where(kinds[after] == BagKind.COMMENT, after, NONE)
+    return StaticTrainingSet(
         bags,
-        subject=first(Kind.SUBJECT),
-        body=first(Kind.BODY),
-        news=first(Kind.NEWS),
-        sentence=first(Kind.SENTENCE),
-        sentences=np.bincount(commits[kinds == Kind.SENTENCE], minlength=count),
+        subject=first_bag(BagKind.SUBJECT),
+        body=first_bag(BagKind.BODY),
+        changelog=first_bag(BagKind.CHANGELOG),
+        sentence=first_bag(BagKind.SENTENCE),
+        sentences=np.bincount(commits[kinds == BagKind.SENTENCE], minlength=count),
         change=change,
         comment=comment,
         commit=commits[change],

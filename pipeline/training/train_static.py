@@ -1,14 +1,10 @@
-"""How well a table ranks histories it was not trained on: subjects asked of changes whose message is hidden.
+"""Contrastive training of the static word table, with its vocabulary and its evaluation on held-out repositories.
 
-Words -> rows of a table: the most widely used have one each, all others share buckets by their hash.
+python -m pipeline.training.train_static BAGS OUT [--held-out NAME]... [--passes N] [--seed N] [--started FILE]
 
-Lessons -> the table: contrastive training, question against text, and a checkpoint after each part of a pass.
-
-python -m pipeline.training.train_static LESSONS OUT [--held-out NAME]... [--passes N] [--seed N] [--started FILE]
-
-LESSONS is the folder `pipeline.training.word_bags` wrote; OUT gets `table.npz` in full precision. Slopes are written
-out: there
-are few, and a batch touches few rows.
+BAGS is the directory written by `pipeline.training.word_bags`; OUT gets `table.npz` in full precision. The most
+widespread words have a row each; all others share buckets by hash. Gradients are computed by hand: there are few, and a
+batch touches few rows.
 """
 
 from __future__ import annotations
@@ -27,69 +23,77 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.encoders.static import Lexicon
-from pipeline.training.static_dataset import BLOCK, NONE, Bags, Ints, Material
-from pipeline.training.word_bags import Kind, Lessons
+from pipeline.training.static_dataset import BLOCK, NONE, Bags, Ints, StaticTrainingSet
+from pipeline.training.word_bags import BagDataset, BagKind
 from stores.errors import LineageError
 from stores.types import EMBEDDING_DIMENSION
-from stores.whitening import learnt
+from stores.whitening import fit_whitening
 
-QUESTIONS: Final = 500
+MAX_QUERIES: Final = 500
 DEPTH: Final = 10
 
 
-def vectors(bags: Bags, chosen: Ints, table: Floats) -> Floats:
-    """The unit sums of each line's bags; of an empty line, zeros."""
-    summed = np.empty((len(chosen), table.shape[1]), np.float32)
-    rows, begins = bags.union(chosen)
-    for line, (begin, end) in enumerate(pairwise([*begins.tolist(), len(rows)])):
-        summed[line] = table[rows[begin:end]].sum(axis=0)
-    summed /= np.maximum(np.linalg.norm(summed, axis=1, keepdims=True), np.float32(1e-9))
-    return summed
+def text_vectors(bags: Bags, bag_numbers: Ints, table: Floats) -> Floats:
+    """Return the unit vector of each line: the normalized sum of its bags' rows; zeros for an empty line."""
+    sums = np.empty((len(bag_numbers), table.shape[1]), np.float32)
+    rows, starts = bags.union(bag_numbers)
+    for line, (start, end) in enumerate(pairwise([*starts.tolist(), len(rows)])):
+        sums[line] = table[rows[start:end]].sum(axis=0)
+    sums /= np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), np.float32(1e-9))
+    return sums
 
 
-def ranked(material: Material, history: int, table: Floats, kind: Kind = Kind.SUBJECT) -> float:
-    """MRR@10 over a history's questions of a kind, whitened as an index is."""
-    here = np.flatnonzero(material.history == history)
-    commits = material.commit[here]
-    shown = material.subject[commits] if kind is Kind.SENTENCE else np.full(len(here), NONE)
-    texts = vectors(material.bags, np.stack([material.change[here], material.comment[here], shown], 1), table)
-    of_kind = {Kind.SUBJECT: material.subject, Kind.SENTENCE: material.sentence, Kind.NEWS: material.news}[
-        kind
-    ]
-    asked = np.unique(commits)
-    asked = asked[of_kind[asked] != NONE]
-    asked = np.random.default_rng(1).permutation(asked)[:QUESTIONS]
-    questions = vectors(material.bags, of_kind[asked][:, None], table)
-    space = learnt(texts)
-    placed, wanted = (space.placed(part.astype(np.float64)) for part in (texts, questions))
-    placed /= np.maximum(np.linalg.norm(placed, axis=1, keepdims=True), 1e-9)
-    scores = wanted @ placed.T
+def mean_reciprocal_rank(
+    dataset: StaticTrainingSet, history: int, table: Floats, kind: BagKind = BagKind.SUBJECT
+) -> float:
+    """Return MRR@10 over a repository's queries of a kind, with whitened vectors as in an index."""
+    rows = np.flatnonzero(dataset.history == history)
+    commits = dataset.commit[rows]
+    shown_subjects = dataset.subject[commits] if kind is BagKind.SENTENCE else np.full(len(rows), NONE)
+    texts = text_vectors(
+        dataset.bags, np.stack([dataset.change[rows], dataset.comment[rows], shown_subjects], 1), table
+    )
+    query_bags = {
+        BagKind.SUBJECT: dataset.subject,
+        BagKind.SENTENCE: dataset.sentence,
+        BagKind.CHANGELOG: dataset.changelog,
+    }[kind]
+    answers = np.unique(commits)
+    answers = answers[query_bags[answers] != NONE]
+    answers = np.random.default_rng(1).permutation(answers)[:MAX_QUERIES]
+    questions = text_vectors(dataset.bags, query_bags[answers][:, None], table)
+    space = fit_whitening(texts)
+    text_points, query_points = (space.transform(part.astype(np.float64)) for part in (texts, questions))
+    text_points /= np.maximum(np.linalg.norm(text_points, axis=1, keepdims=True), 1e-9)
+    scores = query_points @ text_points.T
     return float(
-        np.mean([_reciprocal(line, commits, answer) for line, answer in zip(scores, asked, strict=True)])
+        np.mean(
+            [_reciprocal_rank(line, commits, answer) for line, answer in zip(scores, answers, strict=True)]
+        )
     )
 
 
-def _reciprocal(scores: npt.NDArray[np.float64], commits: Ints, answer: int) -> float:
-    near = np.argsort(-scores, kind="stable")[: 20 * DEPTH]
-    first = list(dict.fromkeys(commits[near].tolist()))[:DEPTH]
-    return 1 / (first.index(answer) + 1) if answer in first else 0.0
+def _reciprocal_rank(scores: npt.NDArray[np.float64], commits: Ints, answer: int) -> float:
+    nearest = np.argsort(-scores, kind="stable")[: 20 * DEPTH]
+    commits_in_order = list(dict.fromkeys(commits[nearest].tolist()))[:DEPTH]
+    return 1 / (commits_in_order.index(answer) + 1) if answer in commits_in_order else 0.0
 
 
-# A word of fewer histories is theirs alone: a name, a key, a slip.
-FEWEST_HISTORIES: Final = 3
+# Words of fewer repositories are specific to them: names, keys, typos.
+MIN_HISTORIES: Final = 3
 
 
-def chosen(files: Iterable[Path], size: int) -> list[str]:
-    """The words that most histories use, and of equally spread ones those in most bags."""
+def select_vocabulary(files: Iterable[Path], size: int) -> list[str]:
+    """Return the most frequent words that at least MIN_HISTORIES repositories use."""
     spread: Counter[str] = Counter()
     often: Counter[str] = Counter()
     for file in files:
-        lessons = Lessons.read(file)
-        counts = np.bincount(lessons.flat, minlength=len(lessons.words))
-        spread.update(lessons.words)
-        # No history's own favourites weigh more than what several share.
-        often.update({word: min(int(n), 200) for word, n in zip(lessons.words, counts, strict=True)})
-    wide = [word for word, histories in spread.items() if histories >= FEWEST_HISTORIES]
+        bags = BagDataset.read(file)
+        counts = np.bincount(bags.flat, minlength=len(bags.words))
+        spread.update(bags.words)
+        # Cap per repository, so that words of one repository do not outweigh common ones.
+        often.update({word: min(int(n), 200) for word, n in zip(bags.words, counts, strict=True)})
+    wide = [word for word, histories in spread.items() if histories >= MIN_HISTORIES]
     return sorted(wide, key=lambda word: (-often[word], word))[:size]
 
 
@@ -105,20 +109,20 @@ SCALE: Final = 20.0
 RATE: Final = 0.12
 WEIGHT_RATE: Final = 0.05
 # Steps between two checkpoints.
-KEPT_EVERY: Final = 50
+CHECKPOINT_STEPS: Final = 50
 # A word of which this share of bags is made weighs half of a rare one, as in smooth inverse frequency.
 COMMON: Final = 1e-3
 # Keeps a division by what is nothing from being one.
 TINY: Final = 1e-12
 
 
-class TooLittle(LineageError):
-    """There is not enough to learn from."""
+class NotEnoughData(LineageError):
+    """The training data does not fill one step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to train: passes over all changes, the seed of every draw, blocks of a step, the rate it begins with."""
+    """Training parameters: epochs, random seed, blocks per step, initial learning rate."""
 
     passes: float
     seed: int
@@ -127,205 +131,228 @@ class Plan:
 
 
 @dataclass(slots=True, eq=False)
-class Rows:
-    """One vector and one weight a row; a text is the weighted sum of its rows, with length 1.
+class StaticTable:
+    """Word table: a vector and a log weight per row; a text is the normalized weighted sum of its rows.
 
     The rate of each row falls with what it has been moved (Adagrad, one number a row).
     """
 
     vectors: Floats
     weights: Floats
-    moved: Floats
-    weighed: Floats
+    vector_squares: Floats
+    weight_squares: Floats
 
     @classmethod
-    def of(cls, vectors: Floats, weights: Floats) -> Rows:
-        """Rows that begin here."""
+    def from_vectors(cls, vectors: Floats, weights: Floats) -> StaticTable:
+        """Start from these vectors and log weights."""
         return cls(vectors, weights, np.zeros(len(vectors), np.float32), np.zeros(len(vectors), np.float32))
 
-    def sums(self, rows: Ints, begins: Ints) -> Floats:
-        """What the lines' rows add up to; zeros for a line without any."""
+    def sums(self, rows: Ints, starts: Ints) -> Floats:
+        """Return the weighted sum of each line's rows; zeros for an empty line."""
         weighted = self.vectors[rows] * np.exp(self.weights[rows])[:, None]
-        found = np.zeros((len(begins), self.vectors.shape[1]), np.float32)
-        there = np.diff(np.append(begins, len(rows))) > 0
-        found[there] = np.add.reduceat(weighted, begins[there], axis=0)
+        found = np.zeros((len(starts), self.vectors.shape[1]), np.float32)
+        there = np.diff(np.append(starts, len(rows))) > 0
+        found[there] = np.add.reduceat(weighted, starts[there], axis=0)
         return found
 
-    def step(self, rows: Ints, begins: Ints, slopes: Floats, rates: tuple[float, float]) -> None:
-        """Move the lines' rows against the slopes of their sums, at the rates of vectors and of weights."""
-        lengths = np.diff(np.append(begins, len(rows)))
+    def update(self, rows: Ints, starts: Ints, gradients: Floats, rates: tuple[float, float]) -> None:
+        """Apply one Adagrad step for the gradients of the lines' sums; `rates` are those of vectors and weights."""
+        lengths = np.diff(np.append(starts, len(rows)))
         order = np.argsort(rows, kind="stable")
-        lines = np.repeat(np.arange(len(begins)), lengths)[order]
-        here, first = np.unique(rows[order], return_index=True)
-        total = np.add.reduceat(slopes[lines], first, axis=0)
-        said = np.exp(self.weights[here])
-        of_weights = np.einsum("rd,rd->r", total, self.vectors[here]) * said
-        of_vectors = total * said[:, None]
-        self.moved[here] += np.square(of_vectors).mean(axis=1)
-        self.weighed[here] += np.square(of_weights)
-        self.vectors[here] -= rates[0] * of_vectors / (np.sqrt(self.moved[here]) + TINY)[:, None]
-        self.weights[here] -= rates[1] * of_weights / (np.sqrt(self.weighed[here]) + TINY)
+        lines = np.repeat(np.arange(len(starts)), lengths)[order]
+        touched, first = np.unique(rows[order], return_index=True)
+        total = np.add.reduceat(gradients[lines], first, axis=0)
+        scales = np.exp(self.weights[touched])
+        weight_gradients = np.einsum("rd,rd->r", total, self.vectors[touched]) * scales
+        vector_gradients = total * scales[:, None]
+        self.vector_squares[touched] += np.square(vector_gradients).mean(axis=1)
+        self.weight_squares[touched] += np.square(weight_gradients)
+        self.vectors[touched] -= (
+            rates[0] * vector_gradients / (np.sqrt(self.vector_squares[touched]) + TINY)[:, None]
+        )
+        self.weights[touched] -= rates[1] * weight_gradients / (np.sqrt(self.weight_squares[touched]) + TINY)
 
-    def table(self) -> Floats:
-        """What a text's rows are summed from."""
+    def final_rows(self) -> Floats:
+        """Return the weighted rows, as they are exported."""
         return self.vectors * np.exp(self.weights)[:, None]
 
 
-def started(rows: int, dimension: int, seed: int) -> Floats:
-    """Unit vectors in random directions: different words begin as unlike as they can."""
-    drawn = np.random.default_rng(seed).standard_normal((rows, dimension)).astype(np.float32)
-    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
-    return drawn
+def random_unit_vectors(rows: int, dimension: int, seed: int) -> Floats:
+    """Return random unit vectors."""
+    vectors = np.random.default_rng(seed).standard_normal((rows, dimension)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
 
 
-def weights(material: Material, rows: int) -> Floats:
-    """By how rare a row is among all bags."""
-    share = np.bincount(material.bags.flat, minlength=rows) / len(material.bags.ends)
+def initial_weights(dataset: StaticTrainingSet, rows: int) -> Floats:
+    """Return initial log weights from the rarity of each row."""
+    share = np.bincount(dataset.bags.flat, minlength=rows) / len(dataset.bags.ends)
     return (np.log(COMMON / (COMMON + share)) / 2).astype(np.float32)
 
 
-def trained(material: Material, model: Rows, plan: Plan, told: Callable[[Rows], None] | None = None) -> Rows:
-    """The model after its passes; the rate falls to nothing along a cosine."""
-    if material.blocks < plan.blocks:
-        raise TooLittle(
-            f"The lessons fill {material.blocks} blocks of {BLOCK} changes of one history; a step takes {plan.blocks}.",
-            hint="Extract lessons of more, or of longer, histories.",
+def train(
+    dataset: StaticTrainingSet,
+    model: StaticTable,
+    plan: Plan,
+    checkpoint: Callable[[StaticTable], None] | None = None,
+) -> StaticTable:
+    """Train the table; the learning rate follows a cosine to zero."""
+    if dataset.block_count < plan.blocks:
+        raise NotEnoughData(
+            f"The bags fill {dataset.block_count} blocks of {BLOCK} changes; a step needs {plan.blocks}.",
+            hint="Extract bags of more or longer repositories with `python -m pipeline.training.word_bags`.",
         )
-    chance = np.random.default_rng(plan.seed)
-    steps = math.ceil(plan.passes * len(material.change) / BLOCK / plan.blocks)
-    done, total = 0, 0.0
-    while done < steps:
-        for changes in material.batches(plan.blocks, chance):
-            share = 0.5 + 0.5 * math.cos(math.pi * done / steps)
-            total += _step(model, material, changes, chance, (share * plan.rate, share * WEIGHT_RATE))
-            done += 1
-            if done % 50 == 0:
-                logger.info("step %d of %d: loss %.3f", done, steps, total / 50)
-                total = 0.0
-            if told and done % KEPT_EVERY == 0:
-                told(model)
-            if done == steps:
+    generator = np.random.default_rng(plan.seed)
+    steps = math.ceil(plan.passes * len(dataset.change) / BLOCK / plan.blocks)
+    step, loss_sum = 0, 0.0
+    while step < steps:
+        for changes in dataset.batches(plan.blocks, generator):
+            share = 0.5 + 0.5 * math.cos(math.pi * step / steps)
+            loss_sum += _training_step(
+                model, dataset, changes, generator, (share * plan.rate, share * WEIGHT_RATE)
+            )
+            step += 1
+            if step % 50 == 0:
+                logger.info("step %d of %d: loss %.3f", step, steps, loss_sum / 50)
+                loss_sum = 0.0
+            if checkpoint and step % CHECKPOINT_STEPS == 0:
+                checkpoint(model)
+            if step == steps:
                 break
     return model
 
 
-def _step(
-    model: Rows, material: Material, changes: Ints, chance: np.random.Generator, rates: tuple[float, float]
+def _training_step(
+    model: StaticTable,
+    dataset: StaticTrainingSet,
+    changes: Ints,
+    generator: np.random.Generator,
+    rates: tuple[float, float],
 ) -> float:
-    """How far each question is from choosing its text among the batch's, and each text its question; and a step."""
-    asked, texts = material.examples(changes, chance)
-    of_asked, of_texts = material.bags.union(asked, chance), material.bags.union(texts, chance)
-    commits = material.commit[changes]
-    own = (commits[:, None] == commits[None]) & ~np.eye(len(changes), dtype=np.bool_)
-    loss, slopes = contrasted(model.sums(*of_asked), model.sums(*of_texts), own)
-    rows = np.concatenate([of_asked[0], of_texts[0]])
-    begins = np.concatenate([of_asked[1], of_texts[1] + len(of_asked[0])])
-    model.step(rows, begins, slopes, rates)
+    """Apply one training step to the changes; return its loss."""
+    queries, texts = dataset.examples(changes, generator)
+    query_rows, text_rows = dataset.bags.union(queries, generator), dataset.bags.union(texts, generator)
+    commits = dataset.commit[changes]
+    same_commit = (commits[:, None] == commits[None]) & ~np.eye(len(changes), dtype=np.bool_)
+    loss, gradients = contrastive_loss(model.sums(*query_rows), model.sums(*text_rows), same_commit)
+    rows = np.concatenate([query_rows[0], text_rows[0]])
+    starts = np.concatenate([query_rows[1], text_rows[1] + len(query_rows[0])])
+    model.update(rows, starts, gradients, rates)
     return loss
 
 
-def contrasted(questions: Floats, texts: Floats, apart: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
-    """The cross-entropy of choosing each one's own in both directions, and its slopes, of questions before texts.
+def contrastive_loss(
+    query_sums: Floats, text_sums: Floats, excluded: npt.NDArray[np.bool_]
+) -> tuple[float, Floats]:
+    """Return the symmetric contrastive loss and its gradients, of query sums before text sums.
 
-    A question and the text in its row belong together; pairs that are `apart` are not compared.
+    Row i of queries and texts belong together; `excluded` pairs are not compared.
     """
-    (asked, of_asked), (found, of_found) = _normal(questions), _normal(texts)
-    scores: Floats = np.where(apart, -np.inf, SCALE * (asked @ found.T))
-    chosen, named = _softmax(scores, 1), _softmax(scores, 0)
+    (queries, query_lengths), (texts, text_lengths) = _normalize(query_sums), _normalize(text_sums)
+    scores: Floats = np.where(excluded, -np.inf, SCALE * (queries @ texts.T))
+    text_probabilities, query_probabilities = _softmax(scores, 1), _softmax(scores, 0)
     own = np.arange(len(scores))
-    loss = -(np.log(chosen[own, own]) + np.log(named[own, own])).mean() / 2
-    wrong = np.asarray((chosen + named) / 2, scores.dtype)
-    wrong[own, own] -= 1
-    wrong *= SCALE / len(scores)
-    slopes = [_through(wrong @ found, asked, of_asked), _through(wrong.T @ asked, found, of_found)]
-    return float(loss), np.concatenate(slopes)
+    loss = -(np.log(text_probabilities[own, own]) + np.log(query_probabilities[own, own])).mean() / 2
+    score_gradients = np.asarray((text_probabilities + query_probabilities) / 2, scores.dtype)
+    score_gradients[own, own] -= 1
+    score_gradients *= SCALE / len(scores)
+    gradients = [
+        _normalization_gradient(score_gradients @ texts, queries, query_lengths),
+        _normalization_gradient(score_gradients.T @ queries, texts, text_lengths),
+    ]
+    return float(loss), np.concatenate(gradients)
 
 
-def _normal(sums: Floats) -> tuple[Floats, Floats]:
-    """The rows with length 1, and their lengths."""
+def _normalize(sums: Floats) -> tuple[Floats, Floats]:
+    """Return the normalized rows and their lengths."""
     lengths = np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), TINY)
     return sums / lengths, lengths
 
 
-def _through(slopes: Floats, normal: Floats, lengths: Floats) -> Floats:
-    """The slopes of sums, from those of the sums with length 1: what lies along a row changes no direction."""
-    along = np.einsum("nd,nd->n", slopes, normal)[:, None]
-    return np.asarray((slopes - along * normal) / lengths)
+def _normalization_gradient(gradients: Floats, normal: Floats, lengths: Floats) -> Floats:
+    """Return the gradients of the sums, given those of the normalized sums."""
+    projection = np.einsum("nd,nd->n", gradients, normal)[:, None]
+    return np.asarray((gradients - projection * normal) / lengths)
 
 
 def _softmax(scores: Floats, axis: int) -> Floats:
-    raised = np.exp(scores - scores.max(axis=axis, keepdims=True))
-    return np.asarray(raised / raised.sum(axis=axis, keepdims=True))
+    exponentials = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(axis=axis, keepdims=True))
 
 
-def cut(rows: Floats, dimension: int = EMBEDDING_DIMENSION) -> Floats:
-    """The rows along their own first axes: fewer numbers, and of their products what can be kept."""
+def reduce_dimension(rows: Floats, dimension: int = EMBEDDING_DIMENSION) -> Floats:
+    """Project the rows onto their first principal axes."""
     if rows.shape[1] <= dimension:
         return rows
-    wide = rows.astype(np.float64)
-    _, directions = np.linalg.eigh(wide.T @ wide)
-    kept: Floats = (wide @ directions[:, ::-1][:, :dimension]).astype(np.float32)
-    return kept
+    rows64 = rows.astype(np.float64)
+    _, directions = np.linalg.eigh(rows64.T @ rows64)
+    projected: Floats = (rows64 @ directions[:, ::-1][:, :dimension]).astype(np.float32)
+    return projected
 
 
-def measured(material: Material, table: Floats) -> str:
-    """MRR@10 of each held-out history: subjects, then sentences with the message shown."""
-    histories = range(int(material.history.max()) + 1)
+def evaluate(dataset: StaticTrainingSet, table: Floats) -> str:
+    """Return a log line with MRR@10 of each held-out repository: subjects, then sentences."""
+    histories = range(int(dataset.history.max()) + 1)
     lines = [
-        " ".join(f"{ranked(material, history, table, kind):.3f}" for history in histories)
-        for kind in (Kind.SUBJECT, Kind.SENTENCE)
+        " ".join(f"{mean_reciprocal_rank(dataset, history, table, kind):.3f}" for history in histories)
+        for kind in (BagKind.SUBJECT, BagKind.SENTENCE)
     ]
     return " | ".join(lines)
 
 
 def main() -> None:
-    """Train, keep the table, tell of the held-out histories."""
+    """Train the table, save it, and evaluate it on the held-out repositories."""
     parser = _parser()
-    given = parser.parse_args()
-    if given.dimension < EMBEDDING_DIMENSION:
+    arguments = parser.parse_args()
+    if arguments.dimension < EMBEDDING_DIMENSION:
         parser.error(f"--dimension has to be at least {EMBEDDING_DIMENSION}, which are kept.")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    files = sorted(given.lessons.glob("*.npz"))
-    held = [file for file in files if file.stem in given.held_out]
-    taught = [file for file in files if file not in held]
-    if not taught:
-        parser.error(f"{given.lessons} has no lessons; `python -m pipeline.training.word_bags` makes them.")
-    known = chosen(taught, WORDS)
-    lexicon = Lexicon({word: row for row, word in enumerate(known)}, BUCKETS)
-    material, rows = Material.read(taught, lexicon), len(known) + BUCKETS
-    logger.info("%d histories, %d changes, %d rows", len(taught), len(material.change), rows)
-    begun = started(rows, given.dimension, given.seed)
-    if given.started:
-        _begin(begun, known, given.started)
-    given.out.mkdir(parents=True, exist_ok=True)
+    files = sorted(arguments.bags.glob("*.npz"))
+    held_out = [file for file in files if file.stem in arguments.held_out]
+    training_files = [file for file in files if file not in held_out]
+    if not training_files:
+        parser.error(f"{arguments.bags} has no bags; run `python -m pipeline.training.word_bags` first.")
+    vocabulary = select_vocabulary(training_files, WORDS)
+    lexicon = Lexicon({word: row for row, word in enumerate(vocabulary)}, BUCKETS)
+    dataset, rows = StaticTrainingSet.read(training_files, lexicon), len(vocabulary) + BUCKETS
+    logger.info("%d histories, %d changes, %d rows", len(training_files), len(dataset.change), rows)
+    vectors = random_unit_vectors(rows, arguments.dimension, arguments.seed)
+    if arguments.started:
+        _copy_initial_vectors(vectors, vocabulary, arguments.started)
+    arguments.out.mkdir(parents=True, exist_ok=True)
 
-    def kept(now: Rows) -> None:
-        words = np.frombuffer("\n".join(known).encode(), np.uint8)
-        np.savez(given.out / "table.npz", words=words, rows=now.table())
+    def save_table(table: StaticTable) -> None:
+        words = np.frombuffer("\n".join(vocabulary).encode(), np.uint8)
+        np.savez(arguments.out / "table.npz", words=words, rows=table.final_rows())
 
-    plan = Plan(given.passes, given.seed, rate=given.rate)
+    plan = Plan(arguments.passes, arguments.seed, rate=arguments.rate)
     try:
-        model = trained(material, Rows.of(begun, weights(material, rows)), plan, kept)
-    except TooLittle as error:
+        model = train(
+            dataset, StaticTable.from_vectors(vectors, initial_weights(dataset, rows)), plan, save_table
+        )
+    except NotEnoughData as error:
         raise SystemExit(str(error)) from error
-    kept(model)
-    if held:
-        logger.info("held out: %s", measured(Material.read(held, lexicon), cut(model.table())))
+    save_table(model)
+    if held_out:
+        logger.info(
+            "held out: %s",
+            evaluate(StaticTrainingSet.read(held_out, lexicon), reduce_dimension(model.final_rows())),
+        )
 
 
-def _begin(begun: Floats, known: Sequence[str], file: Path) -> None:
-    """Put what the file has of the words in the place of what was drawn."""
-    with np.load(file) as start:
-        told, vectors = start["words"].tobytes().decode().split("\n"), start["vectors"]
-    place = {word: row for row, word in enumerate(told)}
-    for row, word in enumerate(known):
-        if word in place:
-            begun[row, : vectors.shape[1]] = vectors[place[word]]
+def _copy_initial_vectors(vectors: Floats, vocabulary: Sequence[str], file: Path) -> None:
+    """Copy the file's vectors of known words over the random ones."""
+    with np.load(file) as arrays:
+        words, initial = arrays["words"].tobytes().decode().split("\n"), arrays["vectors"]
+    initial_rows = {word: row for row, word in enumerate(words)}
+    for row, word in enumerate(vocabulary):
+        if word in initial_rows:
+            vectors[row, : initial.shape[1]] = initial[initial_rows[word]]
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipeline.training.train_static", description=__doc__)
-    parser.add_argument("lessons", type=Path)
+    parser.add_argument("bags", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument(
         "--held-out", action="append", default=[], metavar="NAME", help="measure on it instead"

@@ -1,17 +1,15 @@
-"""One history -> its lessons: bags of words of what was said and of what was changed, on disk as arrays.
-
-Bags, not texts: what is trained sees a text as the set of its words, so that a message is shown or hidden by taking
-or leaving its bag, and no text of anybody's is kept.
-
-Histories -> lessons, several at a time.
+"""Extraction of training data for the static encoder: bags of words of commit messages and of changes.
 
 python -m pipeline.training.word_bags FOLDER REPOSITORY... [--commits N] [--seed N] [--jobs N]
 
-A REPOSITORY is a local clone, bare or not; histories whose lessons lie in FOLDER are left as they are.
+A REPOSITORY is a local clone, bare or not. Repositories that already have a file in FOLDER are skipped. Bags suffice,
+since the static encoder sees a text as a set of words; no text of a repository is stored.
 """
 
 from __future__ import annotations
 
+import argparse
+import logging
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,134 +19,137 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline.git.repository import Commit
 from pipeline.hunks import Hunk
-from pipeline.text import words
-from pipeline.training.commit_sampling import FEWEST_WORDS, Drawn, change_text, drawn, telling
+from pipeline.text import count_terms
+from pipeline.training.commit_sampling import (
+    MIN_WORDS,
+    CommitSample,
+    change_text,
+    sample_commits,
+    split_message,
+)
+from pipeline.workers import WorkerPool
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-
-import argparse
-import logging
-
-from pipeline.workers import Workers
-
-# Of a commit, so that broad ones do not outweigh the others.
-MOST_HUNKS: Final = 4
-FEWEST_COMMENT_WORDS: Final = 4
+# Per commit, so that large commits do not outweigh the others.
+MAX_HUNKS: Final = 4
+MIN_COMMENT_WORDS: Final = 4
 
 _COMMENT: Final = re.compile(r"\s*(?:#|//|/?\*|\"\"\"|''')(?!!)")
 
 
-class Kind(IntEnum):
-    """What a bag holds."""
+class BagKind(IntEnum):
+    """Source of a bag's words."""
 
     SUBJECT = 0  # of the commit's message
     SENTENCE = 1  # one of its body
-    BODY = 2  # all of it, as far as it is embedded
-    NEWS = 3  # what the commit added to a changelog
+    BODY = 2  # the whole body, as far as it is embedded
+    CHANGELOG = 3  # what the commit added to a changelog
     CHANGE = 4  # a hunk's semantic text without message and comments
     COMMENT = 5  # the comments and docstrings it adds
 
 
 @dataclass(frozen=True, slots=True)
-class Bag:
-    """Different words, of a commit known by its number in the history's lessons."""
+class WordBag:
+    """Distinct words of one text of a commit; `commit` is its number in the file."""
 
     commit: int
-    kind: Kind
+    kind: BagKind
     words: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """What to read: a repository, at most so many of its commits, drawn by a seed, and where lessons are kept."""
+class ExtractionTask:
+    """One repository to extract: its path and name, the number of commits, the seed, and the output directory."""
 
     repository: Path
     name: str
-    commits: int
+    max_commits: int
     seed: int
     folder: Path
 
 
-def taught(course: Course) -> str:
-    """Write a history's lessons; a line about them."""
-    kept = course.folder / f"{course.name}.npz"
-    if not kept.exists():
-        write(kept, bags(course))
-    return course.name
+def extract_repository(task: ExtractionTask) -> str:
+    """Write the bags of one repository unless its file exists; return its name."""
+    file = task.folder / f"{task.name}.npz"
+    if not file.exists():
+        write_bags(file, extract_bags(task))
+    return task.name
 
 
-def bags(course: Course) -> Iterator[Bag]:
-    """The lessons of a draw of a history's commits, in an order that the seed decides."""
+def extract_bags(task: ExtractionTask) -> Iterator[WordBag]:
+    """Yield the bags of sampled commits, in an order fixed by the seed."""
     number = 0
-    for one in drawn(course.repository, course.seed):
-        found = list(_of_commit(one, number))
-        yield from found
-        number += bool(found)
-        if number == course.commits:
+    for sample in sample_commits(task.repository, task.seed):
+        commit_bags = list(_commit_bags(sample, number))
+        yield from commit_bags
+        number += bool(commit_bags)
+        if number == task.max_commits:
             return
 
 
-def _of_commit(one: Drawn, number: int) -> Iterator[Bag]:
-    told = list(_of_hunks(number, one.some(MOST_HUNKS)))
-    if told:
-        yield from _of_message(number, one.commit)
+def _commit_bags(sample: CommitSample, number: int) -> Iterator[WordBag]:
+    change_bags = list(_hunk_bags(number, sample.sample_hunks(MAX_HUNKS)))
+    if change_bags:
+        yield from _message_bags(number, sample.commit)
         yield from (
-            Bag(number, Kind.NEWS, bag) for bag in map(_added_words, one.news) if len(bag) >= FEWEST_WORDS
+            WordBag(number, BagKind.CHANGELOG, bag)
+            for bag in map(_added_words, sample.changelog_hunks)
+            if len(bag) >= MIN_WORDS
         )
-        yield from told
+        yield from change_bags
 
 
-def _of_message(number: int, commit: Commit) -> Iterator[Bag]:
-    said = telling(commit.message)
-    yield Bag(number, Kind.SUBJECT, frozenset(words(said.subject)))
-    for sentence in said.sentences:
-        yield Bag(number, Kind.SENTENCE, frozenset(words(sentence)))
-    if said.body:
-        yield Bag(number, Kind.BODY, frozenset(words(said.body[:400])))
+def _message_bags(number: int, commit: Commit) -> Iterator[WordBag]:
+    parts = split_message(commit.message)
+    yield WordBag(number, BagKind.SUBJECT, frozenset(count_terms(parts.subject)))
+    for sentence in parts.sentences:
+        yield WordBag(number, BagKind.SENTENCE, frozenset(count_terms(sentence)))
+    if parts.body:
+        yield WordBag(number, BagKind.BODY, frozenset(count_terms(parts.body[:400])))
 
 
-def _of_hunks(number: int, shown: Iterable[Hunk]) -> Iterator[Bag]:
-    for hunk in shown:
-        comments, rest = _by_comment(hunk.added_text or hunk.removed_text)
-        change = frozenset(words(change_text(hunk, rest)))
-        if len(change) < FEWEST_WORDS:
+def _hunk_bags(number: int, hunks: Iterable[Hunk]) -> Iterator[WordBag]:
+    for hunk in hunks:
+        comments, rest = _split_comments(hunk.added_text or hunk.removed_text)
+        change = frozenset(count_terms(change_text(hunk, rest)))
+        if len(change) < MIN_WORDS:
             continue
-        yield Bag(number, Kind.CHANGE, change)
-        comment = frozenset(words(comments[:2000]))
-        if len(comment) >= FEWEST_COMMENT_WORDS:
-            yield Bag(number, Kind.COMMENT, comment)
+        yield WordBag(number, BagKind.CHANGE, change)
+        comment = frozenset(count_terms(comments[:2000]))
+        if len(comment) >= MIN_COMMENT_WORDS:
+            yield WordBag(number, BagKind.COMMENT, comment)
 
 
 def _added_words(hunk: Hunk) -> frozenset[str]:
-    return frozenset(words(hunk.added_text[:400]))
+    return frozenset(count_terms(hunk.added_text[:400]))
 
 
-def _by_comment(text: str) -> tuple[str, str]:
-    """Lines that are comments or open a docstring, and the others."""
+def _split_comments(text: str) -> tuple[str, str]:
+    """Split a text into its comment lines and the others."""
     lines = text[:8_000].splitlines()
-    said = [line for line in lines if _COMMENT.match(line)]
-    return "\n".join(said), "\n".join(line for line in lines if not _COMMENT.match(line))
+    comments = [line for line in lines if _COMMENT.match(line)]
+    return "\n".join(comments), "\n".join(line for line in lines if not _COMMENT.match(line))
 
 
-def write(file: Path, found: Iterable[Bag]) -> None:
-    """Bags as arrays: `words` in order of first appearance, and for each bag its words' numbers."""
+def write_bags(file: Path, bags: Iterable[WordBag]) -> None:
+    """Write bags as arrays: `words` in order of first appearance, and the word numbers of each bag."""
     import numpy as np
 
     numbers: dict[str, int] = {}
     flat: list[int] = []
     ends, commits, kinds = [], [], []
-    for bag in found:
+    for bag in bags:
         flat += sorted(numbers.setdefault(word, len(numbers)) for word in sorted(bag.words))
         ends.append(len(flat))
         commits.append(bag.commit)
         kinds.append(int(bag.kind))
     partial = file.with_suffix(".npz.part")
-    with partial.open("wb") as opened:
+    with partial.open("wb") as stream:
         np.savez_compressed(
-            opened,
+            stream,
             words=np.frombuffer("\n".join(numbers).encode(), np.uint8),
             flat=np.array(flat, np.uint32),
             ends=np.array(ends, np.int64),
@@ -159,8 +160,8 @@ def write(file: Path, found: Iterable[Bag]) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lessons:
-    """The lessons of one history, as they lie on disk."""
+class BagDataset:
+    """Bags of one repository as read from disk: those of bag i are `flat[ends[i - 1]:ends[i]]`."""
 
     words: list[str]
     flat: NDArray[np.uint32]
@@ -169,8 +170,8 @@ class Lessons:
     kinds: NDArray[np.uint8]
 
     @classmethod
-    def read(cls, file: Path) -> Lessons:
-        """What `write` wrote."""
+    def read(cls, file: Path) -> BagDataset:
+        """Read a file written by `write_bags`."""
         import numpy as np
 
         with np.load(file) as kept:
@@ -178,32 +179,32 @@ class Lessons:
             return cls(said, kept["flat"], kept["ends"], kept["commits"], kept["kinds"])
 
 
-COMMITS: Final = 3_500
+MAX_COMMITS: Final = 3_500
 SEED: Final = 1
 
 logger = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Read each history and keep its lessons."""
+    """Extract the bags of each repository."""
     given = _parser().parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     given.folder.mkdir(parents=True, exist_ok=True)
-    with Workers(given.jobs) as workers:
-        for name in workers.mapped(taught, courses(given.repositories, given)):
+    with WorkerPool(given.jobs) as workers:
+        for name in workers.map(extract_repository, extraction_tasks(given.repositories, given)):
             logger.info("%s", name)
 
 
-def courses(repositories: Iterable[Path], given: argparse.Namespace) -> list[Course]:
-    """One for each repository; a clone's folder, or the one above a bare one, names it."""
+def extraction_tasks(repositories: Iterable[Path], given: argparse.Namespace) -> list[ExtractionTask]:
+    """Return a task for each repository."""
     return [
-        Course(path, name_of(path), given.commits, given.seed, given.folder)
+        ExtractionTask(path, repository_name(path), given.commits, given.seed, given.folder)
         for path in map(Path.resolve, repositories)
     ]
 
 
-def name_of(path: Path) -> str:
-    """A history's name: that of a clone's folder, or of the one above a bare one."""
+def repository_name(path: Path) -> str:
+    """Return the name of a repository: that of its directory, or of the parent of a bare one."""
     return path.parent.name if path.name in ("repo", ".git") else path.name
 
 
@@ -211,7 +212,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipeline.training.word_bags", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("repositories", nargs="+", type=Path, metavar="REPOSITORY")
-    parser.add_argument("--commits", type=int, default=COMMITS, help="most commits of a history")
+    parser.add_argument("--commits", type=int, default=MAX_COMMITS, help="most commits of a history")
     parser.add_argument("--seed", type=int, default=SEED, help="which commits are drawn")
     parser.add_argument("--jobs", type=int, default=2, help="histories at a time")
     return parser

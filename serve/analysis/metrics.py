@@ -1,13 +1,7 @@
-"""Commits, languages and lines over time.
+"""Data frames about a history: activity, hotspots, co-changes, index size and run time.
 
-Where an index's bytes and a run's seconds go.
-
-What is changed and mended most, and what is changed together.
-
-A commit counts as a fix when its subject says so: a convention, so the rate compares files of one history, and says
-little across histories.
-
-`open_index`: the index of a repository as frames, by one call.
+`open_index` reads the index of a repository. A commit counts as a fix by words in its subject; rates of fixes compare
+files of one history, not histories with each other.
 """
 
 from __future__ import annotations
@@ -24,14 +18,14 @@ import polars as pl
 from pipeline.git.repository import open_repository
 from pipeline.profile import PROFILE_FIELDS
 from serve import config
-from serve.repositories import place_of
+from serve.repositories import locate_index
 from stores import frames
 from stores.errors import LineageError
-from stores.frames import FREE, Frames
-from stores.index_location import Place
+from stores.frames import FREE_SPACE, Frames
+from stores.index_location import IndexLocation
 
-# Steps of a calendar, finest first: what each is called, and about how many hours it has.
-STEPS: Final = {
+# Calendar steps, finest first: name and approximate hours.
+CALENDAR_STEPS: Final = {
     "1h": ("hour", 1),
     "6h": ("six hours", 6),
     "1d": ("day", 24),
@@ -40,24 +34,24 @@ STEPS: Final = {
     "3mo": ("quarter", 2_190),
     "1y": ("year", 8_766),
 }
-# As many bars as a chart of this width can tell apart.
-MOST_BARS: Final = 72
-# More colours than these cannot be told apart; what is left goes together.
-MOST_LANGUAGES: Final = 5
+# Bars that can be told apart in a chart of this width.
+MAX_BARS: Final = 72
+# Languages with a colour of their own; the others are grouped.
+MAX_LANGUAGES: Final = 5
 OTHER: Final = "other"
 
 
-def step(index: Frames) -> str:
-    """The finest step that gives few enough bars."""
+def choose_step(index: Frames) -> str:
+    """Return the finest calendar step with at most MAX_BARS bars."""
     span = index.commits.filter("reached").select(
         (pl.col("commit_date").max() - pl.col("commit_date").min()).dt.total_hours()
     )
     hours = span.item() or 0
-    return next((name for name, (_, length) in STEPS.items() if hours / length <= MOST_BARS), "1y")
+    return next((name for name, (_, length) in CALENDAR_STEPS.items() if hours / length <= MAX_BARS), "1y")
 
 
-def over_time(index: Frames, every: str) -> pl.DataFrame:
-    """For each step: commits, authors, lines added and removed; steps without a commit are there, too."""
+def activity_over_time(index: Frames, every: str) -> pl.DataFrame:
+    """Return commits, authors, added and removed lines per step, including steps without commits."""
     commits = index.commits.filter("reached").select("commit_sha", "commit_date", "author_email")
     lines = index.hunks.group_by("commit_sha").agg(pl.col("added_lines", "removed_lines").sum())
     steps = (
@@ -75,12 +69,12 @@ def over_time(index: Frames, every: str) -> pl.DataFrame:
     return filled.with_columns(pl.col("commits", "authors", "added", "removed").fill_null(0).cast(pl.Int64))
 
 
-def languages(index: Frames, every: str) -> pl.DataFrame:
-    """For each step and language, the files changed: `hunks`; languages beyond the largest are `other`."""
-    named = index.hunks.with_columns(pl.col("language").fill_null("unknown"))
-    largest = named.get_column("language").value_counts(sort=True).head(MOST_LANGUAGES).get_column("language")
+def language_activity(index: Frames, every: str) -> pl.DataFrame:
+    """Return changed files (`hunks`) per step and language; small languages are grouped as `other`."""
+    hunks = index.hunks.with_columns(pl.col("language").fill_null("unknown"))
+    largest = hunks.get_column("language").value_counts(sort=True).head(MAX_LANGUAGES).get_column("language")
     return (
-        named.join(index.commits.filter("reached").select("commit_sha", "commit_date"), on="commit_sha")
+        hunks.join(index.commits.filter("reached").select("commit_sha", "commit_date"), on="commit_sha")
         .with_columns(
             pl.when(pl.col("language").is_in(largest.to_list()))
             .then("language")
@@ -94,20 +88,24 @@ def languages(index: Frames, every: str) -> pl.DataFrame:
     )
 
 
-# What a person thinks of, and the tables and columns that keep it.
-PARTS: Final = {
-    "vectors": "what the vector lane compares",
-    "diffs": "what answers show",
-    "embedded texts": "what vectors were made of",
-    "source of symbols": "HEAD's symbols, for agents",
+# Parts of an index with their use, and the columns and tables that belong to each.
+INDEX_PARTS: Final = {
+    "vectors": "searched by the vector lane",
+    "diffs": "shown in answers",
+    "embedded texts": "input of the encoder",
+    "source of symbols": "symbols at HEAD",
     "words of hunks": "postings of the full-text lane",
-    "symbols": "names, touched and at HEAD, and their postings",
+    "symbols": "names and their postings",
     "everything else": "commits, keys, counts",
-    FREE: "room in blocks that are not full",
+    FREE_SPACE: "free space in blocks",
 }
-_COLUMNS: Final = {"diff": "diffs", "semantic_text": "embedded texts", "source_text": "source of symbols"}
-_TABLES: Final = {
-    FREE: FREE,
+_PART_OF_COLUMN: Final = {
+    "diff": "diffs",
+    "semantic_text": "embedded texts",
+    "source_text": "source of symbols",
+}
+_PART_OF_TABLE: Final = {
+    FREE_SPACE: FREE_SPACE,
     "vectors": "vectors",
     "hunk_postings": "words of hunks",
     "terms": "words of hunks",
@@ -120,88 +118,92 @@ _TABLES: Final = {
 }
 
 
-# Commits of the sample: enough for the shares to settle, few enough to wait for.
-SAMPLE: Final = 25
+# Enough for stable shares, few enough to wait for.
+PROFILED_COMMITS: Final = 25
 _LINEAGE: Final = (sys.executable, "-P", "-m", "serve.cli.app")
 
 
 class RunFailed(LineageError):
-    """A run that was to be measured did not end well."""
+    """The profiled index run failed."""
 
 
-def parts(index: Frames) -> pl.DataFrame:
-    """About how many `bytes` each `part` of an index takes, and what it is for."""
+def index_parts(index: Frames) -> pl.DataFrame:
+    """Return the approximate `bytes` of each `part` of an index, and its use."""
     part = pl.col("column").replace_strict(
-        _COLUMNS, default=pl.col("table").replace_strict(_TABLES, default="everything else")
+        _PART_OF_COLUMN, default=pl.col("table").replace_strict(_PART_OF_TABLE, default="everything else")
     )
     sizes = index.sizes.group_by(part=part).agg(pl.col("bytes").sum())
-    return sizes.with_columns(use=pl.col("part").replace_strict(PARTS)).sort("bytes", descending=True)
+    return sizes.with_columns(use=pl.col("part").replace_strict(INDEX_PARTS)).sort("bytes", descending=True)
 
 
-def phases(path: Path | str | None = None, *, commits: int = SAMPLE) -> pl.DataFrame:
-    """The `seconds` of each `phase` of a run over the newest commits, summed over all workers.
+def run_phases(path: Path | str | None = None, *, commits: int = PROFILED_COMMITS) -> pl.DataFrame:
+    """Return the `seconds` of each `phase` of an index run over the newest commits, summed over all workers.
 
-    The run is a real one, `lineage index --profile`, over a clone and into a home that are thrown away.
+    Runs `lineage index --profile` on a temporary clone, with a temporary home.
     """
-    root = open_repository(Path(path) if path is not None else config.repository()).root
+    root = open_repository(Path(path) if path is not None else config.notebook_repository()).root
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder, "clone")
-        environment = config.for_daemon(Path(folder, "home"))
-        _run(["git", "clone", "--quiet", f"--depth={commits}", root.as_uri(), str(clone)], environment)
-        line = _run([*_LINEAGE, "index", str(clone), "--profile", "--no-progress"], environment).splitlines()[
-            -1
-        ]
+        environment = config.daemon_environment(Path(folder, "home"))
+        _run_command(
+            ["git", "clone", "--quiet", f"--depth={commits}", root.as_uri(), str(clone)], environment
+        )
+        line = _run_command(
+            [*_LINEAGE, "index", str(clone), "--profile", "--no-progress"], environment
+        ).splitlines()[-1]
     times = json.loads(line)
     rows = [{"phase": phase, "seconds": times[field] / 1000} for phase, field in PROFILE_FIELDS.items()]
     return pl.DataFrame(rows).sort("seconds", descending=True)
 
 
-def _run(command: list[str], environment: dict[str, str]) -> str:
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RunFailed(f"`{command[0]}` failed, so there is nothing to measure.", hint=done.stderr.strip())
-    return done.stdout
+def _run_command(command: list[str], environment: dict[str, str]) -> str:
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise RunFailed(f"`{command[0]}` failed.", hint=result.stderr.strip())
+    return result.stdout
 
 
-# Words with which subjects of fixes begin or are about; "prefix" and "fixture" are none.
-FIX: Final = (
+# Words in the subjects of fixes; "prefix" and "fixture" do not match.
+FIX_SUBJECT: Final = (
     r"(?i)\b(fix(e[sd]|ing)?|bug|mend(s|ed)?|repair|regress\w*|crash\w*|broken?|revert\w*|correct(s|ed)?)\b"
 )
-# A commit that touches more than this says nothing of any two of its files: a rename, a format, a first import.
-MOST_TOGETHER: Final = 30
-# Fewer common commits are chance.
-FEWEST_TOGETHER: Final = 3
+# Larger commits (renames, reformatting, imports) do not relate their files.
+MAX_FILES_PER_COMMIT: Final = 30
+# Fewer common commits are coincidence.
+MIN_COMMON_COMMITS: Final = 3
 
 
-def fixes(index: Frames) -> pl.DataFrame:
-    """Each reached commit, and whether it is a `fix`."""
+def label_fixes(index: Frames) -> pl.DataFrame:
+    """Return each reachable commit with the boolean column `fix`."""
     subject = pl.col("message").str.split("\n").list.first()
-    return index.commits.filter("reached").select("commit_sha", fix=subject.str.contains(FIX))
+    return index.commits.filter("reached").select("commit_sha", fix=subject.str.contains(FIX_SUBJECT))
 
 
-def files(index: Frames) -> pl.DataFrame:
-    """Files by `changes`, the commits that changed them: how many of them `fixes`, and how many lines."""
-    return _by(index, index.hunks, ["file_path"])
+def file_hotspots(index: Frames) -> pl.DataFrame:
+    """Return files by number of commits (`changes`), with `fixes` and `lines`."""
+    return _hotspots(index, index.hunks, ["file_path"])
 
 
-def symbols(index: Frames) -> pl.DataFrame:
-    """Symbols by `changes`, as `name` with its parents and the file they are in."""
-    whole = pl.when(pl.col("parent") == "").then("name").otherwise(pl.col("parent") + "." + pl.col("name"))
-    touched = index.symbols.filter(pl.col("confidence") == "ExactSpan").with_columns(name=whole)
-    return _by(index, touched.join(index.hunks, on="hunk_id"), ["name", "file_path"])
+def symbol_hotspots(index: Frames) -> pl.DataFrame:
+    """Return symbols by number of commits (`changes`), with qualified `name` and file."""
+    qualified_name = (
+        pl.when(pl.col("parent") == "").then("name").otherwise(pl.col("parent") + "." + pl.col("name"))
+    )
+    touched = index.symbols.filter(pl.col("confidence") == "ExactSpan").with_columns(name=qualified_name)
+    return _hotspots(index, touched.join(index.hunks, on="hunk_id"), ["name", "file_path"])
 
 
 def co_changes(index: Frames) -> pl.DataFrame:
-    """Pairs of files that change together: `together` commits, and that as a `share` of those that change either."""
-    changed = index.hunks.join(fixes(index), on="commit_sha").select("commit_sha", "file_path").unique()
-    small = changed.filter(pl.len().over("commit_sha") <= MOST_TOGETHER)
+    """Return pairs of files with common commits (`together`), and their `share` of the commits of either file."""
+    changed = index.hunks.join(label_fixes(index), on="commit_sha").select("commit_sha", "file_path").unique()
+    small = changed.filter(pl.len().over("commit_sha") <= MAX_FILES_PER_COMMIT)
     counts = small.group_by("file_path").agg(changes=pl.len())
     pairs = (
         small.join(small, on="commit_sha", suffix="_other")
         .filter(pl.col("file_path") < pl.col("file_path_other"))
         .group_by("file_path", "file_path_other")
         .agg(together=pl.len())
-        .filter(pl.col("together") >= FEWEST_TOGETHER)
+        .filter(pl.col("together") >= MIN_COMMON_COMMITS)
     )
     either = pl.col("changes") + pl.col("changes_other") - pl.col("together")
     return (
@@ -214,18 +216,18 @@ def co_changes(index: Frames) -> pl.DataFrame:
     )
 
 
-def across_folders(pairs: pl.DataFrame) -> pl.DataFrame:
-    """The pairs whose files live in different top folders."""
+def across_directories(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs whose files are in different top-level directories."""
     top = [pl.col(name).str.extract("^([^/]*)/").fill_null("") for name in ("file_path", "file_path_other")]
     return pairs.filter(top[0] != top[1]).select("file_path", "file_path_other", "together", "share")
 
 
-def _by(index: Frames, touched: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+def _hotspots(index: Frames, touched: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     per_commit = touched.group_by(*keys, "commit_sha").agg(
         lines=pl.col("added_lines").sum() + pl.col("removed_lines").sum()
     )
     return (
-        per_commit.join(fixes(index), on="commit_sha")
+        per_commit.join(label_fixes(index), on="commit_sha")
         .group_by(keys)
         .agg(changes=pl.len(), fixes=pl.col("fix").sum(), lines=pl.col("lines").sum())
         .with_columns(fix_rate=pl.col("fixes") / pl.col("changes"))
@@ -233,16 +235,16 @@ def _by(index: Frames, touched: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     )
 
 
-def place(path: Path | str | None = None) -> Place:
-    """Where the index of the repository lives; without a path, of LINEAGE_REPOSITORY or of the working directory."""
-    meant = Path(path).expanduser() if path is not None else config.repository()
-    return place_of(config.read().home, open_repository(meant))
+def find_index_location(path: Path | str | None = None) -> IndexLocation:
+    """Return the index location of a repository; default LINEAGE_REPOSITORY, then the working directory."""
+    repository_path = Path(path).expanduser() if path is not None else config.notebook_repository()
+    return locate_index(config.load_settings().home, open_repository(repository_path))
 
 
 def open_index(path: Path | str | None = None, *, texts: bool = False) -> Frames:
-    """The index of a repository as polars frames, read-only and from one moment; NotIndexed where there is none.
+    """Read the index of a repository as polars frames, in one snapshot; raise NotIndexed where there is none.
 
-    An index run or a daemon at work is no obstacle, and nothing stays open. `texts`: with diffs, embedded texts and
-    the source of symbols, too, which take most of the room.
+    Works beside an index run or a daemon, and keeps nothing open. `texts` adds diffs, embedded texts and
+    the source of symbols, which take most of the memory.
     """
-    return frames.read(place(path), texts=texts)
+    return frames.read_frames(find_index_location(path), texts=texts)

@@ -1,20 +1,19 @@
 """Commands of the `lineage` and `mindmap` programs.
 
-- `app`: Typer application: all `lineage` commands
-- `entry`: Fast check whether an index run is already queued; console-script entry point with the
-  hook fast path
-- `exit_codes`: Maps exceptions to messages and exit codes
-- `index`: `lineage index`: resolves options and runs the pipeline
-- `index_output`: Events and summary of an index run
-- `mindmap`: `mindmap` command
-- `options`: Options of `lineage index`; resource and provider choices
+- `app`: `lineage` program: all commands
+- `entry`: Entry point of `lineage`, with a fast path for git hooks
+- `exit_codes`: Conversion of exceptions to messages and exit codes
+- `index`: `lineage index`: checks the options and runs the pipeline
+- `index_output`: Log events, progress and summary of an index run
+- `mindmap`: `mindmap` program: all commands
+- `options`: Options of `lineage index`
 - `progress`: Progress bar
 - `query`: `lineage query` and `lineage explain` commands
 - `register`: `register` command of both programs
-- `render`: JSON and terminal output of status and query
+- `render`: JSON, and terminal output of status and query
 - `render_explain`: Terminal output of `lineage explain`
 - `render_mindmap`: Terminal output of maps
-- `terminal`: Typer app factory, printing, error handling
-- `wizard`: Options to equivalent command line; questionary prompts; `lineage index -i`
+- `terminal`: Typer app factory, command runner and printing
+- `wizard`: `lineage index -i`: dialog and equivalent command
 - `wizard_questions`: Questions of the wizard
 """

@@ -1,6 +1,6 @@
-"""The `lineage` command: parse, call, print.
+"""`lineage` command.
 
-Nothing heavy is imported here: each command brings in what it needs when it runs.
+Each command imports what it needs when it runs, so that help and other commands start quickly.
 """
 
 from __future__ import annotations
@@ -12,97 +12,114 @@ from typing import Annotated, Final
 
 import typer
 
-from pipeline.options import EmbedCache, Encoding
+from pipeline.options import EmbedCacheMode, EncoderName
 from serve import config
 from serve.cli import query, register
 from serve.cli.exit_codes import FAILED
 from serve.cli.options import EmbedProvider, Resources
-from serve.cli.terminal import RepositoryPath, application, note, run, say, version_option
-from serve.cli.terminal import write as _write
+from serve.cli.terminal import (
+    RepositoryPath,
+    create_app,
+    print_note,
+    print_raw,
+    print_text,
+    run_app,
+    version_option,
+)
 from serve.daemon import cli as daemon
 from serve.errors import BadRequest
 
 DESCRIPTION: Final = (
-    "Ask a git repository's history how something was done before, and why code looks as it does, offline."
+    "Search a git repository's history for similar changes, and explain code by its commits. Works offline."
 )
 
-app = application(DESCRIPTION)
+app = create_app(DESCRIPTION)
 
 
 @app.callback()
 def lineage(
     version: Annotated[bool, version_option("lineage")] = False,
 ) -> None:
-    """Ask a git repository's history how something was done before, and why code looks as it does, offline."""
+    """Declare the options of the program itself."""
 
 
 @app.command("index")
-def index_command(  # noqa: PLR0913 - one parameter for each option a person may give
+def index_command(  # noqa: PLR0913 - one parameter per option
     path: RepositoryPath = Path(),
     *,
     interactive: Annotated[
         bool,
-        typer.Option("--interactive", "-i", help="Ask for everything, show the command, then run it."),
+        typer.Option("--interactive", "-i", help="Ask for each option, show the command, then run it."),
     ] = False,
     incremental: Annotated[
-        bool, typer.Option("--incremental", help="Do nothing when the index is at HEAD.")
+        bool, typer.Option("--incremental", help="Do nothing if the index is at HEAD.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Extract HEAD symbols anew; wins over --incremental.")
+        bool, typer.Option("--force", help="Extract all HEAD symbols again. Overrides --incremental.")
     ] = False,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Delete the whole index and make it anew; needs --yes.")
+        bool, typer.Option("--rebuild", help="Delete the index and build a new one. Requires --yes.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Confirm --rebuild.")] = False,
     commit_batch: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Commits per transaction, and at most lost by a kill. [from --resources]"
+            min=1,
+            metavar="N",
+            help="Commits per transaction. A killed run loses at most these. [default: from --resources]",
         ),
     ] = None,
     embed_batch: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Texts embedded at a time. [all of a transaction's]"),
+        typer.Option(
+            min=1, metavar="N", help="Texts per encoder call. [default: all texts of a transaction]"
+        ),
     ] = None,
     threads: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Encoder threads; 0: the runtime decides. [from --resources]"),
+        typer.Option(
+            min=0, metavar="N", help="Encoder threads. 0: the runtime decides. [default: from --resources]"
+        ),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Processes that read commits; 1: none but this. [all CPUs]"),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Processes that read commits. 1: only this process. [default: number of CPUs]",
+        ),
     ] = None,
     embed_cache: Annotated[
-        EmbedCache | None,
+        EmbedCacheMode | None,
         typer.Option(
-            help="Keep vectors for a rebuild: found by message and diff, or by the diff, which alone is embedded then. "
-            "[as the index has it, off at first]"
+            help="Keep vectors for a rebuild. `semantic`: find them by message and diff. `diff`: find them by diff, "
+            "and embed only the diff. [default: the index's setting, or off]"
         ),
     ] = None,
     encoder: Annotated[
-        Encoding | None,
+        EncoderName | None,
         typer.Option(
-            help="What makes vectors: a sentence encoder, or a table of words, which takes a fraction of the time and "
-            "finds less; another than the index has takes a rebuild. [as the index has it, minilm at first]"
+            help="Embedding model. `minilm`: sentence encoder. `static`: word table, several times faster, lower "
+            "recall. Changing it requires --rebuild. [default: the index's encoder, or minilm]"
         ),
     ] = None,
-    resources: Annotated[Resources, typer.Option(help="How much of the machine to take.")] = Resources.AUTO,
+    resources: Annotated[Resources, typer.Option(help="Share of the machine to use.")] = Resources.AUTO,
     embed_provider: Annotated[
         EmbedProvider,
-        typer.Option(help="What runs the encoder; auto: cuda where CUDA_VISIBLE_DEVICES is set."),
+        typer.Option(
+            help="Hardware that runs the encoder. `auto`: cuda if CUDA_VISIBLE_DEVICES names a device."
+        ),
     ] = EmbedProvider.AUTO,
-    no_progress: Annotated[
-        bool, typer.Option("--no-progress", help="No progress bar, on a terminal neither.")
-    ] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="Do not show a progress bar.")] = False,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Print the timings as a line of JSON at the end.")
+        bool, typer.Option("--profile", help="Print the timings as a JSON line at the end.")
     ] = False,
 ) -> None:
-    """Index the history, from where the last run ended up to HEAD."""
-    from serve.cli.index import index
-    from serve.cli.options import Flags
+    """Index the history up to HEAD, from where the last run ended."""
+    from serve.cli.index import run_index_command
+    from serve.cli.options import IndexOptions
 
-    flags = Flags(
+    options = IndexOptions(
         incremental=incremental,
         force=force,
         rebuild=rebuild,
@@ -112,33 +129,33 @@ def index_command(  # noqa: PLR0913 - one parameter for each option a person may
         threads=threads,
         workers=workers,
         resources=resources,
-        provider=embed_provider,
+        embed_provider=embed_provider,
         embed_cache=embed_cache,
         encoder=encoder,
-        progress=not no_progress,
+        show_progress=not no_progress,
         profile=profile,
     )
     if not interactive:
-        index(path, flags)
+        run_index_command(path, options)
         return
-    from serve.cli.wizard import guided
+    from serve.cli.wizard import run_wizard
 
-    guided(path, flags)
+    run_wizard(path, options)
 
 
-# Words of a question that nobody quoted are taken, to say how it is asked.
+# Extra arguments are accepted so that an unquoted query gets an error that shows how to quote it.
 app.command("query", context_settings={"allow_extra_args": True})(query.query_command)
 app.command("explain")(query.explain_command)
 
 
 @app.command("status")
 def status_command(path: RepositoryPath = Path()) -> None:
-    """Say what is indexed, and how far behind HEAD the index is."""
+    """Show what is indexed, and how far the index is behind HEAD."""
     from serve import index_status
     from serve.cli import render
 
-    place, stands = index_status.of_path(path, config.read().home)
-    say(render.status_lines(place, stands))
+    location, status = index_status.load_status_at_path(path, config.load_settings().home)
+    print_text(render.format_status(location, status))
 
 
 @app.command("plan")
@@ -148,20 +165,21 @@ def plan_command(
     write: Annotated[
         bool,
         typer.Option(
-            "--write", help="Put the patterns into a part of .lineageignore; your own lines stay, below it."
+            "--write",
+            help="Write the patterns into a section of .lineageignore. Your own lines stay, below it.",
         ),
     ] = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="With --write: overwrite the whole .lineageignore.")
     ] = False,
 ) -> None:
-    """Suggest what to leave out of the index, after a survey.
+    """Suggest paths to exclude from the index.
 
-    Shows each directory's share of the history.
+    Also shows each directory's share of the history.
     """
-    from serve.setup.plan import Wishes, planned
+    from serve.setup.plan import PlanOptions, run_plan
 
-    say("\n".join(planned(path, Wishes(write, replace))))
+    print_text("\n".join(run_plan(path, PlanOptions(write, replace))))
 
 
 @app.command("init")
@@ -172,71 +190,74 @@ def init_command(
         bool,
         typer.Option(
             "--write-agent-md",
-            help="Tell agents about it too: in AGENTS.md, or in CLAUDE.md, GEMINI.md or AGENT.md where one is there.",
+            help="Also add instructions for coding agents to AGENTS.md, or to an existing CLAUDE.md, GEMINI.md or "
+            "AGENT.md.",
         ),
     ] = False,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Put our own in the place of a post-commit hook that lacks our part."),
+        typer.Option(
+            "--force", help="Replace a post-commit hook that cannot be extended, and keep a copy of it."
+        ),
     ] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Take everything out again.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove everything that this command added.")
+    ] = False,
 ) -> None:
-    """Let git's hooks keep the index up to date, in the background."""
-    from serve.setup.init import Wishes, initialize
+    """Install git hooks that keep the index up to date in the background."""
+    from serve.setup.init import InitOptions, initialize
 
-    wishes = Wishes(write_agent_md=write_agent_md, force=force, remove=remove)
-    say("\n".join(initialize(path, wishes)))
+    options = InitOptions(write_agent_md=write_agent_md, force=force, remove=remove)
+    print_text("\n".join(initialize(path, options)))
 
 
 @app.command("doctor")
 def doctor_command(path: RepositoryPath = Path(), *, as_json: daemon.AsJson = False) -> None:
-    """Check everything lineage stands on.
+    """Check the installation and the index of this repository.
 
-    Says what to do where something is wrong, and changes nothing.
+    Says what to do about each problem, and changes nothing.
     """
     from serve.maintenance import doctor
-    from serve.maintenance.doctor import examine
 
-    found = examine(path, config.read())
+    checks = doctor.run_checks(path, config.load_settings())
     if as_json:
-        findings = list(found)
-        _write(doctor.as_json(findings))
+        results = list(checks)
+        print_raw(doctor.format_json(results))
     else:
-        findings = doctor.told(found)
-    if doctor.is_ill(findings):
+        results = doctor.print_results(checks)
+    if doctor.has_problem(results):
         raise typer.Exit(FAILED)
 
 
 @app.command("gc")
 def gc_command(
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete what is listed, without a question.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete what is listed, without asking.")] = False,
     absent: Annotated[
         bool,
         typer.Option(
-            "--absent", help="With --yes: indexes of repositories, too, whose disk may be unmounted."
+            "--absent", help="With --yes: also delete indexes of repositories whose disk may be unmounted."
         ),
     ] = False,
 ) -> None:
-    """Show, and delete when told to, what nobody needs any more.
-
-    Looks through all indexes.
-    """
-    from serve.maintenance.gc import collect, on_terminal
+    """List data that is no longer needed, in all indexes, and delete it if confirmed."""
+    from serve.maintenance.gc import collect_garbage, is_interactive
 
     if absent and not yes:
         raise BadRequest(
-            "--absent adds to --yes, which was not given.", hint="Run `lineage gc --yes --absent`."
+            "--absent requires --yes, which was not given.", hint="Run `lineage gc --yes --absent`."
         )
-    ask = typer.confirm if on_terminal() else None
-    collect(config.read().home, yes=yes, absent=absent, ask=ask)
+    ask = typer.confirm if is_interactive() else None
+    collect_garbage(config.load_settings().home, yes=yes, include_uncertain=absent, confirm=ask)
 
 
-def _server() -> register.Program:
-    return register.Program("lineage-mcp", config.DISTRIBUTION, {"LINEAGE_HOME": config.said_home()})
+def _server_program() -> register.ServerProgram:
+    return register.ServerProgram(
+        "lineage-mcp", config.DISTRIBUTION, {"LINEAGE_HOME": config.explicit_home()}
+    )
 
 
-app.command("register")(register.command("lineage", _server))
+app.command("register")(register.create_register_command("lineage", _server_program))
 
 
 @app.command("update")
@@ -244,30 +265,30 @@ def update_command(
     *,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Only say; exit code 2 when an update is available, 0 when none is."),
+        typer.Option("--check", help="Only report: exit code 2 if an update is available, else 0."),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Go back to an older version, or install the same again.")
+        bool, typer.Option("--force", help="Install even if the version is older, or the same.")
     ] = False,
-    prerelease: Annotated[bool, typer.Option("--prerelease", help="Take pre-releases too.")] = False,
+    prerelease: Annotated[bool, typer.Option("--prerelease", help="Also accept pre-releases.")] = False,
 ) -> None:
-    """Update what install.sh installed, from the same source."""
-    from serve.update.installers import Wishes, update
+    """Update an installation made by install.sh, from the same source."""
+    from serve.update.installers import UpdateOptions, update
 
-    outcome = update(Wishes(check, force, prerelease), note)
-    say(outcome.text)
-    raise typer.Exit(outcome.code)
+    result = update(UpdateOptions(check, force, prerelease), print_note)
+    print_text(result.message)
+    raise typer.Exit(result.exit_code)
 
 
-# Last in the help: the daemon starts and ends by itself.
+# Last in the help, because the daemon starts and exits by itself.
 app.command("serve")(daemon.serve_command)
-app.add_typer(daemon.app, name="daemon", help="The shared daemon: is it running, what does it hold, end it.")
+app.add_typer(daemon.app, name="daemon", help="Show or stop the shared daemon.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; errors become text and an exit code here and nowhere else."""
-    config.calm_libraries()
-    return run(app, "lineage", arguments)
+    """Run the `lineage` program and return its exit code."""
+    config.configure_libraries()
+    return run_app(app, "lineage", arguments)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
-"""Whether a run waits already that will take up what is new, found out before anything is loaded.
+"""Entry point of `lineage`, with a fast path for index runs started by git hooks.
 
-Where the program starts: a run that a hook started leaves here when it is not needed, before anything is loaded.
-
-Commits may follow each other faster than a run reads its command line: 0.3 s of a processor, against 0.05 s for
-this. Everything else, and every doubt, goes on to the command.
+If another index run is already queued for the work tree, the hook's run exits before heavy imports. This takes 0.05 s
+of CPU time, parsing the command line 0.3 s, and commits may come faster than that. In doubt, the command runs.
 """
 
 from __future__ import annotations
@@ -13,49 +11,47 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pipeline.git.git_dir import common_dir
+from pipeline.git.git_dir import resolve_common_dir
 from serve import config, process
 from stores import index_location, locks
 
-LEAVES: Final = "another `lineage index` waits to take up what is new"
-
-
-def another_waits(root: Path) -> bool:
-    """Whether a run waits already that will see what is new in the work tree; False when that is not sure."""
-    with suppress(OSError, ValueError):
-        git_dir = _git_dir(root)
-        known = list(index_location.under_path(config.read().home, _canonical(git_dir)))
-        return len(known) == 1 and locks.is_awaited(known[0], git_dir)
-    return False
-
-
-def _git_dir(root: Path) -> Path:
-    """The work tree's git directory, found without asking git: where a hook runs, `.git` is there."""
-    git = root / ".git"
-    said = git.read_text(encoding="utf-8").removeprefix("gitdir: ").strip() if git.is_file() else ""
-    return (root / said if said else git).resolve()
-
-
-def _canonical(git_dir: Path) -> Path:
-    """What git calls the repository."""
-    common = common_dir(git_dir)
-    return common.parent if common.name == ".git" else common
-
-
-# As our hooks write it.
-HOOKS_WORDS: Final = ["index", "--incremental", "--embed-provider", "cpu"]
+ALREADY_QUEUED_MESSAGE: Final = "another `lineage index` is already waiting to index the new commits"
+# Command line of the installed git hooks.
+HOOK_ARGUMENTS: Final = ["index", "--incremental", "--embed-provider", "cpu"]
 
 
 def main() -> int:
-    """Run the program."""
-    process.at_once()
-    process.ready()
-    if sys.argv[1:] == HOOKS_WORDS and another_waits(Path()):
-        print(LEAVES)  # noqa: T201 - why it did nothing
+    """Run the `lineage` program and return its exit code."""
+    process.use_default_sigint()
+    process.configure_streams()
+    if sys.argv[1:] == HOOK_ARGUMENTS and is_index_run_queued(Path()):
+        print(ALREADY_QUEUED_MESSAGE)  # noqa: T201 - this runs before the CLI is imported
         return 0
     from serve.cli.app import main as command
 
     return command()
+
+
+def is_index_run_queued(root: Path) -> bool:
+    """Check for a queued index run of the work tree at `root`, without heavy imports; False if unsure."""
+    with suppress(OSError, ValueError):
+        git_dir = _find_git_dir(root)
+        locations = list(index_location.find_by_path(config.load_settings().home, _canonical_path(git_dir)))
+        return len(locations) == 1 and locks.is_run_queued(locations[0], git_dir)
+    return False
+
+
+def _find_git_dir(root: Path) -> Path:
+    """Return the work tree's git directory; hooks run at the root, so `.git` is there."""
+    git = root / ".git"
+    target = git.read_text(encoding="utf-8").removeprefix("gitdir: ").strip() if git.is_file() else ""
+    return (root / target if target else git).resolve()
+
+
+def _canonical_path(git_dir: Path) -> Path:
+    """Return the repository path that the index location was derived from."""
+    common = resolve_common_dir(git_dir)
+    return common.parent if common.name == ".git" else common
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The one place where errors become text and exit codes."""
+"""Conversion of exceptions to messages and exit codes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from stores.errors import LineageError
 
 OK: Final = 0
 FAILED: Final = 1
-MISUSED: Final = 2
-INTERRUPTED: Final = process.code(signal.SIGINT)
-PIPE_CLOSED: Final = process.code(signal.SIGPIPE)
-# Typer's, for a command that needs a word and was given none: its text is the help. It has no public name.
-NO_ARGUMENTS: Final = "NoArgsIsHelpError"
-# How the validator behind typer speaks of itself, and what a person needs of that.
-VALIDATORS_WORDS: Final = {
+USAGE_ERROR: Final = 2
+INTERRUPTED: Final = process.signal_exit_code(signal.SIGINT)
+PIPE_CLOSED: Final = process.signal_exit_code(signal.SIGPIPE)
+# Typer's error for a command group without a command: its text is the help. The class is not public.
+NO_ARGUMENTS_ERROR: Final = "NoArgsIsHelpError"
+# Phrases in typer's validation messages, and what replaces them.
+VALIDATOR_PHRASES: Final = {
     "Value error, ": "",
     "Input should be": "it should be",
     ", unable to parse string as an integer": "",
@@ -32,34 +32,33 @@ VALIDATORS_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as a person meets it: lines for stderr, none where the person knows, and the exit code."""
+    """Message for stderr (empty for an interrupt) and exit code of an error."""
 
     text: str
     code: int
 
 
-def failure(error: BaseException) -> Failure | None:
-    """How an error ends the program; None for one that nobody foresaw, whose traceback is the report."""
-    error = _ours(error)
+def describe_failure(error: BaseException) -> Failure | None:
+    """Return the message and exit code of an error; None for an unexpected one, which needs its traceback."""
+    error = _translate_os_error(error)
     match error:
         case Cancelled():
             return Failure(error.message, INTERRUPTED)
         case LineageError():
-            return Failure(f"error: {error}", MISUSED if isinstance(error, BadRequest) else FAILED)
+            return Failure(f"error: {error}", USAGE_ERROR if isinstance(error, BadRequest) else FAILED)
         case TyperException():
-            return Failure(_usage(error), error.exit_code)
+            return Failure(_usage_message(error), error.exit_code)
         case _ if is_interrupt(error):
             return Failure("", INTERRUPTED)
-        case BrokenPipeError() | SystemExit(__context__=BrokenPipeError()):  # the latter is typer's way
+        case BrokenPipeError() | SystemExit(__context__=BrokenPipeError()):  # typer raises the latter
             return Failure("", PIPE_CLOSED)
     return None
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether it is Ctrl-C, or a signal that ends a program as that does."""
+    """Check whether an error comes from Ctrl-C or a termination signal."""
     match error:
-        # The third is DuckDB's way, of a statement that runs on the main thread; the last that of a progress bar
-        # whose terminal was closed.
+        # DuckDB wraps an interrupt on the main thread in a RuntimeError. A progress bar on a closed terminal gets EIO.
         case (
             KeyboardInterrupt()
             | Abort()
@@ -70,30 +69,31 @@ def is_interrupt(error: BaseException) -> bool:
     return False
 
 
-def _usage(error: TyperException) -> str:
-    """What is wrong with a command line; of one without any word the help alone."""
-    said = error.format_message()
-    if type(error).__name__ == NO_ARGUMENTS:
-        return said
-    for words, plain in VALIDATORS_WORDS.items():
-        said = said.replace(words, plain)
+def _usage_message(error: TyperException) -> str:
+    """Return what is wrong with a command line; the help if a command group got no command."""
+    message = error.format_message()
+    if type(error).__name__ == NO_ARGUMENTS_ERROR:
+        return message
+    for words, plain in VALIDATOR_PHRASES.items():
+        message = message.replace(words, plain)
     context = getattr(error, "ctx", None)
     command = f"{context.command_path} " if context else ""
-    return f"error: {said}\n  `{command}--help` lists what is accepted."
+    return f"error: {message}\n  `{command}--help` lists what is accepted."
 
 
-def _ours(error: BaseException) -> BaseException:
-    """The error, or what it means: asked for a deleted working directory, the system names no file."""
-    if isinstance(error, FileNotFoundError) and error.filename is None and _is_nowhere():
+def _translate_os_error(error: BaseException) -> BaseException:
+    """Convert an OSError to a LineageError where one describes it; other errors stay as they are."""
+    # For a deleted working directory the system names no file.
+    if isinstance(error, FileNotFoundError) and error.filename is None and _is_cwd_deleted():
         return NoWorkingDirectory()
     if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-        return errors.of(error) or error
+        return errors.from_os_error(error) or error
     return error
 
 
-def _is_nowhere() -> bool:
+def _is_cwd_deleted() -> bool:
     try:
-        os.getcwd()  # noqa: PTH109 - asked, not used
+        os.getcwd()  # noqa: PTH109 - only to see whether it fails
     except FileNotFoundError:
         return True
     return False

@@ -1,4 +1,4 @@
-"""`lineage index`: what the flags mean, and the run."""
+"""`lineage index`: checks the options, takes the run lock and runs the pipeline."""
 
 from __future__ import annotations
 
@@ -11,207 +11,220 @@ from pipeline.git import commit_graph
 from pipeline.git.errors import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
 from pipeline.malloc import limit_malloc_arenas
-from pipeline.options import EmbedCache, Encoding
+from pipeline.options import EmbedCacheMode, EncoderName
 from pipeline.profile import Profile
-from pipeline.workers import Workers, usable_cpus
+from pipeline.workers import WorkerPool, count_usable_cpus
 from serve import config, logs
 from serve.cli import index_output
-from serve.cli.entry import LEAVES
-from serve.cli.options import EmbedProvider, Flags, Resources
-from serve.cli.terminal import say
+from serve.cli.entry import ALREADY_QUEUED_MESSAGE
+from serve.cli.options import EmbedProvider, IndexOptions, Resources
+from serve.cli.terminal import print_text
 from serve.errors import BadRequest
-from serve.repositories import place_of
+from serve.repositories import locate_index
 from stores import locks
-from stores.index_location import Place
-from stores.locks import RunAtWork
+from stores.index_location import IndexLocation
+from stores.locks import RunInProgress
 
 if TYPE_CHECKING:
     from pipeline.encoders.base import Encoder
-    from pipeline.run import Options
+    from pipeline.run import RunOptions
 
 logger = logging.getLogger(__name__)
 
-# Commits for each worker from which on all of them will be needed: a batch.
-WORTH_BEGINNING: Final = 100
+# Minimum commits per worker (one batch each) for which all workers are started at once.
+MIN_COMMITS_PER_WORKER: Final = 100
 
-# Share of the processors for the encoder, and of the specification's batch: half, all, double.
-_SHARES: Final = {Resources.CONSERVATIVE: 0.5, Resources.AUTO: 1.0, Resources.AGGRESSIVE: 2.0}
+# Encoder threads per CPU, and share of the default commit batch.
+_RESOURCE_SHARES: Final = {Resources.CONSERVATIVE: 0.5, Resources.AUTO: 1.0, Resources.AGGRESSIVE: 2.0}
 
 
-def index(path: Path, flags: Flags) -> None:
-    """Bring the index of the repository at `path` up to its HEAD, and say what was done."""
-    _refuse(flags)
-    said = config.read()
-    logs.configure(said.log)
+def run_index_command(path: Path, options: IndexOptions) -> None:
+    """Bring the index of the repository at `path` up to HEAD and print a summary."""
+    _check_options(options)
+    settings = config.load_settings()
+    logs.configure(settings.log_level)
     repository = open_repository(path)
-    if repository.head() is None:
+    if repository.read_head() is None:
         raise NothingToIndex(repository.root)
-    place = place_of(said.home, repository)
-    if flags.incremental and not flags.force:
-        _take_up(path, repository.git_dir, place, flags)
+    location = locate_index(settings.home, repository)
+    if options.incremental and not options.force:
+        _index_incrementally(path, repository.git_dir, location, options)
         return
-    with locks.sole_run(place):
-        _run(repository, place, flags)
+    with locks.acquire_run_lock(location):
+        _run_index(repository, location, options)
 
 
-def _take_up(path: Path, git_dir: Path, place: Place, flags: Flags) -> None:
-    """Index what is new, after the run at work; not when another run waits already, which will see it."""
-    with locks.next_run(place, git_dir, _tell) as run:
+def _index_incrementally(path: Path, git_dir: Path, location: IndexLocation, options: IndexOptions) -> None:
+    """Wait for a running index run, then index the new commits; return at once if another run is queued already."""
+    with locks.wait_for_run_lock(location, git_dir, _log_waiting) as run:
         if run is None:
-            say(LEAVES)
+            print_text(ALREADY_QUEUED_MESSAGE)
             return
-        repository = open_repository(path)  # anew: HEAD moves while a run waits
-        done = _indexed_head(repository, place)
-        if done is not None:
-            say(f"index up-to-date at {done}")
-            if flags.profile:
-                say(Profile().line())
+        repository = open_repository(path)  # opened again: HEAD may move while this run waits
+        indexed_head = _find_indexed_head(repository, location)
+        if indexed_head is not None:
+            print_text(f"index up-to-date at {indexed_head}")
+            if options.profile:
+                print_text(Profile().to_json_line())
             return
-        run.begin()
-        _run(repository, place, flags)
+        run.record_process()
+        _run_index(repository, location, options)
 
 
-def _tell(at_work: RunAtWork) -> None:
-    logger.info("%s Waiting for it.", at_work.message)
+def _log_waiting(running: RunInProgress) -> None:
+    logger.info("%s Waiting for it.", running.message)
 
 
-def _refuse(flags: Flags) -> None:
-    if flags.rebuild and (flags.incremental or flags.force):
-        other = "--incremental" if flags.incremental else "--force"
+def _check_options(options: IndexOptions) -> None:
+    if options.rebuild and (options.incremental or options.force):
+        other = "--incremental" if options.incremental else "--force"
         raise BadRequest(
             f"--rebuild conflicts with {other}.",
-            hint="--rebuild starts from nothing; give it alone with --yes.",
+            hint="--rebuild starts from nothing. Give only --rebuild and --yes.",
         )
-    if flags.rebuild and not flags.yes:
+    if options.rebuild and not options.yes:
         raise BadRequest(
             "--rebuild deletes the whole index of this repository.",
             hint="Confirm with `lineage index --rebuild --yes`.",
         )
-    if flags.yes and not flags.rebuild:
+    if options.yes and not options.rebuild:
         raise BadRequest(
-            "--yes confirms --rebuild, which was not given.", hint="Leave it out, or add --rebuild."
+            "--yes confirms --rebuild, which was not given.", hint="Omit --yes, or add --rebuild."
         )
 
 
-def _indexed_head(repository: Repository, place: Place) -> str | None:
-    """HEAD, when there is nothing to do for it: a pass over it ended, all is read that can be, no side file to make."""
+def _find_indexed_head(repository: Repository, location: IndexLocation) -> str | None:
+    """Return HEAD if the index is complete for it, else None.
+
+    Complete: an index run of this HEAD has ended, no unreadable commit became readable, and no side file is missing.
+    """
     from stores import database, history
     from stores.history import needs_side_file
 
-    head = repository.head()
+    head = repository.read_head()
     try:
-        with database.reading(place) as connection:
-            status = history.status(connection)
-            waiting = history.unreadable(connection)
-            incomplete = needs_side_file(connection)
-            if incomplete:
-                from stores import quantized_vectors  # with numpy, which a small index can do without
+        with database.open_for_reading(location) as connection:
+            summary = history.load_index_summary(connection)
+            unreadable = history.load_unreadable_commits(connection)
+            is_incomplete = needs_side_file(connection)
+            if is_incomplete:
+                from stores import quantized_vectors  # imports numpy, which small indexes do not need
 
-                incomplete = quantized_vectors.is_missing(connection, place)
+                is_incomplete = quantized_vectors.is_quantized_file_missing(connection, location)
     except database.NotIndexed:
         return None
-    # A pass that aimed at another HEAD and was killed may have left some of that HEAD's snapshot.
-    if status is None or not status.completed_commit == status.head_commit == head or incomplete:
+    # A killed run of another HEAD may have written a part of that HEAD's snapshot.
+    if summary is None or not summary.completed_commit == summary.head_commit == head or is_incomplete:
         return None
-    return None if any(repository.readable(entry.commit_sha) for entry in waiting) else head
+    return None if any(repository.is_readable(entry.commit_sha) for entry in unreadable) else head
 
 
-def _run(repository: Repository, place: Place, flags: Flags) -> None:
-    encoding = flags.encoder or _encoding_at(place)
-    if flags.rebuild:
-        _tell_of_lost(place, encoding, flags)
-    provider = _provider(encoding, flags)  # before anything is started, or deleted by --rebuild
+def _run_index(repository: Repository, location: IndexLocation, options: IndexOptions) -> None:
+    encoder_name = options.encoder or _find_encoder_name(location)
+    if options.rebuild:
+        _warn_about_defaults(location, encoder_name, options)
+    provider = _select_provider(encoder_name, options)  # may fail: before workers start or --rebuild deletes
     limit_malloc_arenas()
-    with workers_for(repository, place, flags.workers or usable_cpus()) as workers:
-        # After the workers have begun, so that both import at the same time.
-        from pipeline.encoders.accelerated import InPortions
-        from pipeline.run import Pass
+    with start_workers(repository, location, options.workers or count_usable_cpus()) as workers:
+        # Imported after the workers have started, so that both import at the same time.
+        from pipeline.encoders.accelerated import BatchLimitedEncoder
+        from pipeline.run import IndexRun
 
-        encoder = _encoder(encoding, provider, _threads(flags), place.home)
-        portioned = InPortions(encoder, flags.embed_batch) if flags.embed_batch else encoder
-        with index_output.heard(bar=flags.progress) as report:
-            summary = Pass(repository, place, _options(flags), portioned, workers, report).run()
-    commit_graph.refresh(repository, place.graph)
-    index_output.tell(summary, profile=flags.profile, partial=repository.is_partial)
+        encoder = _load_encoder(encoder_name, provider, _encoder_threads(options), location.home)
+        limited_encoder = (
+            BatchLimitedEncoder(encoder, options.embed_batch) if options.embed_batch else encoder
+        )
+        with index_output.report_progress(show_bar=options.show_progress) as report:
+            summary = IndexRun(
+                repository, location, _run_options(options), limited_encoder, workers, report
+            ).run()
+    commit_graph.refresh(repository, location.git_directory)
+    index_output.print_summary(summary, profile=options.profile, is_partial_clone=repository.is_partial_clone)
 
 
-def _tell_of_lost(place: Place, encoding: Encoding, flags: Flags) -> None:
-    """Say what is taken where a damaged index does not say what it was made with, and no flag does."""
-    from pipeline.write import recorded_at
+def _warn_about_defaults(location: IndexLocation, encoder_name: EncoderName, options: IndexOptions) -> None:
+    """Warn which defaults a rebuild uses if the recorded options of a damaged index cannot be read."""
+    from pipeline.write import load_index_versions
 
-    if not place.database.exists() or recorded_at(place) is not None:
+    if not location.database.exists() or load_index_versions(location) is not None:
         return
-    taken = (
-        *((f"--encoder {encoding}",) if flags.encoder is None else ()),
-        *((f"--embed-cache {EmbedCache.OFF}",) if flags.embed_cache is None else ()),
+    defaults = (
+        *((f"--encoder {encoder_name}",) if options.encoder is None else ()),
+        *((f"--embed-cache {EmbedCacheMode.OFF}",) if options.embed_cache is None else ()),
     )
-    if taken:
+    if defaults:
         logger.warning(
-            "What the index was made with cannot be read: it is made anew with %s, unless you say otherwise.",
-            " ".join(taken),
+            "The options recorded in the index cannot be read. Rebuilding it with %s.",
+            " ".join(defaults),
         )
 
 
-def _encoding_at(place: Place) -> Encoding:
-    """The encoder an index has; without one that can be read, the usual."""
-    if not place.database.exists():
-        return Encoding.MINILM
-    from pipeline.component_versions import encoding_of
-    from pipeline.write import recorded_at
+def _find_encoder_name(location: IndexLocation) -> EncoderName:
+    """Return the encoder of the existing index; the default without a readable index."""
+    if not location.database.exists():
+        return EncoderName.MINILM
+    from pipeline.component_versions import get_encoder_name
+    from pipeline.write import load_index_versions
 
-    recorded = recorded_at(place)
-    return (encoding_of(recorded.embedding_model) if recorded else None) or Encoding.MINILM
+    recorded = load_index_versions(location)
+    return (get_encoder_name(recorded.embedding_model) if recorded else None) or EncoderName.MINILM
 
 
-def _provider(encoding: Encoding, flags: Flags) -> str:
-    """What runs the encoder: a table needs, and has, nothing but the CPU."""
-    if encoding is Encoding.STATIC:
-        if flags.provider not in {EmbedProvider.AUTO, EmbedProvider.CPU}:
+def _select_provider(encoder_name: EncoderName, options: IndexOptions) -> str:
+    """Return the provider that runs the encoder; the static encoder runs only on the CPU."""
+    if encoder_name is EncoderName.STATIC:
+        if options.embed_provider not in {EmbedProvider.AUTO, EmbedProvider.CPU}:
             raise BadRequest(
-                f"--embed-provider {flags.provider} does not run the encoder {encoding}, which needs only the CPU.",
-                hint="Leave out --embed-provider.",
+                f"--embed-provider {options.embed_provider} cannot run the encoder {encoder_name}.",
+                hint="This encoder needs only the CPU. Omit --embed-provider.",
             )
         return providers.CPU
-    provider = providers.choose(flags.provider.value, cuda_devices=config.read().cuda_devices)
+    provider = providers.choose_provider(
+        options.embed_provider.value, has_cuda_devices=config.load_settings().has_cuda_devices
+    )
     if provider != providers.CPU:
-        providers.check(provider)
+        providers.check_built_in(provider)
     return provider
 
 
-def _encoder(encoding: Encoding, provider: str, threads: int, home: Path) -> Encoder:
-    if encoding is Encoding.MINILM:
-        from pipeline.encoders.accelerated import encoder_for
+def _load_encoder(encoder_name: EncoderName, provider: str, threads: int, home: Path) -> Encoder:
+    if encoder_name is EncoderName.MINILM:
+        from pipeline.encoders.accelerated import create_encoder
 
-        return encoder_for(provider, threads, home)
-    from pipeline.encoders.registry import bundled_encoder
+        return create_encoder(provider, threads, home)
+    from pipeline.encoders.registry import create_bundled_encoder
 
-    return bundled_encoder(encoding, threads)
+    return create_bundled_encoder(encoder_name, threads)
 
 
-def workers_for(repository: Repository, place: Place, jobs: int) -> Workers:
-    """The processes of a run, begun at once where there is a whole history for them."""
-    workers = Workers(jobs)
-    head = repository.head()
-    if head and not place.database.exists() and repository.reaches_more(head, jobs * WORTH_BEGINNING):
-        workers.begin("pipeline.head_symbols")
+def start_workers(repository: Repository, location: IndexLocation, jobs: int) -> WorkerPool:
+    """Return the workers of an index run; start them at once if there is a long history to index."""
+    workers = WorkerPool(jobs)
+    head = repository.read_head()
+    if (
+        head
+        and not location.database.exists()
+        and repository.reaches_more_than(head, jobs * MIN_COMMITS_PER_WORKER)
+    ):
+        workers.preload("pipeline.head_symbols")
     return workers
 
 
-def _threads(flags: Flags) -> int:
-    """Encoder threads; 0 leaves the number to the runtime."""
-    if flags.threads is not None:
-        return flags.threads
-    return max(1, int(usable_cpus() * _SHARES[flags.resources]))
+def _encoder_threads(options: IndexOptions) -> int:
+    """Return the number of encoder threads; 0 lets the runtime decide."""
+    if options.threads is not None:
+        return options.threads
+    return max(1, int(count_usable_cpus() * _RESOURCE_SHARES[options.resources]))
 
 
-def _options(flags: Flags) -> Options:
-    from pipeline.run import COMMITS_PER_BATCH, Options
+def _run_options(options: IndexOptions) -> RunOptions:
+    from pipeline.run import COMMITS_PER_BATCH, RunOptions
 
-    # Never more than the specification's abort cost, unless asked for.
-    batch = flags.commit_batch or int(COMMITS_PER_BATCH * min(_SHARES[flags.resources], 1))
-    return Options(
+    # A kill loses at most one batch, so only --commit-batch makes it larger than the default.
+    batch = options.commit_batch or int(COMMITS_PER_BATCH * min(_RESOURCE_SHARES[options.resources], 1))
+    return RunOptions(
         commit_batch=batch,
-        force=flags.force,
-        rebuild=flags.rebuild,
-        embed_cache=flags.embed_cache,
+        force=options.force,
+        rebuild=options.rebuild,
+        embed_cache=options.embed_cache,
     )

@@ -1,4 +1,4 @@
-"""What a person sees of an index run: events and a bar while it is at work, and at its end what it did."""
+"""Output of an index run: log events, progress bar and summary."""
 
 from __future__ import annotations
 
@@ -11,142 +11,141 @@ from typing import TYPE_CHECKING, Final
 
 from serve import text
 from serve.cli import exit_codes
-from serve.cli.terminal import note, say
+from serve.cli.terminal import print_note, print_text
 
 if TYPE_CHECKING:
-    from pipeline.run import Progress, Summary
-    from stores.history import Unreadable
+    from pipeline.run import Progress, RunSummary
+    from stores.history import UnreadableCommit
 
 logger = logging.getLogger(__name__)
 
-# Log events, like the watermark, move with the walk.
-EVENT_EVERY: Final = 100
+COMMITS_PER_EVENT: Final = 100
 BAR_CELLS: Final = 24
-# On a terminal, of the watermark: as many as git shows, so that an event of 9,999 commits fits 80 columns.
-FEW_DIGITS: Final = 7
-# Enough to see what kind of damage it is.
-NAMED_UNREADABLE: Final = 3
+# Digits of the watermark on a terminal, as in git, so that an event of 9,999 commits fits 80 columns.
+SHORT_SHA_DIGITS: Final = 7
+# Number of unreadable items to list: enough to see the kind of damage.
+MAX_LISTED: Final = 3
 
 
 @contextmanager
-def heard(*, bar: bool) -> Iterator[Callable[[Progress], None]]:
-    """What hears of each batch: the log, and on a terminal a bar where one is wanted."""
-    events = _Events(FEW_DIGITS if sys.stderr.isatty() else None)
-    with _last_word(events), _drawn(wanted=bar) as draw:
+def report_progress(*, show_bar: bool) -> Iterator[Callable[[Progress], None]]:
+    """Log progress events and show a bar on a terminal; yields the function to call after each batch."""
+    events = _ProgressLog(SHORT_SHA_DIGITS if sys.stderr.isatty() else None)
+    with _report_interruption(events), _progress_bar(is_enabled=show_bar) as update_bar:
 
-        def hear(now: Progress) -> None:
-            events.hear(now)
-            draw(now)
+        def report(progress: Progress) -> None:
+            events.update(progress)
+            update_bar(progress)
 
-        yield hear
+        yield report
 
 
 @contextmanager
-def _drawn(*, wanted: bool) -> Iterator[Callable[[Progress], None]]:
-    if not (wanted and sys.stderr.isatty()):
+def _progress_bar(*, is_enabled: bool) -> Iterator[Callable[[Progress], None]]:
+    if not (is_enabled and sys.stderr.isatty()):
         yield lambda _: None
         return
     from serve.cli import progress
 
-    with progress.bar() as draw:
-        yield draw
+    with progress.progress_bar() as update:
+        yield update
 
 
 @contextmanager
-def _last_word(events: _Events) -> Iterator[None]:
-    """Of a run that is stopped, say how far it came; of one that had not begun there is nothing to say."""
+def _report_interruption(events: _ProgressLog) -> Iterator[None]:
+    """If the run is interrupted after it started, print how far it came."""
     try:
         yield
     except BaseException as error:
-        if exit_codes.is_interrupt(error) and events.newest:
+        if exit_codes.is_interrupt(error) and events.latest:
             with suppress(OSError):  # a terminal that was closed
-                note(_stopped(events.newest))
+                print_note(_interruption_message(events.latest))
         raise
 
 
-def _stopped(now: Progress) -> str:
-    done = f"{now.commits:,} of {now.total:,} commits"
-    if now.commits == now.total:
-        done = f"all {now.total:,} commits, before the index was complete"
-    return f"stopped after {done}; `lineage index` goes on from there"
+def _interruption_message(progress: Progress) -> str:
+    position = f"{progress.processed_commits:,} of {progress.total_commits:,} commits"
+    if progress.processed_commits == progress.total_commits:
+        position = f"all {progress.total_commits:,} commits, before the index was complete"
+    return f"stopped after {position}; `lineage index` continues from there"
 
 
 @dataclass(slots=True)
-class _Events:
-    """One log event for every hundred commits; `newest` is None until anything is known.
+class _ProgressLog:
+    """Log of one event per `COMMITS_PER_EVENT` commits.
 
-    `digits`: how many of the watermark's are shown, None for all.
+    `watermark_digits`: digits of the watermark to log, None for all. `latest`: None before the first progress.
     """
 
-    digits: int | None = None
-    newest: Progress | None = None
+    watermark_digits: int | None = None
+    latest: Progress | None = None
 
-    def hear(self, now: Progress) -> None:
-        told = self.newest.commits if self.newest else 0
-        if now.commits // EVENT_EVERY > told // EVENT_EVERY:
+    def update(self, progress: Progress) -> None:
+        """Log an event if a multiple of `COMMITS_PER_EVENT` was passed, and remember the progress."""
+        logged = self.latest.processed_commits if self.latest else 0
+        if progress.processed_commits // COMMITS_PER_EVENT > logged // COMMITS_PER_EVENT:
             logger.info(
                 "event=indexing commits=%d total=%d hunks=%d watermark=%s",
-                now.commits,
-                now.total,
-                now.hunks,
-                now.watermark and now.watermark[: self.digits],
+                progress.processed_commits,
+                progress.total_commits,
+                progress.written_hunks,
+                progress.watermark and progress.watermark[: self.watermark_digits],
             )
-        self.newest = now
+        self.latest = progress
 
 
-def tell(summary: Summary, *, profile: bool, partial: bool) -> None:
-    """Say what a run did, where its time went, and what it had to leave."""
+def print_summary(summary: RunSummary, *, profile: bool, is_partial_clone: bool) -> None:
+    """Print what an index run did, where its time went, and warnings about what it could not read."""
     lines = [
-        f"indexed in {duration(summary.seconds)} - {summary.commits:,} commits, {summary.hunks:,} hunks, "
+        f"indexed in {format_duration(summary.seconds)} - {summary.commits:,} commits, {summary.hunks:,} hunks, "
         f"{summary.head_symbols:,} HEAD symbols",
         *_phase_lines(summary),
     ]
     if not (summary.commits or summary.head_symbols):
-        lines.append(f"nothing new; the index has {summary.indexed:,} commits")
+        lines.append(f"nothing new; the index has {summary.indexed_commits:,} commits")
     if profile:
-        lines.append(summary.profile.line())
-    say("\n".join(lines))
+        lines.append(summary.profile.to_json_line())
+    print_text("\n".join(lines))
     if summary.unreadable:
         logger.warning(
-            "Commits that could not be read are not indexed (%d): %s. %s",
+            "Skipped commits that could not be read (%d): %s. %s",
             len(summary.unreadable),
-            _named(summary.unreadable),
-            text.remedy(summary.unreadable, partial=partial),
+            _format_unreadable(summary.unreadable),
+            text.unreadable_remedy(summary.unreadable, is_partial_clone=is_partial_clone),
         )
-    if summary.head_unread:
+    if summary.unreadable_head_files:
         logger.warning(
-            "HEAD symbols of what could not be read stay as they were (%d): %s. Every `lineage index` tries again.",
-            len(summary.head_unread),
-            _listed(summary.head_unread),
+            "Kept the old HEAD symbols where HEAD could not be read (%d): %s. Every `lineage index` tries again.",
+            len(summary.unreadable_head_files),
+            _join_first(summary.unreadable_head_files),
         )
-    from serve.index_status import compatibility_sentence  # loads the database, which the run has done by now
+    from serve.index_status import compatibility_sentence  # imports the database, as the run has already
 
     if sentence := compatibility_sentence(summary.verdict):
         logger.warning("%s", sentence)
 
 
-def _phase_lines(summary: Summary) -> Iterator[str]:
-    shares = summary.profile.shares(summary.workers)
+def _phase_lines(summary: RunSummary) -> Iterator[str]:
+    shares = summary.profile.get_wall_times(summary.workers)
     for name, seconds in shares:
         share = min(seconds / summary.seconds, 1.0)
         bar = "█" * round(share * BAR_CELLS)
-        yield f"  {name:<8}{duration(seconds):>9}  {bar:<{BAR_CELLS}} {share:>4.0%}"
+        yield f"  {name:<8}{format_duration(seconds):>9}  {bar:<{BAR_CELLS}} {share:>4.0%}"
     if shares:
-        among = f"; diff and parse: mean of {summary.workers} workers" if summary.workers > 1 else ""
-        yield f"  wall time, phases overlap{among}"
+        note = f"; diff and parse: mean of {summary.workers} workers" if summary.workers > 1 else ""
+        yield f"  wall time, phases overlap{note}"
 
 
-def _named(unreadable: Sequence[Unreadable]) -> str:
-    """The first of them with their reasons."""
-    return _listed([f"{entry.commit_sha[:12]} ({entry.reason})" for entry in unreadable])
+def _format_unreadable(unreadable: Sequence[UnreadableCommit]) -> str:
+    return _join_first([f"{entry.commit_sha[:12]} ({entry.reason})" for entry in unreadable])
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED_UNREADABLE]) + (", ..." if len(names) > NAMED_UNREADABLE else "")
+def _join_first(names: Sequence[str]) -> str:
+    return ", ".join(names[:MAX_LISTED]) + (", ..." if len(names) > MAX_LISTED else "")
 
 
-def duration(seconds: float) -> str:
-    """A length of time as a person reads it: `820 ms`, `12.3 s`, `4 min 05 s`."""
+def format_duration(seconds: float) -> str:
+    """Format a duration: `820 ms`, `12.3 s`, `4 min 05 s`."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:

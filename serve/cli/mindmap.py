@@ -1,6 +1,6 @@
-"""The `mindmap` command: parse, call, print.
+"""`mindmap` command.
 
-Nothing heavy is imported here: each command brings in what it needs when it runs.
+Each command imports what it needs when it runs, so that help and other commands start quickly.
 """
 
 from __future__ import annotations
@@ -8,33 +8,35 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from serve import config
 from serve.cli import register
-from serve.cli.terminal import application, run, version_option, warn, write
-from serve.text import visible
+from serve.cli.terminal import create_app, print_raw, print_warning, run_app, version_option
+from serve.text import escape_controls
 from serve.viewer.cli import viewer_command
 
 if TYPE_CHECKING:
     from mindmap.document import Mindmap
 
 
-class Format(StrEnum):
-    """What a map can be exported as."""
+class ExportFormat(StrEnum):
+    """Export format of a map."""
 
     MARKDOWN = "markdown"
     MERMAID = "mermaid"
     JSON = "json"
 
 
-app = application("Live maps of what coding agents plan, think and touch.")
+DESCRIPTION: Final = "Show live maps of what coding agents plan, think and change."
+
+app = create_app(DESCRIPTION)
 
 MindmapId = Annotated[
     str | None,
-    typer.Argument(metavar="ID", help="The map's id. [the one changed last]", show_default=False),
+    typer.Argument(metavar="ID", help="Id of the map. [default: the latest map]", show_default=False),
 ]
 
 
@@ -42,18 +44,18 @@ MindmapId = Annotated[
 def mindmap(
     version: Annotated[bool, version_option("mindmap")] = False,
 ) -> None:
-    """Live maps of what coding agents plan, think and touch."""
+    """Declare the options of the program itself."""
 
 
 @app.command("mcp")
 def mcp_command() -> None:
-    """Serve maps to a coding agent over MCP.
+    """Run the MCP server for a coding agent.
 
-    Speaks on standard input and output.
+    Communicates over standard input and output.
     """
     from serve.mcp.mindmap_server import serve
 
-    serve(config.read())
+    serve(config.load_settings())
 
 
 app.command("viewer")(viewer_command)
@@ -63,77 +65,85 @@ app.command("viewer")(viewer_command)
 def list_command(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="WORDS", help="Only maps that have these words.", show_default=False),
+        typer.Argument(
+            metavar="WORDS", help="Only maps that contain all of these words.", show_default=False
+        ),
     ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the maps, the one changed last on top."""
+    """List the maps, latest change first."""
     import msgspec
 
-    from mindmap.map_store import Maps
-    from mindmap.tree import has_words
+    from mindmap.map_store import MapStore
+    from mindmap.tree import matches_words
     from serve.cli import render_mindmap
 
     query = " ".join(words or ())
-    listed = Maps(config.read().maps).listed(lambda document: has_words(document, query))
-    for problem in listed.problems:
-        warn(problem)
-    summaries = listed.summaries
-    write(msgspec.json.encode(summaries).decode() if as_json else render_mindmap.listed(summaries, query))
+    maps = MapStore(config.load_settings().maps_dir).list_maps(
+        lambda document: matches_words(document, query)
+    )
+    for problem in maps.problems:
+        print_warning(problem)
+    summaries = maps.summaries
+    print_raw(
+        msgspec.json.encode(summaries).decode() if as_json else render_mindmap.format_list(summaries, query)
+    )
 
 
 @app.command("show")
 def show_command(
     mindmap_id: MindmapId = None,
     *,
-    node: Annotated[str, typer.Option(help="Only what is under this node.")] = "root",
+    node: Annotated[str, typer.Option(help="Only this node and those below it.")] = "root",
     depth: Annotated[
-        int | None, typer.Option(min=0, help="Levels to show. [all]", show_default=False)
+        int | None, typer.Option(min=0, help="Number of levels to show. [default: all]", show_default=False)
     ] = None,
 ) -> None:
     """Show a map as a tree, with its progress."""
     from rich.console import Console
 
-    from mindmap.tree import find
+    from mindmap.tree import get_node
     from serve.cli import render_mindmap
 
-    document = _chosen(mindmap_id)
-    find(document, node)
-    render_mindmap.show(document, Console(highlight=False), node, depth)
+    document = _load_mindmap(mindmap_id)
+    get_node(document, node)
+    render_mindmap.print_mindmap(document, Console(highlight=False), node, depth)
 
 
 @app.command("export")
 def export_command(
     mindmap_id: MindmapId = None,
     *,
-    form: Annotated[Format, typer.Option("--format", "-f", help="What to make of it.")] = Format.MARKDOWN,
+    export_format: Annotated[
+        ExportFormat, typer.Option("--format", "-f", help="Export format.")
+    ] = ExportFormat.MARKDOWN,
 ) -> None:
-    """Print a map for other programs."""
+    """Export a map for other programs."""
     from mindmap.export import FORMATS
 
-    text = FORMATS[form](_chosen(mindmap_id)).rstrip("\n")
-    write(visible(text) if sys.stdout.isatty() else text)
+    text = FORMATS[export_format](_load_mindmap(mindmap_id)).rstrip("\n")
+    print_raw(escape_controls(text) if sys.stdout.isatty() else text)
 
 
-def _server() -> register.Program:
-    environment = {"MINDMAP_DATA_DIR": config.said_maps()}
-    return register.Program("mindmap", config.DISTRIBUTION, environment, ("mcp",))
+def _server_program() -> register.ServerProgram:
+    environment = {"MINDMAP_DATA_DIR": config.explicit_maps_dir()}
+    return register.ServerProgram("mindmap", config.DISTRIBUTION, environment, ("mcp",))
 
 
-app.command("register")(register.command("mindmap", _server))
+app.command("register")(register.create_register_command("mindmap", _server_program))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command."""
-    return run(app, "mindmap", arguments)
+    """Run the `mindmap` program and return its exit code."""
+    return run_app(app, "mindmap", arguments)
 
 
-def _chosen(mindmap_id: str | None) -> Mindmap:
-    from mindmap.map_store import Maps
+def _load_mindmap(mindmap_id: str | None) -> Mindmap:
+    from mindmap.map_store import MapStore
 
-    maps = Maps(config.read().maps)
-    return maps.latest() if mindmap_id is None else maps.read(mindmap_id)
+    maps = MapStore(config.load_settings().maps_dir)
+    return maps.read_latest() if mindmap_id is None else maps.read(mindmap_id)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,15 @@
-"""What a person may choose of the machine; apart from the command, so that its help loads nothing.
-
-The flags of `lineage index`, as the command line and the wizard give them.
-"""
+"""Options of `lineage index`, without heavy imports, so that its help loads quickly."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pipeline.options import EmbedCache, Encoding
+from pipeline.options import EmbedCacheMode, EncoderName
 
 
 class Resources(StrEnum):
-    """How much of the machine a run may take."""
+    """Share of the machine that an index run may use."""
 
     AUTO = "auto"
     CONSERVATIVE = "conservative"
@@ -20,7 +17,7 @@ class Resources(StrEnum):
 
 
 class EmbedProvider(StrEnum):
-    """What runs the encoder."""
+    """Hardware that runs the encoder."""
 
     AUTO = "auto"
     CPU = "cpu"
@@ -29,8 +26,8 @@ class EmbedProvider(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
-    """The flags of `lineage index`; None where a flag was not given."""
+class IndexOptions:
+    """Options of `lineage index` from the command line or the wizard; None for an option that was not given."""
 
     incremental: bool = False
     force: bool = False
@@ -41,8 +38,8 @@ class Flags:
     threads: int | None = None
     workers: int | None = None
     resources: Resources = Resources.AUTO
-    provider: EmbedProvider = EmbedProvider.AUTO
-    embed_cache: EmbedCache | None = None
-    encoder: Encoding | None = None
-    progress: bool = True
+    embed_provider: EmbedProvider = EmbedProvider.AUTO
+    embed_cache: EmbedCacheMode | None = None
+    encoder: EncoderName | None = None
+    show_progress: bool = True
     profile: bool = False

@@ -1,4 +1,4 @@
-"""The progress bar of an index run: commits, hunks, rate, time left; on stderr, on a terminal only."""
+"""Progress bar of an index run on stderr: commits, hunks, rate and remaining time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from rich.progress import Progress as Bar
 if TYPE_CHECKING:
     from pipeline.run import Progress
 
-# News comes once a batch: the usual 30 s forget the batch before on a slow run, and with it rate and time left.
-SPEED_OVER_SECONDS: Final = 3600
-# Below this many commits a second a rate needs a decimal to say anything.
-WHOLE_RATES: Final = 10
+# Updates come once a batch. With rich's default of 30 s, a slow run would lose its rate between two batches.
+SPEED_WINDOW_SECONDS: Final = 3600
+# Commits per second below which the rate has one decimal.
+MIN_WHOLE_RATE: Final = 10
 
 
 @contextmanager
-def bar(
+def progress_bar(
     console: Console | None = None, clock: Callable[[], float] | None = None
 ) -> Iterator[Callable[[Progress], None]]:
-    """A bar that is drawn by calling it with each batch's progress."""
+    """Show a progress bar; the function it yields updates the bar with a batch's progress."""
     columns = (
         TextColumn("indexing"),
         BarColumn(),
@@ -35,19 +35,24 @@ def bar(
         *columns,
         console=console or Console(stderr=True),
         transient=True,
-        speed_estimate_period=SPEED_OVER_SECONDS,
+        speed_estimate_period=SPEED_WINDOW_SECONDS,
         get_time=clock,
-    ) as shown:
-        task = shown.add_task("", total=None, hunks=0, rate="...")
+    ) as bar:
+        task = bar.add_task("", total=None, hunks=0, rate="...")
 
-        def draw(now: Progress) -> None:
-            shown.update(task, total=now.total, completed=now.commits, hunks=now.hunks)
-            shown.update(task, rate=_rate(shown.tasks[task].speed))
+        def update(progress: Progress) -> None:
+            bar.update(
+                task,
+                total=progress.total_commits,
+                completed=progress.processed_commits,
+                hunks=progress.written_hunks,
+            )
+            bar.update(task, rate=_format_rate(bar.tasks[task].speed))
 
-        yield draw
+        yield update
 
 
-def _rate(speed: float | None) -> str:
+def _format_rate(speed: float | None) -> str:
     if not speed:
         return "..."
-    return f"{speed:,.{0 if speed >= WHOLE_RATES else 1}f} commits/s"
+    return f"{speed:,.{0 if speed >= MIN_WHOLE_RATE else 1}f} commits/s"

@@ -1,6 +1,6 @@
-"""`lineage query` and `lineage explain`, as a person calls them: parse, ask, print.
+"""`lineage query` and `lineage explain` commands.
 
-Nothing heavy is imported here: each command brings in what it needs when it runs.
+Each command imports what it needs when it runs, so that help and other commands start quickly.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from serve import config
-from serve.cli.terminal import RepositoryPath, write
-from serve.text import pasted
+from serve.cli.terminal import RepositoryPath, print_raw
+from serve.text import add_path_to_commands
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from serve.api_types import ExplainAnswer, FindAnswer
 
-Said = TypeVar("Said", "FindAnswer", "ExplainAnswer")
+Answer = TypeVar("Answer", "FindAnswer", "ExplainAnswer")
 
-NoDaemon = Annotated[
-    bool, typer.Option("--no-daemon", help="Answer in this process, not in the shared daemon.")
+NoDaemonOption = Annotated[
+    bool, typer.Option("--no-daemon", help="Answer in this process, without the shared daemon.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on a terminal too.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, also on a terminal.")]
 
 
-def query_command(  # noqa: PLR0913 - one parameter for each option a person may give
+def query_command(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
     path: RepositoryPath = Path(),
     *,
     query: Annotated[
         str | None,
         typer.Option(
-            "--query", "-q", help="What you are looking for, in plain words.  [required]", show_default=False
+            "--query", "-q", help="Description of the change, in plain words.  [required]", show_default=False
         ),
     ] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Number of commits, 1 to 20.")] = 5,
@@ -47,38 +47,47 @@ def query_command(  # noqa: PLR0913 - one parameter for each option a person may
     since: Annotated[
         str | None,
         typer.Option(
-            help="Only commits since: `30d` (h, d, w, m, y), `2024`, `2024-01`, `2024-01-31`, or RFC 3339."
+            help="Only commits since this time: `30d` (h, d, w, m, y), `2024`, `2024-01`, `2024-01-31` or RFC 3339."
         ),
     ] = None,
     path_filter: Annotated[
         str | None,
-        typer.Option("--path", help="Only files this gitignore pattern names: `src/`, `*.py`, `/docs`."),
+        typer.Option("--path", help="Only files that match this gitignore pattern: `src/`, `*.py`, `/docs`."),
     ] = None,
     author: Annotated[
-        str | None, typer.Option(help="Only commits by this author: part of the name or address.")
+        str | None, typer.Option(help="Only commits by this author: part of the name or email address.")
     ] = None,
-    no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Keep the order of rank fusion.")] = False,
-    no_daemon: NoDaemon = False,
-    as_json: AsJson = False,
+    no_rerank: Annotated[
+        bool, typer.Option("--no-rerank", help="Skip the reranker and keep the order of rank fusion.")
+    ] = False,
+    no_daemon: NoDaemonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Find commits whose changes resemble a description."""
-    from serve.api_types import FindRequest, worded
-    from serve.backend import answering
+    """Find commits whose changes match a description."""
+    from serve.api_types import FindRequest, validate_query_text
+    from serve.backend import select_backend
 
     request = FindRequest(
-        worded(query, path, context.args), k, language, since, path_filter, author, rerank=not no_rerank
+        validate_query_text(query, path, context.args),
+        k,
+        language,
+        since,
+        path_filter,
+        author,
+        rerank=not no_rerank,
     )
-    said = config.read()
-    answer = answering(said, daemon=not no_daemon).find(request, path)
-    _answer(answer, partial(_page, request.text), as_json=as_json)
+    settings = config.load_settings()
+    answer = select_backend(settings, use_daemon=not no_daemon).find(request, path)
+    _print_answer(answer, partial(_show_hits, request.text), as_json=as_json)
 
 
-def explain_command(  # noqa: PLR0913 - one parameter for each option a person may give
+def explain_command(  # noqa: PLR0913 - one parameter per option
     file: Annotated[
         str,
         typer.Argument(
             metavar="FILE",
-            help="The file: relative to the repository, or else to where you are; with `./`, from where you are.",
+            help="File, relative to the repository or else to the working directory; "
+            "with `./`, only to the working directory.",
         ),
     ],
     path: RepositoryPath = Path(),
@@ -87,29 +96,33 @@ def explain_command(  # noqa: PLR0913 - one parameter for each option a person m
         str | None,
         typer.Option(
             metavar="START:END",
-            help="Only these lines, from 1, both included; `:42` and `10:` leave an end open. [whole file]",
+            help="Only these lines, counted from 1, both ends included. `:42` and `10:` leave an end open. "
+            "[default: all lines]",
         ),
     ] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="Number of commits, 1 to 20.")] = 5,
-    no_diff: Annotated[bool, typer.Option("--no-diff", help="Without what the commits changed.")] = False,
+    no_diff: Annotated[bool, typer.Option("--no-diff", help="Omit the diffs of the commits.")] = False,
     no_related: Annotated[
-        bool, typer.Option("--no-related", help="Without the neighbours in the file's history.")
+        bool, typer.Option("--no-related", help="Omit neighbouring commits in the file's history.")
     ] = False,
     ignore_whitespace: Annotated[
-        bool, typer.Option("--ignore-whitespace", help="Look through changes of white space: blame's -w.")
+        bool, typer.Option("--ignore-whitespace", help="Ignore whitespace changes, like git blame -w.")
     ] = False,
     follow_moves: Annotated[
-        bool, typer.Option("--follow-moves", help="Follow lines moved in and between files: blame's -M -C.")
+        bool,
+        typer.Option(
+            "--follow-moves", help="Follow lines moved within and between files, like git blame -M -C."
+        ),
     ] = False,
-    no_daemon: NoDaemon = False,
-    as_json: AsJson = False,
+    no_daemon: NoDaemonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Say which commits made lines of a file, newest first."""
-    from serve.api_types import ExplainRequest, bounds
-    from serve.backend import answering
+    """Show which commits wrote the lines of a file, newest first."""
+    from serve.api_types import ExplainRequest, parse_line_range
+    from serve.backend import select_backend
     from serve.cli import render_explain
 
-    start, end = bounds(lines)
+    start, end = parse_line_range(lines)
     request = ExplainRequest(
         file,
         start,
@@ -120,27 +133,27 @@ def explain_command(  # noqa: PLR0913 - one parameter for each option a person m
         ignore_whitespace=ignore_whitespace,
         follow_moves=follow_moves,
     )
-    said = config.read()
-    answer = answering(said, daemon=not no_daemon).explain(request, path, Path.cwd())
-    _answer(answer, render_explain.show, as_json=as_json)
+    settings = config.load_settings()
+    answer = select_backend(settings, use_daemon=not no_daemon).explain(request, path, Path.cwd())
+    _print_answer(answer, render_explain.print_explain_answer, as_json=as_json)
 
 
-def _page(question: str, answer: FindAnswer, console: Console) -> None:
-    """Print a page of hits."""
-    from pipeline.text import words
+def _show_hits(question: str, answer: FindAnswer, console: Console) -> None:
+    """Print the hits on a terminal."""
+    from pipeline.text import count_terms
     from serve.cli import render
-    from serve.search.query_hints import telling
+    from serve.search.query_hints import content_words
 
-    render.show(answer, console, telling(words(question)))
+    render.print_find_answer(answer, console, content_words(count_terms(question)))
 
 
-def _answer(answer: Said, show: Callable[[Said, Console], None], *, as_json: bool) -> None:
-    """Print an answer: as a page on a terminal, as JSON to a program or where it is asked for."""
-    answer = answer.told(pasted)
+def _print_answer(answer: Answer, show: Callable[[Answer, Console], None], *, as_json: bool) -> None:
+    """Print an answer: formatted on a terminal, else as JSON."""
+    answer = answer.rewrite_index_texts(add_path_to_commands)
     if as_json or not sys.stdout.isatty():
         from serve.cli import render
 
-        write(render.as_json(answer))
+        print_raw(render.to_json(answer))
         return
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""The `register` command: the same for both programs, each of which tells of its own server."""
+"""`register` command of both programs, each for its own MCP server."""
 
 from __future__ import annotations
 
@@ -13,24 +13,32 @@ import typer
 from serve.cli import terminal
 
 if TYPE_CHECKING:
-    from serve.setup.register import Wishes
+    from serve.setup.register import RegisterOptions
 
-Client = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The client to tell; without one, all are shown.")
+ClientOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="MCP client to register with. Without it, show all clients."),
 ]
-Project = Annotated[Path | None, typer.Option(help="The client's file in this project, not your own.")]
-File = Annotated[Path | None, typer.Option(help="The file of any other client; needs --shape.")]
-ShapeName = Annotated[
-    str | None, typer.Option(metavar="SHAPE", help="The form of its entries; all are shown without options.")
+ProjectOption = Annotated[
+    Path | None, typer.Option(help="Use the client's file in this project, not your own.")
 ]
-ServerName = Annotated[str, typer.Option(help="What the client is to call the server.")]
-Write = Annotated[bool, typer.Option("--write", help="Merge it into the file, after a backup.")]
-Remove = Annotated[bool, typer.Option("--remove", help="Take it out of the file, after a backup.")]
+FileOption = Annotated[Path | None, typer.Option(help="Configuration file of another client. Needs --shape.")]
+ShapeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHAPE", help="Format of its entries. Without options, the command shows all formats."
+    ),
+]
+ServerNameOption = Annotated[str, typer.Option(help="Name of the server in the client.")]
+WriteOption = Annotated[bool, typer.Option("--write", help="Add the entry to the file, after a backup.")]
+RemoveOption = Annotated[
+    bool, typer.Option("--remove", help="Remove the entry from the file, after a backup.")
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """A program of ours that clients start; `environment` is what it has to be told, None for what it need not."""
+class ServerProgram:
+    """MCP server program that clients start, and its environment variables (None: not set)."""
 
     name: str
     distribution: str
@@ -38,34 +46,34 @@ class Program:
     arguments: tuple[str, ...] = ()
 
 
-def command(name: str, program: Callable[[], Program]) -> Callable[..., None]:
-    """The command that shows what clients are to be told of the program, or tells them; `name` is the server's."""
+def create_register_command(name: str, load_program: Callable[[], ServerProgram]) -> Callable[..., None]:
+    """Return the `register` command of a program; `name` is the default name of the server."""
 
     def register_command(
         *,
-        client: Client = None,
-        project: Project = None,
-        file: File = None,
-        shape: ShapeName = None,
-        server_name: ServerName = name,
-        write: Write = False,
-        remove: Remove = False,
+        client: ClientOption = None,
+        project: ProjectOption = None,
+        file: FileOption = None,
+        shape: ShapeOption = None,
+        server_name: ServerNameOption = name,
+        write: WriteOption = False,
+        remove: RemoveOption = False,
     ) -> None:
-        from serve.setup.register import Wishes
+        from serve.setup.register import RegisterOptions
 
-        _tell(Wishes(client, project, file, shape, write, remove), server_name, program())
+        _register(RegisterOptions(client, project, file, shape, write, remove), server_name, load_program())
 
-    register_command.__doc__ = f"Show MCP clients' configuration for {name}, or write it."
+    register_command.__doc__ = f"Show the configuration of MCP clients for {name}, or write it."
     return register_command
 
 
-def _tell(wishes: Wishes, server_name: str, program: Program) -> None:
-    from serve.setup.mcp_clients import Server, installed
+def _register(options: RegisterOptions, server_name: str, program: ServerProgram) -> None:
+    from serve.setup.mcp_clients import Server, find_program
     from serve.setup.register import register
 
-    command = installed(program.name, program.distribution, needed=not wishes.remove)
+    command = find_program(program.name, program.distribution, is_required=not options.remove)
     server = Server(server_name, command, program.arguments, program.environment)
-    said = register(wishes, server, datetime.now().astimezone())
-    if said.note:
-        terminal.note(said.note)
-    terminal.say(said.text.rstrip("\n"))
+    result = register(options, server, datetime.now().astimezone())
+    if result.note:
+        terminal.print_note(result.note)
+    terminal.print_text(result.text.rstrip("\n"))

@@ -1,4 +1,4 @@
-"""Answers as text: JSON for programs, a coloured page for people."""
+"""Output of `lineage status` and `lineage query`: JSON for programs, colored text for the terminal."""
 
 from __future__ import annotations
 
@@ -8,132 +8,143 @@ from typing import TYPE_CHECKING, Final
 
 from serve import diff_excerpts, text
 from serve.api_types import (
-    PLAIN,
+    DEFAULT_QUERY_PROFILE,
     ExplainAnswer,
     ExplainHit,
     FindAnswer,
     FindMeta,
     PatternHit,
-    document,
-    rfc3339,
+    format_rfc3339,
+    to_json_dict,
 )
-from serve.text import from_here, visible
+from serve.text import command_with_path, escape_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from serve.diff_excerpts import Window
-    from serve.index_status import CacheState, Standing
-    from stores.index_location import Place
+    from serve.diff_excerpts import DiffWindow
+    from serve.index_status import CacheStatus, IndexStatus
+    from stores.index_location import IndexLocation
 
-# A person scans several hits at a glance, a mark above included; the whole excerpt is in the JSON.
-SHOWN_LINES: Final = 12
-# A message's first paragraph says what happened; longer ones are kept to this many lines.
-MESSAGE_LINES: Final = 3
-# As many symbols as usually fit beside a path.
-SHOWN_NAMES: Final = 4
+# Including the mark for omitted lines, so that several hits fit a screen. The JSON has the full excerpt.
+MAX_EXCERPT_LINES: Final = 12
+# Lines of a commit message's body: usually the first paragraph.
+MAX_BODY_LINES: Final = 3
+# As many symbols as usually fit on the line of the path.
+MAX_SYMBOLS: Final = 4
 
 
-def as_json(answer: FindAnswer | ExplainAnswer) -> str:
-    """The document a question prints; `compatibility` is there only when there is something to say."""
-    said = document(answer)
+def to_json(answer: FindAnswer | ExplainAnswer) -> str:
+    """Return the JSON document of an answer, with `compatibility` only if there is something to report."""
+    result = to_json_dict(answer)
     meta = answer.meta
     if meta.compatibility.status == "compatible" or meta.index_status.last_indexed_commit is None:
-        del said["meta"]["compatibility"]
-    return json.dumps(said, ensure_ascii=False, indent=2)
+        del result["meta"]["compatibility"]
+    return json.dumps(result, ensure_ascii=False, indent=2)
 
 
-def status_lines(place: Place, standing: Standing) -> str:
-    """What `lineage status` prints."""
-    indexed_at = rfc3339(standing.indexed_at) if standing.indexed_at else "<none>"
+def format_status(location: IndexLocation, status: IndexStatus) -> str:
+    """Return the output of `lineage status`."""
+    indexed_at = format_rfc3339(status.indexed_at) if status.indexed_at else "<none>"
     lines = {
-        "repo": str(place.path),
-        "id": place.repo_id,
-        "last_indexed_commit": standing.last_indexed_commit or "<none>",
+        "repo": str(location.path),
+        "id": location.repo_id,
+        "last_indexed_commit": status.last_indexed_commit or "<none>",
         "indexed_at": indexed_at,
-        "commits_behind_head": str(standing.behind),
-        "compatibility": str(standing.verdict) if standing.verdict else "<none>",
+        "commits_behind_head": str(status.commits_behind),
+        "compatibility": str(status.verdict) if status.verdict else "<none>",
     }
-    remedy = standing.verdict.remedy if standing.verdict else None
+    remedy = status.verdict.remedy if status.verdict else None
     if remedy and remedy not in lines["compatibility"]:
-        lines["remedy"] = from_here(remedy)
-    if standing.cache:
-        lines["embed_cache"] = _cache_line(standing.cache)
-    if standing.unreadable:
-        lines["unreadable"] = f"{text.count(standing.unreadable)}; {text.ASK}"
-    return "\n".join(f"{name}: {visible(value)}" for name, value in lines.items())
+        lines["remedy"] = command_with_path(remedy)
+    if status.cache:
+        lines["embed_cache"] = _format_cache(status.cache)
+    if status.unreadable_commits:
+        lines["unreadable"] = f"{text.format_commit_count(status.unreadable_commits)}; {text.UNREADABLE_HINT}"
+    return "\n".join(f"{name}: {escape_controls(value)}" for name, value in lines.items())
 
 
-def _cache_line(cache: CacheState) -> str:
-    use = cache.use
-    size = f"{cache.bytes / 1_000_000:,.1f} MB"
-    hits = f", {use.found / use.asked:.0%} of {use.asked:,} texts found in the last run" if use.asked else ""
-    return f"{cache.mode}, {use.entries:,} entries, {size}{hits}"
+def _format_cache(cache: CacheStatus) -> str:
+    usage = cache.usage
+    size = f"{cache.size_bytes / 1_000_000:,.1f} MB"
+    hits = (
+        f", {usage.found / usage.requested:.0%} of {usage.requested:,} texts found in the last run"
+        if usage.requested
+        else ""
+    )
+    return f"{cache.mode}, {usage.entries:,} entries, {size}{hits}"
 
 
-def show(answer: FindAnswer, console: Console, wanted: Collection[str] = ()) -> None:
-    """Print an answer for a person; of long changes the lines that have most of the wanted words."""
+def print_find_answer(answer: FindAnswer, console: Console, terms: Collection[str] = ()) -> None:
+    """Print an answer on a terminal; of long diffs the lines with the most of `terms`."""
     for number, hit in enumerate(answer.hits, start=1):
-        show_hit(_heading(number, hit), hit, console, wanted)
-    for line in _closing(answer.meta):
+        print_hit(_format_heading(number, hit), hit, console, terms)
+    for line in _footer_lines(answer.meta):
         console.print(line)
 
 
-def show_hit(
-    heading: Text, hit: PatternHit | ExplainHit, console: Console, wanted: Collection[str] = ()
+def print_hit(
+    heading: Text, hit: PatternHit | ExplainHit, console: Console, terms: Collection[str] = ()
 ) -> None:
     """Print a hit under its heading."""
-    # Said here: a Text forgets what it was told of wrapping when it is printed.
+    # Wrapping options are passed here, because rich ignores those of a Text when it prints it.
     console.print(heading, no_wrap=True, overflow="ellipsis")
     if hit.diff_excerpt:
-        window = diff_excerpts.about(hit.diff_excerpt, wanted, SHOWN_LINES)
-        excerpt = _excerpt(window, truncated=hit.diff_truncated)
+        window = diff_excerpts.select_window(hit.diff_excerpt, terms, MAX_EXCERPT_LINES)
+        excerpt = _format_excerpt(window, truncated=hit.diff_truncated)
         console.print(excerpt, no_wrap=True, overflow="ellipsis")
     console.print()
 
 
-def message(text: str) -> list[str]:
-    """A message's subject, and the first lines of what follows it."""
-    # Forges join what their web pages send, whose lines end as those of HTTP do; of the last the line feed may be gone.
-    unix = text.strip().replace("\r\n", "\n")
-    lines = [line.strip() for line in visible(unix).splitlines()] or ["(no message)"]
+def message_lines(text: str) -> list[str]:
+    """Return a message's subject and the first lines of its body, without control characters."""
+    # Messages written on forges' web pages have CRLF line ends; the last line may end in a lone CR.
+    text = text.strip().replace("\r\n", "\n")
+    lines = [line.strip() for line in escape_controls(text).splitlines()] or ["(no message)"]
     body = [line for line in lines[1:] if line]
-    rest = ["…"] if len(body) > MESSAGE_LINES else []
-    return [lines[0] or "(no message)", *body[:MESSAGE_LINES], *rest]
+    ellipsis = ["…"] if len(body) > MAX_BODY_LINES else []
+    return [lines[0] or "(no message)", *body[:MAX_BODY_LINES], *ellipsis]
 
 
-def _excerpt(window: Window, *, truncated: bool) -> Text:
-    """Lines of a diff, coloured, between marks where there are more."""
+def _format_excerpt(window: DiffWindow, *, truncated: bool) -> Text:
+    """Return the lines of a diff in color, with marks where lines were omitted."""
     from rich.text import Text
 
-    shown, more = Text(), f"\n    │ {diff_excerpts.MORE}"
-    if window.above:
-        shown.append(more, style="dim")
+    excerpt, mark = Text(), f"\n    │ {diff_excerpts.OMITTED_MARK}"
+    if window.has_more_above:
+        excerpt.append(mark, style="dim")
     for line in window.lines:
-        plain = visible(line.removesuffix("\r"))
-        shown.append(f"\n    │ {plain.expandtabs(4)}", style=_line_style(plain))
-    if window.below or truncated:
-        shown.append(more, style="dim")
-    return shown[1:]
+        plain = escape_controls(line.removesuffix("\r"))
+        excerpt.append(f"\n    │ {plain.expandtabs(4)}", style=_line_style(plain))
+    if window.has_more_below or truncated:
+        excerpt.append(mark, style="dim")
+    return excerpt[1:]
 
 
-def _heading(number: int, hit: PatternHit) -> Text:
+def _format_heading(number: int, hit: PatternHit) -> Text:
     from rich.text import Text
 
-    subject, *more = message(hit.commit_message)
+    subject, *body = message_lines(hit.commit_message)
     heading = Text()
     heading.append(f"{number:>2}. ", style="dim").append(subject, style="bold")
     heading.append(f"\n    {hit.commit_sha[:12]}", style="yellow")
-    heading.append(f"  {hit.commit_date[:10]}  {visible(hit.commit_author)}  score {hit.combined_score:.2f}")
-    heading.append("".join(f"\n    {line}" for line in more), style="dim")
-    heading.append(f"\n    {visible(hit.file_path)}", style="cyan")
+    heading.append(
+        f"  {hit.commit_date[:10]}  {escape_controls(hit.commit_author)}  score {hit.combined_score:.2f}"
+    )
+    heading.append("".join(f"\n    {line}" for line in body), style="dim")
+    heading.append(f"\n    {escape_controls(hit.file_path)}", style="cyan")
     heading.append(f"  {hit.change_kind}", style="dim")
     if names := hit.related_head_symbols:
-        more_names = ", …" if len(names) > SHOWN_NAMES else ""
-        heading.append(f"  in {', '.join(map(visible, names[:SHOWN_NAMES]))}{more_names}", style="magenta")
+        ellipsis = ", …" if len(names) > MAX_SYMBOLS else ""
+        heading.append(
+            f"  in {', '.join(map(escape_controls, names[:MAX_SYMBOLS]))}{ellipsis}",
+            style="magenta",
+        )
     if hit.matched is not None:
-        heading.append(f"\n    {'weak match; ' if hit.weak else ''}{visible(hit.matched)}", style="dim")
+        heading.append(
+            f"\n    {'weak match; ' if hit.weak else ''}{escape_controls(hit.matched)}", style="dim"
+        )
     return heading
 
 
@@ -142,10 +153,14 @@ def _line_style(line: str) -> str:
     return styles.get(line[:1], "")
 
 
-def _closing(meta: FindMeta) -> list[Text]:
+def _footer_lines(meta: FindMeta) -> list[Text]:
     from rich.text import Text
 
     profile = meta.query_profile
-    taken_for = f"asked as {profile.name}: {visible(profile.explanation)}" if profile != PLAIN else ""
-    closing = [Text(taken_for, style="dim")] if taken_for else []
-    return [Text(visible(meta.hint), style="bold yellow"), *closing] if meta.hint else closing
+    profile_line = (
+        f"asked as {profile.name}: {escape_controls(profile.explanation)}"
+        if profile != DEFAULT_QUERY_PROFILE
+        else ""
+    )
+    lines = [Text(profile_line, style="dim")] if profile_line else []
+    return [Text(escape_controls(meta.hint), style="bold yellow"), *lines] if meta.hint else lines

@@ -1,82 +1,89 @@
-"""Maps for people: a list, and a tree with its progress."""
+"""Terminal output of maps: a list, and a tree with its progress."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from mindmap.document import ACTIVE, BLOCKED, DONE, Mindmap
-from mindmap.export import Line, drawn, lines
-from mindmap.tree import Summary, progress
-from serve.text import visible
+from mindmap.document import BLOCKED, COMPLETED, IN_PROGRESS, Mindmap
+from mindmap.export import OutlineLine, outline_lines, with_branches
+from mindmap.tree import Summary, compute_progress
+from serve.text import escape_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-_STYLES: Final = {DONE: "green", ACTIVE: "bold yellow", BLOCKED: "red"}
-# A minute is enough to know which session a map is of.
-_TO_THE_MINUTE: Final = "%Y-%m-%d %H:%M"
+_STYLES: Final = {COMPLETED: "green", IN_PROGRESS: "bold yellow", BLOCKED: "red"}
+
+_TIME_FORMAT: Final = "%Y-%m-%d %H:%M"
 
 
-def listed(summaries: list[Summary], query: str) -> str:
-    """One line for each map that was found."""
+def format_list(summaries: list[Summary], query: str) -> str:
+    """Return one line per map, or a sentence if there is none."""
     if not summaries and query:
-        return f"No map has all of these words: {visible(query)}"
+        return f"No map contains all of these words: {escape_controls(query)}"
     if not summaries:
-        return "No maps yet: an agent makes one with `create_mindmap`."
-    return "\n".join(visible(_line(summary)) for summary in summaries)
+        return "No maps yet. An agent creates one with `create_mindmap`."
+    return "\n".join(escape_controls(_format_summary(summary)) for summary in summaries)
 
 
-def show(document: Mindmap, console: Console, start: str, depth: int | None) -> None:
-    """Print a map, or what is under one of its nodes."""
+def print_mindmap(document: Mindmap, console: Console, start: str, depth: int | None) -> None:
+    """Print a map, or the part of it from the node `start` down to `depth` levels."""
     from rich.text import Text
 
-    for branches, line in drawn(lines(document, start, deepest=depth)):
-        console.print(Text.assemble(branches, *_styled(line)), soft_wrap=True)
-    stands = progress(document)
+    for branches, line in with_branches(outline_lines(document, start, max_depth=depth)):
+        console.print(Text.assemble(branches, *_styled_line(line)), soft_wrap=True)
+    counts = compute_progress(document)
     console.print()
     console.print(
-        Text(visible(_foot(document))),
+        Text(escape_controls(_format_footer(document))),
         soft_wrap=True,
-        style="green" if 0 < stands.total == stands.completed else "",
+        style="green" if 0 < counts.total == counts.completed else "",
     )
 
 
-def _line(summary: Summary) -> str:
-    moment = _by_the_wall_clock(summary.updated_at)
-    done = f"{summary.completed_tasks}/{summary.total_tasks}"
-    active = f"  now: {_flat(summary.active_task)}" if summary.active_task else ""
-    place = f"  {summary.workspace_path}" if summary.workspace_path else ""
-    return f"{summary.id}  {moment}  {done:>7}  {_flat(summary.title)}{active}{place}"
+def _format_summary(summary: Summary) -> str:
+    updated = _local_time(summary.updated_at)
+    progress = f"{summary.completed_tasks}/{summary.total_tasks}"
+    active = f"  now: {_collapse_whitespace(summary.active_task)}" if summary.active_task else ""
+    workspace = f"  {summary.workspace_path}" if summary.workspace_path else ""
+    return f"{summary.id}  {updated}  {progress:>7}  {_collapse_whitespace(summary.title)}{active}{workspace}"
 
 
-def _by_the_wall_clock(moment: str) -> str:
-    """A document's moment as clocks here show it; one that another program wrote otherwise, as it is."""
+def _local_time(timestamp: str) -> str:
+    """Convert a timestamp to local time; return it unchanged if its format is unknown."""
     try:
-        return datetime.fromisoformat(moment).astimezone().strftime(_TO_THE_MINUTE)
+        return datetime.fromisoformat(timestamp).astimezone().strftime(_TIME_FORMAT)
     except (ValueError, OverflowError):
-        return moment
+        return timestamp
 
 
-def _styled(line: Line) -> list[tuple[str, str] | Text]:
+def _styled_line(line: OutlineLine) -> list[tuple[str, str] | Text]:
     node = line.node
     style = _STYLES.get(node.status or "", "") if node.is_task else ("bold" if not line.mark else "cyan")
     mark = f"{line.mark} " if line.mark else ""
     remarks = f"  {', '.join(line.remarks)}" if line.remarks else ""
-    return [(f"{mark}{visible(line.label)}", style), (f"  {visible(node.id)}{visible(remarks)}", "dim")]
+    return [
+        (f"{mark}{escape_controls(line.label)}", style),
+        (f"  {escape_controls(node.id)}{escape_controls(remarks)}", "dim"),
+    ]
 
 
-def _foot(document: Mindmap) -> str:
-    stands = progress(document)
-    parts = [str(stands)]
-    parts += [f"{stands.blocked} blocked"] if stands.blocked else []
-    parts += [f"now: {_flat(document.nodes[stands.active].label)}"] if stands.active else []
+def _format_footer(document: Mindmap) -> str:
+    counts = compute_progress(document)
+    parts = [str(counts)]
+    parts += [f"{counts.blocked} blocked"] if counts.blocked else []
+    parts += (
+        [f"now: {_collapse_whitespace(document.nodes[counts.active_task_id].label)}"]
+        if counts.active_task_id
+        else []
+    )
     parts += (
         [f"{len(document.links):,} link{'' if len(document.links) == 1 else 's'}"] if document.links else []
     )
     return " · ".join(parts)
 
 
-def _flat(text: str) -> str:
+def _collapse_whitespace(text: str) -> str:
     return " ".join(text.split())

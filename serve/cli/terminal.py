@@ -1,4 +1,4 @@
-"""What every program does at its ends: say what it is, run, print, turn an error into text and an exit code."""
+"""Typer app factory, command runner with error handling, and printing, for all programs."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ import typer
 
 from serve import config, process, text
 from serve.cli import exit_codes
-from serve.text import pasted, visible
+from serve.text import add_path_to_commands, escape_controls
 
 
-def _given(path: Path) -> Path:
-    """The path, once it is sure that there is a folder it counts from: git would call a deleted one no repository."""
+def _remember_path(path: Path) -> Path:
+    """Remember the PATH argument for suggested commands.
+
+    Raises FileNotFoundError if the working directory was deleted, which git would report as "no repository".
+    """
     path.absolute()
-    text.given(path)
+    text.set_path_argument(path)
     return path
 
 
 RepositoryPath = Annotated[
     Path,
-    typer.Argument(metavar="PATH", help="The repository, or any path inside it.", callback=_given),
+    typer.Argument(metavar="PATH", help="The repository, or any path inside it.", callback=_remember_path),
 ]
 
 
-def application(description: str) -> typer.Typer:
-    """A program without commands yet. Its help is plain: drawing boxes would load a library at every start."""
+def create_app(description: str) -> typer.Typer:
+    """Create a typer app without commands. Its help is plain text: rich would be imported at every start."""
     return typer.Typer(
         help=description,
         rich_markup_mode=None,
@@ -42,56 +45,59 @@ def application(description: str) -> typer.Typer:
 
 
 def version_option(name: str) -> Any:
-    """The option by which a program of this name says its version."""
+    """Return the `--version` option of a program."""
 
-    def say_it(asked: bool) -> None:
-        if asked:
+    def print_version(is_requested: bool) -> None:
+        if is_requested:
             typer.echo(f"{name} {config.version()}")
             raise typer.Exit
 
-    return typer.Option("--version", callback=say_it, is_eager=True, help="Print the version and exit.")
+    return typer.Option(
+        "--version", callback=print_version, is_eager=True, help="Print the version and exit."
+    )
 
 
-def run(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
-    """Run a command; errors become text and an exit code here and nowhere else."""
-    process.ready()
-    with process.in_order() as told:
-        code = copy_context().run(_run, app, name, arguments)  # what it is given is no other command's
-    process.let_go()
-    return process.code(told.number) if code == exit_codes.INTERRUPTED else code
+def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
+    """Run a command and return its exit code; the only place where errors become messages and exit codes."""
+    process.configure_streams()
+    with process.handle_termination_signals() as received:
+        # In its own context, so that the PATH argument does not affect later commands of this process.
+        code = copy_context().run(_run_app, app, name, arguments)
+    process.detach_streams()
+    return process.signal_exit_code(received.number) if code == exit_codes.INTERRUPTED else code
 
 
-def _run(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
+def _run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
     try:
         code = app(arguments, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except BaseException as error:
-        failure = exit_codes.failure(error)
+        failure = exit_codes.describe_failure(error)
         if failure is None:
             raise
         if failure.text:
-            note(failure.text)
+            print_note(failure.text)
         return failure.code
     return int(code or exit_codes.OK)
 
 
-def write(text: str) -> None:
-    """Print a text as it is, for programs, and a line break."""
-    # UTF-8 whatever the locale says. A byte of a path that is no text comes out as JSON's own escape of it.
+def print_raw(text: str) -> None:
+    """Print a text unchanged, for programs, and a line break."""
+    # Always UTF-8. A byte of a path that is not UTF-8 is printed as its JSON escape.
     sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
 
 
-def say(text: str) -> None:
-    """Print a text for people, who may be at a terminal and paste from it, and a line break."""
-    write(visible(pasted(text)))
+def print_text(text: str) -> None:
+    """Print a text for users: with escaped control characters and with the PATH argument in suggested commands."""
+    print_raw(escape_controls(add_path_to_commands(text)))
 
 
-def warn(text: str) -> None:
-    """Say on stderr what a person should know beside the answer."""
-    note(f"warning: {text}")
+def print_warning(text: str) -> None:
+    """Print a warning on stderr."""
+    print_note(f"warning: {text}")
 
 
-def note(text: str) -> None:
-    """Say something on stderr, without a sign of anything being wrong."""
-    with suppress(OSError):  # a full disk takes nothing from the answer
-        typer.echo(visible(pasted(text)), err=True)
+def print_note(text: str) -> None:
+    """Print a note on stderr, without a prefix."""
+    with suppress(OSError):  # a full disk must not fail the command
+        typer.echo(escape_controls(add_path_to_commands(text)), err=True)

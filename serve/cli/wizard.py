@@ -1,8 +1,6 @@
-"""Flags -> the command that says the same; pure.
+"""`lineage index -i`: asks for the options, shows the equivalent command, asks for confirmation and runs it.
 
-Questions at a terminal. Whatever is asked, Esc and Ctrl-C mean: nothing is to be done.
-
-The line of the wizard: questions, the command they come to, a last word, the run.
+Esc and Ctrl-C cancel at any prompt, and then nothing is done.
 """
 
 from __future__ import annotations
@@ -28,51 +26,30 @@ from pipeline.encoders import providers
 from pipeline.git.errors import NothingToIndex
 from pipeline.git.repository import open_repository
 from serve import config, index_status
-from serve.cli.index import index
-from serve.cli.options import EmbedProvider, Flags
-from serve.cli.terminal import warn
+from serve.cli.index import run_index_command
+from serve.cli.options import EmbedProvider, IndexOptions
+from serve.cli.terminal import print_warning
 from serve.cli.wizard_questions import (
-    ADVANCED,
-    MODES,
-    Answer,
+    ADVANCED_QUESTIONS,
+    MODE_OPTIONS,
     Choice,
-    Knob,
+    ChoiceOption,
     Mode,
     Number,
     Switch,
-    differs,
-    knobs,
-    offered,
-    read_number,
+    WizardQuestion,
+    basic_questions,
+    is_non_default,
+    parse_number,
+    split_providers,
 )
 from serve.errors import BadRequest, Cancelled
-from serve.index_status import Standing
-from serve.text import argument, visible
+from serve.index_status import IndexStatus
+from serve.text import escape_controls, path_arguments
 
-
-def command(path: Path, flags: Flags, knobs: Sequence[Knob]) -> str:
-    """The command as it can be pasted into a shell, with nothing in it that goes without saying."""
-    return shlex.join(["lineage", "index", *argument(path), *options(flags, knobs)])
-
-
-def options(flags: Flags, knobs: Sequence[Knob]) -> list[str]:
-    """The options that differ from what a run does without any."""
-    modes = [f"--{name}" for name in ("incremental", "force", "rebuild", "yes") if getattr(flags, name)]
-    return [*modes, *(word for knob in knobs for word in _words(knob, flags))]
-
-
-def _words(knob: Knob, flags: Flags) -> Iterator[str]:
-    value = getattr(flags, knob.field)
-    if not differs(knob, value):
-        return
-    yield knob.flag
-    if not isinstance(knob.answer, Switch):
-        yield str(value)
-
-
-# An arrow key begins with the byte of Esc. What comes later than this is no arrow; over a slow line it comes in 50 ms.
+# An arrow key's sequence begins with Esc. Its other bytes follow sooner than this: over a slow line within 50 ms.
 ESCAPE_SECONDS: Final = 0.15
-# The terminal's own colours, so that they can be read on a light ground and on a dark one.
+# ANSI colors, so that the terminal's theme keeps them readable on a light or dark background.
 STYLE: Final = Style(
     [
         ("qmark", "fg:ansicyan bold"),
@@ -85,92 +62,189 @@ STYLE: Final = Style(
         ("validation-toolbar", "noreverse fg:ansired"),
     ]
 )
-MARK: Final = "?"
-DONE: Final = "✓"
-POINTER: Final = "›"  # noqa: RUF001 - meant as an arrow
-ARROWS: Final = "(arrow keys, Enter)"
+QUESTION_MARK: Final = "?"
+CHECK_MARK: Final = "✓"
+POINTER: Final = "›"  # noqa: RUF001 - an arrow on purpose
+SELECT_HINT: Final = "(arrow keys, Enter)"
+
+
+def run_wizard(path: Path, ignored_options: IndexOptions) -> None:
+    """Ask for the options of an index run of the repository at `path`, then run it.
+
+    Options given on the command line are ignored, with a warning.
+    """
+    check_terminal()
+    repository = open_repository(path)
+    if repository.read_head() is None:
+        raise NothingToIndex(repository.root)
+    providers_offered, unavailable = split_providers([*EmbedProvider], providers.list_built_in_providers())
+    questions = basic_questions(providers_offered)
+    all_questions = (*questions, *ADVANCED_QUESTIONS)
+    _warn_ignored(option_arguments(ignored_options, all_questions))
+    _, status = index_status.load_status_at_path(path, config.load_settings().home)
+    _print(_heading(repository.root, status))
+    options = _ask_options(questions, unavailable)
+    _print(f"\nThe same without questions:\n\n    {equivalent_command(path, options, all_questions)}\n")
+    _confirm_run(options, repository.root, status)
+    run_index_command(path, options)
 
 
 def check_terminal() -> None:
-    """Refuse where nobody could answer."""
+    """Raise BadRequest if there is no terminal to ask on."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadRequest(
-            "-i asks questions, and there is no terminal to ask them at.",
-            hint="Run it in a terminal, or say it with flags: `lineage index --help` lists them.",
+            "-i asks questions, and there is no terminal.",
+            hint="Run it in a terminal, or use options: `lineage index --help` lists them.",
         )
     if is_dumb_terminal():
         raise BadRequest(
-            "-i draws its questions, which this terminal (TERM=dumb) cannot show.",
-            hint="Run it in another terminal, or say it with flags: `lineage index --help` lists them.",
+            "-i cannot show its questions on this terminal (TERM=dumb).",
+            hint="Run it in another terminal, or use options: `lineage index --help` lists them.",
         )
 
 
-def choose(question: str, answers: Sequence[Answer]) -> str:
-    """The value of one of the answers; the first is pointed at."""
+def equivalent_command(path: Path, options: IndexOptions, questions: Sequence[WizardQuestion]) -> str:
+    """Return the shell command for `options`, without those at their default."""
+    return shlex.join(["lineage", "index", *path_arguments(path), *option_arguments(options, questions)])
+
+
+def option_arguments(index_options: IndexOptions, questions: Sequence[WizardQuestion]) -> list[str]:
+    """Return the command-line arguments for the options that are not at their default."""
+    modes = [
+        f"--{name}" for name in ("incremental", "force", "rebuild", "yes") if getattr(index_options, name)
+    ]
+    return [
+        *modes,
+        *(word for question in questions for word in _question_arguments(question, index_options)),
+    ]
+
+
+def choose(question: str, answers: Sequence[ChoiceOption]) -> str:
+    """Ask for one of the options and return its value; the first is preselected."""
     width = max(len(answer.value) for answer in answers) + 2
     choices = [
         questionary.Choice(f"{answer.value.capitalize():<{width}}{answer.meaning}", value=answer.value)
         for answer in answers
     ]
-    asked = questionary.select(
-        question, choices, qmark=MARK, pointer=POINTER, instruction=ARROWS, style=STYLE
+    prompt = questionary.select(
+        question, choices, qmark=QUESTION_MARK, pointer=POINTER, instruction=SELECT_HINT, style=STYLE
     )
-    chosen = str(_asked(asked))
-    _settled(question, chosen.capitalize())
+    chosen = str(_run_prompt(prompt))
+    _print_answered(question, chosen.capitalize())
     return chosen
 
 
-def confirm(question: str, *, usual: bool) -> bool:
-    """Yes or no; Enter alone takes the usual one."""
-    said = bool(_asked(questionary.confirm(question, default=usual, qmark=MARK, style=STYLE)))
-    _settled(question, "Yes" if said else "No")
-    return said
+def confirm(question: str, *, default: bool) -> bool:
+    """Ask a yes/no question; Enter alone chooses the default."""
+    is_confirmed = bool(
+        _run_prompt(questionary.confirm(question, default=default, qmark=QUESTION_MARK, style=STYLE))
+    )
+    _print_answered(question, "Yes" if is_confirmed else "No")
+    return is_confirmed
 
 
-def typed(question: str, otherwise: str, read: Callable[[str], Any]) -> Any:
-    """What `read` makes of what is typed; its ValueError is shown until the text is one it takes."""
+def ask_text(question: str, default: str, parse: Callable[[str], Any]) -> Any:
+    """Ask for a text until `parse` accepts it, showing its ValueError; return the parsed value."""
 
-    def verdict(text: str) -> bool | str:
+    def validate(text: str) -> bool | str:
         try:
-            read(text)
+            parse(text)
         except ValueError as error:
             return str(error)
         return True
 
-    hint = f"(Enter: {otherwise})"
-    asked = questionary.text(question, validate=verdict, qmark=MARK, instruction=hint, style=STYLE)
-    _keep_together(asked.application)
-    text = str(_asked(asked)).strip()
-    _settled(question, text or otherwise)
-    return read(text)
+    instruction = f"(Enter: {default})"
+    prompt = questionary.text(
+        question, validate=validate, qmark=QUESTION_MARK, instruction=instruction, style=STYLE
+    )
+    _show_error_below_question(prompt.application)
+    text = str(_run_prompt(prompt)).strip()
+    _print_answered(question, text or default)
+    return parse(text)
 
 
-def _keep_together(application: Application[Any]) -> None:
-    """Show a refusal under the question; it would stand on the screen's last line, with nothing in between."""
+def _question_arguments(question: WizardQuestion, options: IndexOptions) -> Iterator[str]:
+    value = getattr(options, question.field)
+    if not is_non_default(question, value):
+        return
+    yield question.flag
+    if not isinstance(question.answer, Switch):
+        yield str(value)
+
+
+def _ask_options(questions: tuple[WizardQuestion, ...], unavailable: tuple[str, ...]) -> IndexOptions:
+    mode = Mode(choose("What should be done?", MODE_OPTIONS))
+    values: dict[str, Any] = dict(mode.fields)
+    if unavailable:
+        _print(f"  Not available in this build: {', '.join(unavailable)}.")
+    values |= {question.field: _ask(question) for question in questions}
+    if confirm("Set more: threads, processes, batches, output?", default=False):
+        values |= {question.field: _ask(question) for question in ADVANCED_QUESTIONS}
+    return IndexOptions(**values)
+
+
+def _ask(question: WizardQuestion) -> Any:
+    match question.answer:
+        case Number(_, default) as number:
+            return ask_text(question.question, default, lambda text: parse_number(text, number))
+        case Switch(default):
+            return confirm(question.question, default=default)
+        case Choice() as choice:
+            return choice.value(choose(question.question, choice.all_options))
+
+
+def _confirm_run(options: IndexOptions, root: Path, status: IndexStatus) -> None:
+    if not confirm("Run it?", default=not options.rebuild):
+        raise Cancelled
+    if not options.rebuild:
+        return
+    lost = f"{status.commits:,} commits" if status.commits else "all it contains"
+    question = f"Really delete the index of {escape_controls(root.name)} ({lost}) and build a new one?"
+    if not confirm(question, default=False):
+        raise Cancelled
+
+
+def _heading(root: Path, status: IndexStatus) -> str:
+    if status.last_indexed_commit is None:
+        state = f"not indexed yet; {status.commits_behind:,} commits to index"
+    else:
+        state = f"{status.commits:,} commits indexed, {status.commits_behind:,} to index"
+    return (
+        f"Index {escape_controls(str(root))}\n{state}\n"
+        "Nothing happens before the last question. Esc or Ctrl-C cancels at any question.\n"
+    )
+
+
+def _warn_ignored(arguments: list[str]) -> None:
+    if arguments:
+        print_warning(f"-i asks for every option. Ignored: {' '.join(arguments)}")
+
+
+def _print(text: str) -> None:
+    print(escape_controls(text), flush=True)  # noqa: T201 - part of the dialog
+
+
+def _run_prompt(prompt: questionary.Question) -> Any:
+    application = prompt.application
+    application.ttimeoutlen = ESCAPE_SECONDS
+    application.erase_when_done = True
+    application.key_bindings = merge_key_bindings(
+        [application.key_bindings or KeyBindings(), _escape_binding()]
+    )
+    try:
+        return prompt.unsafe_ask()
+    except (KeyboardInterrupt, EOFError) as error:
+        raise Cancelled from error
+
+
+def _show_error_below_question(application: Application[Any]) -> None:
+    """Show validation errors right below the question instead of on the last line of the screen."""
     for window in application.layout.find_all_windows():
         if isinstance(window.content, BufferControl):
             window.dont_extend_height = Always()
 
 
-def _asked(question: questionary.Question) -> Any:
-    application = question.application
-    application.ttimeoutlen = ESCAPE_SECONDS
-    application.erase_when_done = True
-    application.key_bindings = merge_key_bindings([application.key_bindings or KeyBindings(), _escape()])
-    try:
-        return question.unsafe_ask()
-    except (KeyboardInterrupt, EOFError) as error:
-        raise Cancelled from error
-
-
-def _settled(question: str, answer: str) -> None:
-    """The question with its answer, and without all that could have been answered."""
-    asked = question if question.endswith("?") else f"{question}:"
-    line = [("class:settled", DONE), ("class:question", f" {asked} "), ("class:answer", answer)]
-    print_formatted_text(FormattedText(line), style=STYLE)
-
-
-def _escape() -> KeyBindings:
+def _escape_binding() -> KeyBindings:
     bindings = KeyBindings()
 
     @bindings.add(Keys.Escape, eager=True)
@@ -180,70 +254,8 @@ def _escape() -> KeyBindings:
     return bindings
 
 
-def guided(path: Path, given: Flags) -> None:
-    """Ask what to do with the index of the repository at `path`, then do it; `given` flags are ignored, and said so."""
-    check_terminal()
-    repository = open_repository(path)
-    if repository.head() is None:
-        raise NothingToIndex(repository.root)
-    answers, cannot = offered([*EmbedProvider], providers.built_in())
-    always = knobs(answers)
-    _warn_of(options(given, (*always, *ADVANCED)))
-    _, stands = index_status.of_path(path, config.read().home)
-    _say(_heading(repository.root, stands))
-    flags = _answered(always, cannot)
-    _say(f"\nThe same without questions:\n\n    {command(path, flags, (*always, *ADVANCED))}\n")
-    _confirm(flags, repository.root, stands)
-    index(path, flags)
-
-
-def _answered(always: tuple[Knob, ...], cannot: tuple[str, ...]) -> Flags:
-    mode = Mode(choose("What is to be done?", MODES))
-    said: dict[str, Any] = dict(mode.fields)
-    if cannot:
-        _say(f"  Not offered, because this build cannot run them: {', '.join(cannot)}.")
-    said |= {knob.field: _ask(knob) for knob in always}
-    if confirm("Set more: threads, processes, batches, output?", usual=False):
-        said |= {knob.field: _ask(knob) for knob in ADVANCED}
-    return Flags(**said)
-
-
-def _ask(knob: Knob) -> Any:
-    match knob.answer:
-        case Number(_, otherwise) as number:
-            return typed(knob.question, otherwise, lambda text: read_number(text, number))
-        case Switch(usual):
-            return confirm(knob.question, usual=usual)
-        case Choice() as choice:
-            return choice.value(choose(knob.question, choice.offered))
-
-
-def _confirm(flags: Flags, root: Path, stands: Standing) -> None:
-    if not confirm("Run it?", usual=not flags.rebuild):
-        raise Cancelled
-    if not flags.rebuild:
-        return
-    lost = f"{stands.commits:,} commits" if stands.commits else "whatever it holds"
-    question = f"Really delete the index of {visible(root.name)} ({lost}) and make it anew?"
-    if not confirm(question, usual=False):
-        raise Cancelled
-
-
-def _heading(root: Path, stands: Standing) -> str:
-    if stands.last_indexed_commit is None:
-        state = f"not indexed yet; {stands.behind:,} commits to take up"
-    else:
-        state = f"{stands.commits:,} commits indexed, {stands.behind:,} to take up"
-    return (
-        f"Index {visible(str(root))}\n{state}\n"
-        "Nothing happens before the last question; Esc or Ctrl-C leaves at any of them.\n"
-    )
-
-
-def _warn_of(ignored: list[str]) -> None:
-    if ignored:
-        warn(f"-i asks for everything: ignored are {' '.join(ignored)}")
-
-
-def _say(text: str) -> None:
-    print(visible(text), flush=True)  # noqa: T201 - part of the conversation
+def _print_answered(question: str, answer: str) -> None:
+    """Print the question with its answer, in place of the prompt and its options."""
+    label = question if question.endswith("?") else f"{question}:"
+    line = [("class:settled", CHECK_MARK), ("class:question", f" {label} "), ("class:answer", answer)]
+    print_formatted_text(FormattedText(line), style=STYLE)

@@ -1,6 +1,6 @@
-"""What the wizard asks: for each flag its question, what may be answered, what it means; tables only.
+"""Questions of the wizard: option, question text, allowed answers and their meanings.
 
-A new knob is one entry: the command, the questions and their tests follow it.
+A new option needs one entry here. The dialog, the equivalent command and the tests follow it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from pipeline.options import EmbedCache, Encoding
+from pipeline.options import EmbedCacheMode, EncoderName
 from serve.cli.options import EmbedProvider, Resources
 
-# The answer that leaves something alone.
-ALONE: Final = "unchanged"
+# Answer that leaves an option unset.
+UNCHANGED: Final = "unchanged"
 
 
 class Mode(StrEnum):
-    """How a run deals with the index that is there."""
+    """Treatment of the existing index by an index run."""
 
     STANDARD = "standard"
     INCREMENTAL = "incremental"
@@ -27,14 +27,14 @@ class Mode(StrEnum):
 
     @property
     def fields(self) -> dict[str, bool]:
-        """The fields of `Flags` that say so."""
+        """Fields of `IndexOptions` that select this mode."""
         confirmed = {"yes": True} if self is Mode.REBUILD else {}
         return {} if self is Mode.STANDARD else {self.value: True} | confirmed
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """One of the answers to a choice: its value, and a few words on what it means."""
+class ChoiceOption:
+    """Option of a choice: its value and a short explanation."""
 
     value: str
     meaning: str
@@ -42,45 +42,49 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A whole number from `least` on; nothing leaves it to `otherwise`."""
+    """Integer of at least `minimum`; `default` describes what an empty answer means."""
 
-    least: int
-    otherwise: str
+    minimum: int
+    default: str
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Yes or no; `usual` is what it is without the flag."""
+    """Yes or no; `default` is the value without the flag."""
 
-    usual: bool
+    default: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several, of which `make` makes the value.
+    """Choice among options; `parse` converts an option to the value of the field.
 
-    Without the flag it is the first of them; or, where `alone` says what that means, none of them.
+    The default is the first option, or no value if `unchanged_meaning` explains one.
     """
 
-    answers: tuple[Answer, ...]
-    make: Callable[[str], Any]
-    alone: str | None = None
+    options: tuple[ChoiceOption, ...]
+    parse: Callable[[str], Any]
+    unchanged_meaning: str | None = None
 
     @property
-    def offered(self) -> tuple[Answer, ...]:
-        """The answers, before them to leave it alone where that is one of its own."""
-        return self.answers if self.alone is None else (Answer(ALONE, self.alone), *self.answers)
+    def all_options(self) -> tuple[ChoiceOption, ...]:
+        """All options, including `UNCHANGED` if it exists."""
+        return (
+            self.options
+            if self.unchanged_meaning is None
+            else (ChoiceOption(UNCHANGED, self.unchanged_meaning), *self.options)
+        )
 
     def value(self, answer: str) -> Any:
-        """What an answer stands for; None for leaving it alone."""
-        return None if answer == ALONE else self.make(answer)
+        """Return the value of an answer; None for `UNCHANGED`."""
+        return None if answer == UNCHANGED else self.parse(answer)
 
 
 @dataclass(frozen=True, slots=True)
-class Knob:
-    """A field of `Flags`, its flag on the command line, and its question.
+class WizardQuestion:
+    """Field of `IndexOptions`, its command-line flag and its question.
 
-    `flag` stands alone where the answer is a switch's unusual one; else the answer follows it.
+    The flag of a `Switch` means the non-default answer; other flags are followed by the answer.
     """
 
     field: str
@@ -89,91 +93,112 @@ class Knob:
     answer: Number | Switch | Choice
 
 
-MODES: Final = (
-    Answer(Mode.STANDARD, "take up what is new; the first time, the whole history"),
-    Answer(Mode.INCREMENTAL, "the same, and nothing at all when HEAD is indexed: what the hooks run"),
-    Answer(Mode.FORCE, "extract HEAD's symbols anew; commits, hunks and vectors stay"),
-    Answer(Mode.REBUILD, "delete the whole index of this repository and make it anew"),
+MODE_OPTIONS: Final = (
+    ChoiceOption(Mode.STANDARD, "index the new commits; the first time, the full history"),
+    ChoiceOption(Mode.INCREMENTAL, "the same, but do nothing if the index is at HEAD; used by hooks"),
+    ChoiceOption(Mode.FORCE, "extract all HEAD symbols again; commits, hunks and vectors stay"),
+    ChoiceOption(Mode.REBUILD, "delete the index of this repository and build a new one"),
 )
-MEANINGS: Final = {
-    EmbedProvider.AUTO: "cuda where CUDA_VISIBLE_DEVICES names devices, else what this build has",
+PROVIDER_MEANINGS: Final = {
+    EmbedProvider.AUTO: "cuda if CUDA_VISIBLE_DEVICES names a device, else what this build has",
     EmbedProvider.CPU: "the bundled 8-bit model; runs everywhere",
-    "coreml": "Apple's accelerators; the first run prepares a model for them",
+    "coreml": "Apple accelerators; the first run prepares a model for them",
     "cuda": "an NVIDIA GPU",
 }
-RESOURCES: Final = Choice(
+RESOURCE_CHOICE: Final = Choice(
     (
-        Answer(Resources.AUTO, "what fits the number of processors"),
-        Answer(Resources.CONSERVATIVE, "half of that: leaves the machine to other work"),
-        Answer(Resources.AGGRESSIVE, "twice as many threads: where nothing else runs"),
+        ChoiceOption(Resources.AUTO, "suits the number of CPUs"),
+        ChoiceOption(Resources.CONSERVATIVE, "half of that: leaves CPUs to other programs"),
+        ChoiceOption(Resources.AGGRESSIVE, "twice as many threads: for a machine that runs nothing else"),
     ),
     Resources,
 )
 
-CACHES: Final = Choice(
+CACHE_CHOICE: Final = Choice(
     (
-        Answer(EmbedCache.OFF, "keep none"),
-        Answer(EmbedCache.SEMANTIC, "found again by message and diff; what is embedded stays as it is"),
-        Answer(EmbedCache.DIFF, "by the diff, which alone is embedded then; to and from it takes a rebuild"),
+        ChoiceOption(EmbedCacheMode.OFF, "keep no vectors"),
+        ChoiceOption(
+            EmbedCacheMode.SEMANTIC, "find vectors by message and diff; embed the same text as without it"
+        ),
+        ChoiceOption(
+            EmbedCacheMode.DIFF, "find vectors by diff, and embed only the diff; requires a rebuild"
+        ),
     ),
-    EmbedCache,
-    alone="as the index has it, off at first",
+    EmbedCacheMode,
+    unchanged_meaning="the index's setting, or off",
 )
 
-ENCODERS: Final = Choice(
+ENCODER_CHOICE: Final = Choice(
     (
-        Answer(Encoding.MINILM, "reads sentences: finds most"),
-        Answer(Encoding.STATIC, "adds up words: indexes in a fraction of the time, and finds less"),
+        ChoiceOption(EncoderName.MINILM, "sentence encoder: best recall"),
+        ChoiceOption(EncoderName.STATIC, "word table: several times faster, lower recall"),
     ),
-    Encoding,
-    alone="as the index has it, minilm at first; to another takes a rebuild",
+    EncoderName,
+    unchanged_meaning="the index's encoder, or minilm; changing it requires a rebuild",
 )
 
-# Asked one after the other when somebody wants to see them.
-ADVANCED: Final = (
-    Knob("threads", "--threads", "Encoder threads (0: the runtime decides)", Number(0, "from resources")),
-    Knob("workers", "--workers", "Processes that read commits (1: none but this)", Number(1, "all CPUs")),
-    Knob("commit_batch", "--commit-batch", "Commits per transaction", Number(1, "from resources")),
-    Knob("embed_batch", "--embed-batch", "Texts embedded at a time", Number(1, "all of a transaction's")),
-    Knob("encoder", "--encoder", "What makes vectors?", ENCODERS),
-    Knob("embed_cache", "--embed-cache", "Keep vectors for a rebuild?", CACHES),
-    Knob("progress", "--no-progress", "Draw a progress bar?", Switch(True)),
-    Knob("profile", "--profile", "Print the timings as a line of JSON at the end?", Switch(False)),
+# Asked only if the user wants to set more options.
+ADVANCED_QUESTIONS: Final = (
+    WizardQuestion(
+        "threads", "--threads", "Encoder threads (0: the runtime decides)", Number(0, "from resources")
+    ),
+    WizardQuestion(
+        "workers", "--workers", "Processes that read commits (1: only this)", Number(1, "number of CPUs")
+    ),
+    WizardQuestion("commit_batch", "--commit-batch", "Commits per transaction", Number(1, "from resources")),
+    WizardQuestion(
+        "embed_batch", "--embed-batch", "Texts per encoder call", Number(1, "all texts of a transaction")
+    ),
+    WizardQuestion("encoder", "--encoder", "Which embedding model?", ENCODER_CHOICE),
+    WizardQuestion("embed_cache", "--embed-cache", "Keep vectors for a rebuild?", CACHE_CHOICE),
+    WizardQuestion("show_progress", "--no-progress", "Show a progress bar?", Switch(True)),
+    WizardQuestion("profile", "--profile", "Print the timings as a JSON line at the end?", Switch(False)),
 )
 
 
-def offered(known: Sequence[str], built_in: Collection[str]) -> tuple[tuple[Answer, ...], tuple[str, ...]]:
-    """The providers that this build can run, to choose from, and those that it cannot."""
-    can = [name for name in known if name == EmbedProvider.AUTO or name in built_in]
-    return tuple(Answer(name, MEANINGS[name]) for name in can), tuple(
-        name for name in known if name not in can
+def split_providers(
+    known: Sequence[str], built_in: Collection[str]
+) -> tuple[tuple[ChoiceOption, ...], tuple[str, ...]]:
+    """Return the providers that this build can run, as options, and the names of the others."""
+    available = [name for name in known if name == EmbedProvider.AUTO or name in built_in]
+    return tuple(ChoiceOption(name, PROVIDER_MEANINGS[name]) for name in available), tuple(
+        name for name in known if name not in available
     )
 
 
-def knobs(providers: tuple[Answer, ...]) -> tuple[Knob, ...]:
-    """What is always asked."""
+def basic_questions(providers: tuple[ChoiceOption, ...]) -> tuple[WizardQuestion, ...]:
+    """Return the questions that are always asked."""
     return (
-        Knob("provider", "--embed-provider", "What runs the encoder?", Choice(providers, EmbedProvider)),
-        Knob("resources", "--resources", "How much of the machine may it take?", RESOURCES),
+        WizardQuestion(
+            "embed_provider",
+            "--embed-provider",
+            "What should run the encoder?",
+            Choice(providers, EmbedProvider),
+        ),
+        WizardQuestion(
+            "resources", "--resources", "How much of the machine may the run use?", RESOURCE_CHOICE
+        ),
     )
 
 
-def read_number(text: str, number: Number) -> int | None:
-    """What was typed; None for nothing. ValueError, with what to type instead, for anything else."""
+def parse_number(text: str, number: Number) -> int | None:
+    """Parse a typed number; None for an empty text. Raises ValueError, which says what is allowed."""
     if not text.strip():
         return None
-    # Not int() alone, which takes `1_000`, and digits of every script.
-    if text.strip().isascii() and text.strip().isdigit() and int(text) >= number.least:
+    # int() alone would accept `1_000` and digits of other scripts.
+    if text.strip().isascii() and text.strip().isdigit() and int(text) >= number.minimum:
         return int(text)
-    raise ValueError(f"A whole number from {number.least} on, or nothing: {number.otherwise}.")
+    raise ValueError(
+        f"Enter a whole number from {number.minimum}, or nothing for the default: {number.default}."
+    )
 
 
-def differs(knob: Knob, value: Any) -> bool:
-    """Whether a value says something that the command does not do anyway."""
-    match knob.answer:
+def is_non_default(question: WizardQuestion, value: Any) -> bool:
+    """Check whether a value differs from the default of the command."""
+    match question.answer:
         case Number():
             return value is not None
-        case Switch(usual):
-            return bool(value) != usual
-        case Choice(answers, _, alone):
-            return value is not None if alone is not None else str(value) != answers[0].value
+        case Switch(default):
+            return bool(value) != default
+        case Choice(options, _, unchanged_meaning):
+            return value is not None if unchanged_meaning is not None else str(value) != options[0].value

@@ -1,115 +1,120 @@
-"""`lineage serve` and `lineage daemon`, as a person calls them."""
+"""Commands `lineage serve` and `lineage daemon status|list|stop`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from serve import config
-from serve.cli.terminal import say
+from serve.cli.terminal import print_text
 
 if TYPE_CHECKING:
-    from serve.daemon.client import Remote
-    from serve.daemon.protocol import Report
+    from serve.daemon.client import DaemonClient
+    from serve.daemon.protocol import StatusReport
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-NONE: str = "No daemon is running; the next question starts one."
+NOT_RUNNING: Final = "No daemon is running. The next query starts one."
 
 
 def serve_command(
     *,
     unload_after: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Unload models when idle for so long; 0: never. [600]"),
+        typer.Option(
+            min=0, metavar="SECONDS", help="Unload the models after this idle time. 0: never. [600]"
+        ),
     ] = None,
     leave_after: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="End when idle for so long; 0: never. [3600]"),
+        typer.Option(min=0, metavar="SECONDS", help="Exit after this idle time. 0: never. [3600]"),
     ] = None,
 ) -> None:
-    """Run the shared daemon.
+    """Run the shared daemon in the foreground.
 
-    `query`, `explain` and the MCP tools start it by themselves.
+    `query`, `explain` and the MCP tools start it automatically.
     """
     from serve import logs
-    from serve.daemon.process import Address
-    from serve.daemon.server import LEAVE_SECONDS, UNLOAD_SECONDS, Life, serve
+    from serve.daemon.process import DaemonPaths
+    from serve.daemon.server import EXIT_AFTER_SECONDS, UNLOAD_AFTER_SECONDS, DaemonState, serve
 
-    said = config.read()
-    logs.configure(said.log)
-    unload = UNLOAD_SECONDS if unload_after is None else unload_after
-    leave = LEAVE_SECONDS if leave_after is None else leave_after
-    serve(Address(said.home), Life(unload, leave))
+    settings = config.load_settings()
+    logs.configure(settings.log_level)
+    state = DaemonState(
+        unload_after=UNLOAD_AFTER_SECONDS if unload_after is None else unload_after,
+        exit_after=EXIT_AFTER_SECONDS if leave_after is None else leave_after,
+    )
+    serve(DaemonPaths(settings.home), state)
 
 
 @app.command("status")
 def status_command(*, as_json: AsJson = False) -> None:
-    """Say whether the daemon runs, since when, and what it has loaded."""
-    report = _remote().report()
+    """Show whether the daemon is running, for how long, and what it has loaded."""
+    report = _client().fetch_status()
     if as_json:
-        typer.echo(_json({"running": False} if report is None else {"running": True, **_fields(report)}))
+        fields = {"running": False} if report is None else {"running": True, **_to_dict(report)}
+        typer.echo(_format_json(fields))
     else:
-        typer.echo(NONE if report is None else "\n".join(_status(report)))
+        typer.echo(NOT_RUNNING if report is None else "\n".join(_format_status(report)))
 
 
 @app.command("list")
 def list_command(*, as_json: AsJson = False) -> None:
-    """List the repositories whose indexes the daemon keeps at hand."""
-    report = _remote().report()
-    holdings = report.holdings if report else ()
+    """List the repositories whose indexes the daemon has loaded."""
+    report = _client().fetch_status()
+    indexes = report.holdings if report else ()
     if as_json:
-        typer.echo(_json([_fields(holding) for holding in holdings]))
+        typer.echo(_format_json([_to_dict(index) for index in indexes]))
         return
-    for holding in holdings:
-        size = f"{holding.hunks:,} hunks, {_megabytes(holding.bytes)}"
-        say(f"{holding.path}  ({size}, asked {_ago(holding.idle_seconds)} ago)")
-    if not holdings:
-        typer.echo(NONE if report is None else "The daemon keeps no index at hand.")
+    for index in indexes:
+        size = f"{index.hunks:,} hunks, {_format_megabytes(index.bytes)}"
+        print_text(f"{index.path}  ({size}, last used {_format_duration(index.idle_seconds)} ago)")
+    if not indexes:
+        typer.echo(NOT_RUNNING if report is None else "The daemon has no index loaded.")
 
 
 @app.command("stop")
 def stop_command() -> None:
-    """Have the daemon answer what it was asked, and end."""
-    typer.echo("The daemon has ended." if _remote().stop() else "No daemon is running.")
+    """Stop the daemon after it has answered the requests it is working on."""
+    typer.echo("The daemon has stopped." if _client().stop() else "No daemon is running.")
 
 
-def _remote() -> Remote:
-    from serve.daemon.client import Remote
-    from serve.daemon.process import Address
+def _client() -> DaemonClient:
+    from serve.daemon.client import DaemonClient
+    from serve.daemon.process import DaemonPaths
 
-    return Remote(Address(config.read().home))
+    return DaemonClient(DaemonPaths(config.load_settings().home))
 
 
-def _status(report: Report) -> Iterator[str]:
-    yield f"running: process {report.pid}, for {_ago(report.uptime_seconds)}"
+def _format_status(report: StatusReport) -> Iterator[str]:
+    yield f"running: process {report.pid}, for {_format_duration(report.uptime_seconds)}"
     yield f"version: {report.version} ({report.build})"
     yield f"socket: {report.socket}"
-    yield f"answered: {report.answered} questions, the last {_ago(report.idle_seconds)} ago"
-    yield f"memory: {_megabytes(report.resident_bytes) if report.resident_bytes else 'not known'}"
+    yield f"answered: {report.answered} requests, the last {_format_duration(report.idle_seconds)} ago"
+    yield f"memory: {_format_megabytes(report.resident_bytes) if report.resident_bytes else 'unknown'}"
     yield f"models: {', '.join(report.models) or 'none loaded'}"
-    yield f"indexes at hand: {len(report.holdings)}"
+    yield f"loaded indexes: {len(report.holdings)}"
 
 
-def _ago(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6_000 else f"{seconds / 3600:.0f} h"
 
 
-def _megabytes(size: int) -> str:
+def _format_megabytes(size: int) -> str:
     return f"{size / 1e6:.0f} MB"
 
 
-def _json(value: Any) -> str:
+def _format_json(value: Any) -> str:
     return json.dumps(value, indent=2)
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def _to_dict(value: Any) -> dict[str, Any]:
     from dataclasses import asdict
 
     return asdict(value)

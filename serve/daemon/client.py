@@ -1,4 +1,4 @@
-"""Questions put to the daemon, started where there is none, replaced where it is another program."""
+"""Client of the daemon. It starts the daemon if none is running, and replaces one of another build."""
 
 from __future__ import annotations
 
@@ -14,109 +14,106 @@ from typing import Final, TypeVar
 from pipeline.options import Precision
 from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest
 from serve.daemon import process, protocol
-from serve.daemon.process import Address, NoDaemon, build, person
+from serve.daemon.process import DaemonPaths, DaemonUnavailable, build_id, git_config_digest
 from stores.errors import LineageError
 
-# A question may wait 10 s for a writer, and as long for a cold disk.
-ANSWER_SECONDS: Final = 120.0
-# Once for a daemon that is not there, once for one of another program, once for one that dies while it answers,
-# and once more for the bad luck of two of these.
-TRIES: Final = 4
-# A question that ends the daemon twice would end the third one too, and those who ask it.
-DEATHS: Final = 2
-STOPPING_SECONDS: Final = 0.05
+# A request may wait 10 s for a writer, and as long for a cold disk.
+TIMEOUT_SECONDS: Final = 120.0
+# One for a daemon that is not running, one for one of another build, one for a crash, and one in case two coincide.
+MAX_ATTEMPTS: Final = 4
+# A request that crashes two daemons would crash the third one too, with the requests of others.
+MAX_CRASHES: Final = 2
+STOPPING_RETRY_SECONDS: Final = 0.05
 
-Kind = TypeVar("Kind")
+AnswerType = TypeVar("AnswerType")
 
 
 class DaemonFailed(LineageError):
-    """The daemon met an error that nobody foresaw."""
+    """The daemon crashed or had an unexpected error."""
 
 
-class _Died(Exception):
-    """The daemon ended while it answered."""
+class _ConnectionLost(Exception):
+    """The daemon closed the connection before it responded."""
 
 
 class _Connection(HTTPConnection):
-    def __init__(self, address: Address, timeout: float) -> None:
+    def __init__(self, paths: DaemonPaths, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
-        self._address = address
+        self._paths = paths
 
     def connect(self) -> None:
-        self.sock: socket.socket = process.connected(self._address)
+        self.sock: socket.socket = process.connect(self._paths)
         self.sock.settimeout(self.timeout)
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
-    """Answers both questions through the daemon of a home; NoDaemon where there can be none.
+class DaemonClient:
+    """Client of the daemon of an index directory. Its methods raise DaemonUnavailable if there can be no daemon.
 
-    `precision` is what candidates are to be read in; `patience`: seconds to wait for a word of the daemon.
+    `precision`: numeric precision of the cross-encoder. `timeout_seconds`: longest wait for data from the daemon.
     """
 
-    address: Address
+    paths: DaemonPaths
     precision: Precision = Precision.FULL
-    patience: float = ANSWER_SECONDS
+    timeout_seconds: float = TIMEOUT_SECONDS
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
-        """As `Finder.find`."""
-        return self._ask("/find", protocol.Find(str(path), self.precision, request), FindAnswer)
+        """See `Backend.find`. `path` must be absolute."""
+        return self._call("/find", protocol.FindCall(str(path), self.precision, request), FindAnswer)
 
-    def explain(self, request: ExplainRequest, path: Path, here: Path | None = None) -> ExplainAnswer:
-        """As `Explainer.explain`."""
-        question = protocol.Explain(str(path), str(here) if here else None, request)
-        return self._ask("/explain", question, ExplainAnswer)
+    def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
+        """See `Backend.explain`. `path` must be absolute."""
+        call = protocol.ExplainCall(str(path), str(cwd) if cwd else None, request)
+        return self._call("/explain", call, ExplainAnswer)
 
-    def report(self) -> protocol.Report | None:
-        """How the daemon is; None where none runs, or the one that runs is ending. Nothing is started."""
+    def fetch_status(self) -> protocol.StatusReport | None:
+        """Return the status of the daemon, or None if none is running or it is stopping. No daemon is started."""
         try:
-            said = self._said("GET", "/status", b"", {})
-        except _Died:
+            response = self._send("GET", "/status", b"", {})
+        except _ConnectionLost:
             return None
-        return (
-            None
-            if said is None or said[0] == protocol.STOPPING
-            else _read(*said, protocol.Report, self.address)
-        )
+        if response is None or response[0] == protocol.STATUS_STOPPING:
+            return None
+        return _parse_response(*response, protocol.StatusReport, self.paths)
 
-    def stop(self, build: str | None = None) -> bool:
-        """Have the daemon answer what it was asked, and end; whether there was one.
+    def stop(self, build_id: str | None = None) -> bool:
+        """Stop the daemon after its running requests, and wait until it has stopped. Return False if there was none.
 
-        With a build, only a daemon of that program ends.
+        With `build_id`, stop only a daemon of that build, and do not wait.
         """
-        meant = {} if build is None else {protocol.BUILD_HEADER: build}
-        with suppress(_Died):  # as it was asked to
-            if self._said("POST", "/stop", b"", meant) is None:
+        headers = {} if build_id is None else {protocol.BUILD_HEADER: build_id}
+        with suppress(_ConnectionLost):  # it may exit before it responds
+            if self._send("POST", "/stop", b"", headers) is None:
                 return False
-        if build is None:
-            process.gone(self.address)
+        if build_id is None:
+            process.wait_until_stopped(self.paths)
         return True
 
-    def _ask(self, target: str, question: object, kind: type[Kind]) -> Kind:
-        body, deaths = protocol.packed(question), 0
-        for _ in range(TRIES):
+    def _call(self, target: str, request: object, answer_type: type[AnswerType]) -> AnswerType:
+        body, crashes = protocol.encode(request), 0
+        for _ in range(MAX_ATTEMPTS):
             try:
-                said = self._said("POST", target, body, _who())
-            except _Died as error:
-                deaths += 1
-                if deaths == DEATHS:
-                    raise _failed("The daemon ended while it answered, twice.", self.address) from error
+                response = self._send("POST", target, body, _identity_headers())
+            except _ConnectionLost as error:
+                crashes += 1
+                if crashes == MAX_CRASHES:
+                    raise _daemon_failed("The daemon crashed twice on this request.", self.paths) from error
                 continue
-            if said is None:
-                process.start(self.address)
-            elif said[0] == protocol.OTHER_BUILD:
-                self.stop(said[1].decode())
-            elif said[0] == protocol.STOPPING:
-                time.sleep(STOPPING_SECONDS)
+            if response is None:
+                process.start_daemon(self.paths)
+            elif response[0] == protocol.STATUS_OTHER_BUILD:
+                self.stop(response[1].decode())
+            elif response[0] == protocol.STATUS_STOPPING:
+                time.sleep(STOPPING_RETRY_SECONDS)
             else:
-                return _read(*said, kind, self.address)
-        raise NoDaemon("The daemon does not stay.", hint=f"Its log is {self.address.log}.")
+                return _parse_response(*response, answer_type, self.paths)
+        raise DaemonUnavailable("The daemon keeps stopping.", hint=f"See its log: {self.paths.log}.")
 
-    def _said(
+    def _send(
         self, method: str, target: str, body: bytes, headers: dict[str, str]
     ) -> tuple[int, bytes] | None:
-        """Status and body of a response; None where nobody was there to give it."""
-        connection = _Connection(self.address, self.patience)
+        """Return status and body of the response, or None if no daemon is running."""
+        connection = _Connection(self.paths, self.timeout_seconds)
         try:
             try:
                 connection.connect()
@@ -126,36 +123,40 @@ class Remote:
             response: HTTPResponse = connection.getresponse()
             return response.status, response.read()
         except TimeoutError as error:
-            raise NoDaemon(f"The daemon did not answer within {self.patience:g} s.") from error
+            raise DaemonUnavailable(
+                f"The daemon did not answer within {self.timeout_seconds:g} s."
+            ) from error
         except (ConnectionError, HTTPException) as error:
-            raise _Died from error
+            raise _ConnectionLost from error
         except OSError as error:
-            raise NoDaemon(f"The daemon cannot be met: {error}") from error
+            raise DaemonUnavailable(f"Cannot connect to the daemon: {error}") from error
         finally:
             connection.close()
 
 
-def _who() -> dict[str, str]:
-    return {protocol.BUILD_HEADER: build(), protocol.PERSON_HEADER: person()}
+def _identity_headers() -> dict[str, str]:
+    return {protocol.BUILD_HEADER: build_id(), protocol.GIT_CONFIG_HEADER: git_config_digest()}
 
 
-def _read(status: int, body: bytes, kind: type[Kind], address: Address) -> Kind:
-    if status == protocol.REFUSED:
-        raise protocol.unpacked(body, protocol.Refusal).error
-    if status == protocol.OTHER_PERSON:
-        raise NoDaemon("The daemon goes by the settings of another HOME.")
+def _parse_response(
+    status: int, body: bytes, answer_type: type[AnswerType], paths: DaemonPaths
+) -> AnswerType:
+    if status == protocol.STATUS_ERROR:
+        raise protocol.decode(body, protocol.ErrorResponse).error
+    if status == protocol.STATUS_OTHER_GIT_CONFIG:
+        raise DaemonUnavailable("The daemon uses the git configuration of another HOME.")
     if status != HTTPStatus.OK:
-        raise _failed("The daemon met an error that nobody foresaw.", address)
+        raise _daemon_failed("The daemon had an unexpected error.", paths)
     try:
-        return protocol.unpacked(body, kind)
+        return protocol.decode(body, answer_type)
     except ValueError as error:
-        raise NoDaemon(
-            "The daemon is of another version than this program.", hint="Start this program again."
+        raise DaemonUnavailable(
+            "The daemon has another version than this program.", hint="Restart this program."
         ) from error
 
 
-def _failed(what: str, address: Address) -> DaemonFailed:
+def _daemon_failed(message: str, paths: DaemonPaths) -> DaemonFailed:
     return DaemonFailed(
-        what,
-        hint=f"Its log says more: {address.log}. With --no-daemon, or LINEAGE_NO_DAEMON=1, it is not asked.",
+        message,
+        hint=f"See its log: {paths.log}. Use --no-daemon or LINEAGE_NO_DAEMON=1 to work without the daemon.",
     )

@@ -1,8 +1,7 @@
-"""Where the daemon of a home is met, and which program it must be.
+"""Daemon process of an index directory: its files, its build id, how to start it and wait for its end.
 
-A home has one daemon. Its folder is the person's alone, so that nobody else can connect, and the socket is too.
-
-One daemon, however many want one at once.
+There is one daemon for each index directory, however many programs start one at the same time. Its directory and its
+socket are accessible only to their owner, so no other user can connect.
 """
 
 from __future__ import annotations
@@ -27,221 +26,225 @@ from stores import locks
 from stores.errors import LineageError
 from stores.locks import Deadline
 
-FOLDER: Final = "daemon"
-SOCKET: Final = "socket"
-# What a socket's address may have, its closing zero included: 108 bytes on Linux, 104 on macOS.
-LONGEST_SOCKET: Final = 103
-# A home whose path is longer meets its daemon here: on every system, and the same for all of a person's programs.
-SHORT_FOLDER: Final = Path("/tmp")  # noqa: S108 - the folder in it is checked to be the person's own
+DIRECTORY_NAME: Final = "daemon"
+SOCKET_NAME: Final = "socket"
+# Limit of a Unix socket's path, including the final zero byte: 108 bytes on Linux, 104 on macOS.
+MAX_SOCKET_PATH_BYTES: Final = 103
+# Parent of the socket's directory if the default path is too long. TMPDIR may differ between programs of one user.
+SHORT_DIRECTORY: Final = Path("/tmp")  # noqa: S108 - the owner of the directory in it is checked
 DIGEST_BYTES: Final = 8
 
-# What decides how a question is answered.
+# Files that determine how a request is answered.
 PACKAGES: Final = ("serve", "pipeline", "stores")
-SOURCES: Final = (".py", ".sql", ".scm")
+SOURCE_SUFFIXES: Final = (".py", ".sql", ".scm")
 _ROOT: Final = Path(__file__).resolve().parent.parent.parent
 
+# Starting Python and Tornado takes 0.3 s, and ten times as long on a busy machine.
+START_TIMEOUT_SECONDS: Final = 20.0
+# A little longer than the time that a stopping daemon gives to its running requests.
+STOP_TIMEOUT_SECONDS: Final = 35.0
+POLL_SECONDS: Final = 0.01
+MAX_LOG_BYTES: Final = 1_000_000
+# Part of the log that is quoted if the daemon does not start.
+LOG_TAIL_BYTES: Final = 2_000
 
-class NoDaemon(LineageError):
-    """The daemon could not be started, or met."""
+# Daemons that this process started; they outlive it.
+_children: Final[list[subprocess.Popen[bytes]]] = []
 
 
-class UnsafeFolder(NoDaemon):
-    """Somebody else could put a socket where the daemon's is looked for."""
+class DaemonUnavailable(LineageError):
+    """The daemon cannot be started, or does not respond."""
+
+
+class UnsafeDirectory(DaemonUnavailable):
+    """Another user could replace the daemon's socket."""
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Where the daemon of this home is met."""
+class DaemonPaths:
+    """Files of the daemon of the index directory `home`."""
 
     home: Path
 
     @property
-    def folder(self) -> Path:
-        """Holds the daemon's lock and its log."""
-        return self.home / FOLDER
+    def directory(self) -> Path:
+        """Directory of the daemon's locks and log."""
+        return self.home / DIRECTORY_NAME
 
     @property
     def socket(self) -> Path:
-        """The Unix socket; beside the lock, or in a folder with a short path."""
-        beside = self.folder / SOCKET
-        if len(os.fsencode(beside)) <= LONGEST_SOCKET:
-            return beside
+        """Unix socket, in the daemon's directory or, if that path is too long, in one with a short path."""
+        default = self.directory / SOCKET_NAME
+        if len(os.fsencode(default)) <= MAX_SOCKET_PATH_BYTES:
+            return default
         digest = hashlib.blake2b(os.fsencode(self.home), digest_size=DIGEST_BYTES).hexdigest()
-        return SHORT_FOLDER / f"lineage-{os.getuid()}-{digest}" / SOCKET
+        return SHORT_DIRECTORY / f"lineage-{os.getuid()}-{digest}" / SOCKET_NAME
 
     @property
     def lock(self) -> Path:
-        """Held by the daemon for as long as it lives; its process id is in it."""
-        return self.folder / "daemon.lock"
+        """Lock file that the daemon holds while it runs. It contains the process id."""
+        return self.directory / "daemon.lock"
 
     @property
-    def starting(self) -> Path:
-        """Held by whoever starts a daemon."""
-        return self.folder / "starting.lock"
+    def start_lock(self) -> Path:
+        """Lock file of a program that is starting the daemon."""
+        return self.directory / "starting.lock"
 
     @property
     def log(self) -> Path:
-        """What the daemon has to say."""
-        return self.folder / "daemon.log"
+        """Log file of the daemon."""
+        return self.directory / "daemon.log"
 
-    def prepare(self) -> None:
-        """Make the folders, for their owner only."""
+    def create_directories(self) -> None:
+        """Create the directories, accessible only to their owner."""
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for folder in {self.folder, self.socket.parent}:
-            folder.mkdir(mode=0o700, exist_ok=True)
-            _check(folder)
+        for directory in {self.directory, self.socket.parent}:
+            directory.mkdir(mode=0o700, exist_ok=True)
+            _check_directory(directory)
 
-    def check(self) -> None:
-        """Refuse a socket that somebody else may have put there; FileNotFoundError where there is no folder."""
-        _check(self.socket.parent)
+    def check_socket_directory(self) -> None:
+        """Raise UnsafeDirectory if another user may have created the socket, FileNotFoundError without a directory."""
+        _check_directory(self.socket.parent)
 
 
-def _check(folder: Path) -> None:
-    status = folder.lstat()
+def _check_directory(directory: Path) -> None:
+    status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise UnsafeFolder(
-            f"{folder} is not yours.", hint="Remove it, or do without the daemon: LINEAGE_NO_DAEMON=1."
+        raise UnsafeDirectory(
+            f"{directory} belongs to another user.",
+            hint="Remove it, or set LINEAGE_NO_DAEMON=1 to work without the daemon.",
         )
     if stat.S_IMODE(status.st_mode) & 0o077:
-        folder.chmod(0o700)
+        directory.chmod(0o700)
 
 
-def build() -> str:
-    """Which program is installed: a digest of its sources. Two of the same answer alike, wherever they are installed.
+def build_id() -> str:
+    """Return a digest of the installed sources. Two installations with the same digest answer in the same way.
 
-    Of what is on the disk now, which after an upgrade is not what this process runs: a session that goes on asks the
-    daemon of the new program, as every other does.
+    The files on disk count. After an upgrade a process that runs the old code gets the id of the new one, so all
+    clients use the same daemon.
     """
-    return _digest(tuple((path, status.st_mtime_ns, status.st_size) for path, status in _sources()))
+    return _digest_sources(
+        tuple((path, status.st_mtime_ns, status.st_size) for path, status in _source_files())
+    )
 
 
-def person() -> str:
-    """Whose settings the daemon goes by: git reads configuration where HOME says."""
-    return hashlib.blake2b(os.fsencode(config.person()), digest_size=DIGEST_BYTES).hexdigest()
+def git_config_digest() -> str:
+    """Return a digest that distinguishes users' git configurations, which git finds through HOME."""
+    return hashlib.blake2b(os.fsencode(config.git_config_key()), digest_size=DIGEST_BYTES).hexdigest()
 
 
-def _sources() -> Iterator[tuple[Path, os.stat_result]]:
+def _source_files() -> Iterator[tuple[Path, os.stat_result]]:
     for package in PACKAGES:
-        for folder, folders, files in os.walk(_ROOT / package):
-            folders.sort()
-            paths = (Path(folder, name) for name in sorted(files) if name.endswith(SOURCES))
+        for directory, subdirectories, files in os.walk(_ROOT / package):
+            subdirectories.sort()
+            paths = (Path(directory, name) for name in sorted(files) if name.endswith(SOURCE_SUFFIXES))
             yield from ((path, path.stat()) for path in paths)
 
 
 @lru_cache(maxsize=2)
-def _digest(sources: tuple[tuple[Path, int, int], ...]) -> str:
+def _digest_sources(sources: tuple[tuple[Path, int, int], ...]) -> str:
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for path, _, _ in sources:
         digest.update(os.fsencode(path.relative_to(_ROOT)) + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
-# Python and Tornado take 0.3 s to start; a loaded machine ten times as long.
-START_SECONDS: Final = 20.0
-# A little longer than the daemon gives to what it was asked before.
-STOP_SECONDS: Final = 35.0
-LOOK_SECONDS: Final = 0.01
-LARGEST_LOG: Final = 1_000_000
-# The end of the log, which says why a daemon did not start.
-REPORTED_BYTES: Final = 2_000
-
-# Daemons that this process started; they outlive it.
-_children: Final[list[subprocess.Popen[bytes]]] = []
-
-
 @atexit.register
-def _leave_behind() -> None:
-    # They are meant to live on: nobody is to be warned of them.
+def _detach_children() -> None:
+    # Prevents Popen's ResourceWarning at exit: the daemons are meant to outlive this process.
     for child in _children:
         if child.poll() is None:
             child.returncode = 0
 
 
-def connected(address: Address) -> socket.socket:
-    """A connection to the daemon; FileNotFoundError or ConnectionRefusedError where there is none."""
-    address.check()
+def connect(paths: DaemonPaths) -> socket.socket:
+    """Connect to the daemon. Raise FileNotFoundError or ConnectionRefusedError if none is running."""
+    paths.check_socket_directory()
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.connect(os.fsencode(address.socket))
+        connection.connect(os.fsencode(paths.socket))
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def is_met(address: Address) -> bool:
-    """Whether a daemon takes connections."""
+def is_running(paths: DaemonPaths) -> bool:
+    """Return whether a daemon accepts connections."""
     with suppress(FileNotFoundError, ConnectionRefusedError):
-        connected(address).close()
+        connect(paths).close()
         return True
     return False
 
 
-def start(address: Address) -> None:
-    """Have a daemon, by starting one unless somebody else does; NoDaemon when that fails."""
+def start_daemon(paths: DaemonPaths) -> None:
+    """Start a daemon unless one is running or another program starts it. Raise DaemonUnavailable on failure."""
     try:
-        address.prepare()
-        with locks.held(address.starting, Deadline.after(START_SECONDS + STOP_SECONDS, _busy_starting)):
-            if not is_met(address):
-                gone(address)
-                _started(address)
+        paths.create_directories()
+        with locks.exclusive_lock(
+            paths.start_lock, Deadline.after(START_TIMEOUT_SECONDS + STOP_TIMEOUT_SECONDS, _start_timeout)
+        ):
+            if not is_running(paths):
+                wait_until_stopped(paths)
+                _spawn_daemon(paths)
     except OSError as error:
-        raise NoDaemon(f"The daemon cannot be started: {error}") from error
+        raise DaemonUnavailable(f"The daemon cannot be started: {error}") from error
 
 
-def gone(address: Address) -> None:
-    """Wait until a daemon that takes no more questions has let go of its place; NoDaemon when it takes too long."""
+def wait_until_stopped(paths: DaemonPaths) -> None:
+    """Wait until a daemon that is stopping has released its lock. Raise DaemonUnavailable on timeout."""
     with (
         suppress(FileNotFoundError),
-        locks.held(address.lock, Deadline.after(STOP_SECONDS, _busy_answering)),
+        locks.exclusive_lock(paths.lock, Deadline.after(STOP_TIMEOUT_SECONDS, _stop_timeout)),
     ):
         pass
 
 
-def _busy_starting(seconds: float) -> NoDaemon:
-    return NoDaemon(f"Another program has been starting the daemon for {seconds:g} s.")
+def _start_timeout(seconds: float) -> DaemonUnavailable:
+    return DaemonUnavailable(f"Another program has been starting the daemon for {seconds:g} s.")
 
 
-def _busy_answering(seconds: float) -> NoDaemon:
-    return NoDaemon(
-        f"The daemon was told to end {seconds:g} s ago, and still answers what it was asked before.",
-        hint="It ends by itself; `kill` ends it at once.",
+def _stop_timeout(seconds: float) -> DaemonUnavailable:
+    return DaemonUnavailable(
+        f"The daemon was asked to stop {seconds:g} s ago and is still working on earlier requests.",
+        hint="Wait for it, or stop it at once with `kill`.",
     )
 
 
-def _started(address: Address) -> None:
-    # Those that ended stay in the system's table until somebody asks for them.
+def _spawn_daemon(paths: DaemonPaths) -> None:
+    # `poll` reaps daemons that have exited.
     _children[:] = [child for child in _children if child.poll() is None]
-    _cut(address.log)
-    address.log.touch(mode=0o600)
-    with address.log.open("ab") as log:
-        begins = log.tell()
-        process = subprocess.Popen(
-            # -P: a folder that happens to hold a package called `serve` must not be taken for this one.
+    _rotate_log(paths.log)
+    paths.log.touch(mode=0o600)
+    with paths.log.open("ab") as log:
+        log_offset = log.tell()
+        child = subprocess.Popen(
+            # -P: do not import a package named `serve` from the working directory.
             [sys.executable, "-P", "-m", "serve.cli.app", "serve"],
-            cwd=address.folder,
-            env=config.for_daemon(address.home),
+            cwd=paths.directory,
+            env=config.daemon_environment(paths.home),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
-    _children.append(process)
-    deadline = time.monotonic() + START_SECONDS
-    while not is_met(address):
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise NoDaemon(f"The daemon did not start: {_last_words(address.log, begins)}")
-        time.sleep(LOOK_SECONDS)
+    _children.append(child)
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    while not is_running(paths):
+        if child.poll() is not None or time.monotonic() > deadline:
+            raise DaemonUnavailable(f"The daemon did not start: {_read_log_tail(paths.log, log_offset)}")
+        time.sleep(POLL_SECONDS)
 
 
-def _cut(log: Path) -> None:
-    """Keep one former log, and none that grows for years."""
-    if log.exists() and log.stat().st_size > LARGEST_LOG:
+def _rotate_log(log: Path) -> None:
+    """Rename a log that has grown too large. One old log remains."""
+    if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
         log.replace(log.with_suffix(".old"))
 
 
-def _last_words(log: Path, begins: int) -> str:
+def _read_log_tail(log: Path, offset: int) -> str:
     with log.open("rb") as file:
-        file.seek(begins)
-        said = file.read()[-REPORTED_BYTES:].decode("utf-8", "replace").strip()
-    return said or "it ended without a word."
+        file.seek(offset)
+        tail = file.read()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()
+    return tail or "it exited without a message."

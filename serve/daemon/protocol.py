@@ -1,4 +1,7 @@
-"""Questions, answers and errors as they travel: JSON, in ASCII, so that any file name survives it."""
+"""Messages between the daemon and its clients: JSON in ASCII, which can represent any file name.
+
+The field names are JSON keys, of `lineage daemon status --json` too.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +17,28 @@ from serve.errors import BadRequest, NeedsRebuild
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
-    from serve.search.cache import Holding as Kept
+    from serve.search.cache import CacheEntryStats
 
-# Which program asks: the daemon answers its own kind only.
+# Build id of the client. The daemon rejects calls of another build.
 BUILD_HEADER: Final = "Lineage-Build"
-# Whose configuration counts: git's, where HOME says.
-PERSON_HEADER: Final = "Lineage-Person"
-REFUSED: Final = 400
-OTHER_BUILD: Final = 409
-OTHER_PERSON: Final = 412
-STOPPING: Final = 503
+# Digest of the client's git configuration. The daemon rejects calls with another one.
+GIT_CONFIG_HEADER: Final = "Lineage-Git-Config"
+STATUS_ERROR: Final = 400
+STATUS_OTHER_BUILD: Final = 409
+STATUS_OTHER_GIT_CONFIG: Final = 412
+STATUS_STOPPING: Final = 503
 
-# Errors that mean more to a door than their text: the exit code, the kind of MCP error.
-_KINDS: Final[dict[str, type[LineageError]]] = {kind.__name__: kind for kind in (BadRequest, NeedsRebuild)}
+# Errors whose class matters to the client, for the exit code or the MCP error code.
+_ERROR_CLASSES: Final[dict[str, type[LineageError]]] = {
+    error_class.__name__: error_class for error_class in (BadRequest, NeedsRebuild)
+}
 
-Kind = TypeVar("Kind")
+MessageType = TypeVar("MessageType")
 
 
 @dataclass(frozen=True, slots=True)
-class Find:
-    """`find_pattern`, asked about the repository at `path`, an absolute path; `precision` is the asker's."""
+class FindCall:
+    """Call of `Engine.find`. `path`: absolute path of the repository. `precision`: the client's setting."""
 
     path: str
     precision: Precision
@@ -41,37 +46,37 @@ class Find:
 
 
 @dataclass(frozen=True, slots=True)
-class Explain:
-    """`explain_change`; `here` is where the asker stands, None where that means nothing. Both paths are absolute."""
+class ExplainCall:
+    """Call of `Engine.explain`. `path`: absolute path of the repository. `cwd`: the client's working directory."""
 
     path: str
-    here: str | None
+    cwd: str | None
     request: ExplainRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """A LineageError on its way."""
+class ErrorResponse:
+    """Error response: a LineageError, with the name of its class if it is one of `_ERROR_CLASSES`."""
 
     kind: str
     message: str
     hint: str
 
     @classmethod
-    def of(cls, error: LineageError) -> Refusal:
-        """The error, with the nearest kind the other side knows by name."""
-        known = (kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _KINDS)
+    def from_error(cls, error: LineageError) -> ErrorResponse:
+        """Convert an error. Its class is replaced by the nearest base class that the client knows."""
+        known = (base.__name__ for base in type(error).__mro__ if base.__name__ in _ERROR_CLASSES)
         return cls(next(known, ""), error.message, error.hint)
 
     @property
     def error(self) -> LineageError:
-        """The error again."""
-        return _KINDS.get(self.kind, LineageError)(self.message, hint=self.hint)
+        """The error that was sent."""
+        return _ERROR_CLASSES.get(self.kind, LineageError)(self.message, hint=self.hint)
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """An index the daemon keeps at hand: `path` of the repository, `hunks` in reach, `bytes` in memory."""
+class LoadedIndex:
+    """Index that the daemon has loaded: path of the repository, reachable hunks, bytes in memory."""
 
     path: str
     hunks: int
@@ -79,14 +84,18 @@ class Holding:
     idle_seconds: float
 
     @classmethod
-    def of(cls, kept: Kept) -> Holding:
-        """What is kept, as it travels."""
-        return cls(str(kept.place.path), kept.hunks, kept.bytes, kept.idle_seconds)
+    def from_cache_entry(cls, entry: CacheEntryStats) -> LoadedIndex:
+        """Convert the statistics of a cache entry."""
+        return cls(str(entry.location.path), entry.hunks, entry.bytes, entry.idle_seconds)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """How the daemon is: `resident_bytes` of its memory, `models` loaded at the moment."""
+class StatusReport:
+    """Status of the daemon.
+
+    `answered`, `running`: number of finished and running calls. `resident_bytes`: memory of the process, None if
+    unknown. `models`, `holdings`: loaded models and indexes.
+    """
 
     pid: int
     version: str
@@ -98,14 +107,14 @@ class Report:
     running: int
     resident_bytes: int | None
     models: tuple[str, ...]
-    holdings: tuple[Holding, ...]
+    holdings: tuple[LoadedIndex, ...]
 
 
-def packed(value: Any) -> bytes:
-    """A dataclass of this module, of `serve.api_types` or of `serve.api_types`, ready to travel."""
+def encode(value: Any) -> bytes:
+    """Return the JSON of a dataclass of this module or of `serve.api_types`."""
     return json.dumps(msgspec.to_builtins(value)).encode("ascii")
 
 
-def unpacked(data: bytes, kind: type[Kind]) -> Kind:
-    """What was packed; ValueError when it is something else."""
-    return msgspec.convert(json.loads(data), kind)
+def decode(data: bytes, message_type: type[MessageType]) -> MessageType:
+    """Return the object that was encoded. Raise ValueError if the data does not fit its type."""
+    return msgspec.convert(json.loads(data), message_type)

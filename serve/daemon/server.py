@@ -1,7 +1,4 @@
-"""What the daemon has done, what runs, and when it is time to go.
-
-The daemon itself: HTTP on a socket of the person's own, questions answered side by side in threads.
-"""
+"""HTTP server of the daemon, on a Unix socket that only its user can access. Calls run in parallel threads."""
 
 from __future__ import annotations
 
@@ -23,69 +20,85 @@ from tornado.web import Application, RequestHandler
 
 from serve import config, http_common
 from serve.daemon import protocol
-from serve.daemon.process import Address, build, person
+from serve.daemon.process import DaemonPaths, build_id, git_config_digest
 from serve.engine import Engine
 from stores import errors, locks
 from stores.errors import LineageError
 from stores.locks import Deadline
 
-# A session that pauses to think or to test comes back within minutes; what it costs to load again is 0.3 s.
-UNLOAD_SECONDS: Final = 600.0
-# Starting costs half a second, staying 60 MB.
-LEAVE_SECONDS: Final = 3_600.0
+# Clients that pause usually return within minutes. Loading the models again takes 0.3 s.
+UNLOAD_AFTER_SECONDS: Final = 600.0
+# Starting takes half a second, an idle daemon 60 MB.
+EXIT_AFTER_SECONDS: Final = 3_600.0
+
+# More parallel calls only wait for the CPU. Calls that wait for an index do not use it.
+MAX_THREADS: Final = 16
+MAX_REQUEST_BYTES: Final = 1 << 20
+BACKLOG: Final = 512
+POLL_SECONDS: Final = 0.5
+# A program that waits for a daemon to stop takes the daemon's lock for a moment.
+LOCK_TIMEOUT_SECONDS: Final = 1.0
+# Time for running calls when the daemon is asked to stop.
+DRAIN_SECONDS: Final = 30.0
+
+logger = logging.getLogger(__name__)
+
+
+class AlreadyRunning(LineageError):
+    """This index directory has a running daemon."""
 
 
 @dataclass(slots=True)
-class Life:
-    """The daemon's clock and its counts; for use by several threads.
+class DaemonState:
+    """Call counters and idle timer of the daemon. Thread-safe.
 
-    `unload_after` and `leave_after` are seconds without a question; 0 means never.
+    `unload_after`, `exit_after`: idle seconds until the models are unloaded and the daemon exits; 0 means never.
     """
 
-    unload_after: float = UNLOAD_SECONDS
-    leave_after: float = LEAVE_SECONDS
-    began: float = field(default_factory=time.monotonic)
+    unload_after: float = UNLOAD_AFTER_SECONDS
+    exit_after: float = EXIT_AFTER_SECONDS
+    started_at: float = field(default_factory=time.monotonic)
     answered: int = 0
     running: int = 0
-    _asked: float = field(default_factory=time.monotonic)
-    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _last_request: float = field(default_factory=time.monotonic)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def question(self) -> Iterator[None]:
-        """While a question is answered."""
-        with self._turn:
+    def track_request(self) -> Iterator[None]:
+        """Count a call as running within the context, and as answered afterwards."""
+        with self._lock:
             self.running += 1
         try:
             yield
         finally:
-            with self._turn:
+            with self._lock:
                 self.running -= 1
                 self.answered += 1
-                self._asked = time.monotonic()
+                self._last_request = time.monotonic()
 
     @property
     def uptime_seconds(self) -> float:
-        """Since the daemon began."""
-        return time.monotonic() - self.began
+        """Seconds since the daemon started."""
+        return time.monotonic() - self.started_at
 
     @property
     def idle_seconds(self) -> float:
-        """Since the last question was answered; 0 while one is."""
-        return 0.0 if self.running else time.monotonic() - self._asked
+        """Seconds since the last call ended; 0 while one is running."""
+        return 0.0 if self.running else time.monotonic() - self._last_request
 
     @property
-    def is_over(self) -> bool:
-        """Whether nobody has needed the daemon for long enough."""
-        return bool(self.leave_after) and self.idle_seconds >= self.leave_after
+    def should_exit(self) -> bool:
+        """True once the daemon has been idle for `exit_after` seconds."""
+        return bool(self.exit_after) and self.idle_seconds >= self.exit_after
 
     @property
-    def may_unload(self) -> bool:
-        """Whether the models have been idle for long enough."""
+    def should_unload(self) -> bool:
+        """True once the daemon has been idle for `unload_after` seconds."""
         return bool(self.unload_after) and self.idle_seconds >= self.unload_after
 
 
 def resident_bytes() -> int | None:
-    """Memory of this process; None where the system does not tell."""
+    """Return the resident memory of this process, or None if the system does not provide it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
@@ -93,83 +106,69 @@ def resident_bytes() -> int | None:
     return pages * 4096
 
 
-# More questions at once only wait for each other's processors; those that wait for an index need none.
-THREADS: Final = 16
-LARGEST_QUESTION: Final = 1 << 20
-BACKLOG: Final = 512
-TICK_SECONDS: Final = 0.5
-# Who waits for a daemon to end holds its lock for a moment.
-GLANCE_SECONDS: Final = 1.0
-# What runs when the daemon is told to stop may end.
-FAREWELL_SECONDS: Final = 30.0
-
-logger = logging.getLogger(__name__)
-
-
-class AlreadyRunning(LineageError):
-    """This home has its daemon."""
-
-
 @dataclass(slots=True)
 class Service:
-    """One running daemon."""
+    """A running daemon: its engine, state and thread pool."""
 
-    address: Address
-    life: Life
+    paths: DaemonPaths
+    state: DaemonState
     engine: Engine
-    build: str = field(default_factory=build)
-    person: str = field(default_factory=person)
-    threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, "question"))
-    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    build_id: str = field(default_factory=build_id)
+    git_config_digest: str = field(default_factory=git_config_digest)
+    threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MAX_THREADS, "request"))
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def find(self, data: bytes) -> bytes:
-        """An answer to `find_pattern`."""
-        asked = protocol.unpacked(data, protocol.Find)
-        return protocol.packed(self.engine.find(asked.request, Path(asked.path), asked.precision))
+        """Handle an encoded FindCall."""
+        call = protocol.decode(data, protocol.FindCall)
+        return protocol.encode(self.engine.find(call.request, Path(call.path), call.precision))
 
     def explain(self, data: bytes) -> bytes:
-        """An answer to `explain_change`."""
-        asked = protocol.unpacked(data, protocol.Explain)
-        here = Path(asked.here) if asked.here else None
-        return protocol.packed(self.engine.explain(asked.request, Path(asked.path), here))
+        """Handle an encoded ExplainCall."""
+        call = protocol.decode(data, protocol.ExplainCall)
+        cwd = Path(call.cwd) if call.cwd else None
+        return protocol.encode(self.engine.explain(call.request, Path(call.path), cwd))
 
-    def report(self) -> protocol.Report:
-        """How it is."""
-        life = self.life
-        return protocol.Report(
+    def status_report(self) -> protocol.StatusReport:
+        """Return the status of the daemon."""
+        state = self.state
+        return protocol.StatusReport(
             pid=os.getpid(),
             version=config.version(),
-            build=self.build,
-            socket=str(self.address.socket),
-            uptime_seconds=round(life.uptime_seconds, 1),
-            idle_seconds=round(life.idle_seconds, 1),
-            answered=life.answered,
-            running=life.running,
+            build=self.build_id,
+            socket=str(self.paths.socket),
+            uptime_seconds=round(state.uptime_seconds, 1),
+            idle_seconds=round(state.idle_seconds, 1),
+            answered=state.answered,
+            running=state.running,
             resident_bytes=resident_bytes(),
-            models=self.engine.models.loaded,
-            holdings=tuple(map(protocol.Holding.of, self.engine.holdings())),
+            models=self.engine.models.names,
+            holdings=tuple(map(protocol.LoadedIndex.from_cache_entry, self.engine.cache_stats())),
         )
 
 
-Answer: TypeAlias = Callable[[Service, bytes], bytes]
+Handler: TypeAlias = Callable[[Service, bytes], bytes]
 
 
-class _Handler(RequestHandler):
+class _BaseHandler(RequestHandler):
     service: Service
 
     def initialize(self, service: Service) -> None:
         self.service = service
 
     def prepare(self) -> None:
-        said, service = self.request.headers, self.service
-        if service.ending.is_set():
-            self._say(protocol.STOPPING)
-        elif self.request.path in QUESTIONS and said.get(protocol.BUILD_HEADER) != service.build:
-            self._say(protocol.OTHER_BUILD, service.build.encode())
-        elif self.request.path in QUESTIONS and said.get(protocol.PERSON_HEADER) != service.person:
-            self._say(protocol.OTHER_PERSON)
+        headers, service = self.request.headers, self.service
+        if service.stopping.is_set():
+            self._respond(protocol.STATUS_STOPPING)
+        elif self.request.path in HANDLERS and headers.get(protocol.BUILD_HEADER) != service.build_id:
+            self._respond(protocol.STATUS_OTHER_BUILD, service.build_id.encode())
+        elif (
+            self.request.path in HANDLERS
+            and headers.get(protocol.GIT_CONFIG_HEADER) != service.git_config_digest
+        ):
+            self._respond(protocol.STATUS_OTHER_GIT_CONFIG)
 
-    def _say(self, status: int, body: bytes = b"") -> None:
+    def _respond(self, status: int, body: bytes = b"") -> None:
         self.set_status(status)
         self.finish(body)
 
@@ -177,118 +176,120 @@ class _Handler(RequestHandler):
         logger.error("%s %s failed", self.request.method, self.request.path, exc_info=failure)
 
 
-class _Question(_Handler):
-    answer: Answer
+class _CallHandler(_BaseHandler):
+    handler: Handler
 
-    def initialize(self, service: Service, answer: Answer) -> None:  # type: ignore[override]  # as its route says
-        self.service, self.answer = service, answer
+    def initialize(self, service: Service, handler: Handler) -> None:  # type: ignore[override]  # from its route
+        self.service, self.handler = service, handler
 
     async def post(self) -> None:
         loop = asyncio.get_running_loop()
-        with self.service.life.question():
+        with self.service.state.track_request():
             try:
-                said = await loop.run_in_executor(
-                    self.service.threads, self.answer, self.service, self.request.body
+                response = await loop.run_in_executor(
+                    self.service.threads, self.handler, self.service, self.request.body
                 )
             except (LineageError, OSError) as error:
-                known = errors.of(error) if isinstance(error, OSError) else error
-                if known is None:
+                lineage_error = errors.from_os_error(error) if isinstance(error, OSError) else error
+                if lineage_error is None:
                     raise
-                self._say(protocol.REFUSED, protocol.packed(protocol.Refusal.of(known)))
+                error_response = protocol.ErrorResponse.from_error(lineage_error)
+                self._respond(protocol.STATUS_ERROR, protocol.encode(error_response))
             else:
-                self._say(200, said)
+                self._respond(200, response)
 
 
-class _Status(_Handler):
+class _StatusHandler(_BaseHandler):
     def get(self) -> None:
-        self._say(200, protocol.packed(self.service.report()))
+        self._respond(200, protocol.encode(self.service.status_report()))
 
 
-class _Stop(_Handler):
+class _StopHandler(_BaseHandler):
     def post(self) -> None:
-        # Whoever means another program than this came late: its successor is meant to stay.
-        meant = self.request.headers.get(protocol.BUILD_HEADER, self.service.build)
-        if meant == self.service.build:
-            self.service.ending.set()
-        self._say(200)
+        # A request to stop another build came late: that daemon was already replaced by this one.
+        build_to_stop = self.request.headers.get(protocol.BUILD_HEADER, self.service.build_id)
+        if build_to_stop == self.service.build_id:
+            self.service.stopping.set()
+        self._respond(200)
 
 
-QUESTIONS: Final[dict[str, Answer]] = {
+HANDLERS: Final[dict[str, Handler]] = {
     "/find": Service.find,
     "/explain": Service.explain,
 }
 
 
-def serve(address: Address, life: Life) -> None:
-    """Answer until nobody needs it, or until told to stop; AlreadyRunning when this home has a daemon."""
-    address.prepare()
-    with _sole(address):
-        asyncio.run(_serve(address, life))
+def serve(paths: DaemonPaths, state: DaemonState) -> None:
+    """Run the daemon until it is idle for too long or asked to stop. Raise AlreadyRunning if there is one."""
+    paths.create_directories()
+    with _hold_daemon_lock(paths):
+        asyncio.run(_run_server(paths, state))
 
 
 @contextmanager
-def _sole(address: Address) -> Iterator[None]:
-    deadline = Deadline.after(GLANCE_SECONDS, lambda _: _already_running(address))
-    with locks.held(address.lock, deadline) as descriptor:
-        with suppress(OSError):  # a full disk: then nobody reads whose it is
+def _hold_daemon_lock(paths: DaemonPaths) -> Iterator[None]:
+    deadline = Deadline.after(LOCK_TIMEOUT_SECONDS, lambda _: _already_running(paths))
+    with locks.exclusive_lock(paths.lock, deadline) as descriptor:
+        with suppress(OSError):  # on a full disk the lock file has no process id
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
         yield
 
 
-def _already_running(address: Address) -> AlreadyRunning:
-    pid = address.lock.read_text(encoding="ascii", errors="replace").strip()
+def _already_running(paths: DaemonPaths) -> AlreadyRunning:
+    pid = paths.lock.read_text(encoding="ascii", errors="replace").strip()
     return AlreadyRunning(
-        f"A daemon of {address.home} is running already (process {pid}).",
-        hint="`lineage daemon stop` ends it.",
+        f"A daemon of {paths.home} is already running (process {pid}).",
+        hint="Run `lineage daemon stop` to stop it.",
     )
 
 
-async def _serve(address: Address, life: Life) -> None:
-    service = Service(address, life, Engine(address.home))
-    questions = [
-        (target, _Question, {"service": service, "answer": answer}) for target, answer in QUESTIONS.items()
+async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
+    service = Service(paths, state, Engine(paths.home))
+    call_routes = [
+        (target, _CallHandler, {"service": service, "handler": handler})
+        for target, handler in HANDLERS.items()
     ]
     common = {"service": service}
     application = Application(
-        [*questions, ("/status", _Status, common), ("/stop", _Stop, common)],
-        log_function=http_common.log_answer,
+        [*call_routes, ("/status", _StatusHandler, common), ("/stop", _StopHandler, common)],
+        log_function=http_common.log_request,
     )
-    http_common.end_on_signals(service.ending)
-    server = HTTPServer(application, max_body_size=LARGEST_QUESTION)
-    server.add_socket(bind_unix_socket(str(address.socket), 0o600, BACKLOG))
-    ours = http_common.identity(address.socket)
-    logger.info("event=listening socket=%s process=%d build=%s", address.socket, os.getpid(), service.build)
+    http_common.set_event_on_signals(service.stopping)
+    server = HTTPServer(application, max_body_size=MAX_REQUEST_BYTES)
+    server.add_socket(bind_unix_socket(str(paths.socket), 0o600, BACKLOG))
+    socket_identity = http_common.file_identity(paths.socket)
+    logger.info("event=listening socket=%s process=%d build=%s", paths.socket, os.getpid(), service.build_id)
     try:
-        await _until_over(service, ours)
+        await _wait_until_done(service, socket_identity)
     finally:
         server.stop()
-        _withdraw(address, ours)
-        await _farewell(service)
+        _remove_socket(paths, socket_identity)
+        await _drain_requests(service)
         await server.close_all_connections()
         service.engine.close()
-        logger.info("event=ended answered=%d", life.answered)
+        logger.info("event=ended answered=%d", state.answered)
 
 
-async def _until_over(service: Service, ours: tuple[int, int] | None) -> None:
-    while not service.ending.is_set():
-        await http_common.pause(service.ending, TICK_SECONDS)
-        # A daemon whose socket was deleted, with its home or by a successor, is met by nobody any more.
-        met = http_common.identity(service.address.socket)
-        if service.life.is_over or met is None or met != ours:
+async def _wait_until_done(service: Service, socket_identity: tuple[int, int] | None) -> None:
+    while not service.stopping.is_set():
+        await http_common.wait_for_event(service.stopping, POLL_SECONDS)
+        # A daemon whose socket was deleted, with its index directory or by another daemon, gets no more requests.
+        current_identity = http_common.file_identity(service.paths.socket)
+        if service.state.should_exit or current_identity is None or current_identity != socket_identity:
             return
-        if service.life.may_unload:
-            service.engine.let_go()
+        if service.state.should_unload:
+            service.engine.unload()
 
 
-async def _farewell(service: Service) -> None:
-    """Let what runs end."""
-    for _ in range(int(FAREWELL_SECONDS / 0.02)):
-        if not service.life.running:
+async def _drain_requests(service: Service) -> None:
+    """Wait until no call is running, at most DRAIN_SECONDS."""
+    for _ in range(int(DRAIN_SECONDS / 0.02)):
+        if not service.state.running:
             return
         await asyncio.sleep(0.02)
 
 
-def _withdraw(address: Address, ours: tuple[int, int] | None) -> None:
-    if http_common.identity(address.socket) == ours:
-        address.socket.unlink(missing_ok=True)
+def _remove_socket(paths: DaemonPaths, socket_identity: tuple[int, int] | None) -> None:
+    if http_common.file_identity(paths.socket) == socket_identity:
+        paths.socket.unlink(missing_ok=True)

@@ -1,134 +1,132 @@
-"""Answers given before, good for as long as everything they depend on is the same."""
+"""Cache of answers, and the keys that change with everything an answer depends on."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final, Generic, TypeVar
 
+from cachetools import LRUCache
+
 from pipeline.git.repository import Repository
 from serve.api_types import ExplainRequest
-from serve.explain.blame import Ignoring
+from serve.explain.blame import BlameIgnoreRevs
 from serve.explain.target import Target
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 
-# An answer is some 10 KB. One about a whole large file keeps that file's lines: then fewer are remembered.
-REMEMBERED: Final = 128
-REMEMBERED_BYTES: Final = 32 << 20
-# What a file ends in that git keeps its index in: a digest of the rest.
+# An answer takes about 10 KB; one about a whole large file holds its lines, so the bytes are limited too.
+MAX_ENTRIES: Final = 128
+MAX_BYTES: Final = 32 << 20
+# git's index file ends with a SHA-1 digest of its content.
 INDEX_DIGEST_BYTES: Final = 20
-# A person's own attributes, and settings that name files which act on an answer.
-ATTRIBUTES: Final = "~/.config/git/attributes"
-NAMED_FILES: Final = frozenset({"mailmap.file", "core.attributesfile"})
+# The user's attributes file, and settings that name files which affect an answer.
+USER_ATTRIBUTES: Final = "~/.config/git/attributes"
+FILE_SETTINGS: Final = frozenset({"mailmap.file", "core.attributesfile"})
 
-Known = TypeVar("Known")
+Value = TypeVar("Value")
 
 
-@dataclass(slots=True)
-class Warm(Generic[Known]):
-    """What was found out last, by what it depends on; for use by several threads."""
+class BoundedCache(Generic[Value]):
+    """LRU cache limited by the number of entries and by their total size. Thread-safe.
 
-    most: int = REMEMBERED
-    heaviest: int = REMEMBERED_BYTES
-    _found: OrderedDict[bytes, tuple[Known, int]] = field(default_factory=OrderedDict)
-    _lock: Lock = field(default_factory=Lock)
+    Each entry counts for at least its share of `max_bytes`, so that the size limit bounds the number as well.
+    """
 
-    def get(self, key: bytes) -> Known | None:
-        """What was found under the same key."""
+    def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
+        share = max_bytes // max_entries
+        self._entries: LRUCache[bytes, tuple[Value, int]] = LRUCache(
+            max_bytes, getsizeof=lambda entry: max(entry[1], share)
+        )
+        self._lock = Lock()
+
+    def get(self, key: bytes) -> Value | None:
+        """Return the cached value, or None."""
         with self._lock:
-            if key in self._found:
-                self._found.move_to_end(key)
-            return self._found[key][0] if key in self._found else None
+            entry = self._entries.get(key)
+        return None if entry is None else entry[0]
 
-    def put(self, key: bytes, found: Known, weight: int = 0) -> None:
-        """Remember it, and forget what was not asked for longest, until the rest are few and light enough."""
-        with self._lock:
-            self._found[key] = found, weight
-            self._found.move_to_end(key)
-            while len(self._found) > self.most or self._weight() > self.heaviest:
-                self._found.popitem(last=False)
-
-    def _weight(self) -> int:
-        return sum(weight for _, weight in self._found.values())
+    def put(self, key: bytes, value: Value, size_bytes: int = 0) -> None:
+        """Cache a value, unless it is larger than the whole cache."""
+        with self._lock, suppress(ValueError):
+            self._entries[key] = value, size_bytes
 
 
-def key(
+def answer_key(
     request: ExplainRequest,
     repository: Repository,
     head: str | None,
     target: Target,
-    place: Place | None,
-    ignored: Ignoring,
+    location: IndexLocation | None,
+    ignore_revs: BlameIgnoreRevs,
 ) -> bytes:
-    """A digest of everything an answer depends on.
+    """Return a digest of everything that an answer depends on.
 
-    Of small files the content counts and not the time: two writes within a tick of the clock look the same.
+    Small files count by their content: two writes within one tick of the clock have the same modification time.
     """
-    facts = (
+    dependencies = (
         request,
         repository.git_dir,
         repository.root,
         head,
         target,
-        ignored,
-        repository.configuration,
-        sorted(repository.boundary),
-        *map(_content, _small_files(repository, target)),
-        _stamp(repository.git_dir / "index"),
-        _tail(repository.git_dir / "index"),
-        _replaced(repository),
-        *map(_stamp, (place.database, place.wal) if place else ()),
+        ignore_revs,
+        repository.config,
+        sorted(repository.shallow_boundary),
+        *map(_read_or_none, _dependency_files(repository, target)),
+        _file_signature(repository.git_dir / "index"),
+        _read_tail(repository.git_dir / "index"),
+        _replace_refs(repository),
+        *map(_file_signature, (location.database, location.wal) if location else ()),
     )
-    return _digest(facts)
+    return _digest(dependencies)
 
 
 def history_key(repository: Repository, head: str) -> bytes:
-    """A digest of what a whole history depends on."""
-    return _digest((repository.objects, head, sorted(repository.boundary)))
+    """Return a digest of everything that the history of `head` depends on."""
+    return _digest((repository.objects_dir, head, sorted(repository.shallow_boundary)))
 
 
-def _digest(facts: object) -> bytes:
-    return hashlib.blake2b(repr(facts).encode("utf-8", "backslashreplace")).digest()
+def _digest(dependencies: object) -> bytes:
+    return hashlib.blake2b(repr(dependencies).encode("utf-8", "backslashreplace")).digest()
 
 
-def _small_files(repository: Repository, target: Target) -> Iterator[Path]:
-    """Files that act on blame, on diffs, or on names of people."""
-    common = repository.objects.parent
+def _dependency_files(repository: Repository, target: Target) -> Iterator[Path]:
+    """Yield the small files that affect blame, diffs or the names of authors."""
+    common = repository.objects_dir.parent
     yield repository.git_dir / "MERGE_HEAD"
     yield common / "info" / "grafts"
     yield common / "info" / "attributes"
-    named = [value for name, value in repository.configuration if name in NAMED_FILES]
-    # Unlike `Path.expanduser`, this leaves the home of nobody as it is.
-    yield from (Path(os.path.expanduser(name)) for name in (ATTRIBUTES, *named))  # noqa: PTH111 - as said
+    configured = [value for name, value in repository.config if name in FILE_SETTINGS]
+    # `Path.expanduser` would raise for an unknown user.
+    yield from (Path(os.path.expanduser(name)) for name in (USER_ATTRIBUTES, *configured))  # noqa: PTH111
     if not repository.is_bare:
         yield repository.root / ".mailmap"
         yield repository.root / ".gitattributes"
-        folders = Path(os.fsdecode(target.path)).parents
-        yield from (repository.root / folder / ".gitattributes" for folder in folders)
+        directories = Path(os.fsdecode(target.path)).parents
+        yield from (repository.root / directory / ".gitattributes" for directory in directories)
 
 
-def _replaced(repository: Repository) -> list[tuple[str, bytes | None]]:
-    """Commits that stand in for others, as far as they have files of their own; packed ones by their file."""
-    common = repository.objects.parent
-    folder = common / "refs" / "replace"
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    found = [(name, _content(folder / name)) for name in names]
-    return [*found, ("packed", repr(_stamp(common / "packed-refs")).encode())]
+def _replace_refs(repository: Repository) -> list[tuple[str, bytes | None]]:
+    """Return the contents of loose replace refs, and the signature of the file with the packed ones."""
+    common = repository.objects_dir.parent
+    directory = common / "refs" / "replace"
+    names = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
+    loose = [(name, _read_or_none(directory / name)) for name in names]
+    return [*loose, ("packed", repr(_file_signature(common / "packed-refs")).encode())]
 
 
-def _content(path: Path) -> bytes | None:
+def _read_or_none(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except OSError:
         return None
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _file_signature(path: Path) -> tuple[int, int, int] | None:
     try:
         status = path.stat()
     except OSError:
@@ -136,7 +134,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _tail(path: Path) -> bytes:
+def _read_tail(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             file.seek(-INDEX_DIGEST_BYTES, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""A commit's own change to the lines it is blamed for: of the two files that blame names, the parts that matter."""
+"""Diff excerpts: what a commit changed in the lines that it is blamed for."""
 
 from __future__ import annotations
 
@@ -12,110 +12,114 @@ from pipeline.git import patches
 from pipeline.git.repository import Repository, UnreadableObject
 from pipeline.hunks import OVERSIZE_BYTES
 from serve import diff_excerpts
-from serve.diff_excerpts import CONTEXT, Row
-from serve.explain.blame import Line, Origin
-from serve.index_status import EXCERPT_COLUMNS, EXCERPT_LINES, narrowed
+from serve.diff_excerpts import CONTEXT_LINES, DiffLine
+from serve.explain.blame import LineOrigin, OriginLine
+from serve.index_status import EXCERPT_COLUMNS, EXCERPT_LINES, truncate_line
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A commit's change as far as it is shown; `truncated` where more of it concerns the lines."""
+    """Excerpt of a diff; `is_truncated` if more of the diff concerns the blamed lines."""
 
     text: str
-    truncated: bool
+    is_truncated: bool
 
 
-NOTHING: Final = Excerpt("", truncated=False)
+EMPTY_EXCERPT: Final = Excerpt("", is_truncated=False)
 
 
-def main_origin(lines: Sequence[Line]) -> Origin:
-    """Of the files a commit's lines come from, the one with most of them."""
+def main_origin(lines: Sequence[OriginLine]) -> LineOrigin:
+    """Return the origin of most of the lines."""
     return Counter(line.origin for line in lines).most_common(1)[0][0]
 
 
-def excerpt(repository: Repository, lines: Sequence[Line]) -> Excerpt:
-    """What the commit of these lines did to them, in the file most of them come from.
+def build_excerpt(repository: Repository, lines: Sequence[OriginLine]) -> Excerpt:
+    """Return what a commit did to lines blamed on it, in the file that most of them come from.
 
-    Empty at a shallow boundary, where the change is not known; empty and truncated where the files are missing or
-    too large to compare.
+    Empty at a shallow boundary, where the parent is unknown. Empty and truncated if a version of the file is missing
+    or too large to compare.
     """
     origin = main_origin(lines)
-    if origin.commit_sha in repository.boundary:
-        return NOTHING
-    wanted = {line.original for line in lines if line.origin == origin}
+    if origin.commit_sha in repository.shallow_boundary:
+        return EMPTY_EXCERPT
+    numbers = {line.original_number for line in lines if line.origin == origin}
     try:
-        body = _body(repository, origin)
+        body = _diff_body(repository, origin)
     except UnreadableObject:
-        return Excerpt("", truncated=True)
-    return Excerpt("", truncated=True) if body is None else _shown(diff_excerpts.parts(body), wanted)
+        return Excerpt("", is_truncated=True)
+    if body is None:
+        return Excerpt("", is_truncated=True)
+    return _select_sections(diff_excerpts.split_sections(body), numbers)
 
 
-def _body(repository: Repository, origin: Origin) -> str | None:
-    """The `@@` parts between the two files; None where one is too large to compare."""
-    new = repository.entry(origin.commit_sha, origin.path)
-    old = repository.entry(*origin.previous) if origin.previous else None
+def _diff_body(repository: Repository, origin: LineOrigin) -> str | None:
+    """Return the `@@` sections between the two versions of the file; None if one is too large to compare."""
+    new = repository.find_entry(origin.commit_sha, origin.path)
+    old = repository.find_entry(*origin.previous) if origin.previous else None
     blobs = [entry.sha if entry else None for entry in (old, new)]
-    if any(repository.size(blob) > OVERSIZE_BYTES for blob in blobs if blob):
+    if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in blobs if blob):
         return None
-    return patches.body(repository.between(*blobs).data).decode("utf-8", errors="replace")
+    body = patches.strip_file_header(repository.create_blob_patch(*blobs).data)
+    return body.decode("utf-8", errors="replace")
 
 
-def _shown(parts: Sequence[str], wanted: set[int]) -> Excerpt:
-    """Whole parts where they fit; else only what is near the lines asked about."""
-    if not parts:
-        return NOTHING
-    numbers = sorted(wanted)
-    apart = [_apart(part, numbers) for part in parts]
-    # Where equal lines stand before and after an added block, blame may name the ones before and the diff show the
-    # ones after; and through an ignored commit blame only guesses. Then the nearest part is the one.
-    touched = [part for part, distance in zip(parts, apart, strict=True) if distance == 0]
+def _select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:
+    """Return the sections that have the numbered new lines; only the lines near them if the sections are too long."""
+    if not sections:
+        return EMPTY_EXCERPT
+    ordered_numbers = sorted(numbers)
+    distances = [_distance(section, ordered_numbers) for section in sections]
+    touched = [section for section, distance in zip(sections, distances, strict=True) if distance == 0]
+    # Blame and diff can disagree: about equal lines around an added block, or through an ignored commit.
     if not touched:
-        touched = [parts[apart.index(min(apart))]]
-        wanted = {_within(touched[0], number) for number in wanted}
-    whole = "".join(touched)
-    if whole.count("\n") <= EXCERPT_LINES:
-        return _narrowed(whole, truncated=False)
-    near = "".join(window for part in touched for window in _windows(part, wanted))
-    return _narrowed("\n".join(near.split("\n")[:EXCERPT_LINES]), truncated=True)
+        nearest = sections[distances.index(min(distances))]
+        touched = [nearest]
+        numbers = {_nearest_line(nearest, number) for number in numbers}
+    text = "".join(touched)
+    if text.count("\n") <= EXCERPT_LINES:
+        return _crop(text, is_truncated=False)
+    windows = "".join(window for section in touched for window in _format_windows(section, numbers))
+    return _crop("\n".join(windows.split("\n")[:EXCERPT_LINES]), is_truncated=True)
 
 
-def _apart(part: str, numbers: Sequence[int]) -> int:
-    """How many lines lie between the part and the nearest of these, which are in order; 0 where it has one."""
-    _, _, start, count = diff_excerpts.numbers(part)
-    place = bisect_left(numbers, start)
-    before = [start - numbers[place - 1]] if place else []
-    after = [max(0, numbers[place] - (start + count - 1))] if place < len(numbers) else []
+def _distance(section: str, numbers: Sequence[int]) -> int:
+    """Return the distance in lines from a section to the nearest of the sorted numbers; 0 if it has one of them."""
+    _, _, start, count = diff_excerpts.parse_section_header(section)
+    index = bisect_left(numbers, start)
+    before = [start - numbers[index - 1]] if index else []
+    after = [max(0, numbers[index] - (start + count - 1))] if index < len(numbers) else []
     return min([*before, *after])
 
 
-def _within(part: str, number: int) -> int:
-    """The line of the part that is nearest to a line of the new file."""
-    _, _, start, count = diff_excerpts.numbers(part)
+def _nearest_line(section: str, number: int) -> int:
+    """Return the new line of the section that is nearest to a line number."""
+    _, _, start, count = diff_excerpts.parse_section_header(section)
     return max(start, min(number, start + count - 1))
 
 
-def _windows(part: str, wanted: set[int]) -> Iterator[str]:
-    """The rows near a wanted line, under heads that say where they stand."""
-    rows = list(diff_excerpts.rows(part))
+def _format_windows(section: str, numbers: set[int]) -> Iterator[str]:
+    """Yield the lines near the numbered ones, each run of consecutive lines as a section of its own."""
+    lines = list(diff_excerpts.section_lines(section))
     kept = {
         near
-        for place, row in enumerate(rows)
-        if row.text[:1] != "-" and row.new in wanted
-        for near in range(place - CONTEXT, place + CONTEXT + 1)
-        if 0 <= near < len(rows)
+        for index, line in enumerate(lines)
+        if line.text[:1] != "-" and line.new_number in numbers
+        for near in range(index - CONTEXT_LINES, index + CONTEXT_LINES + 1)
+        if 0 <= near < len(lines)
     }
-    run: list[Row] = []
-    for place, row in enumerate(rows):
-        if place in kept:
-            run.append(row)
+    run: list[DiffLine] = []
+    for index, line in enumerate(lines):
+        if index in kept:
+            run.append(line)
         elif run:
-            yield diff_excerpts.printed(part, run)
+            yield diff_excerpts.format_lines(section, run)
             run = []
     if run:
-        yield diff_excerpts.printed(part, run)
+        yield diff_excerpts.format_lines(section, run)
 
 
-def _narrowed(text: str, *, truncated: bool) -> Excerpt:
+def _crop(text: str, *, is_truncated: bool) -> Excerpt:
+    """Return an excerpt with long lines truncated."""
     lines = text.split("\n")
-    shown = "\n".join(map(narrowed, lines))
-    return Excerpt(shown, truncated or any(len(line) > EXCERPT_COLUMNS for line in lines))
+    cropped = "\n".join(map(truncate_line, lines))
+    return Excerpt(cropped, is_truncated or any(len(line) > EXCERPT_COLUMNS for line in lines))

@@ -1,8 +1,7 @@
-"""Commits as an explanation shows them.
+"""Explanation of lines by the commits that wrote them: `explain_change`.
 
-Newest first: by the committer's date, and among equal dates children before their parents.
-
-The straight line of `explain_change`: file, blame, hits with their excerpts, what the index adds, answer.
+The steps of an explanation: find the file, run `git blame`, sort the commits newest first, build their hits with diff
+excerpts, add what the index knows, build the answer.
 """
 
 from __future__ import annotations
@@ -16,65 +15,196 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.git import commit_graph
-from pipeline.git.changes import shown_path
-from pipeline.git.git_cli import Git
-from pipeline.git.objects import Commit, Parents, parents_first
+from pipeline.git.changes import decode_path
+from pipeline.git.git_cli import GitProgram
+from pipeline.git.objects import Commit, Parents, sort_topologically
 from pipeline.git.repository import Repository, open_repository
-from serve import api_types
 from serve.api_types import (
     BlamedLine,
     ExplainAnswer,
-    Explained,
+    ExplainDetails,
     ExplainHit,
     ExplainMeta,
     ExplainRequest,
     RelatedCommit,
-    rfc3339,
+    format_rfc3339,
+    validate_explain_request,
 )
-from serve.explain import blame, cache, excerpts, file_history, notes, target
-from serve.explain.blame import Blame, Ignoring, Line, Refused, ignoring
-from serve.explain.cache import Warm
-from serve.explain.excerpts import Excerpt, main_origin
-from serve.explain.file_history import Added, Index
+from serve.explain import cache, notes
+from serve.explain.blame import (
+    BlameFailed,
+    BlameIgnoreRevs,
+    BlameResult,
+    OriginLine,
+    load_ignore_revs,
+    read_blame,
+    start_blame,
+)
+from serve.explain.cache import BoundedCache
+from serve.explain.excerpts import Excerpt, build_excerpt, main_origin
+from serve.explain.file_history import Enrichment, FileHistoryReader, open_file_history
 from serve.explain.notes import Coverage
-from serve.explain.target import Target
-from serve.index_status import clamped, compatibility_fields, index_state
-from serve.repositories import existing_place
+from serve.explain.target import Target, resolve_target
+from serve.index_status import clamp_limit, compatibility_fields, index_state
+from serve.repositories import find_index
 from stores.history import FileCommit
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 
-
-def hit(commit: Commit, lines: Sequence[Line], excerpt: Excerpt | None) -> ExplainHit:
-    """A commit as it is shown, with the lines it wrote."""
-    return ExplainHit(
-        commit_sha=commit.sha,
-        commit_message=commit.message,
-        commit_author=commit.author_name,
-        commit_date=rfc3339(commit.commit_date),
-        blame_lines=tuple(line.number for line in lines),
-        file_path=shown_path(main_origin(lines).path),
-        diff_excerpt=excerpt.text if excerpt else None,
-        diff_truncated=bool(excerpt and excerpt.truncated),
-    )
-
-
-def related(commit: FileCommit) -> RelatedCommit:
-    """A neighbour as it is shown."""
-    return RelatedCommit(
-        commit_sha=commit.commit_sha,
-        commit_message=commit.commit_message,
-        commit_author=commit.commit_author,
-        commit_date=rfc3339(commit.commit_date),
-        touched_hunks=commit.touched_hunks,
-    )
-
-
-# Between two commits of one date there may be older ones where a clock was wrong: git too looks a day behind.
+# With wrong clocks, commits of one date can be connected through older ones; git also allows for a day.
 CLOCK_SLOP: Final = timedelta(days=1)
 
 
-def newest_first(dates: Mapping[str, int], repository: Repository) -> list[str]:
-    """The commits in the order they are shown."""
+@dataclass(frozen=True, slots=True)
+class Explainer:
+    """Explainer that caches its answers. Indexes are under `home`. Thread-safe."""
+
+    home: Path
+    _answers: BoundedCache[ExplainAnswer] = field(default_factory=BoundedCache)
+    _commit_counts: BoundedCache[int] = field(default_factory=BoundedCache)
+
+    def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
+        """Return the commits behind lines of a file in the repository at `path`.
+
+        The file name is relative to the repository or to `cwd`, the user's working directory. Raises BadRequest for an
+        invalid request.
+        """
+        validate_explain_request(request)
+        context = self._load_context(request, path, cwd)
+        key = context.answer_key
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = _compute_answer(context)
+            # Cached only if nothing changed while git was running: else the answer fits no key.
+            if not answer.passing and self._load_context(request, path, cwd).answer_key == key:
+                self._answers.put(key, answer, answer.size_bytes)
+        return answer
+
+    def _load_context(self, request: ExplainRequest, path: Path, cwd: Path | None) -> ExplainContext:
+        repository = open_repository(path)
+        head = repository.read_head()
+        return ExplainContext(
+            request=request,
+            repository=repository,
+            head=head,
+            target=resolve_target(repository, head, request.file, cwd),
+            location=find_index(self.home, repository),
+            ignore_revs=load_ignore_revs(repository),
+            commit_counts=self._commit_counts,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainContext:
+    """A request with the state of the repository, file and index at the time it is answered."""
+
+    request: ExplainRequest
+    repository: Repository
+    head: str | None
+    target: Target
+    location: IndexLocation | None
+    ignore_revs: BlameIgnoreRevs
+    commit_counts: BoundedCache[int]
+
+    @property
+    def answer_key(self) -> bytes:
+        """Digest of everything that the answer depends on."""
+        return cache.answer_key(
+            self.request, self.repository, self.head, self.target, self.location, self.ignore_revs
+        )
+
+    @property
+    def line_range(self) -> tuple[int, int] | None:
+        """Requested lines that the file has, first and last; None if it has none of them."""
+        first, count = self.request.line_start, len(self.target.lines)
+        last = min(self.request.line_end or count, count)
+        return (first, last) if first <= last and self.target.content is not None else None
+
+    @property
+    def related_path(self) -> str | None:
+        """Path of the file whose related commits are requested; None if they are not."""
+        return self.target.display_path if self.request.include_related else None
+
+    @property
+    def git(self) -> GitProgram:
+        """Git program for this repository, with the commit graph of the index if there is one."""
+        graph = self.location.git_directory if self.location else None
+        return commit_graph.create_git_program(self.repository, graph, self.ignore_revs.settings)
+
+
+def _compute_answer(context: ExplainContext) -> ExplainAnswer:
+    git, line_range = context.git, context.line_range
+    if line_range is None:
+        return _answer_without_lines(context, git)
+    with (
+        # git blames in the background while the index is read.
+        start_blame(git, context.target, line_range, context.request, context.ignore_revs) as running,
+        open_file_history(
+            context.repository, context.location, git, context.commit_counts, context.related_path
+        ) as reader,
+    ):
+        result = read_blame(running)
+        if isinstance(result, BlameFailed):
+            return _answer_blame_failure(context, line_range, result, reader)
+        return _answer_from_blame(context, line_range, result, reader)
+
+
+def _answer_from_blame(
+    context: ExplainContext, line_range: tuple[int, int], result: BlameResult, reader: FileHistoryReader
+) -> ExplainAnswer:
+    repository, target = context.repository, context.target
+    lines_by_commit = _group_by_commit(result.lines)
+    commit_times = {sha: result.commit_times[sha] for sha in lines_by_commit}
+    ordered = order_newest_first(commit_times, repository)
+    hits = _build_hits(context, ordered[: clamp_limit(context.request.k)], lines_by_commit)
+    enrichment = reader.load_enrichment(ordered, [hit.commit_sha for hit in hits])
+    coverage = _measure_coverage(result.lines, lines_by_commit, repository, enrichment)
+    limits = [
+        *notes.describe_file_limits(target, context.ignore_revs, repository),
+        *notes.describe_line_limits(result.lines, repository),
+    ]
+    meta = _build_meta(context, line_range, len(ordered), limits, reader, enrichment, coverage)
+    content = target.lines
+    lines = tuple(_build_blamed_line(line, content) for line in result.lines)
+    return ExplainAnswer(hits, meta, lines, passing=bool(enrichment.error))
+
+
+def _answer_blame_failure(
+    context: ExplainContext, line_range: tuple[int, int], failure: BlameFailed, reader: FileHistoryReader
+) -> ExplainAnswer:
+    limits = [notes.describe_blame_failure(failure, context.repository)]
+    first, last = line_range
+    coverage = Coverage(lines=last - first + 1, indexable=0, indexed=0)
+    enrichment = Enrichment(error=reader.error)
+    return ExplainAnswer(
+        (), _build_meta(context, line_range, 0, limits, reader, enrichment, coverage), passing=True
+    )
+
+
+def _answer_without_lines(context: ExplainContext, git: GitProgram) -> ExplainAnswer:
+    """Answer a request for a file or a range that has no lines to blame."""
+    target, repository = context.target, context.repository
+    with open_file_history(repository, context.location, git, context.commit_counts) as reader:
+        limits = list(notes.describe_file_limits(target, context.ignore_revs, repository))
+        if target.is_missing and context.head:
+            limits = [notes.describe_missing_file(target, repository, context.head, git)]
+        elif target.content is not None:
+            limits.append(notes.describe_empty_range(target, context.request))
+        enrichment = Enrichment(error=reader.error)
+        meta = _build_meta(context, (0, 0), 0, limits, reader, enrichment, Coverage(0, 0, 0))
+        return ExplainAnswer((), meta, passing=bool(reader.error))
+
+
+def _group_by_commit(lines: Sequence[OriginLine]) -> Mapping[str, list[OriginLine]]:
+    """Group the committed lines by commit."""
+    lines_by_commit: dict[str, list[OriginLine]] = defaultdict(list)
+    for line in lines:
+        if line.is_committed:
+            lines_by_commit[line.origin.commit_sha].append(line)
+    return lines_by_commit
+
+
+def order_newest_first(dates: Mapping[str, int], repository: Repository) -> list[str]:
+    """Order commits by committer time, given by SHA in seconds; with equal times, children come before parents."""
     ordered: list[str] = []
     by_date = sorted(dates, key=lambda sha: (-dates[sha], sha))
     for _, tied in groupby(by_date, key=dates.__getitem__):
@@ -85,200 +215,103 @@ def newest_first(dates: Mapping[str, int], repository: Repository) -> list[str]:
 def _children_first(tied: list[str], repository: Repository) -> list[str]:
     if len(tied) == 1:
         return tied
-    parents = _since(tied, repository)
-    wanted = set(tied)
-    return [sha for sha in reversed(parents_first("", {**parents, "": tuple(tied)})) if sha in wanted]
+    parents = _reachable_since(tied, repository)
+    shas = set(tied)
+    return [sha for sha in reversed(sort_topologically("", {**parents, "": tuple(tied)})) if sha in shas]
 
 
-def _since(tied: list[str], repository: Repository) -> dict[str, Parents]:
-    """The commits that these reach, as far back as their date and the slop."""
-    oldest = repository.commit(tied[0]).commit_date - CLOCK_SLOP
-    found: dict[str, Parents] = {}
-    waiting = list(tied)
-    while waiting:
-        sha = waiting.pop()
-        if sha not in found and repository.contains(sha):
-            commit = repository.commit(sha)
-            found[sha] = commit.parents if commit.commit_date >= oldest else ()
-            waiting.extend(found[sha])
-    return found
+def _reachable_since(tied: list[str], repository: Repository) -> dict[str, Parents]:
+    """Return the parents of every commit reachable from these, back to their common date minus the slop."""
+    oldest = repository.read_commit(tied[0]).commit_date - CLOCK_SLOP
+    parents: dict[str, Parents] = {}
+    queue = list(tied)
+    while queue:
+        sha = queue.pop()
+        if sha not in parents and repository.contains(sha):
+            commit = repository.read_commit(sha)
+            parents[sha] = commit.parents if commit.commit_date >= oldest else ()
+            queue.extend(parents[sha])
+    return parents
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A request with everything it meets: the repository, the file as it is now, the place of the index."""
-
-    request: ExplainRequest
-    repository: Repository
-    head: str | None
-    target: Target
-    place: Place | None
-    ignored: Ignoring
-    counted: Warm[int]
-
-    @property
-    def key(self) -> bytes:
-        """What the answer depends on, as a digest."""
-        return cache.key(self.request, self.repository, self.head, self.target, self.place, self.ignored)
-
-    @property
-    def lines(self) -> tuple[int, int] | None:
-        """The range that is asked about, clamped; None where the file has none of it."""
-        first, count = self.request.line_start, len(self.target.lines)
-        last = min(self.request.line_end or count, count)
-        return (first, last) if first <= last and self.target.content is not None else None
-
-    @property
-    def related(self) -> str | None:
-        """The file whose neighbouring commits are wanted; None where none are."""
-        return self.target.shown if self.request.include_related else None
-
-    @property
-    def git(self) -> Git:
-        """The git program for this repository."""
-        lent = self.place.graph if self.place else None
-        return commit_graph.program(self.repository, lent, self.ignored.settings)
-
-
-@dataclass(frozen=True, slots=True)
-class Explainer:
-    """Answers, and remembers its answers; indexes are under `home`."""
-
-    home: Path
-    _answers: Warm[ExplainAnswer] = field(default_factory=Warm)
-    _counted: Warm[int] = field(default_factory=Warm)
-
-    def explain(self, asked: ExplainRequest, path: Path, here: Path | None = None) -> ExplainAnswer:
-        """The commits behind lines of a file in the repository at `path`; `here` is where the person stands."""
-        api_types.check(asked)
-        question = self._meet(asked, path, here)
-        key = question.key
-        found = self._answers.get(key)
-        if found is None:
-            found = _answered(question)
-            # Something may have changed while git was at work: then the answer belongs to no key.
-            if not found.passing and self._meet(asked, path, here).key == key:
-                self._answers.put(key, found, found.weight)
-        return found
-
-    def _meet(self, asked: ExplainRequest, path: Path, here: Path | None) -> Question:
-        repository = open_repository(path)
-        head = repository.head()
-        return Question(
-            asked,
-            repository,
-            head,
-            target.resolve(repository, head, asked.file, here),
-            existing_place(self.home, repository),
-            ignoring(repository),
-            self._counted,
-        )
-
-
-def _answered(question: Question) -> ExplainAnswer:
-    asked, git = question.lines, question.git
-    if asked is None:
-        return _without_lines(question, git)
-    with (
-        blame.started(git, question.target, asked, question.request, question.ignored) as running,
-        file_history.opened(
-            question.repository, question.place, git, question.counted, question.related
-        ) as index,
-    ):
-        said = blame.read(running)
-        if isinstance(said, Refused):
-            return _refused(question, asked, said, index)
-        return _explained(question, asked, said, index)
-
-
-def _explained(question: Question, asked: tuple[int, int], blamed: Blame, index: Index) -> ExplainAnswer:
-    repository, target = question.repository, question.target
-    lines_of = _by_commit(blamed.lines)
-    order = newest_first({sha: blamed.dates[sha] for sha in lines_of}, repository)
-    hits = _hits(question, order[: clamped(question.request.k)], lines_of)
-    limits = [
-        *notes.about_file(target, question.ignored, repository),
-        *notes.about_lines(blamed.lines, repository),
-    ]
-    added = index.about(order, [hit.commit_sha for hit in hits])
-    coverage = Coverage(
-        lines=len(blamed.lines),
-        knowable=sum(len(lines) for sha, lines in lines_of.items() if sha not in repository.boundary),
-        known=sum(len(lines) for sha, lines in lines_of.items() if sha in added.known),
-    )
-    content = target.lines
-    lines = tuple(_shown(line, content) for line in blamed.lines)
-    meta = _meta(question, asked, len(order), limits, index, added, coverage)
-    return ExplainAnswer(hits, meta, lines, passing=bool(added.trouble))
-
-
-def _by_commit(lines: Sequence[Line]) -> Mapping[str, list[Line]]:
-    found: dict[str, list[Line]] = defaultdict(list)
-    for line in lines:
-        if line.committed:
-            found[line.origin.commit_sha].append(line)
-    return found
-
-
-def _hits(
-    question: Question, shas: Sequence[str], lines_of: Mapping[str, list[Line]]
+def _build_hits(
+    context: ExplainContext, shas: Sequence[str], lines_by_commit: Mapping[str, list[OriginLine]]
 ) -> tuple[ExplainHit, ...]:
-    repository, wanted = question.repository, question.request.include_diff
+    repository, include_diff = context.repository, context.request.include_diff
     return tuple(
-        hit(
-            repository.commit(sha),
-            lines_of[sha],
-            excerpts.excerpt(repository, lines_of[sha]) if wanted else None,
+        build_hit(
+            repository.read_commit(sha),
+            lines_by_commit[sha],
+            build_excerpt(repository, lines_by_commit[sha]) if include_diff else None,
         )
         for sha in shas
     )
 
 
-def _shown(line: Line, content: Sequence[bytes]) -> BlamedLine:
+def build_hit(commit: Commit, lines: Sequence[OriginLine], excerpt: Excerpt | None) -> ExplainHit:
+    """Build the hit of a commit and the lines it wrote."""
+    return ExplainHit(
+        commit_sha=commit.sha,
+        commit_message=commit.message,
+        commit_author=commit.author_name,
+        commit_date=format_rfc3339(commit.commit_date),
+        blame_lines=tuple(line.number for line in lines),
+        file_path=decode_path(main_origin(lines).path),
+        diff_excerpt=excerpt.text if excerpt else None,
+        diff_truncated=bool(excerpt and excerpt.is_truncated),
+    )
+
+
+def build_related_commit(commit: FileCommit) -> RelatedCommit:
+    """Convert a neighbouring commit of the index."""
+    return RelatedCommit(
+        commit_sha=commit.commit_sha,
+        commit_message=commit.commit_message,
+        commit_author=commit.commit_author,
+        commit_date=format_rfc3339(commit.commit_date),
+        touched_hunks=commit.touched_hunks,
+    )
+
+
+def _build_blamed_line(line: OriginLine, content: Sequence[bytes]) -> BlamedLine:
     text = content[line.number - 1].decode("utf-8", errors="replace")
-    return BlamedLine(line.number, text, line.origin.commit_sha if line.committed else None)
+    return BlamedLine(line.number, text, line.origin.commit_sha if line.is_committed else None)
 
 
-def _without_lines(question: Question, git: Git) -> ExplainAnswer:
-    """The answer about what cannot be blamed."""
-    target, repository = question.target, question.repository
-    with file_history.opened(repository, question.place, git, question.counted) as index:
-        limits = list(notes.about_file(target, question.ignored, repository))
-        if target.missing and question.head:
-            limits = [notes.about_missing(target, repository, question.head, git)]
-        elif target.content is not None:
-            limits.append(notes.about_range(target, question.request))
-        added = Added(trouble=index.trouble)
-        meta = _meta(question, (0, 0), 0, limits, index, added, Coverage(0, 0, 0))
-        return ExplainAnswer((), meta, passing=bool(index.trouble))
+def _measure_coverage(
+    lines: Sequence[OriginLine],
+    lines_by_commit: Mapping[str, list[OriginLine]],
+    repository: Repository,
+    enrichment: Enrichment,
+) -> Coverage:
+    counts = {sha: len(commit_lines) for sha, commit_lines in lines_by_commit.items()}
+    return Coverage(
+        lines=len(lines),
+        indexable=sum(count for sha, count in counts.items() if sha not in repository.shallow_boundary),
+        indexed=sum(count for sha, count in counts.items() if sha in enrichment.indexed_commits),
+    )
 
 
-def _refused(question: Question, asked: tuple[int, int], refused: Refused, index: Index) -> ExplainAnswer:
-    limits = [notes.about_refusal(refused, question.repository)]
-    coverage = Coverage(asked[1] - asked[0] + 1, 0, 0)
-    meta = _meta(question, asked, 0, limits, index, Added(trouble=index.trouble), coverage)
-    return ExplainAnswer((), meta, passing=True)
-
-
-def _meta(
-    question: Question,
-    asked: tuple[int, int],
-    unique: int,
+def _build_meta(
+    context: ExplainContext,
+    line_range: tuple[int, int],
+    commit_count: int,
     limits: Sequence[str],
-    index: Index,
-    added: Added,
+    reader: FileHistoryReader,
+    enrichment: Enrichment,
     coverage: Coverage,
 ) -> ExplainMeta:
+    path = context.target.display_path
     return ExplainMeta(
-        index_status=index_state(index.standing),
-        hint=notes.hint(index, added, coverage),
-        compatibility=compatibility_fields(index.standing.verdict),
-        explain=Explained(
-            lines_queried=asked,
-            commits_unique=unique,
+        index_status=index_state(reader.status),
+        hint=notes.build_hint(reader, enrichment, coverage),
+        compatibility=compatibility_fields(reader.status.verdict),
+        explain=ExplainDetails(
+            lines_queried=line_range,
+            commits_unique=commit_count,
             blame_coverage=coverage.share,
             limitation=" ".join(limits) or None,
-            related_commits=tuple(map(related, added.neighbours)),
-            enrichment_limitation=notes.about_enrichment(index, added, question.target.shown),
+            related_commits=tuple(map(build_related_commit, enrichment.neighbours)),
+            enrichment_limitation=notes.describe_enrichment_limits(reader, enrichment, path),
         ),
     )

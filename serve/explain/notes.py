@@ -1,7 +1,4 @@
-"""Files of HEAD that may have been meant by a name that is none of them.
-
-What limits an answer, in sentences.
-"""
+"""Sentences about the limits of an explanation, and hints about the index."""
 
 from __future__ import annotations
 
@@ -10,152 +7,159 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from pipeline.git.changes import shown_path
-from pipeline.git.git_cli import Git
+from pipeline.git.changes import decode_path
+from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository, UnreadableObject
 from serve.api_types import ExplainRequest
-from serve.explain.blame import Ignoring, Line, Refused
-from serve.explain.file_history import Added, Index
+from serve.explain.blame import BlameFailed, BlameIgnoreRevs, OriginLine
+from serve.explain.file_history import Enrichment, FileHistoryReader
 from serve.explain.target import Target
 from serve.index_status import index_hints
-from serve.text import named
+from serve.text import format_ranges
 
-# More are a list to search, not an answer.
-MOST: Final = 3
-
-
-def meant(path: bytes, head: str, git: Git) -> list[str]:
-    """The files that have this name in another folder; where there is none, those of a like name in this folder."""
-    # A partial clone may lack a folder: what could be listed will do.
-    files = git.output("ls-tree", "-r", "-z", "--name-only", "--full-tree", head).out.split(b"\0")
-    folder, _, name = path.rpartition(b"/")
-    elsewhere = [file for file in files if file.rpartition(b"/")[2].lower() == name.lower()]
-    if elsewhere:
-        return [shown_path(file) for file in elsewhere[:MOST]]
-    here = [shown_path(file) for file in files if file and file.rpartition(b"/")[0] == folder]
-    return get_close_matches(shown_path(path), here, n=MOST, cutoff=0.8)
-
-
-# More runs of lines than this are a rewrite, and the first ones say so.
-NAMED_SPANS: Final = 6
+# A longer list of suggestions would have to be searched.
+MAX_SUGGESTIONS: Final = 3
+# More ranges of lines mean a rewrite, which the first ones already show.
+MAX_LINE_RANGES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many of the lines that were asked about have commits that an index may know, and that this one knows."""
+    """Numbers of blamed lines: all, those whose commit can be indexed, and those whose commit is indexed."""
 
     lines: int
-    knowable: int
-    known: int
+    indexable: int
+    indexed: int
 
     @property
     def share(self) -> float:
-        """The share of the lines whose commit the index knows."""
-        return round(self.known / self.lines, 6) if self.lines else 0.0
+        """Share of the lines whose commit is in the index."""
+        return round(self.indexed / self.lines, 6) if self.lines else 0.0
 
 
-def about_range(target: Target, request: ExplainRequest) -> str:
-    """Why a range of a file that has lines holds none of them; empty where it holds some."""
+def describe_empty_range(target: Target, request: ExplainRequest) -> str:
+    """Say why a range of the file has no lines; empty if it has some."""
     count = len(target.lines)
     if not count:
-        return f"{target.shown} is empty."
+        return f"{target.display_path} is empty."
     if request.line_start > count:
-        return f"{target.shown} has {_counted(count, 'line')}: the range starts after its end."
+        return f"{target.display_path} has {_format_count(count, 'line')}: the range starts after its end."
     return ""
 
 
-def about_refusal(refused: Refused, repository: Repository) -> str:
-    """Why git could not blame."""
-    if repository.is_partial:
-        return f"git could not read the history: {refused.reason}. This partial clone lacks it; nothing is fetched."
-    return f"git could not say: {refused.reason}."
+def describe_blame_failure(failure: BlameFailed, repository: Repository) -> str:
+    """Say why git could not blame."""
+    if repository.is_partial_clone:
+        return (
+            f"git could not read the history: {failure.reason}. "
+            "This partial clone lacks objects, and lineage does not fetch them."
+        )
+    return f"git blame failed: {failure.reason}."
 
 
-def about_lines(lines: Sequence[Line], repository: Repository) -> Iterator[str]:
-    """What blame could not say about some of the lines."""
-    fresh = [line.number for line in lines if not line.committed]
-    if fresh:
-        yield f"{_named(fresh)} not committed yet."
-    ends = [line.number for line in lines if line.origin.commit_sha in repository.boundary]
-    if ends:
+def describe_line_limits(lines: Sequence[OriginLine], repository: Repository) -> Iterator[str]:
+    """Yield sentences about uncommitted lines and about lines from a shallow boundary."""
+    uncommitted = [line.number for line in lines if not line.is_committed]
+    if uncommitted:
+        yield f"{_format_lines(uncommitted)} not committed yet."
+    at_boundary = [line.number for line in lines if line.origin.commit_sha in repository.shallow_boundary]
+    if at_boundary:
         yield (
-            f"History ends at the boundary of this shallow clone: {_named(ends, 'is', 'are').lower()}"
-            " shown at its last commit and may be older; `git fetch --unshallow` brings the rest."
+            f"The history of this shallow clone ends: {_format_lines(at_boundary).lower()} shown at its oldest commit "
+            "and may be older. `git fetch --unshallow` gets the rest."
         )
 
 
-def about_file(target: Target, ignored: Ignoring, repository: Repository) -> Iterator[str]:
-    """What is special about the file or the way it was blamed."""
+def describe_file_limits(
+    target: Target, ignore_revs: BlameIgnoreRevs, repository: Repository
+) -> Iterator[str]:
+    """Yield sentences about the file, ignored revisions and clean filters."""
     if target.note:
         yield target.note
-    if ignored.note and target.content is not None:
-        yield ignored.note
-    driver = repository.attribute(target.shown, "filter")
-    if isinstance(driver, str) and any(name.startswith(f"filter.{driver}.") for name in repository.filters):
+    if ignore_revs.note and target.content is not None:
+        yield ignore_revs.note
+    driver = repository.get_attribute(target.display_path, "filter")
+    if isinstance(driver, str) and any(
+        name.startswith(f"filter.{driver}.") for name in repository.filter_settings
+    ):
         yield (
-            f"The filter {driver!r} that this file passes through on its way into git was not run: "
-            "lines it changes count as not committed."
+            f"git's filter {driver!r} was not run on this file: lines that it changes count as not committed."
         )
 
 
-def about_missing(target: Target, repository: Repository, head: str, git: Git) -> str:
-    """When a file that is not there went, and where to."""
-    last = git.output("rev-list", "-1", head, "--", target.path).out.decode().strip()
+def describe_missing_file(target: Target, repository: Repository, head: str, git: GitProgram) -> str:
+    """Say which commit removed or renamed a file, or suggest similar files if it never existed."""
+    last = git.run("rev-list", "-1", head, "--", target.path).stdout.decode().strip()
     if not last:
-        alike = meant(target.path, head, git)
-        asked = f" Did you mean {' or '.join(alike)}?" if alike else ""
-        return f"{target.shown} does not exist in HEAD, nor did it before.{asked}"
-    subject = repository.commit(last).message.partition("\n")[0].strip()
-    gone = f"{target.shown} does not exist in HEAD"
-    if goal := _renamed_to(repository, last, target.path):
-        return f"{gone}: commit {last[:12]} ({subject}) renamed it to {goal}. Ask about that file."
-    return f"{gone}: commit {last[:12]} ({subject}) was the last to change it."
+        similar = find_similar_files(target.path, head, git)
+        question = f" Did you mean {' or '.join(similar)}?" if similar else ""
+        return f"{target.display_path} does not exist in HEAD and never did.{question}"
+    subject = repository.read_commit(last).message.partition("\n")[0].strip()
+    missing = f"{target.display_path} does not exist in HEAD"
+    if new_path := _find_new_path(repository, last, target.path):
+        return f"{missing}: commit {last[:12]} ({subject}) renamed it to {new_path}. Explain that file."
+    return f"{missing}: commit {last[:12]} ({subject}) was the last to change it."
 
 
-def about_enrichment(index: Index, added: Added, path: str) -> str | None:
-    """What the index could not add."""
-    if added.trouble:
-        return f"The index could not be read. {added.trouble}"
-    if index.connection is None:
-        return "There is no index, so neither coverage nor related commits are known."
-    if index.standing.behind:
-        commits = _counted(index.standing.behind, "commit")
+def describe_enrichment_limits(reader: FileHistoryReader, enrichment: Enrichment, path: str) -> str | None:
+    """Say what the index could not add; None if nothing is missing."""
+    if enrichment.error:
+        return f"The index could not be read. {enrichment.error}"
+    if reader.connection is None:
+        return "There is no index, so coverage and related commits are unknown."
+    if reader.status.commits_behind:
+        commits = _format_count(reader.status.commits_behind, "commit")
         return f"The index is {commits} behind HEAD: related commits may be missing."
-    if not added.recorded:
+    if not enrichment.has_file_history:
         return f"The index has no change of {path}, so there are no related commits."
     return None
 
 
-def hint(index: Index, added: Added, coverage: Coverage) -> str | None:
-    """What a person can do about the index."""
-    if added.trouble:
-        return added.trouble
-    if index.standing.verdict is None:
-        waiting = "run `lineage index` to have related commits and `lineage query` too"
+def build_hint(reader: FileHistoryReader, enrichment: Enrichment, coverage: Coverage) -> str | None:
+    """Say what the user can do about the index; None if nothing."""
+    if enrichment.error:
+        return enrichment.error
+    if reader.status.verdict is None:
+        if not reader.status.commits_behind:
+            return "The repository has no commits yet."
         return (
-            f"This repository is not indexed yet; blame needs no index, {waiting}."
-            if index.standing.behind
-            else "The repository has no commits yet."
+            "This repository is not indexed yet. Blame needs no index; "
+            "run `lineage index` for related commits and `lineage query`."
         )
-    hints = list(index_hints(index.standing))
-    if coverage.known < coverage.knowable and not index.standing.behind:
-        hints.append("Some of the lines come from commits the index does not know: run `lineage index`.")
+    hints = list(index_hints(reader.status))
+    if coverage.indexed < coverage.indexable and not reader.status.commits_behind:
+        hints.append("Some lines come from commits that are not indexed: run `lineage index`.")
     return " ".join(hints) or None
 
 
-def _renamed_to(repository: Repository, sha: str, path: bytes) -> str | None:
+def find_similar_files(path: bytes, head: str, git: GitProgram) -> list[str]:
+    """Return files of HEAD with the same name elsewhere, or else with a similar name in the same directory."""
+    # In a partial clone git may fail on a missing directory, after it has listed others: these are used.
+    files = git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", head).stdout.split(b"\0")
+    directory, _, name = path.rpartition(b"/")
+    elsewhere = [file for file in files if file.rpartition(b"/")[2].lower() == name.lower()]
+    if elsewhere:
+        return [decode_path(file) for file in elsewhere[:MAX_SUGGESTIONS]]
+    siblings = [decode_path(file) for file in files if file and file.rpartition(b"/")[0] == directory]
+    return get_close_matches(decode_path(path), siblings, n=MAX_SUGGESTIONS, cutoff=0.8)
+
+
+def _find_new_path(repository: Repository, sha: str, path: bytes) -> str | None:
     try:
-        changes = [change for found in repository.differences(sha) for change in found.changes]
+        changes = [
+            change for parent_diff in repository.diff_with_parents(sha) for change in parent_diff.changes
+        ]
     except UnreadableObject:
         return None
-    return next((shown_path(change.path) for change in changes if change.old_path == path), None)
+    return next((decode_path(change.path) for change in changes if change.old_path == path), None)
 
 
-def _named(numbers: Sequence[int], one: str = "is", several: str = "are") -> str:
-    found = named(numbers)
-    said = ", ".join(found[:NAMED_SPANS]) + (" and others" if len(found) > NAMED_SPANS else "")
-    return f"Line {said} {one}" if len(numbers) == 1 else f"Lines {said} {several}"
+def _format_lines(numbers: Sequence[int]) -> str:
+    """Return a subject and verb for a sentence about lines, such as "Lines 3-7, 9 are"."""
+    ranges = format_ranges(numbers)
+    text = ", ".join(ranges[:MAX_LINE_RANGES]) + (" and others" if len(ranges) > MAX_LINE_RANGES else "")
+    return f"Line {text} is" if len(numbers) == 1 else f"Lines {text} are"
 
 
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+def _format_count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,12 +1,8 @@
-"""`lineage doctor` and `lineage gc`: checks of an installation, and removal of data that nothing needs.
+"""Maintenance commands: `lineage doctor` checks an installation, `lineage gc` deletes unneeded data.
 
-- `doctor`: Runs all checks; prints check results
-- `environment_checks`: Checks MCP client configuration; checks the daemon; checks git hooks; checks
-  the model files; checks git and the repository
-- `findings`: Check result type
-- `gc`: `lineage gc`: scan, list, confirm, delete; whether an index's repository still exists;
-  record of one deletable item; prints the list of deletable items; scans for deletable files and
-  cache entries
-- `index_checks`: Checks disk space and permissions; checks DuckDB extensions; checks index
-  integrity, version, locks
+- `doctor`: runs all checks, prints their results
+- `environment_checks`: checks of git, the repository, model files, the daemon, hooks and MCP clients
+- `findings`: types of check results and of the context of checks
+- `gc`: finds, lists and deletes unneeded indexes, commits, cached vectors and leftover files
+- `index_checks`: checks of the index directory, disk space, index content, version, locks and DuckDB extensions
 """

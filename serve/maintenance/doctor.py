@@ -1,6 +1,6 @@
-"""Check after check, each on its own: one that fails is a finding, and stops no other.
+"""`lineage doctor`: runs all checks and prints their results as a list or as JSON.
 
-Findings as a list for people, coloured on a terminal, and as JSON for programs.
+Checks are independent: a check that raises an error becomes a result and does not stop the others.
 """
 
 from __future__ import annotations
@@ -17,31 +17,32 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pipeline.git.errors import NotARepository
 from pipeline.git.repository import open_repository
 from serve import config
-from serve.cli.terminal import write
+from serve.cli.terminal import print_raw
 from serve.config import Settings
 from serve.maintenance import environment_checks, index_checks
-from serve.maintenance.findings import Finding, Subject, Verdict, problem, warning
-from serve.repositories import place_of
-from serve.text import pasted, visible
+from serve.maintenance.findings import CheckContext, CheckResult, Verdict, problem, warning
+from serve.repositories import locate_index
+from serve.text import add_path_to_commands, escape_controls
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-Check: TypeAlias = Callable[[Subject], Iterable[Finding]]
+Check: TypeAlias = Callable[[CheckContext], Iterable[CheckResult]]
 
+# Each check under the name that its results have, if it has only one. They run in this order.
 CHECKS: Final[dict[str, Check]] = {
     "git": environment_checks.check_git,
     "repository": environment_checks.check_repository,
     "home": index_checks.check_home,
-    "room": index_checks.check_room,
+    "disk space": index_checks.check_disk_space,
     "index": index_checks.check_index,
     "locks": index_checks.check_locks,
-    "write-ahead log": index_checks.check_log,
-    "model files": environment_checks.check_files,
+    "write-ahead log": index_checks.check_write_ahead_log,
+    "model files": environment_checks.check_model_files,
     "encoder": environment_checks.check_encoder,
-    "encoder static": environment_checks.check_table,
+    "encoder static": environment_checks.check_static_encoder,
     "cross-encoder": environment_checks.check_cross_encoder,
     "extensions": index_checks.check_extensions,
     "daemon": environment_checks.check_daemon,
@@ -49,106 +50,111 @@ CHECKS: Final[dict[str, Check]] = {
     "clients": environment_checks.check_clients,
 }
 
+_STYLES: Final = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.PROBLEM: "bold red"}
+# Readable without colour, and for users who cannot tell green from red.
+_SYMBOLS: Final = {Verdict.OK: "✓", Verdict.WARNING: "!", Verdict.PROBLEM: "✗"}
+_SEVERITY: Final = (Verdict.PROBLEM, Verdict.WARNING, Verdict.OK)
+# Fits the names of all checks that always run.
+NAME_WIDTH: Final = 16
+
 logger = logging.getLogger(__name__)
 
 
-def examine(path: Path, settings: Settings, checks: dict[str, Check] = CHECKS) -> Iterator[Finding]:
-    """What each check finds, as it finds it; nothing is written, and no daemon started."""
-    subject = Subject(path, settings, Path(sys.executable).parent)
-    opened, refused = _opened(subject)
-    if refused:
-        yield refused
+def run_checks(path: Path, settings: Settings, checks: dict[str, Check] = CHECKS) -> Iterator[CheckResult]:
+    """Run the checks and yield each result at once. Nothing is written and no daemon is started."""
+    context = CheckContext(path, settings, Path(sys.executable).parent)
+    context, failure = _open_repository(context)
+    if failure:
+        yield failure
     for name, check in checks.items():
-        yield from map(_from_here, _guarded(name, check, opened))
+        yield from map(_complete_commands, _run_check(name, check, context))
 
 
-def _opened(subject: Subject) -> tuple[Subject, Finding | None]:
-    """The subject with its repository and place, or what keeps us from them."""
+def _open_repository(context: CheckContext) -> tuple[CheckContext, CheckResult | None]:
+    """Return the context with its repository and index location, or a result that says why it has none."""
     try:
-        repository = open_repository(subject.path)
-        found = replace(subject, repository=repository)
-        return replace(found, place=place_of(subject.settings.home, repository)), None
+        repository = open_repository(context.path)
+        location = locate_index(context.settings.home, repository)
+        return replace(context, repository=repository, location=location), None
     except NotARepository as error:
-        remedy = "Run it in a repository, or name one: what concerns one was not checked."
-        return subject, warning("repository", error.message, remedy)
+        remedy = "Run it in a repository, or name one. The checks of a repository were skipped."
+        return context, warning("repository", error.message, remedy)
     except LineageError as error:
-        return subject, problem("repository", error.message, f"{error.hint[:1].upper()}{error.hint[1:]}.")
+        return context, problem("repository", error.message, error.hint)
 
 
-def _from_here(finding: Finding) -> Finding:
-    """The finding, its commands as they are to be run where the person stands."""
-    return replace(finding, found=pasted(finding.found), remedy=pasted(finding.remedy))
+def _complete_commands(result: CheckResult) -> CheckResult:
+    """Return the result with commands that work from the current directory."""
+    return replace(
+        result, found=add_path_to_commands(result.found), remedy=add_path_to_commands(result.remedy)
+    )
 
 
-def _guarded(name: str, check: Check, subject: Subject) -> Iterator[Finding]:
+def _run_check(name: str, check: Check, context: CheckContext) -> Iterator[CheckResult]:
     try:
-        yield from check(subject)
+        yield from check(context)
     except LineageError as error:
         yield problem(name, error.message, error.hint)
-    except Exception as error:  # whatever it is, the other checks say more about it
+    except Exception as error:  # the other checks must run whatever one of them raises
         logger.debug("the check of %s failed", name, exc_info=True)
-        said = str(error) or type(error).__name__
-        yield problem(name, f"could not be checked: {said.splitlines()[0]}", "LINEAGE_LOG=debug says where.")
+        reason = str(error) or type(error).__name__
+        remedy = "Set LINEAGE_LOG=debug to see the traceback."
+        yield problem(name, f"could not be checked: {reason.splitlines()[0]}", remedy)
 
 
-_STYLES: Final = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.PROBLEM: "bold red"}
-# For eyes that do not tell green from red, and for output without colour.
-_SIGNS: Final = {Verdict.OK: "✓", Verdict.WARNING: "!", Verdict.PROBLEM: "✗"}
-_SEVERITY: Final = (Verdict.PROBLEM, Verdict.WARNING, Verdict.OK)
-# The longest name of a check that is always made.
-NAME_CELLS: Final = 16
+def has_problem(results: Sequence[CheckResult]) -> bool:
+    """Return whether something does not work."""
+    return _worst_verdict(results) is Verdict.PROBLEM
 
 
-def is_ill(findings: Sequence[Finding]) -> bool:
-    """Whether something does not work."""
-    return _worst(findings) is Verdict.PROBLEM
+def _worst_verdict(results: Sequence[CheckResult]) -> Verdict:
+    verdicts = {result.verdict for result in results}
+    return next((verdict for verdict in _SEVERITY if verdict in verdicts), Verdict.OK)
 
 
-def _worst(findings: Sequence[Finding]) -> Verdict:
-    return next((each for each in _SEVERITY if each in {one.verdict for one in findings}), Verdict.OK)
-
-
-def as_json(findings: Sequence[Finding]) -> str:
-    """One document: the verdict over all, and each finding."""
-    said = {
+def format_json(results: Sequence[CheckResult]) -> str:
+    """Return a JSON document with the overall verdict and each result."""
+    document = {
         "version": config.version(),
-        "verdict": _worst(findings),
-        "checks": [asdict(one) for one in findings],
+        "verdict": _worst_verdict(results),
+        "checks": [asdict(result) for result in results],
     }
-    return json.dumps(said, ensure_ascii=False, indent=2)
+    return json.dumps(document, ensure_ascii=False, indent=2)
 
 
-def told(findings: Iterable[Finding]) -> list[Finding]:
-    """Print each finding as it comes, and at the end how many there were of each kind."""
+def print_results(results: Iterable[CheckResult]) -> list[CheckResult]:
+    """Print each result as it arrives, then the number of warnings and problems. Return the results."""
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
-    kept = []
-    for finding in findings:
+    printed = []
+    for result in results:
         with console.capture() as lines:
-            _show(finding, console)
-        write(lines.get().rstrip("\n"))
-        sys.stdout.flush()  # the next check may take a second
-        kept.append(finding)
-    write(_closing(kept))
-    return kept
+            _print_result(result, console)
+        print_raw(lines.get().rstrip("\n"))
+        sys.stdout.flush()  # the next check may take seconds
+        printed.append(result)
+    print_raw(_format_summary(printed))
+    return printed
 
 
-def _show(finding: Finding, console: Console) -> None:
+def _print_result(result: CheckResult, console: Console) -> None:
     from rich.text import Text
 
     line = Text()
-    line.append(f"{_SIGNS[finding.verdict]} ", style=_STYLES[finding.verdict])
-    line.append(f"{finding.name:<{NAME_CELLS}}  ", style="bold")
-    console.print(line.append(visible(finding.found)))
-    if finding.remedy:
-        style = "dim" if finding.verdict is Verdict.OK else ""
-        console.print(Text(f"  {'':<{NAME_CELLS}}  → {visible(finding.remedy)}", style=style))
+    line.append(f"{_SYMBOLS[result.verdict]} ", style=_STYLES[result.verdict])
+    line.append(f"{result.name:<{NAME_WIDTH}}  ", style="bold")
+    console.print(line.append(escape_controls(result.found)))
+    if result.remedy:
+        style = "dim" if result.verdict is Verdict.OK else ""
+        console.print(Text(f"  {'':<{NAME_WIDTH}}  → {escape_controls(result.remedy)}", style=style))
 
 
-def _closing(findings: Sequence[Finding]) -> str:
-    counts = Counter(one.verdict for one in findings)
-    said = [
-        f"{counts[kind]} {kind}{'s' if counts[kind] > 1 else ''}" for kind in _SEVERITY[:2] if counts[kind]
+def _format_summary(results: Sequence[CheckResult]) -> str:
+    counts = Counter(result.verdict for result in results)
+    parts = [
+        f"{counts[verdict]} {verdict}{'s' if counts[verdict] > 1 else ''}"
+        for verdict in _SEVERITY[:2]
+        if counts[verdict]
     ]
-    return f"{len(findings)} checks: {', '.join(said) or 'all is well'}."
+    return f"{len(results)} checks: {', '.join(parts) or 'no problems'}."

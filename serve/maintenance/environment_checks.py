@@ -1,13 +1,4 @@
-"""What MCP clients are told of our server: whether what they would start is there, and asks the same indexes.
-
-The shared daemon: whether it answers, which program it is, and who could meet it. None is started.
-
-git's hooks: whether they have our block, the current one, and a program to start with it.
-
-The bundled model files, whether a text embeds, and whether a question is read.
-
-The git program and the repository.
-"""
+"""Checks of the environment: git, the repository, model files, the daemon, hooks and MCP clients."""
 
 from __future__ import annotations
 
@@ -20,121 +11,124 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
-from pipeline.encoders import registry
-from pipeline.encoders.cross_encoder import Change, CrossEncoder
-from pipeline.encoders.registry import bundled_encoder
+from pipeline.encoders import base, registry
+from pipeline.encoders.cross_encoder import ChangeText, CrossEncoder
+from pipeline.encoders.registry import create_bundled_encoder
 from pipeline.git import git_cli
 from pipeline.git.errors import UnreadableObject
-from pipeline.git.git_cli import GitMissing
+from pipeline.git.git_cli import GitNotFound
 from pipeline.git.repository import Repository
-from pipeline.options import Encoding
+from pipeline.options import EncoderName
 from serve import config
 from serve.daemon import process
-from serve.daemon.client import Remote
-from serve.daemon.process import Address
-from serve.maintenance.findings import Finding, Subject, ok, problem, warning
+from serve.daemon.client import DaemonClient
+from serve.daemon.process import DaemonPaths
+from serve.maintenance.findings import CheckContext, CheckResult, ok, problem, warning
 from serve.setup import json_config, toml_config
-from serve.setup.file_edit import BrokenFence, FileRefused, content_of
-from serve.setup.git_hooks import BLOCK, FENCES, HOOKS, hooks_folder
-from serve.setup.mcp_clients import CLIENTS, Client, Server, starts, user_places
+from serve.setup.file_edit import FileAccessError, SectionMarkerError, read_file
+from serve.setup.git_hooks import HOOK_NAMES, HOOK_SNIPPET, SECTION, find_hooks_directory
+from serve.setup.mcp_clients import CLIENTS, Client, Server, starts_server, user_config_paths
 from stores.errors import LineageError
-from stores.locks import holders
+from stores.locks import find_lock_holders
 
 PROGRAM: Final = "lineage-mcp"
-_READ: Final = {"json": json_config.read, "toml": toml_config.read}
+_PARSERS: Final = {"json": json_config.parse, "toml": toml_config.parse}
+
+# The daemon reports its status within a millisecond, however many requests it is working on.
+DAEMON_TIMEOUT_SECONDS: Final = 5.0
+STOP_HINT: Final = "Run `lineage daemon stop`. The next query starts a new one."
+
+SNIPPET_MISSING: Final = "does not have lineage's section"
+NOT_EXECUTABLE: Final = "is not executable, so git skips it"
+
+REINSTALL_HINT: Final = "Reinstall lineage: a file of the package is damaged or missing."
+# Two texts of the same meaning and one of another. Of an encoder's numbers only their order is checked.
+_SIMILAR_TEXTS: Final = ("retry the request after a timeout", "try again when the connection timed out")
+_UNRELATED_TEXT: Final = "draw the border of a button in blue"
+# Rounding error of the length of a unit vector.
+LENGTH_TOLERANCE: Final = 1e-3
 
 
-def check_clients(subject: Subject) -> Iterator[Finding]:
-    """Each client that is told of the server, in the person's own files and in the repository's."""
-    told = False
-    for client, file in _files(subject):
-        for finding in _in_file(client, file, subject):
-            told = True
-            yield finding
-    if not told:
-        yield ok("clients", f"none is told of {PROGRAM}", "`lineage register` shows what to tell one.")
+def check_clients(context: CheckContext) -> Iterator[CheckResult]:
+    """Check that each client with a lineage entry can start the server and uses the same index directory.
+
+    The user's own configuration files and those in the repository are read.
+    """
+    is_registered = False
+    for client, file in _client_config_files(context):
+        for result in _check_client_file(client, file, context):
+            is_registered = True
+            yield result
+    if not is_registered:
+        yield ok("clients", f"none has an entry for {PROGRAM}", "`lineage register` shows what to add.")
 
 
-def _files(subject: Subject) -> Iterator[tuple[Client, Path]]:
-    folders, mac = config.folders(), sys.platform == "darwin"
-    root = subject.repository.root if subject.repository and not subject.repository.is_bare else None
+def _client_config_files(context: CheckContext) -> Iterator[tuple[Client, Path]]:
+    directories, is_mac = config.config_directories(), sys.platform == "darwin"
+    root = context.repository.root if context.repository and not context.repository.is_bare else None
     for client in CLIENTS.values():
-        own = [Path(place.format_map(folders)) for place in user_places(client, mac=mac)]
-        shared = [root / place for place in client.project] if root else []
-        yield from ((client, file) for file in (*own, *shared) if file.is_file())
+        user_files = [Path(path.format_map(directories)) for path in user_config_paths(client, is_mac=is_mac)]
+        project_files = [root / path for path in client.project_paths] if root else []
+        yield from ((client, file) for file in (*user_files, *project_files) if file.is_file())
 
 
-def _in_file(client: Client, file: Path, subject: Subject) -> Iterator[Finding]:
+def _check_client_file(client: Client, file: Path, context: CheckContext) -> Iterator[CheckResult]:
     name = f"client {client.name}"
     try:
-        content = content_of(file) or b""
-        servers = _READ[client.shape.language](content.decode()).get(client.shape.key)
-    except FileRefused:
-        yield warning(
-            name, f"{file} cannot be read", "Look at its permissions: the client may not read it either."
-        )
+        content = read_file(file) or b""
+        servers = _PARSERS[client.shape.language](content.decode()).get(client.shape.key)
+    except FileAccessError:
+        yield warning(name, f"{file} cannot be read", "Check its permissions: the client may need them too.")
         return
     except (ValueError, AttributeError):
-        # Not ours to judge: clients take comments in their JSON, which we do not; but it may be about us.
+        # Not an error: some clients accept comments in JSON, which the parser does not.
         if PROGRAM.encode() in content:
-            yield ok(name, f"{file} names {PROGRAM}, in a form that is not checked")
+            yield ok(name, f"{file} mentions {PROGRAM}, but its format could not be checked")
         return
-    for title, entry in (servers if isinstance(servers, dict) else {}).items():
-        if starts(entry, Server(title, Path(PROGRAM))):
-            fault = _client_fault(entry, client.shape.variables, subject)
-            yield (
-                warning(name, f"{file}: {fault}", _client_remedy(client))
-                if fault
-                else ok(name, f"{title} in {file}")
-            )
+    for server_name, entry in (servers if isinstance(servers, dict) else {}).items():
+        if starts_server(entry, Server(server_name, Path(PROGRAM))):
+            if fault := _find_client_fault(entry, client.shape.environment_key, context):
+                remedy = f"Run `lineage register --client {client.name} --write`."
+                yield warning(name, f"{file}: {fault}", remedy)
+            else:
+                yield ok(name, f"{server_name} in {file}")
 
 
-def _client_fault(entry: Mapping[str, Any], variables: str, subject: Subject) -> str:
-    """What would keep the client from our indexes; nothing when it would meet them."""
+def _find_client_fault(entry: Mapping[str, Any], environment_key: str, context: CheckContext) -> str:
+    """Return why the entry does not start lineage with this program's indexes, or an empty string."""
     command = entry.get("command")
     words = command if isinstance(command, list) else [command]
     program = str(words[0]) if words else ""
     if shutil.which(program) is None:
-        return f"{program} is not there, or may not be executed"
-    said = entry.get(variables)
-    home = said.get("LINEAGE_HOME") if isinstance(said, dict) else None
-    wanted = config.said_home()
-    if (home or None) != wanted and not _same(home, subject.settings.home):
-        return (
-            f"it looks for indexes in {home or config.DEFAULT_HOME}, this program in {subject.settings.home}"
-        )
+        return f"{program} does not exist or is not executable"
+    environment = entry.get(environment_key)
+    home = environment.get("LINEAGE_HOME") if isinstance(environment, dict) else None
+    configured_home = config.explicit_home()
+    if (home or None) != configured_home and not _is_same_home(home, context.settings.home):
+        return f"its indexes are in {home or config.DEFAULT_HOME}, those of this program in {context.settings.home}"
     return ""
 
 
-def _same(said: object, home: Path) -> bool:
-    return Path(os.path.expanduser(str(said or config.DEFAULT_HOME))).absolute() == home  # noqa: PTH111 - text
+def _is_same_home(configured: object, home: Path) -> bool:
+    return Path(os.path.expanduser(str(configured or config.DEFAULT_HOME))).absolute() == home  # noqa: PTH111 - text
 
 
-def _client_remedy(client: Client) -> str:
-    return f"`lineage register --client {client.name} --write` puts it right."
-
-
-# A daemon answers for itself in a millisecond, however many questions it has in hand.
-PATIENCE_SECONDS: Final = 5.0
-STOP: Final = "`lineage daemon stop`; the next question starts another."
-
-
-def check_daemon(subject: Subject) -> Iterator[Finding]:
-    """Whether questions find the daemon they need, and nobody else does."""
-    if not subject.settings.daemon:
-        yield ok("daemon", "switched off by LINEAGE_NO_DAEMON")
+def check_daemon(context: CheckContext) -> Iterator[CheckResult]:
+    """Check that the daemon responds, is this program's version and is closed to other users. None is started."""
+    if not context.settings.use_daemon:
+        yield ok("daemon", "disabled by LINEAGE_NO_DAEMON")
         return
-    met = Address(subject.settings.home)
-    if not os.path.lexists(met.socket):
-        yield ok("daemon", "none is running; the next question starts one")
+    paths = DaemonPaths(context.settings.home)
+    if not os.path.lexists(paths.socket):
+        yield ok("daemon", "not running; the next query starts it")
         return
-    # Before it is asked: asking closes the folder.
-    unsafe = _unsafe(met.socket)
-    yield unsafe or _answer(met)
+    # Before the first request, which corrects the permissions of the directory.
+    permission_problem = _check_socket_permissions(paths.socket)
+    yield permission_problem or _check_daemon_response(paths)
 
 
-def _unsafe(socket: Path) -> Finding | None:
-    """What lets somebody else meet the daemon, or pass for it."""
+def _check_socket_permissions(socket: Path) -> CheckResult | None:
+    """Return a problem if another user could connect to the daemon or impersonate it."""
     for path, allowed in ((socket.parent, 0o700), (socket, 0o600)):
         status = path.lstat()
         if status.st_uid != os.getuid():
@@ -143,191 +137,180 @@ def _unsafe(socket: Path) -> Finding | None:
             )
         if stat.S_IMODE(status.st_mode) & ~allowed & 0o077:
             mode = f"{stat.S_IMODE(status.st_mode):04o}"
-            fix = f"`chmod {allowed:o} {quote(str(path))}`, then {STOP}"
-            return problem("daemon", f"{path} is open to other users (mode {mode})", fix)
+            remedy = f"Run `chmod {allowed:o} {quote(str(path))}`. {STOP_HINT}"
+            return problem("daemon", f"{path} is accessible to other users (mode {mode})", remedy)
     return None
 
 
-def _answer(met: Address) -> Finding:
+def _check_daemon_response(paths: DaemonPaths) -> CheckResult:
     try:
-        report = Remote(met, patience=PATIENCE_SECONDS).report()
+        status = DaemonClient(paths, timeout_seconds=DAEMON_TIMEOUT_SECONDS).fetch_status()
     except LineageError as error:
-        remedy = f"`kill -9 {_pid(met)}` ends it; the next question starts another." if _pid(met) else STOP
-        return problem("daemon", error.message, remedy)
-    if report is None:
+        holders = find_lock_holders(paths.lock)
+        kill = f"Run `kill -9 {holders[0].pid}`. The next query starts a new one." if holders else STOP_HINT
+        return problem("daemon", error.message, kill)
+    if status is None:
         return warning(
             "daemon",
-            f"{met.socket} was left behind by one that was killed",
-            "Nothing: the next question replaces it; `lineage gc` removes it.",
+            f"{paths.socket} is left from a daemon that was killed",
+            "No action needed: the next query replaces it, and `lineage gc` deletes it.",
         )
-    count = len(report.holdings)
-    kept = f"{count} {'index' if count == 1 else 'indexes'} at hand"
-    said = f"process {report.pid}, version {report.version}, {kept}"
-    if report.build != process.build():
+    count = len(status.holdings)
+    loaded = f"{count} {'index' if count == 1 else 'indexes'} loaded"
+    found = f"process {status.pid}, version {status.version}, {loaded}"
+    if status.build != process.build_id():
         return warning(
             "daemon",
-            f"{said}; of another build than this program",
-            f"The next question replaces it; or {STOP}",
+            f"{found}; another build than this program",
+            f"The next query replaces it. To stop it now: {STOP_HINT}",
         )
-    return ok("daemon", said)
+    return ok("daemon", found)
 
 
-def _pid(met: Address) -> str:
-    """The daemon that holds the lock, as far as it can be told."""
-    held = holders(met.lock)
-    return str(held[0].pid) if held else ""
-
-
-def check_hooks(subject: Subject) -> Iterator[Finding]:
-    """Whether commits bring the index up to date by themselves."""
-    repository = subject.repository
+def check_hooks(context: CheckContext) -> Iterator[CheckResult]:
+    """Check that git hooks update the index after commits."""
+    repository = context.repository
     if repository is None or repository.is_bare:
         return
     try:
-        folder = hooks_folder(repository)
+        directory = find_hooks_directory(repository)
     except LineageError as error:
         yield ok("hooks", error.message, error.hint)
         return
-    faults = {name: fault for name in HOOKS if (fault := _hook_fault(folder / name))}
-    if len(faults) == len(HOOKS) and set(faults.values()) == {ABSENT}:
-        yield ok("hooks", "none installed", "`lineage init` keeps the index fresh by itself.")
+    faults = {name: fault for name in HOOK_NAMES if (fault := _find_hook_fault(directory / name))}
+    if len(faults) == len(HOOK_NAMES) and set(faults.values()) == {SNIPPET_MISSING}:
+        yield ok("hooks", "none installed", "`lineage init` installs hooks that keep the index up to date.")
         return
     if faults:
-        said = "; ".join(f"{name} {fault}" for name, fault in faults.items())
-        yield warning("hooks", said, _hook_remedy(folder, faults))
+        found = "; ".join(f"{name} {fault}" for name, fault in faults.items())
+        yield warning("hooks", found, _hook_remedy(directory, faults))
     else:
-        yield ok("hooks", f"{', '.join(HOOKS)} in {_shown(folder, repository)}")
-    yield _program(subject)
+        yield ok("hooks", f"{', '.join(HOOK_NAMES)} in {_display_path(directory, repository)}")
+    yield _check_hook_program(context)
 
 
-ABSENT = "has no part of ours"
-SWITCHED_OFF = "may not be executed, so git skips it"
-
-
-def _hook_fault(file: Path) -> str:
-    """What keeps this hook from bringing the index up to date; nothing when it does."""
-    text = content_of(file) if file.is_file() else None
+def _find_hook_fault(file: Path) -> str:
+    """Return why this hook does not update the index, or an empty string."""
+    text = read_file(file) if file.is_file() else None
     try:
-        if text is None or not FENCES.encloses(text):
-            return ABSENT
-    except BrokenFence:
-        return "has a part of ours without an end"
+        if text is None or not SECTION.is_in(text):
+            return SNIPPET_MISSING
+    except SectionMarkerError:
+        return "has lineage's section without its end marker"
     if not os.access(file, os.X_OK):
-        return SWITCHED_OFF
-    return "" if FENCES.renewed(text, BLOCK) == text else "has an older part of ours"
+        return NOT_EXECUTABLE
+    return (
+        "" if SECTION.update_in(text, HOOK_SNIPPET) == text else "has an older version of lineage's section"
+    )
 
 
-def _hook_remedy(folder: Path, faults: dict[str, str]) -> str:
-    off = [str(folder / name) for name, fault in faults.items() if fault == SWITCHED_OFF]
-    return f"`chmod +x {' '.join(off)}`, then `lineage init`." if off else "`lineage init` renews them."
+def _hook_remedy(directory: Path, faults: dict[str, str]) -> str:
+    not_executable = [str(directory / name) for name, fault in faults.items() if fault == NOT_EXECUTABLE]
+    if not_executable:
+        return f"Run `chmod +x {' '.join(not_executable)}`, then `lineage init`."
+    return "Run `lineage init` to update them."
 
 
-def _program(subject: Subject) -> Finding:
-    """The program that the hooks find, as far as this environment tells: git's may have another PATH."""
+def _check_hook_program(context: CheckContext) -> CheckResult:
+    """Check the program that hooks find on this environment's PATH; git may run with another PATH."""
     found = shutil.which("lineage")
     if found is None:
         return warning(
-            "hooks' program",
+            "hook program",
             "`lineage` is not on PATH, so the hooks do nothing",
-            f"Put the folder it is in on PATH: {subject.mine}",
+            f"Add its directory to PATH: {context.install_directory}",
         )
-    if Path(found).resolve().parent != subject.mine.resolve():
+    if Path(found).resolve().parent != context.install_directory.resolve():
         return warning(
-            "hooks' program",
-            f"the hooks start {found}, another installation than this one in {subject.mine}",
+            "hook program",
+            f"the hooks start {found}, another installation than this one in {context.install_directory}",
             "Put this one first on PATH, or remove the other.",
         )
-    return ok("hooks' program", found)
+    return ok("hook program", found)
 
 
-def _shown(folder: Path, repository: Repository) -> Path:
-    return folder.relative_to(repository.root) if folder.is_relative_to(repository.root) else folder
+def _display_path(path: Path, repository: Repository) -> Path:
+    return path.relative_to(repository.root) if path.is_relative_to(repository.root) else path
 
 
-REINSTALL: Final = "Install lineage again: a file of the package was damaged or left out."
-
-# Two ways to say one thing, and another thing: whatever the encoder's numbers are, their order is its whole use.
-_SAID: Final = ("retry the request after a timeout", "try again when the connection timed out")
-_ELSE: Final = "draw the border of a button in blue"
-# Rounding leaves a vector's length within this of 1.
-LENGTH_TOLERANCE: Final = 1e-3
-
-
-def check_files(_: Subject) -> Iterator[Finding]:
-    """Whether each bundled file is the one that was shipped."""
-    wrong = registry.differing()
-    for name, fault in wrong.items():
-        yield problem("model files", f"{registry.FOLDER / name}: {fault}", REINSTALL)
-    if not wrong:
-        yield ok("model files", f"{', '.join(registry.shipped())}: as shipped")
+def check_model_files(_: CheckContext) -> Iterator[CheckResult]:
+    """Check that each bundled model file has its original content."""
+    faults = registry.find_corrupt_files()
+    for name, fault in faults.items():
+        yield problem("model files", f"{base.MODELS_DIR / name}: {fault}", REINSTALL_HINT)
+    if not faults:
+        yield ok("model files", f"{', '.join(registry.read_checksums())}: intact")
 
 
-def check_encoder(_: Subject) -> Iterator[Finding]:
-    """Whether the sentence encoder loads, and puts kin nearer than strangers."""
-    yield _checked("encoder", Encoding.MINILM)
+def check_encoder(_: CheckContext) -> Iterator[CheckResult]:
+    """Check that the sentence encoder loads and places similar texts closer together."""
+    yield _check_embedding("encoder", EncoderName.MINILM)
 
 
-def check_table(_: Subject) -> Iterator[Finding]:
-    """The same of the static encoder."""
-    yield _checked("encoder static", Encoding.STATIC)
+def check_static_encoder(_: CheckContext) -> Iterator[CheckResult]:
+    """Check that the static encoder loads and places similar texts closer together."""
+    yield _check_embedding("encoder static", EncoderName.STATIC)
 
 
-def check_cross_encoder(subject: Subject) -> Iterator[Finding]:
-    """Whether the cross-encoder that is asked for loads, and takes what is meant for a better answer."""
-    reader = CrossEncoder(subject.settings.reranker, threads=1)
-    fits = reader.scores(_SAID[0], [Change(said, "") for said in (_SAID[1], _ELSE)])
-    if not fits[0] > fits[1]:
-        yield problem("cross-encoder", "its scores make no sense on this machine", REINSTALL)
+def check_cross_encoder(context: CheckContext) -> Iterator[CheckResult]:
+    """Check that the configured cross-encoder loads and gives the better answer the higher score."""
+    cross_encoder = CrossEncoder(context.settings.reranker_precision, threads=1)
+    scores = cross_encoder.score_changes(
+        _SIMILAR_TEXTS[0], [ChangeText(text, "") for text in (_SIMILAR_TEXTS[1], _UNRELATED_TEXT)]
+    )
+    if not scores[0] > scores[1]:
+        yield problem("cross-encoder", "its scores are wrong on this machine", REINSTALL_HINT)
     else:
-        yield ok("cross-encoder", f"{reader.name}; a question is read")
+        yield ok("cross-encoder", f"{cross_encoder.name}; scores are plausible")
 
 
-def _checked(name: str, encoding: Encoding) -> Finding:
-    encoder = bundled_encoder(encoding, threads=1)
-    first, second, other = encoder.encode([*_SAID, _ELSE])
-    if abs(float(first @ first) - 1) > LENGTH_TOLERANCE or not first @ second > first @ other:
-        return problem(name, "its vectors make no sense on this machine", REINSTALL)
-    return ok(name, f"{encoder.name}, {encoder.dimension} dimensions; a text embeds")
+def _check_embedding(name: str, encoding: EncoderName) -> CheckResult:
+    encoder = create_bundled_encoder(encoding, threads=1)
+    first, second, unrelated = encoder.encode([*_SIMILAR_TEXTS, _UNRELATED_TEXT])
+    if abs(float(first @ first) - 1) > LENGTH_TOLERANCE or not first @ second > first @ unrelated:
+        return problem(name, "its vectors are wrong on this machine", REINSTALL_HINT)
+    return ok(name, f"{encoder.name}, {encoder.dimension} dimensions; vectors are plausible")
 
 
-def check_git(_: Subject) -> Iterator[Finding]:
-    """Whether there is a git that is new enough: blame and the commit-graph are its work."""
+def check_git(_: CheckContext) -> Iterator[CheckResult]:
+    """Check that git is installed and new enough for blame and the commit-graph."""
     try:
-        said = git_cli.version()
-    except GitMissing as missing:
-        yield problem("git", "no git program on PATH", missing.hint)
+        version = git_cli.read_version()
+    except GitNotFound as error:
+        yield problem("git", "git is not on PATH", error.hint)
         return
-    oldest = ".".join(map(str, git_cli.OLDEST))
-    if git_cli.numbered(said) < git_cli.OLDEST:
-        yield problem(
-            "git", f"version {said or 'unknown'}; {oldest} is the oldest that works", "Install a newer git."
-        )
+    oldest = ".".join(map(str, git_cli.MINIMUM_VERSION))
+    if git_cli.parse_version(version) < git_cli.MINIMUM_VERSION:
+        found = f"version {version or 'unknown'}; {oldest} or newer is needed"
+        yield problem("git", found, "Install a newer git.")
         return
-    yield ok("git", f"version {said}")
+    yield ok("git", f"version {version}")
 
 
-def check_repository(subject: Subject) -> Iterator[Finding]:
-    """Whether the repository's history can be read, and how much of it is here."""
-    repository = subject.repository
+def check_repository(context: CheckContext) -> Iterator[CheckResult]:
+    """Check that the repository's history can be read and is complete."""
+    repository = context.repository
     if repository is None:
         return
     try:
-        head = repository.head()
+        head = repository.read_head()
         if head is None:
-            yield warning("repository", f"{repository.root} has no commits yet", "Commit something.")
+            yield warning("repository", f"{repository.root} has no commits yet", "Make a first commit.")
             return
-        repository.commit(head)
+        repository.read_commit(head)
     except UnreadableObject as error:
-        yield problem("repository", error.message, f"{error.hint.capitalize()}.")
+        yield problem("repository", error.message, error.hint)
         return
-    yield _kind(repository)
+    yield _check_completeness(repository)
 
 
-def _kind(repository: Repository) -> Finding:
-    if repository.is_partial:
-        found = f"{repository.root}, a partial clone: commits with absent objects are not indexed"
-        return warning("repository", found, "`git fetch --refetch --no-filter` brings what is absent.")
+def _check_completeness(repository: Repository) -> CheckResult:
+    if repository.is_partial_clone:
+        found = f"{repository.root}, a partial clone: commits with missing objects are not indexed"
+        return warning(
+            "repository", found, "Run `git fetch --refetch --no-filter` to get the missing objects."
+        )
     if repository.is_shallow:
-        found = f"{repository.root}, a shallow clone: history ends at its boundary"
-        return warning("repository", found, "`git fetch --unshallow`, then `lineage index`.")
+        found = f"{repository.root}, a shallow clone: its history is incomplete"
+        return warning("repository", found, "Run `git fetch --unshallow`, then `lineage index`.")
     return ok("repository", f"{repository.root}{', bare' if repository.is_bare else ''}")

@@ -1,4 +1,4 @@
-"""What a check finds, and what it looks at."""
+"""Types of `lineage doctor`: the result of a check, and the context that checks run in."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pipeline.git.repository import Repository
 from serve.config import Settings
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 
 
 class Verdict(StrEnum):
-    """How it stands: `warning` works today but less well than it should, `problem` does not work."""
+    """Severity of a result. WARNING: works, but not as well as it should. PROBLEM: does not work."""
 
     OK = "ok"
     WARNING = "warning"
@@ -20,8 +20,8 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One line found, and one line what to do about it, where there is something to do."""
+class CheckResult:
+    """Result of a check: one line with what was `found`, and one with what to do about it (may be empty)."""
 
     name: str
     verdict: Verdict
@@ -30,29 +30,29 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """What is examined: the repository at `path` and its place, None where there is none, and the settings.
+class CheckContext:
+    """Input of all checks: the settings, the repository at `path` and the location of its index, None if missing.
 
-    `mine` is the folder that the running program was installed into.
+    `install_directory`: directory that the running program is installed in.
     """
 
     path: Path
     settings: Settings
-    mine: Path
+    install_directory: Path
     repository: Repository | None = None
-    place: Place | None = None
+    location: IndexLocation | None = None
 
 
-def ok(name: str, found: str, remedy: str = "") -> Finding:
-    """Nothing has to be done."""
-    return Finding(name, Verdict.OK, found, remedy)
+def ok(name: str, found: str, remedy: str = "") -> CheckResult:
+    """Return a result that needs no action."""
+    return CheckResult(name, Verdict.OK, found, remedy)
 
 
-def warning(name: str, found: str, remedy: str) -> Finding:
-    """It works, less well than it should."""
-    return Finding(name, Verdict.WARNING, found, remedy)
+def warning(name: str, found: str, remedy: str) -> CheckResult:
+    """Return a result for something that works, but not as well as it should."""
+    return CheckResult(name, Verdict.WARNING, found, remedy)
 
 
-def problem(name: str, found: str, remedy: str) -> Finding:
-    """It does not work."""
-    return Finding(name, Verdict.PROBLEM, found, remedy)
+def problem(name: str, found: str, remedy: str) -> CheckResult:
+    """Return a result for something that does not work."""
+    return CheckResult(name, Verdict.PROBLEM, found, remedy)

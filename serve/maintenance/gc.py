@@ -1,15 +1,8 @@
-"""Whether the repository of an index is still where the index says.
+"""`lineage gc`: finds data that is no longer needed, lists it, asks, and deletes it.
 
-A folder that is not there may be deleted, or on a disk that is not there today. The difference cannot be known, only
-guessed by what is around it: so a guess is not enough to delete anything.
-
-One thing that may go.
-
-What may go, as a list.
-
-Everything that may go; nothing is changed.
-
-Survey, show, ask, sweep: nothing is deleted that was not shown before.
+Nothing is deleted that was not listed. Each deletion takes the locks of a writer and checks its item again, since the
+situation may have changed in the meantime. A repository that does not exist may be deleted or on an unmounted disk;
+where this is uncertain, its index is deleted only with `--absent` or after a confirmation.
 """
 
 from __future__ import annotations
@@ -22,72 +15,39 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pipeline.component_versions import encoding_of, models
+from pipeline.component_versions import get_embedding_models, get_encoder_name
 from pipeline.git.errors import NotARepository
 from pipeline.git.repository import Repository, open_repository
-from pipeline.options import Encoding
-from pipeline.walk import kept_by_anything
-from pipeline.write import recorded_at
-from serve.cli.terminal import warn, write
+from pipeline.options import EncoderName
+from pipeline.walk import find_referenced_commits
+from pipeline.write import load_index_versions
+from serve.cli.terminal import print_raw, print_warning
 from serve.daemon import process
-from serve.daemon.process import Address, NoDaemon
-from serve.repositories import existing_place
-from serve.text import visible
+from serve.daemon.process import DaemonPaths, DaemonUnavailable
+from serve.repositories import find_index
+from serve.text import escape_controls
 from stores import database, embedding_cache, history, locks, maintenance, writer
 from stores.errors import LineageError
 from stores.hunk_details import Connection
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 from stores.locks import Deadline
 
-# Where systems put disks that come and go.
-MOUNTS: Final = tuple(map(Path, ("/media", "/mnt", "/run/media", "/Volumes", "/net", "/autofs")))
+# Parent directories of removable and network disks.
+MOUNT_DIRECTORIES: Final = tuple(map(Path, ("/media", "/mnt", "/run/media", "/Volumes", "/net", "/autofs")))
+
+# Starting a daemon takes one or two seconds.
+START_LOCK_SECONDS: Final = 5.0
+NOTHING_TO_DELETE: Final = "Nothing to delete."
+
+Confirm = Callable[[str], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Fate:
-    """What became of the repository: `reason` is empty where it is still there; `sure` that it will not come back."""
-
-    reason: str = ""
-    sure: bool = False
-    repository: Repository | None = None
+class NotDeletedError(LineageError):
+    """A selected item could not be deleted."""
 
 
-def fate(place: Place) -> Fate:
-    """What became of the repository of an index."""
-    try:
-        if not place.path.exists():
-            return _absent(place.path)
-        return _found(place, open_repository(place.path))
-    except NotARepository:
-        return Fate("there is no repository any more", sure=_has_something(place.path))
-    except (LineageError, OSError):  # it is there, and why it cannot be read is another command's matter
-        return Fate()
-
-
-def _found(place: Place, repository: Repository) -> Fate:
-    if repository.canonical != place.path:
-        return Fate("there is no repository any more", sure=_has_something(place.path))
-    current = existing_place(place.home, repository)
-    if current is None or current.repo_id != place.repo_id:
-        return Fate("another repository is there now", sure=True)
-    return Fate(repository=repository)
-
-
-def _absent(path: Path) -> Fate:
-    if any(path.is_relative_to(mount) for mount in MOUNTS):
-        return Fate(f"{path} is not there; its disk may not be mounted")
-    if path.parent == Path(path.anchor) or not path.parent.is_dir() or not _has_something(path.parent):
-        return Fate(f"{path.parent} is not there, or empty; its disk may not be mounted")
-    return Fate("the repository was deleted or moved", sure=True)
-
-
-def _has_something(folder: Path) -> bool:
-    """An empty folder may be one that a disk is mounted on."""
-    return any(folder.iterdir())
-
-
-class Kind(StrEnum):
-    """What it is."""
+class ItemKind(StrEnum):
+    """Kind of a deletable item."""
 
     INDEX = "index"
     COMMITS = "commits"
@@ -96,229 +56,287 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Garbage:
-    """One thing that may go: what it is, why, about how many bytes it frees, and what lets it go.
+class DeletableItem:
+    """Data that can be deleted: what it is, why it is not needed, and roughly how many bytes it frees.
 
-    `sure`: nothing that anybody could miss; else only a person can know, such as of an unmounted disk. `sweep` is
-    under the locks of writers, and looks again at what it deletes.
+    `delete` takes the locks of writers and checks again what it deletes. `is_certain` is False if only the user can
+    know that the data is not needed, as for a repository on a disk that may be unmounted.
     """
 
-    kind: Kind
-    what: str
-    why: str
-    bytes: int
-    sweep: Callable[[], None]
-    sure: bool = True
+    kind: ItemKind
+    description: str
+    reason: str
+    size_bytes: int
+    delete: Callable[[], None]
+    is_certain: bool = True
 
 
-NOTHING = "Nothing to collect."
+@dataclass(frozen=True, slots=True)
+class RepositoryStatus:
+    """State of the repository of an index.
+
+    `reason`: why the index is not needed, empty if the repository still exists. `is_certain`: the repository is gone
+    for good. `repository`: the repository if it could be opened.
+    """
+
+    reason: str = ""
+    is_certain: bool = False
+    repository: Repository | None = None
 
 
-def lines(found: Sequence[Garbage]) -> list[str]:
-    """One line for each, and the sum of what is sure to be garbage."""
-    if not found:
-        return [NOTHING]
-    sure = [one for one in found if one.sure]
-    more = [f"{len(found) - len(sure)} may be needed again"] if len(sure) < len(found) else []
-    total = f"{amount(sum(one.bytes for one in sure))} in {len(sure)}"
-    return [*map(line, found), f"{'; '.join([total, *more])}."]
+def collect_garbage(home: Path, *, yes: bool, include_uncertain: bool, confirm: Confirm | None) -> None:
+    """List deletable items, and delete them with `yes` or after `confirm` returns True.
+
+    Uncertain items are deleted if `yes` and `include_uncertain` are given, or after a confirmation of each. `confirm`
+    is None if the user cannot be asked. Raise NotDeletedError if a selected item could not be deleted.
+    """
+    items = list(find_deletable(home))
+    print_raw("\n".join(format_items(items)))
+    selected = _select_items(items, yes=yes, include_uncertain=include_uncertain, confirm=confirm)
+    failed = [item for item in selected if not _delete_item(item)]
+    if selected:
+        freed = sum(item.size_bytes for item in selected if item not in failed)
+        print_raw(f"Deleted {_count_items(len(selected) - len(failed))}, about {format_size(freed)}.")
+    elif items:
+        print_raw(_next_step(items))
+    if failed:
+        raise NotDeletedError(
+            f"{len(failed)} of {_count_items(len(selected))} could not be deleted.",
+            hint="Run `lineage gc` again when no other program uses them.",
+        )
 
 
-def line(one: Garbage) -> str:
-    """What it is, why it may go, and how much that frees."""
-    return visible(f"{amount(one.bytes):>9}  {one.what}: {one.why}")
+def is_interactive() -> bool:
+    """Return whether stdin and stdout are a terminal, so that the user can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def amount(size: int) -> str:
-    """Bytes as a person reads them."""
+def _select_items(
+    items: Sequence[DeletableItem], *, yes: bool, include_uncertain: bool, confirm: Confirm | None
+) -> list[DeletableItem]:
+    certain = [item for item in items if item.is_certain]
+    uncertain = [item for item in items if not item.is_certain]
+    if yes:
+        return [*certain, *(uncertain if include_uncertain else [])]
+    if confirm is None:
+        return []
+    selected = certain if certain and confirm(f"Delete {_count_items(len(certain))}?") else []
+    # One question for each, because one disk may be gone for good and another only unmounted.
+    confirmed = [
+        item for item in uncertain if confirm(escape_controls(f"Also delete the {item.description}?"))
+    ]
+    return [*selected, *confirmed]
+
+
+def _delete_item(item: DeletableItem) -> bool:
+    try:
+        item.delete()
+    except (LineageError, OSError) as error:
+        print_warning(f"{item.description} was not deleted: {error}")
+        return False
+    return True
+
+
+def _next_step(items: Sequence[DeletableItem]) -> str:
+    suffix = "" if all(item.is_certain for item in items) else " Add --absent for what may still be needed."
+    return f"Nothing was deleted. Run `lineage gc --yes` to delete it.{suffix}"
+
+
+def format_items(items: Sequence[DeletableItem]) -> list[str]:
+    """Return a line for each item, and one with the total of the certain ones."""
+    if not items:
+        return [NOTHING_TO_DELETE]
+    certain = [item for item in items if item.is_certain]
+    uncertain = len(items) - len(certain)
+    total = f"{format_size(sum(item.size_bytes for item in certain))} in {_count_items(len(certain))}"
+    more = f"; {_count_items(uncertain)} may still be needed" if uncertain else ""
+    return [*map(format_item, items), f"{total}{more}."]
+
+
+def format_item(item: DeletableItem) -> str:
+    """Return the size of the item, what it is, and why it can be deleted."""
+    return escape_controls(f"{format_size(item.size_bytes):>9}  {item.description}: {item.reason}")
+
+
+def format_size(size: int) -> str:
+    """Return a number of bytes with a decimal unit."""
     for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size >= unit:
             return f"{size / unit:.1f} {name}"
     return f"{size} B"
 
 
-# Whoever starts a daemon does so within a second or two.
-STARTING_SECONDS: Final = 5.0
+def _count_items(count: int) -> str:
+    return f"{count} item{'' if count == 1 else 's'}"
 
 
-def survey(home: Path) -> Iterator[Garbage]:
-    """What may go, index by index, then what is left of others."""
-    for place in maintenance.indexes(home):
-        became = fate(place)
-        if became.reason:
-            yield _index(place, became)
+def check_repository(location: IndexLocation) -> RepositoryStatus:
+    """Check whether the repository of an index still exists."""
+    try:
+        if not location.path.exists():
+            return _missing_repository_status(location.path)
+        return _check_identity(location, open_repository(location.path))
+    except NotARepository:
+        return RepositoryStatus("the repository no longer exists", is_certain=_has_entries(location.path))
+    except (LineageError, OSError):  # it exists; `lineage doctor` reports why it cannot be read
+        return RepositoryStatus()
+
+
+def _check_identity(location: IndexLocation, repository: Repository) -> RepositoryStatus:
+    if repository.canonical_path != location.path:
+        return RepositoryStatus("the repository no longer exists", is_certain=_has_entries(location.path))
+    current = find_index(location.home, repository)
+    if current is None or current.repo_id != location.repo_id:
+        return RepositoryStatus("another repository has its path now", is_certain=True)
+    return RepositoryStatus(repository=repository)
+
+
+def _missing_repository_status(path: Path) -> RepositoryStatus:
+    if any(path.is_relative_to(mount) for mount in MOUNT_DIRECTORIES):
+        return RepositoryStatus(f"{path} does not exist; its disk may not be mounted")
+    if path.parent == Path(path.anchor) or not path.parent.is_dir() or not _has_entries(path.parent):
+        return RepositoryStatus(f"{path.parent} does not exist or is empty; its disk may not be mounted")
+    return RepositoryStatus("the repository was deleted or moved", is_certain=True)
+
+
+def _has_entries(directory: Path) -> bool:
+    """Return whether the directory has entries. An empty one may be the mount point of an unmounted disk."""
+    return any(directory.iterdir())
+
+
+def find_deletable(home: Path) -> Iterator[DeletableItem]:
+    """Yield the deletable items of each index, then empty index directories and the socket of a killed daemon."""
+    for location in maintenance.list_indexes(home):
+        status = check_repository(location)
+        if status.reason:
+            yield _index_item(location, status)
         else:
-            yield from _in_index(place, became.repository)
-    for place in maintenance.empty_folders(home):
-        size = maintenance.size(place.folder)
-        yield Garbage(
-            Kind.LEFTOVER,
-            str(place.folder),
+            yield from _find_in_index(location, status.repository)
+    for location in maintenance.list_empty_directories(home):
+        size = maintenance.disk_usage(location.folder)
+        yield DeletableItem(
+            ItemKind.LEFTOVER,
+            str(location.folder),
             "its index was deleted",
             size,
-            partial(maintenance.delete_folder, place),
+            partial(maintenance.delete_index_directory, location),
         )
-    yield from _socket(Address(home))
+    yield from _find_dead_socket(DaemonPaths(home))
 
 
-def _index(place: Place, became: Fate) -> Garbage:
-    size = maintenance.size(place.folder)
-    sweep = partial(_sweep_index, place)
-    return Garbage(Kind.INDEX, f"index of {place.path}", became.reason, size, sweep, sure=became.sure)
+def _index_item(location: IndexLocation, status: RepositoryStatus) -> DeletableItem:
+    size = maintenance.disk_usage(location.folder)
+    delete = partial(_delete_index, location)
+    return DeletableItem(
+        ItemKind.INDEX, f"index of {location.path}", status.reason, size, delete, is_certain=status.is_certain
+    )
 
 
-def _sweep_index(place: Place) -> None:
-    if fate(place).reason:  # it may have come back while somebody thought about it
-        maintenance.delete_folder(place)
+def _delete_index(location: IndexLocation) -> None:
+    if check_repository(location).reason:  # the repository may have been restored in the meantime
+        maintenance.delete_index_directory(location)
 
 
-def _in_index(place: Place, repository: Repository | None) -> Iterator[Garbage]:
-    left = maintenance.leftovers(place)
-    if left:
-        named = ", ".join(path.name for path in left)
-        sweep = partial(maintenance.delete_leftovers, place)
-        yield Garbage(
-            Kind.LEFTOVER, f"{named} in {place.folder}", "a run was killed", maintenance.size(*left), sweep
+def _find_in_index(location: IndexLocation, repository: Repository | None) -> Iterator[DeletableItem]:
+    leftovers = maintenance.find_leftover_files(location)
+    if leftovers:
+        names = ", ".join(path.name for path in leftovers)
+        yield DeletableItem(
+            ItemKind.LEFTOVER,
+            f"{names} in {location.folder}",
+            "an index run was killed",
+            maintenance.disk_usage(*leftovers),
+            partial(maintenance.delete_leftover_files, location),
         )
-    yield from _cache(place)
-    if repository is not None and not _is_cut(repository):
-        yield from _commits(place, repository)
+    yield from _find_stale_vectors(location)
+    if repository is not None and not _has_truncated_history(repository):
+        yield from _find_unreachable_commits(location, repository)
 
 
-def _cache(place: Place) -> Iterator[Garbage]:
-    """Cached vectors of other models; those of a repository that is gone go with its index."""
+def _find_stale_vectors(location: IndexLocation) -> Iterator[DeletableItem]:
+    """Yield the cached vectors of other embedding models."""
     try:
-        stale, total = embedding_cache.others(place, _model(place))
-    except LineageError:  # while another has the index nobody can say what its next pass will look for
+        stale, total = embedding_cache.count_unused_entries(location, _embedding_model(location))
+    except LineageError:  # the index is in use, so the model of its next run is unknown
         return
     if stale:
-        what = f"{stale:,} cached vectors of {place.path}"
-        about = maintenance.size(place.embeddings) * stale // total
-        sweep = partial(_prune, place)
-        yield Garbage(Kind.CACHE, what, "made by another embedding model", about, sweep)
+        description = f"{stale:,} cached vectors of {location.path}"
+        size_bytes = maintenance.disk_usage(location.embeddings) * stale // total
+        delete = partial(_delete_stale_vectors, location)
+        yield DeletableItem(ItemKind.CACHE, description, "of another embedding model", size_bytes, delete)
 
 
-def _prune(place: Place) -> None:
-    with locks.sole_run(place):
-        embedding_cache.drop_others(place, _model(place))
+def _delete_stale_vectors(location: IndexLocation) -> None:
+    with locks.acquire_run_lock(location):
+        embedding_cache.delete_unused_entries(location, _embedding_model(location))
 
 
-def _model(place: Place) -> str:
-    """What names the vectors that the index's next pass will look for."""
-    recorded = recorded_at(place)
-    encoding = encoding_of(recorded.embedding_model) if recorded else None
-    return models()[encoding or Encoding.MINILM]
+def _embedding_model(location: IndexLocation) -> str:
+    """Return the embedding model of the next index run."""
+    recorded = load_index_versions(location)
+    encoding = get_encoder_name(recorded.embedding_model) if recorded else None
+    return get_embedding_models()[encoding or EncoderName.MINILM]
 
 
-def _is_cut(repository: Repository) -> bool:
-    """Whether commits look unreached because history was cut before them: it may be made whole again."""
+def _has_truncated_history(repository: Repository) -> bool:
+    """Return whether commits may be unreachable only because history was truncated, which can be undone."""
     return repository.is_shallow or (repository.common_dir / "info" / "grafts").exists()
 
 
-def _commits(place: Place, repository: Repository) -> Iterator[Garbage]:
+def _find_unreachable_commits(location: IndexLocation, repository: Repository) -> Iterator[DeletableItem]:
     try:
-        with database.reading(place) as connection:
-            shas = unneeded(repository, connection)
-            share = history.share_of(connection, shas)
-    except LineageError:  # what cannot be read is left alone; `doctor` says why
+        with database.open_for_reading(location) as connection:
+            shas = unreachable_commits(repository, connection)
+            share = history.compute_hunk_share(connection, shas)
+    except LineageError:  # nothing is deleted that cannot be read; `lineage doctor` reports why
         return
     if shas:
-        what = f"{len(shas):,} commit{'s' if len(shas) > 1 else ''} in the index of {place.path}"
-        about = int(share * place.database.stat().st_size)
-        yield Garbage(
-            Kind.COMMITS, what, "no branch, tag or reflog reaches them", about, partial(_forget, place)
+        description = f"{len(shas):,} commit{'s' if len(shas) > 1 else ''} in the index of {location.path}"
+        size_bytes = int(share * location.database.stat().st_size)
+        yield DeletableItem(
+            ItemKind.COMMITS,
+            description,
+            "no branch, tag or reflog reaches them",
+            size_bytes,
+            partial(_delete_unreachable_commits, location),
         )
 
 
-def unneeded(repository: Repository, connection: Connection) -> list[str]:
-    """Recorded commits that nothing reaches.
+def unreachable_commits(repository: Repository, connection: Connection) -> list[str]:
+    """Return the shas of recorded commits that no branch, tag, reflog or other reference reaches.
 
-    The watermark promises that all it reaches is recorded, so it counts like a branch until the next run moves it.
+    The watermark counts as a reference: all commits that it reaches must be recorded until the next run moves it.
     """
-    status = history.status(connection)
-    if status is None:
+    summary = history.load_index_summary(connection)
+    if summary is None:
         return []
-    kept = kept_by_anything(repository, also=(status.last_indexed_commit, status.head_commit))
-    waiting = [entry.commit_sha for entry in history.unreadable(connection)]
-    return sorted({*history.all_recorded(connection), *waiting} - kept)
+    watermarks = (summary.last_indexed_commit, summary.head_commit)
+    reachable = find_referenced_commits(repository, extra_tips=watermarks)
+    unreadable = [entry.commit_sha for entry in history.load_unreadable_commits(connection)]
+    return sorted({*history.list_recorded_commits(connection), *unreadable} - reachable)
 
 
-def _forget(place: Place) -> None:
-    with locks.sole_run(place):
-        # Anew: a branch may have been put on one of them since.
-        repository = open_repository(place.path)
-        with database.writing(place) as connection:
-            writer.forget(connection, unneeded(repository, connection))
-        maintenance.compact(place)
+def _delete_unreachable_commits(location: IndexLocation) -> None:
+    with locks.acquire_run_lock(location):
+        # Computed again: a new branch may reach one of them by now.
+        repository = open_repository(location.path)
+        with database.open_for_writing(location) as connection:
+            writer.delete_commits(connection, unreachable_commits(repository, connection))
+        maintenance.compact(location)
 
 
-def _socket(address: Address) -> Iterator[Garbage]:
-    if _is_dead(address):
-        sweep = partial(_remove_socket, address)
-        yield Garbage(Kind.LEFTOVER, str(address.socket), "its daemon was killed", 0, sweep)
+def _find_dead_socket(paths: DaemonPaths) -> Iterator[DeletableItem]:
+    if _is_dead_socket(paths):
+        delete = partial(_delete_dead_socket, paths)
+        yield DeletableItem(ItemKind.LEFTOVER, str(paths.socket), "its daemon was killed", 0, delete)
 
 
-def _remove_socket(address: Address) -> None:
-    deadline = Deadline.after(STARTING_SECONDS, lambda _: NoDaemon("A daemon is being started."))
-    with locks.held(address.starting, deadline), locks.held(address.lock, deadline):
-        if _is_dead(address):
-            address.socket.unlink(missing_ok=True)
+def _delete_dead_socket(paths: DaemonPaths) -> None:
+    deadline = Deadline.after(START_LOCK_SECONDS, lambda _: DaemonUnavailable("A daemon is being started."))
+    with locks.exclusive_lock(paths.start_lock, deadline), locks.exclusive_lock(paths.lock, deadline):
+        if _is_dead_socket(paths):
+            paths.socket.unlink(missing_ok=True)
 
 
-def _is_dead(address: Address) -> bool:
-    return address.socket.is_socket() and not process.is_met(address)
-
-
-Ask = Callable[[str], bool]
-
-
-class Kept(LineageError):
-    """Something was to go, and is still there."""
-
-
-def collect(home: Path, *, yes: bool, absent: bool, ask: Ask | None) -> None:
-    """Show what may go, and let it go: with `yes`, or where `ask` is answered so.
-
-    What may be needed again goes only with `absent`, or where it is asked for by name. Kept when something that
-    should go could not.
-    """
-    found = list(survey(home))
-    write("\n".join(lines(found)))
-    chosen = _chosen(found, yes=yes, absent=absent, ask=ask)
-    failed = [one for one in chosen if not _swept(one)]
-    if chosen:
-        freed = sum(one.bytes for one in chosen if one not in failed)
-        write(f"Collected {len(chosen) - len(failed)}, about {amount(freed)}.")
-    elif found:
-        write(_how(found))
-    if failed:
-        raise Kept(
-            f"{len(failed)} of {len(chosen)} stay.", hint="Run `lineage gc` again when nobody uses them."
-        )
-
-
-def _chosen(found: Sequence[Garbage], *, yes: bool, absent: bool, ask: Ask | None) -> list[Garbage]:
-    sure, unsure = [one for one in found if one.sure], [one for one in found if not one.sure]
-    chosen = sure if yes or (sure and ask and ask(f"Delete {len(sure)}?")) else []
-    # A person is asked for each: that one disk is gone for good says nothing of another.
-    asked = [one for one in unsure if ask and not yes and ask(visible(f"Delete the {one.what}, too?"))]
-    return [*chosen, *(unsure if yes and absent else asked)]
-
-
-def _swept(one: Garbage) -> bool:
-    try:
-        one.sweep()
-    except (LineageError, OSError) as error:
-        warn(f"{one.what} stays: {error}")
-        return False
-    return True
-
-
-def _how(found: Sequence[Garbage]) -> str:
-    more = "" if all(one.sure for one in found) else ", with --absent what may be needed again too"
-    return f"Nothing was deleted; `lineage gc --yes` does it{more}."
-
-
-def on_terminal() -> bool:
-    """Whether a person can be asked."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
+def _is_dead_socket(paths: DaemonPaths) -> bool:
+    return paths.socket.is_socket() and not process.is_running(paths)

@@ -1,9 +1,4 @@
-"""Where indexes are kept: room, and who may read it.
-
-The database's extensions: wheels beside it, which have to be of its own version.
-
-The index: whether it opens, is whole and fits this program; who holds it; what the last run left behind.
-"""
+"""Checks of the index directory and the index: permissions, disk space, content, version, locks, DuckDB extensions."""
 
 from __future__ import annotations
 
@@ -16,210 +11,212 @@ from typing import Final
 
 from pipeline.git.repository import Repository
 from serve import index_status
-from serve.index_status import Standing, first_run
-from serve.maintenance.findings import Finding, Subject, ok, problem, warning
-from serve.text import remedy
+from serve.index_status import IndexStatus, first_run_message
+from serve.maintenance.findings import CheckContext, CheckResult, ok, problem, warning
+from serve.text import unreadable_remedy
 from stores import database, duckdb_engine, history, maintenance
-from stores.compatibility import GO_ON, Status, Verdict
-from stores.connections import LARGEST_HELD_WAL
+from stores.compatibility import RESUME_COMMAND, CompatibilityStatus, CompatibilityVerdict
+from stores.connections import MAX_OPEN_WAL_BYTES
 from stores.errors import LineageError
 from stores.hunk_details import Connection
-from stores.index_location import DATABASE, PLACE, Place
-from stores.locks import DOOR, LOCK, RUN, IndexBusy, holders
+from stores.index_location import DATABASE_FILE, LOCATION_FILE, IndexLocation
+from stores.locks import GATE_LOCK, INDEX_LOCK, RUN_LOCK, IndexBusy, find_lock_holders
 
-# An index run makes a compact copy beside the index, and a batch its log: with less than this there is no index.
-LEAST_ROOM: Final = 200_000_000
-# A first index of a few thousand commits takes some hundred megabytes, its copy included.
-COMFORTABLE_ROOM: Final = 1_000_000_000
+# Free space without which an index run fails: it writes a compact copy of the index, and a log for each batch.
+MIN_FREE_BYTES: Final = 200_000_000
+# A first index of a few thousand commits takes several hundred megabytes, including its copy.
+COMFORTABLE_FREE_BYTES: Final = 1_000_000_000
+HOME_HINT: Final = "Set LINEAGE_HOME to another directory."
+SPACE_HINT: Final = "Free disk space. `lineage gc` shows what can be deleted."
+
+# Enough time for a batch to end, and a short wait for the user.
+INDEX_TIMEOUT_SECONDS: Final = 5.0
+REBUILD_HINT: Final = "Run `lineage index --rebuild --yes`."
+# Number of examples in a result.
+MAX_NAMED: Final = 3
 
 
-def check_home(subject: Subject) -> Iterator[Finding]:
-    """Whether the home is there, ours, writable, and closed to others."""
-    home = subject.settings.home
+def check_home(context: CheckContext) -> Iterator[CheckResult]:
+    """Check that the index directory exists, is writable, and is closed to other users."""
+    home = context.settings.home
     try:
-        yield from _faults(home)
+        yield _check_home_directory(home)
     except OSError as error:
-        yield problem(
-            "home", f"{home}: {(error.strerror or str(error)).lower()}", "Name another: LINEAGE_HOME."
-        )
+        yield problem("home", f"{home}: {(error.strerror or str(error)).lower()}", HOME_HINT)
 
 
-def check_room(subject: Subject) -> Iterator[Finding]:
-    """Whether a run finds the room it needs: a copy of the index, and its log."""
-    size = subject.place.database.stat().st_size if subject.place and subject.place.database.exists() else 0
-    free = shutil.disk_usage(_there(subject.settings.home)).free
-    found = f"{free / 1e9:.1f} GB free for {subject.settings.home}"
-    if free < size + LEAST_ROOM:
-        needed = f"an index run needs {(size + LEAST_ROOM) / 1e9:.1f} GB for a moment"
-        yield problem("room", f"{found}; {needed}", "Make room: `lineage gc` shows what is not needed.")
-    elif free < 2 * size + COMFORTABLE_ROOM:
-        yield warning("room", found, "Make room before it runs out: `lineage gc` shows what is not needed.")
-    else:
-        yield ok("room", found)
-
-
-def _faults(home: Path) -> Iterator[Finding]:
+def _check_home_directory(home: Path) -> CheckResult:
     if not os.path.lexists(home):
-        if os.access(_there(home), os.W_OK | os.X_OK):
-            yield ok("home", f"{home}, not made yet: the first `lineage index` does it")
-        else:
-            yield problem(
-                "home",
-                f"{home} cannot be made: {_there(home)} is read-only for you",
-                "Name another: LINEAGE_HOME.",
-            )
-        return
+        parent = _nearest_existing_directory(home)
+        if os.access(parent, os.W_OK | os.X_OK):
+            return ok("home", f"{home} does not exist yet; the first `lineage index` creates it")
+        return problem("home", f"{home} cannot be created: you cannot write to {parent}", HOME_HINT)
     if not home.is_dir():
-        yield problem("home", f"{home} is no folder", "Move it away, or name another: LINEAGE_HOME.")
-    elif not os.access(home, os.R_OK | os.W_OK | os.X_OK):
-        yield problem("home", f"{home} may not be written to", f"`chmod u+rwx {quote(str(home))}`")
-    elif open_to_others := sorted(_open_to_others(home)):
-        named = ", ".join(path.name for path in open_to_others[:3])
-        more = f" and {len(open_to_others) - 3} more" if len(open_to_others) > 3 else ""
-        yield warning(
-            "home",
-            f"others may read indexes in {home}: {named}{more}",
-            f"`chmod -R go-rwx {quote(str(home))}`: diffs hold secrets.",
-        )
-    else:
-        yield ok("home", f"{home}, closed to others")
+        return problem("home", f"{home} is not a directory", f"Move it away. Or: {HOME_HINT}")
+    if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
+        return problem("home", f"{home} is not writable", f"Run `chmod u+rwx {quote(str(home))}`.")
+    if readable_by_others := sorted(_find_readable_by_others(home)):
+        names = ", ".join(path.name for path in readable_by_others[:MAX_NAMED])
+        remaining = len(readable_by_others) - MAX_NAMED
+        more = f" and {remaining} more" if remaining > 0 else ""
+        remedy = f"Run `chmod -R go-rwx {quote(str(home))}`: diffs may contain secrets."
+        return warning("home", f"other users may read indexes in {home}: {names}{more}", remedy)
+    return ok("home", f"{home}, closed to other users")
 
 
-def _open_to_others(home: Path) -> Iterator[Path]:
-    """Index folders whose content other users may read: theirs is a closed folder in an open home."""
+def _find_readable_by_others(home: Path) -> Iterator[Path]:
+    """Yield index directories that other users may read: neither the index directory nor its parent is closed."""
     if not home.stat().st_mode & 0o077:
         return
-    for folder in {file.parent for name in (PLACE, DATABASE) for file in home.glob(f"*/{name}")}:
-        if folder.stat().st_mode & 0o077:
-            yield folder
+    for directory in {
+        file.parent for name in (LOCATION_FILE, DATABASE_FILE) for file in home.glob(f"*/{name}")
+    }:
+        if directory.stat().st_mode & 0o077:
+            yield directory
 
 
-def _there(path: Path) -> Path:
-    """The path, or the nearest folder above it that is there."""
-    return next(folder for folder in (path, *path.parents) if folder.exists())
+def _nearest_existing_directory(path: Path) -> Path:
+    """Return the path, or its nearest parent that exists."""
+    return next(directory for directory in (path, *path.parents) if directory.exists())
 
 
-def check_extensions(_: Subject) -> Iterator[Finding]:
-    """Whether those that are installed can be loaded; none is needed for an ordinary index."""
+def check_disk_space(context: CheckContext) -> Iterator[CheckResult]:
+    """Check that there is enough space for an index run, which writes a copy of the index and a log."""
+    location = context.location
+    size = location.database.stat().st_size if location and location.database.exists() else 0
+    free = shutil.disk_usage(_nearest_existing_directory(context.settings.home)).free
+    found = f"{free / 1e9:.1f} GB free for {context.settings.home}"
+    if free < size + MIN_FREE_BYTES:
+        needed = f"an index run needs {(size + MIN_FREE_BYTES) / 1e9:.1f} GB temporarily"
+        yield problem("disk space", f"{found}; {needed}", SPACE_HINT)
+    elif free < 2 * size + COMFORTABLE_FREE_BYTES:
+        yield warning("disk space", found, SPACE_HINT)
+    else:
+        yield ok("disk space", found)
+
+
+def check_extensions(_: CheckContext) -> Iterator[CheckResult]:
+    """Check that installed DuckDB extensions can be loaded. An ordinary index needs none."""
     for name in duckdb_engine.EXTENSIONS:
-        extension = duckdb_engine.installed(name)
+        extension = duckdb_engine.check_extension(name)
         if extension.fault:
-            yield problem(
-                "extension " + name,
-                extension.fault,
-                f"`pip install --force-reinstall {extension.distribution}`",
-            )
+            remedy = f"Run `pip install --force-reinstall {extension.distribution}`."
+            yield problem(f"extension {name}", extension.fault, remedy)
         else:
-            said = f"version {extension.version}" if extension.version else "not installed; not needed here"
-            yield ok("extension " + name, said)
+            found = f"version {extension.version}" if extension.version else "not installed and not needed"
+            yield ok(f"extension {name}", found)
 
 
-# Long enough for a batch to end, short enough for a person to wait for.
-PATIENCE_SECONDS: Final = 5.0
-REBUILD: Final = "`lineage index --rebuild --yes` makes it anew."
-# Enough to see what is wrong.
-NAMED: Final = 3
-
-
-def check_index(subject: Subject) -> Iterator[Finding]:
-    """Whether the index opens and is whole, block by block."""
-    place, repository = subject.place, subject.repository
-    if place is None or repository is None:
+def check_index(context: CheckContext) -> Iterator[CheckResult]:
+    """Check that the index opens and every block of it can be read."""
+    location, repository = context.location, context.repository
+    if location is None or repository is None:
         return
-    if not place.database.exists():
-        yield ok("index", "none yet", "`lineage index` makes one.")
+    if not location.database.exists():
+        yield ok("index", "none yet", "`lineage index` creates it.")
         return
-    if not all((place.folder / name).exists() for name in (DOOR, LOCK)):
-        yield warning("index", "not opened: its lock files are missing", "`lineage status` makes them anew.")
+    if not all((location.folder / name).exists() for name in (GATE_LOCK, INDEX_LOCK)):
+        yield warning(
+            "index", "not opened: its lock files are missing", "Run `lineage status` to create them."
+        )
         return
     try:
-        with database.reading(place, wait=PATIENCE_SECONDS) as connection:
-            yield from _content(repository, connection)
-    except IndexBusy as busy:
-        yield _busy(place, busy)
+        with database.open_for_reading(location, wait=INDEX_TIMEOUT_SECONDS) as connection:
+            yield from _check_content(repository, connection)
+    except IndexBusy as error:
+        yield _busy_result(location, error)
     except LineageError as error:
         yield problem("index", error.message, error.hint)
 
 
-def check_locks(subject: Subject) -> Iterator[Finding]:
-    """Who is at work on the index."""
-    if subject.place is None or not subject.place.folder.exists():
+def check_locks(context: CheckContext) -> Iterator[CheckResult]:
+    """List the processes that use the index."""
+    if context.location is None or not context.location.folder.exists():
         return
-    runs = holders(subject.place.folder / RUN)
+    runs = find_lock_holders(context.location.folder / RUN_LOCK)
     users = [
         holder
-        for holder in holders(subject.place.folder / LOCK)
+        for holder in find_lock_holders(context.location.folder / INDEX_LOCK)
         if holder.pid not in {run.pid for run in runs}
     ]
-    said = [f"an index run: {run}" for run in runs] + [f"open in {user}" for user in users]
-    yield ok("locks", "; ".join(said) or "nobody is at work on the index")
+    found = [f"an index run: {run}" for run in runs] + [f"open in {user}" for user in users]
+    yield ok("locks", "; ".join(found) or "no process uses the index")
 
 
-def check_log(subject: Subject) -> Iterator[Finding]:
-    """Whether a write-ahead log waits to be replayed."""
-    place = subject.place
-    if place is None or not place.wal.exists():
+def check_write_ahead_log(context: CheckContext) -> Iterator[CheckResult]:
+    """Check for a write-ahead log that has no index, or that is large and not in use."""
+    location = context.location
+    if location is None or not location.wal.exists():
         return
-    size = f"{place.wal.stat().st_size / 1e6:.1f} MB"
-    if not place.database.exists():
-        yield warning("write-ahead log", f"{place.wal} ({size}) has no index beside it", REBUILD)
-    elif place.wal.stat().st_size > LARGEST_HELD_WAL and not holders(place.folder / RUN):
-        yield warning(
-            "write-ahead log", f"{size}, replayed at every opening", "`lineage index` puts it into the index."
-        )
+    size_bytes = location.wal.stat().st_size
+    size = f"{size_bytes / 1e6:.1f} MB"
+    if not location.database.exists():
+        yield warning("write-ahead log", f"{location.wal} ({size}) has no index", REBUILD_HINT)
+    elif size_bytes > MAX_OPEN_WAL_BYTES and not find_lock_holders(location.folder / RUN_LOCK):
+        found = f"{size}, replayed every time the index is opened"
+        yield warning("write-ahead log", found, "Run `lineage index` to merge it into the index.")
     else:
         yield ok("write-ahead log", f"{size}, from the last batches")
 
 
-def _content(repository: Repository, connection: Connection) -> Iterator[Finding]:
-    rows = maintenance.read_all(connection)
-    broken = maintenance.broken_promises(connection)
-    if broken:
-        said = ", ".join(f"{count:,} {what}" for what, count in list(broken.items())[:NAMED])
-        yield problem("index", f"opens, but disagrees with itself: {said}", REBUILD)
+def _check_content(repository: Repository, connection: Connection) -> Iterator[CheckResult]:
+    rows = maintenance.read_all_rows(connection)
+    inconsistencies = maintenance.find_broken_invariants(connection)
+    if inconsistencies:
+        examples = ", ".join(
+            f"{count:,} {description}" for description, count in list(inconsistencies.items())[:MAX_NAMED]
+        )
+        yield problem("index", f"opens, but is inconsistent: {examples}", REBUILD_HINT)
         return
-    status = history.status(connection)
-    said = f"{status.commits:,} commits, {status.hunks:,} hunks; " if status else ""
-    yield ok("index", f"{said}{rows:,} rows read, all whole")
-    yield from _standing(repository, connection)
+    summary = history.load_index_summary(connection)
+    counts = f"{summary.commits:,} commits, {summary.hunks:,} hunks; " if summary else ""
+    yield ok("index", f"{counts}{rows:,} rows read, all intact")
+    yield from _check_status(repository, connection)
 
 
-def _standing(repository: Repository, connection: Connection) -> Iterator[Finding]:
-    stands = index_status.standing(repository, connection)
-    yield from _currency(stands)
-    waiting = history.unreadable(connection)
-    if waiting:
-        named = ", ".join(entry.commit_sha[:12] for entry in waiting[:NAMED])
+def _check_status(repository: Repository, connection: Connection) -> Iterator[CheckResult]:
+    status = index_status.load_index_status(repository, connection)
+    yield from _check_freshness(status)
+    unreadable = history.load_unreadable_commits(connection)
+    if unreadable:
+        names = ", ".join(entry.commit_sha[:12] for entry in unreadable[:MAX_NAMED])
         yield warning(
             "unreadable",
-            f"{len(waiting):,} not indexed: {named}{', ...' if len(waiting) > NAMED else ''}",
-            remedy(waiting, partial=repository.is_partial),
+            f"{len(unreadable):,} not indexed: {names}{', ...' if len(unreadable) > MAX_NAMED else ''}",
+            unreadable_remedy(unreadable, is_partial_clone=repository.is_partial_clone),
         )
 
 
-def _currency(stands: Standing) -> Iterator[Finding]:
-    """Whether it is of this program, and of HEAD: one thing while the first run has not ended."""
-    if stands.verdict is not None and stands.verdict.awaits_first_run:
-        yield warning("freshness", f"the {first_run(stands)}", f"`{GO_ON}` goes on from there.")
+def _check_freshness(status: IndexStatus) -> Iterator[CheckResult]:
+    """Check that the index is compatible with this program and up to date with HEAD.
+
+    Before the first index run has finished, that is the only result.
+    """
+    if status.verdict is not None and status.verdict.has_no_finished_run:
+        yield warning("freshness", f"the {first_run_message(status)}", f"Run `{RESUME_COMMAND}` to continue.")
         return
-    if stands.verdict is not None:
-        yield _fitting(stands.verdict)
-    if stands.behind:
+    if status.verdict is not None:
+        yield _check_compatibility(status.verdict)
+    if status.commits_behind:
         yield warning(
             "freshness",
-            f"{stands.behind:,} commit{'' if stands.behind == 1 else 's'} behind HEAD",
-            "`lineage index --incremental` takes them up.",
+            f"{status.commits_behind:,} commit{'' if status.commits_behind == 1 else 's'} behind HEAD",
+            "Run `lineage index --incremental` to index them.",
         )
 
 
-def _fitting(verdict: Verdict) -> Finding:
-    if verdict.status is Status.COMPATIBLE:
+def _check_compatibility(verdict: CompatibilityVerdict) -> CheckResult:
+    if verdict.status is CompatibilityStatus.COMPATIBLE:
         return ok("compatibility", str(verdict))
-    say = problem if verdict.status is Status.NEEDS_REBUILD else warning
-    return say("compatibility", str(verdict), f"Run `{verdict.remedy}`.")
+    create_result = problem if verdict.status is CompatibilityStatus.NEEDS_REBUILD else warning
+    return create_result("compatibility", str(verdict), f"Run `{verdict.remedy}`.")
 
 
-def _busy(place: Place, busy: IndexBusy) -> Finding:
-    who = [str(holder) for holder in (*holders(place.folder / LOCK), *holders(place.folder / DOOR))]
-    held = f" Held by {', '.join(dict.fromkeys(who))}." if who else ""
-    return problem("index", busy.message + held, "Let it end, or end it; nothing that was committed is lost.")
+def _busy_result(location: IndexLocation, error: IndexBusy) -> CheckResult:
+    holders = [
+        str(holder)
+        for name in (INDEX_LOCK, GATE_LOCK)
+        for holder in find_lock_holders(location.folder / name)
+    ]
+    suffix = f" Held by {', '.join(dict.fromkeys(holders))}." if holders else ""
+    return problem("index", error.message + suffix, "Wait for it, or stop it. Committed data is not lost.")

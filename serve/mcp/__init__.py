@@ -1,9 +1,8 @@
 """MCP servers of lineage and mindmap.
 
-- `base`: MCP server base: strict arguments, error mapping, shutdown; answers malformed JSON-RPC
-  lines
-- `lineage_server`: `lineage-mcp` server
-- `mindmap_server`: Mindmap MCP server: resources, prompt
-- `mindmap_tools`: Mindmap MCP tools
-- `mindmap_types`: Input/output types of the mindmap tools; tool responses built from documents
+- `base`: strict tools, error mapping, stdio transport and shutdown
+- `lineage_server`: `lineage-mcp` command and its tools
+- `mindmap_server`: MCP server of mindmap, its resources and prompt
+- `mindmap_tools`: tools of mindmap
+- `mindmap_types`: input and output types of these tools, and answers built from documents
 """

@@ -1,11 +1,8 @@
-"""Lines from a client that are no messages: answered, where the library would leave the client to wait.
+"""Base of both MCP servers: strict tools, error mapping, stdio transport and shutdown.
 
-What is nested deeper than its reader goes is such a line. Its id is taken where clients put it, in front or at the end.
-
-What both MCP servers share: strict arguments, errors that a model can act on, an end when the client leaves.
-
-The library ignores arguments that a tool does not have, reports wrong ones with the words of its validator, and
-tells a model nothing of any error but its own kinds.
+It corrects behaviour of the `mcp` library, which ignores unknown arguments, reports wrong ones in the validator's
+words, hides other errors from the model, and does not answer lines that are no valid messages (invalid JSON, or JSON
+that is nested too deeply).
 """
 
 from __future__ import annotations
@@ -43,54 +40,140 @@ from mcp_types import (
 )
 from pydantic import ConfigDict, ValidationError
 
-from pipeline.signals import ENDING
+from pipeline.signals import TERMINATION_SIGNALS
 from serve import logs, process
 from serve.errors import NeedsRebuild
 from stores import errors
 from stores.errors import LineageError
 
-_ID: Final = r'"id"\s*:\s*(?:(?P<number>\d{1,15})|"(?P<text>[^"\\]{1,100})")'
-_VERSION: Final = r'"jsonrpc"\s*:\s*"2\.0"'
-_PLACES: Final = (
-    re.compile(rf"\s*\{{\s*{_VERSION}\s*,\s*{_ID}\s*,"),
-    re.compile(rf"\s*\{{\s*{_ID}\s*,"),
-    re.compile(rf".*,\s*{_VERSION}\s*,\s*{_ID}\s*\}}\s*", re.DOTALL),
+_ID_PATTERN: Final = r'"id"\s*:\s*(?:(?P<number>\d{1,15})|"(?P<text>[^"\\]{1,100})")'
+_VERSION_PATTERN: Final = r'"jsonrpc"\s*:\s*"2\.0"'
+# Where clients write the id of a message: at its start or its end.
+_ID_LOCATIONS: Final = (
+    re.compile(rf"\s*\{{\s*{_VERSION_PATTERN}\s*,\s*{_ID_PATTERN}\s*,"),
+    re.compile(rf"\s*\{{\s*{_ID_PATTERN}\s*,"),
+    re.compile(rf".*,\s*{_VERSION_PATTERN}\s*,\s*{_ID_PATTERN}\s*\}}\s*", re.DOTALL),
 )
-# The last of a line is enough to find an id at its end.
-_TAIL: Final = 300
+# Characters at the start and the end of a line that are searched for the id.
+_SEARCHED_CHARS: Final = 300
+
+# A longer list costs the model tokens, and it corrects further arguments like the first ones.
+MAX_PROBLEMS: Final = 5
+
+ResultType = TypeVar("ResultType")
 
 
-class Messages:
-    """The messages of a client; lines that are none are answered by an error and passed over."""
+def read_only_annotations() -> ToolAnnotations:
+    """Return the annotations of a tool that changes nothing and accesses only this machine."""
+    return ToolAnnotations(
+        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+    )
 
-    def __init__(self, lines: Any, answers: Any) -> None:
-        self._lines = lines
-        self._answers = answers
+
+def write_annotations(*, is_destructive: bool = False, is_idempotent: bool = False) -> ToolAnnotations:
+    """Return the annotations of a tool that changes data on this machine."""
+    return ToolAnnotations(
+        read_only_hint=False,
+        destructive_hint=is_destructive,
+        idempotent_hint=is_idempotent,
+        open_world_hint=False,
+    )
+
+
+def create_tool(
+    function: Callable[..., Any], *, title: str, annotations: ToolAnnotations, description: str | None = None
+) -> Tool:
+    """Return a tool that runs `function` in a thread and rejects unknown arguments.
+
+    The description defaults to the function's docstring. A LineageError reaches the model as text; NeedsRebuild becomes
+    the protocol's error for invalid parameters.
+    """
+    tool = _StrictTool.from_function(
+        _run_in_thread(function), title=title, description=description, annotations=annotations
+    )
+    tool.fn_metadata.arg_model.model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+    tool.fn_metadata.arg_model.model_rebuild(force=True)
+    tool.parameters = _strip_schema(tool.fn_metadata.arg_model.model_json_schema(by_alias=True))
+    tool.fn_metadata.output_schema = _strip_schema(tool.fn_metadata.output_schema)
+    return tool
+
+
+def create_server(
+    name: str, *, title: str, version: str, instructions: str, tools: Sequence[Tool], **options: Any
+) -> MCPServer[Any]:
+    """Return a server with these tools. `options` are passed to `MCPServer`."""
+    return _StdioServer(
+        name,
+        title=title,
+        version=version,
+        instructions=instructions,
+        tools=list(tools),
+        log_level="WARNING",
+        **options,
+    )
+
+
+def serve_stdio(
+    server: MCPServer[Any], log_level: str, *, on_exit: Callable[[], None] = lambda: None
+) -> NoReturn:
+    """Serve one client on stdin and stdout until it disconnects, then exit the process.
+
+    The process exits at once, because threads may still work on answers that nobody will read. `on_exit` runs before,
+    also on a signal: clients send one to servers that are slow to exit, and some send nothing else.
+    """
+    logs.configure(log_level)
+
+    def exit_process(code: int) -> NoReturn:
+        on_exit()
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+
+    for signal_number in TERMINATION_SIGNALS:
+        if signal.getsignal(signal_number) is not signal.SIG_IGN:  # ignored under nohup
+            # Exit in the handler: an exception would wait for the thread that reads stdin, which waits for a line.
+            signal.signal(signal_number, lambda number, _: exit_process(process.signal_exit_code(number)))
+    code = 0
+    try:
+        anyio.run(server.run_stdio_async)
+    except BrokenPipeError:
+        pass
+    except BaseExceptionGroup as failures:
+        code = _report_failures(failures)
+    exit_process(code)
+
+
+class MessageStream:
+    """Stream of a client's messages. Invalid lines are answered with an error and skipped."""
+
+    def __init__(self, incoming: Any, outgoing: Any) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
 
     @property
     def last_context(self) -> Any:
-        """Of the message that came last; the library asks for it."""
-        return self._lines.last_context
+        """Context of the last message, which the library reads."""
+        return self._incoming.last_context
 
     async def receive(self) -> Any:
-        """The next message."""
-        while isinstance(message := await self._lines.receive(), Exception):
-            await self._answers.send(SessionMessage(_parse_error(message)))
+        """Return the next valid message."""
+        while isinstance(message := await self._incoming.receive(), Exception):
+            await self._outgoing.send(SessionMessage(_parse_error_response(message)))
         return message
 
     async def aclose(self) -> None:
-        """No more of them are wanted."""
-        await self._lines.aclose()
+        """Close the stream."""
+        await self._incoming.aclose()
 
-    def __aiter__(self) -> Messages:
+    def __aiter__(self) -> MessageStream:
         return self
 
     async def __anext__(self) -> Any:
-        while isinstance(message := await self._lines.__anext__(), Exception):
-            await self._answers.send(SessionMessage(_parse_error(message)))
+        while isinstance(message := await self._incoming.__anext__(), Exception):
+            await self._outgoing.send(SessionMessage(_parse_error_response(message)))
         return message
 
-    async def __aenter__(self) -> Messages:
+    async def __aenter__(self) -> MessageStream:
         return self
 
     async def __aexit__(
@@ -99,145 +182,67 @@ class Messages:
         await self.aclose()
 
 
-def _parse_error(error: Exception) -> JSONRPCError:
+def _parse_error_response(error: Exception) -> JSONRPCError:
     line, reason = "", str(error)
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
         reason = first["msg"]
         line = first["input"] if isinstance(first["input"], str) else ""
-    message = f"This is no message that can be read: {reason[:200]}. Nest it less deeply, or mend its JSON."
-    return JSONRPCError(jsonrpc="2.0", id=_id(line), error=ErrorData(code=PARSE_ERROR, message=message))
+    message = f"The message could not be parsed: {reason[:200]}. Correct its JSON, or nest it less deeply."
+    data = ErrorData(code=PARSE_ERROR, message=message)
+    return JSONRPCError(jsonrpc="2.0", id=_find_message_id(line), error=data)
 
 
-def _id(line: str) -> int | str | None:
-    ends = (line[:_TAIL], line[:_TAIL], line[-_TAIL:])
-    for place, part in zip(_PLACES, ends, strict=True):
-        if found := place.match(part):
-            return int(found["number"]) if found["number"] else found["text"]
+def _find_message_id(line: str) -> int | str | None:
+    parts = (line[:_SEARCHED_CHARS], line[:_SEARCHED_CHARS], line[-_SEARCHED_CHARS:])
+    for pattern, part in zip(_ID_LOCATIONS, parts, strict=True):
+        if match := pattern.match(part):
+            return int(match["number"]) if match["number"] else match["text"]
     return None
 
 
-# A model pays for each word, and mends the others like the first ones.
-MOST_PROBLEMS: Final = 5
-
-Returned = TypeVar("Returned")
-
-
-def reading() -> ToolAnnotations:
-    """The annotations of a tool that changes nothing and knows of nothing outside this machine."""
-    return ToolAnnotations(
-        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-    )
-
-
-def writing(*, destroys: bool = False, repeatable: bool = False) -> ToolAnnotations:
-    """The annotations of a tool that changes something here; `repeatable` where a second time does nothing more."""
-    return ToolAnnotations(
-        read_only_hint=False, destructive_hint=destroys, idempotent_hint=repeatable, open_world_hint=False
-    )
-
-
-def tool(
-    function: Callable[..., Any], *, title: str, annotations: ToolAnnotations, description: str | None = None
-) -> Tool:
-    """A tool that runs `function` in a thread of its own; its docstring tells the model what it is for.
-
-    Arguments are the function's, and no others. A LineageError it raises reaches the model as text; NeedsRebuild is
-    the protocol's error for invalid parameters.
-    """
-    made = _Strict.from_function(
-        _threaded(function), title=title, description=description, annotations=annotations
-    )
-    made.fn_metadata.arg_model.model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-    made.fn_metadata.arg_model.model_rebuild(force=True)
-    made.parameters = _bare(made.fn_metadata.arg_model.model_json_schema(by_alias=True))
-    made.fn_metadata.output_schema = _bare(made.fn_metadata.output_schema)
-    return made
-
-
-def server(
-    name: str, *, title: str, version: str, instructions: str, tools: Sequence[Tool], **more: Any
-) -> MCPServer[Any]:
-    """A server with these tools; `more` as `MCPServer` takes it."""
-    return _Answering(
-        name,
-        title=title,
-        version=version,
-        instructions=instructions,
-        tools=list(tools),
-        log_level="WARNING",
-        **more,
-    )
-
-
-def serve(served: MCPServer[Any], log: str, *, at_end: Callable[[], None] = lambda: None) -> None:
-    """Serve one client on stdin and stdout until it leaves; `log` as in `settings.LOG_LEVELS`.
-
-    Does not return: threads that still wait for an answer nobody will read must not keep the process. `at_end` is
-    done before, on a signal too: clients send one to servers that are slow to leave, and some send nothing else.
-    """
-    logs.configure(log)
-
-    def leave(code: int) -> NoReturn:
-        at_end()
-        with suppress(OSError, ValueError):
-            sys.stderr.flush()
-        os._exit(code)
-
-    for number in ENDING:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-            # Here, and not by an exception: the thread that reads stdin would be waited for, and it waits for a line.
-            signal.signal(number, lambda number, _: leave(process.code(number)))
-    code = 0
-    try:
-        anyio.run(served.run_stdio_async)
-    except BrokenPipeError:
-        pass
-    except BaseExceptionGroup as failures:
-        code = _told(failures)
-    leave(code)
-
-
-def _told(failures: BaseExceptionGroup[BaseException]) -> int:
-    """The exit code of a server that failed, once it has said why; a client that left is no failure."""
+def _report_failures(failures: BaseExceptionGroup[BaseException]) -> int:
+    """Print why the server failed and return the exit code. A client that disconnected is no failure."""
     _, rest = failures.split(BrokenPipeError)
     if rest is None:
         return 0
-    _, others = rest.split(OSError)  # the client's own stream: what tools meet, the client is told
+    _, others = rest.split(OSError)  # an OSError here is of stdin or stdout; those of tools go to the client
     with suppress(OSError):
         if others is None:
-            print(f"error: {process.lost(_first(rest))}", file=sys.stderr)  # noqa: T201 - where clients look for it
+            error = process.output_write_error(_first_os_error(rest))
+            print(f"error: {error}", file=sys.stderr)  # noqa: T201 - clients show stderr
         else:
             sys.excepthook(type(failures), failures, failures.__traceback__)
     return 1
 
 
-def _first(failures: BaseException) -> OSError:
+def _first_os_error(failures: BaseException) -> OSError:
     while isinstance(failures, BaseExceptionGroup):
         failures = failures.exceptions[0]
     return failures if isinstance(failures, OSError) else OSError(str(failures))
 
 
-class _Answering(MCPServer[Any]):
-    """A server that answers every line, those that are no messages too."""
+class _StdioServer(MCPServer[Any]):
+    """MCP server on stdio that answers every line, including invalid ones."""
 
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
     ) -> GetPromptResult | InputRequiredResult:
-        """As its base does; who asks wrongly is told so, and not that the server failed."""
+        """Get a prompt as the base class does, but report wrong arguments as such and not as a server error."""
         try:
             return await super().get_prompt(name, arguments, context)
         except ValueError as error:
             raise MCPError(INVALID_PARAMS, str(error)) from error
 
     async def run_stdio_async(self) -> None:
-        served = self._lowlevel_server
-        async with stdio_server() as (lines, answers):
-            await served.run(Messages(lines, answers), answers, served.create_initialization_options())
+        server = self._lowlevel_server
+        async with stdio_server() as (incoming, outgoing):
+            stream = MessageStream(incoming, outgoing)
+            await server.run(stream, outgoing, server.create_initialization_options())
 
 
-class _Strict(Tool):
-    """A tool that refuses what it does not know, in a sentence, and whose errors are told in their own words."""
+class _StrictTool(Tool):
+    """Tool that explains wrong arguments in plain words and passes its errors on without a prefix."""
 
     async def run(
         self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False
@@ -251,48 +256,49 @@ class _Strict(Tool):
         except ToolError as error:
             if type(error.__cause__) is not ToolError:
                 raise
-            # The library put its own words before it: a model pays for them, and learns nothing.
+            # Remove the library's prefix, which costs the model tokens and adds no information.
             raise ToolError(str(error.__cause__)) from error
-        return _with_text(answer) if isinstance(answer, CallToolResult) else answer
+        return _with_text_content(answer) if isinstance(answer, CallToolResult) else answer
 
 
-def _with_text(answer: CallToolResult) -> CallToolResult:
-    """The answer with its structured content as text too, for clients that show nothing else.
+def _with_text_content(answer: CallToolResult) -> CallToolResult:
+    """Return the answer with its structured content as compact JSON text too, for clients that show only text.
 
-    The library lays a form out over many lines, which a model pays for.
+    The library's own text is indented JSON, which costs the model more tokens.
     """
     text = json.dumps(answer.structured_content, ensure_ascii=False, separators=(",", ":"))
     return answer.model_copy(update={"content": [TextContent(type="text", text=text)]})
 
 
-def _argument_error(asked: Tool, arguments: dict[str, Any], error: ValidationError) -> str:
-    # That null would do too is true of whatever may be left out, and helps nobody.
+def _argument_error(tool: Tool, arguments: dict[str, Any], error: ValidationError) -> str:
+    # "none_required" is the second alternative of every optional argument and not helpful.
     problems = [problem for problem in error.errors() if problem["type"] != "none_required"]
-    said = [f"{_named(problem, arguments)}: {_problem(problem)}" for problem in problems[:MOST_PROBLEMS]]
-    if len(problems) > MOST_PROBLEMS:
-        said.append(f"So it is with {len(problems) - MOST_PROBLEMS:,} others.")
-    known = ", ".join(f"`{name}`" for name in asked.parameters.get("properties", {}))
-    return f"{asked.name} cannot be asked so. {' '.join(said)} Its arguments are {known}."
+    messages = [
+        f"{_argument_path(problem, arguments)}: {_describe_problem(problem)}"
+        for problem in problems[:MAX_PROBLEMS]
+    ]
+    if len(problems) > MAX_PROBLEMS:
+        messages.append(f"{len(problems) - MAX_PROBLEMS:,} further problems are like these.")
+    known = ", ".join(f"`{name}`" for name in tool.parameters.get("properties", {}))
+    return f"Invalid arguments for {tool.name}. {' '.join(messages)} Its arguments are {known}."
 
 
-def _named(problem: Any, arguments: Any) -> str:
-    """Where in the arguments it is: the validator names its own types on the way, which the caller never wrote."""
+def _argument_path(problem: Any, arguments: Any) -> str:
+    """Return the path of the wrong argument, without the type names that the validator inserts."""
     names, value = [], arguments
-    for step in problem["loc"]:
-        is_there = (
-            step in value
-            if isinstance(value, dict)
-            else isinstance(value, list) and step in range(len(value))
+    for key in problem["loc"]:
+        is_present = (
+            key in value if isinstance(value, dict) else isinstance(value, list) and key in range(len(value))
         )
-        if is_there:
-            names.append(step)
-            value = value[step]
+        if is_present:
+            names.append(key)
+            value = value[key]
     if problem["type"] == "missing":
         names.append(problem["loc"][-1])
     return f"`{'.'.join(map(str, names))}`"
 
 
-def _problem(problem: Any) -> str:
+def _describe_problem(problem: Any) -> str:
     if problem["type"] == "extra_forbidden":
         return "there is no such argument."
     if problem["type"] == "missing":
@@ -302,20 +308,20 @@ def _problem(problem: Any) -> str:
     return f"{problem['msg']}, not {problem['input']!r:.60}."
 
 
-def _bare(schema: Any) -> Any:
-    """A schema without titles that only repeat its names and defaults that say nothing: a model pays for each word."""
+def _strip_schema(schema: Any) -> Any:
+    """Return the schema without titles and empty defaults, which cost the model tokens and add no information."""
     if isinstance(schema, dict):
-        return {name: _bare(part) for name, part in schema.items() if not _is_idle(name, part)}
-    return [_bare(part) for part in schema] if isinstance(schema, list) else schema
+        return {name: _strip_schema(part) for name, part in schema.items() if not _is_redundant(name, part)}
+    return [_strip_schema(part) for part in schema] if isinstance(schema, list) else schema
 
 
-def _is_idle(name: str, part: Any) -> bool:
+def _is_redundant(name: str, part: Any) -> bool:
     return (name == "title" and isinstance(part, str)) or (name == "default" and part in (None, "", []))
 
 
-def _threaded(function: Callable[..., Returned]) -> Callable[..., Awaitable[Returned]]:
+def _run_in_thread(function: Callable[..., ResultType]) -> Callable[..., Awaitable[ResultType]]:
     @functools.wraps(function)
-    async def answer(**arguments: Any) -> Returned:
+    async def run(**arguments: Any) -> ResultType:
         try:
             return await anyio.to_thread.run_sync(
                 functools.partial(function, **arguments), abandon_on_cancel=True
@@ -325,6 +331,6 @@ def _threaded(function: Callable[..., Returned]) -> Callable[..., Awaitable[Retu
         except LineageError as error:
             raise ToolError(str(error)) from error
         except OSError as error:
-            raise ToolError(str(errors.of(error) or error)) from error
+            raise ToolError(str(errors.from_os_error(error) or error)) from error
 
-    return answer
+    return run

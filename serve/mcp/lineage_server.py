@@ -1,4 +1,7 @@
-"""The `lineage-mcp` command: both questions as MCP tools over stdio, about the working directory's repository."""
+"""`lineage-mcp` command: MCP server with the tools `find_pattern` and `explain_change`, on stdio.
+
+It answers about the repository in its working directory.
+"""
 
 from __future__ import annotations
 
@@ -20,34 +23,35 @@ from serve.api_types import (
     FindMeta,
     FindRequest,
     PatternHit,
-    document,
+    to_json_dict,
 )
-from serve.backend import Answering, answering
+from serve.backend import Backend, select_backend
 from serve.mcp import base
 
 INSTRUCTIONS: Final = """\
-The history of the git repository in the working directory, from a local index.
+Searches the history of the git repository in the working directory, with a local index.
 Before you write code in a style or with an interface you have not seen here, ask `find_pattern` how this project \
 did it before. Before you change code whose reason is not clear, ask `explain_change` why it looks the way it does.
-An answer's `_meta.hint` says what limits it; when it names a command, tell the person or run it."""
+An answer's `_meta.hint` names its limits. If it names a command, run it or tell the user."""
 
-FIND: Final = """\
+FIND_DESCRIPTION: Final = """\
 Find past commits whose changes resemble a description: how was something done in this project before?
 
 Use it before writing code, to follow this project's own precedent: a similar feature, fix, migration, test or \
-configuration change. Ask in plain words, as a commit message would put it; names in backquotes are meant literally.
-Do not use it to find where something is in the present code (search the files), nor to learn who wrote certain \
-lines (explain_change).
-Hits are commits, best first, each shown by its most fitting file; they resemble the question and are no proof. \
-`matched` says which of your words a hit has where; `weak` that it is more likely no precedent."""
+configuration change. Ask in plain words, as a commit message would put it; names in backquotes are matched literally.
+Do not use it to find where something is in the current code (search the files), or to learn who wrote certain lines \
+(explain_change).
+Hits are commits, best first, each with its best-matching file. They resemble the question and are not proof. \
+`matched` lists the words of your question that a hit contains and where; `weak` marks hits that are probably not a \
+precedent."""
 
-EXPLAIN: Final = """\
-Say which commits made lines of a file, newest first: why does this code look the way it does?
+EXPLAIN_DESCRIPTION: Final = """\
+Return the commits that wrote lines of a file, newest first: why does this code look the way it does?
 
-Use it before changing or deleting code whose reason is not clear, and to learn when and why a line came to be. It \
-is git's blame of the file as it is on disk, so it is exact; lines not yet committed are named in \
+Use it before changing or deleting code whose reason is not clear, and to learn when and why a line was written. It \
+runs git blame on the file as it is on disk, so it is exact; lines that are not committed yet are listed in \
 `_meta.explain.limitation`.
-Ask for the few lines you care about: a whole file brings the commits that last touched anything in it.
+Ask for the few lines you care about: for a whole file you get the commits that last changed anything in it.
 Do not use it to find examples of how something is done (find_pattern)."""
 
 
@@ -59,18 +63,18 @@ class FindPatternResult(BaseModel):
 
 
 class ExplainChangeResult(BaseModel):
-    """Commits that made the lines, newest first; `_meta.explain.related_commits` are context, no proof."""
+    """Commits that wrote the lines, newest first; `_meta.explain.related_commits` are context, not proof."""
 
     hits: tuple[ExplainHit, ...]
     meta: ExplainMeta = Field(alias="_meta")
 
 
-def lineage_server(asked: Answering, repository: Path) -> MCPServer[Any]:
-    """The server; `asked` answers about the repository at this path."""
+def create_lineage_server(backend: Backend, repository: Path) -> MCPServer[Any]:
+    """Return the MCP server for the repository at this path."""
 
     def find_pattern(
         query: Annotated[str, Field(description="What you are looking for, in plain words.")],
-        k: Annotated[int, Field(description="Number of commits; taken into 1 to 20.")] = 5,
+        k: Annotated[int, Field(description="Number of commits; limited to 1 to 20.")] = 5,
         language: Annotated[
             str | None,
             Field(description="Only changes to files of this language, such as `python` or `rust`."),
@@ -83,78 +87,79 @@ def lineage_server(asked: Answering, repository: Path) -> MCPServer[Any]:
             ),
         ] = None,
         path: Annotated[
-            str | None, Field(description="Only files this gitignore pattern names: `src/`, `*.py`, `/docs`.")
+            str | None,
+            Field(description="Only files that match this gitignore pattern: `src/`, `*.py`, `/docs`."),
         ] = None,
         author: Annotated[
-            str | None, Field(description="Only commits by this author: part of the name or address.")
+            str | None, Field(description="Only commits by this author: part of the name or email address.")
         ] = None,
         no_rerank: Annotated[
             bool,
-            Field(description="Keep the order of rank fusion; less precise, without `matched` and `weak`."),
+            Field(description="Do not rerank: less precise, and hits have no `matched` and `weak`."),
         ] = False,
     ) -> Annotated[CallToolResult, FindPatternResult]:
         request = FindRequest(query, k, language, since, path, author, rerank=not no_rerank)
-        return _result(asked.find(request, repository))
+        return _tool_result(backend.find(request, repository))
 
     def explain_change(
         file: Annotated[str, Field(description="The file, relative to the repository's root.")],
-        line_start: Annotated[int, Field(description="First line, from 1.")] = 1,
-        line_end: Annotated[int, Field(description="Last line, included; 0: to the end of the file.")] = 0,
-        k: Annotated[int, Field(description="Number of commits; taken into 1 to 20.")] = 5,
+        line_start: Annotated[int, Field(description="First line, counted from 1.")] = 1,
+        line_end: Annotated[int, Field(description="Last line, inclusive; 0: the end of the file.")] = 0,
+        k: Annotated[int, Field(description="Number of commits; limited to 1 to 20.")] = 5,
         include_diff: Annotated[
-            bool, Field(description="With what each commit changed in these lines.")
+            bool, Field(description="Include what each commit changed in these lines.")
         ] = True,
         include_related: Annotated[
-            bool, Field(description="With up to two commits before and after each in the file's history.")
+            bool, Field(description="Include up to two commits before and after each in the file's history.")
         ] = False,
     ) -> Annotated[CallToolResult, ExplainChangeResult]:
         request = ExplainRequest(file, line_start, line_end, k, include_diff, include_related)
-        return _result(asked.explain(request, repository))
+        return _tool_result(backend.explain(request, repository))
 
     tools = [
-        base.tool(
+        base.create_tool(
             find_pattern,
             title="How was it done before?",
-            annotations=base.reading(),
-            description=FIND,
+            annotations=base.read_only_annotations(),
+            description=FIND_DESCRIPTION,
         ),
-        base.tool(
+        base.create_tool(
             explain_change,
             title="Why does this code look the way it does?",
-            annotations=base.reading(),
-            description=EXPLAIN,
+            annotations=base.read_only_annotations(),
+            description=EXPLAIN_DESCRIPTION,
         ),
     ]
-    return base.server(
+    return base.create_server(
         "lineage", title="lineage", version=config.version(), instructions=INSTRUCTIONS, tools=tools
     )
 
 
 def main() -> None:
-    """Serve the client that started this program."""
-    process.ready()
+    """Serve one MCP client on stdin and stdout."""
+    process.configure_streams()
     parser = argparse.ArgumentParser(
         "lineage-mcp",
-        description="Serve the history of the working directory's repository to an MCP client, over stdin and stdout. "
-        "`lineage register` says how a client is told of it.",
+        description="MCP server for the history of the repository in the working directory, on stdin and stdout. "
+        "`lineage register` shows how to add it to a client.",
     )
     parser.add_argument("--version", action="version", version=f"lineage-mcp {config.version()}")
-    with process.answering():
+    with process.exit_on_output_error():
         parser.parse_args()
-    said = config.read()
-    config.calm_libraries()
-    asked = answering(said)
+    settings = config.load_settings()
+    config.configure_libraries()
+    backend = select_backend(settings)
     try:
-        here = Path.cwd()
+        working_directory = Path.cwd()
     except FileNotFoundError:
-        parser.error("the working directory has been deleted; start the client in a repository.")
-    base.serve(lineage_server(asked, here), said.log)
+        parser.error("the working directory was deleted. Start the client in a repository.")
+    base.serve_stdio(create_lineage_server(backend, working_directory), settings.log_level)
 
 
-def _result(answer: FindAnswer | ExplainAnswer) -> CallToolResult:
-    said = document(answer)
-    published = {"hits": said["hits"], "_meta": said["meta"]}
-    return CallToolResult(content=[], structured_content=published)
+def _tool_result(answer: FindAnswer | ExplainAnswer) -> CallToolResult:
+    document = to_json_dict(answer)
+    content = {"hits": document["hits"], "_meta": document["meta"]}
+    return CallToolResult(content=[], structured_content=content)
 
 
 if __name__ == "__main__":

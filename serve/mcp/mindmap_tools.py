@@ -1,6 +1,6 @@
-"""The tools through which agents keep maps: each loads one map, changes it, writes it back.
+"""MCP tools for maps. Each call names its map, reads it from disk and writes it back.
 
-Nothing is kept between calls but the watchers: every id comes with the call.
+Only the watched workspaces are kept between calls.
 """
 
 from __future__ import annotations
@@ -13,52 +13,65 @@ from typing import Annotated, Final
 from mcp.server.mcpserver.tools import Tool
 from pydantic import Field
 
-from mindmap import file_touches, links, paths, tree
-from mindmap.document import ROOT, Edited, Mindmap, now
-from mindmap.file_events import Watching
-from mindmap.file_touches import Touch, attach_to
-from mindmap.git_sync import Syncing
-from mindmap.map_store import Maps
-from mindmap.nodes import NewNode, add_nodes, flattened, move_nodes, new_map, note, remove_nodes, update_nodes
+from mindmap import links, paths, tree
+from mindmap.document import ROOT, EditResult, Mindmap, utc_now
+from mindmap.file_events import WatchStatus
+from mindmap.file_touches import TouchInput, attach_to_target, describe_touch
+from mindmap.git_sync import WorkspaceSync
+from mindmap.map_store import MapStore
+from mindmap.nodes import (
+    NewNode,
+    add_nodes,
+    add_note,
+    flatten_nodes,
+    move_nodes,
+    new_map,
+    remove_nodes,
+    update_nodes,
+)
 from mindmap.watcher import Watcher
 from serve.errors import BadRequest
 from serve.mcp import base, mindmap_types
 from serve.viewer import discovery
-from serve.workspace_git import git_for, git_of
+from serve.workspace_git import find_git, open_git
 from stores.errors import LineageError
 
-# A list longer than this is searched, not read.
-MOST_LISTED: Final = 50
+# Upper limit of list_mindmaps: a longer list is better searched.
+MAX_LISTED: Final = 50
 
 NOT_A_REPOSITORY: Final = "The workspace is not in a git repository: sync_git_status will fail."
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """The tools on one data directory."""
+class MindmapTools:
+    """The tools for one data directory. Method docstrings are the descriptions that agents read."""
 
-    maps: Maps
+    store: MapStore
     watcher: Watcher
 
-    def all(self) -> list[Tool]:
-        """Every tool, in the order an agent meets them."""
-        change, reading, writing = base.writing(), base.reading(), base.writing(repeatable=True)
-        destroying = base.writing(destroys=True)
+    def build_tools(self) -> list[Tool]:
+        """Return all tools in the order in which agents see them."""
+        read_only = base.read_only_annotations()
+        write = base.write_annotations()
+        idempotent = base.write_annotations(is_idempotent=True)
+        destructive = base.write_annotations(is_destructive=True)
         return [
-            base.tool(function, title=title, annotations=annotations, description=_on_one_line(function))
+            base.create_tool(
+                function, title=title, annotations=annotations, description=_tool_description(function)
+            )
             for function, title, annotations in (
-                (self.create_mindmap, "Create a map", change),
-                (self.list_mindmaps, "List and search maps", reading),
-                (self.get_mindmap, "Read a map", reading),
-                (self.add_nodes, "Add nodes", change),
-                (self.update_nodes, "Update nodes", writing),
-                (self.move_nodes, "Move nodes", writing),
-                (self.remove_nodes, "Remove nodes", destroying),
-                (self.link_nodes, "Link and unlink nodes", destroying),
-                (self.log_file_touch, "Attach a file", writing),
-                (self.sync_git_status, "Attach what git says has changed", writing),
-                (self.note_activity, "Note an activity", change),
-                (self.delete_mindmap, "Delete a map", destroying),
+                (self.create_mindmap, "Create a map", write),
+                (self.list_mindmaps, "List and search maps", read_only),
+                (self.get_mindmap, "Read a map", read_only),
+                (self.add_nodes, "Add nodes", write),
+                (self.update_nodes, "Update nodes", idempotent),
+                (self.move_nodes, "Move nodes", idempotent),
+                (self.remove_nodes, "Remove nodes", destructive),
+                (self.link_nodes, "Link and unlink nodes", destructive),
+                (self.log_file_touch, "Attach a file", idempotent),
+                (self.sync_git_status, "Attach files that differ from HEAD", idempotent),
+                (self.note_activity, "Note an activity", write),
+                (self.delete_mindmap, "Delete a map", destructive),
             )
         ]
 
@@ -66,86 +79,87 @@ class Tools:
         self,
         title: str,
         workspacePath: Annotated[
-            str | mindmap_types.Absent, Field(description="Absolute path of the git work tree")
+            str | mindmap_types.Unset, Field(description="Absolute path of the git work tree")
         ] = None,
         nodes: Annotated[
-            list[mindmap_types.NodeForm] | mindmap_types.Absent,
+            list[mindmap_types.NodeInput] | mindmap_types.Unset,
             Field(description="First nodes, under the root"),
         ] = None,
-    ) -> mindmap_types.Created:
-        """Start a map for a piece of work with several steps. Give workspacePath and changed files attach themselves
-        to the task in progress. Tell the person where the viewer is.
+    ) -> mindmap_types.CreateResult:
+        """Start a map for work with several steps. If you give workspacePath, changed files attach to the task in
+        progress automatically. Tell the user where the viewer is.
         """
-        workspace = paths.workspace(workspacePath) if workspacePath is not None else None
-        moment = now()
-        document = new_map(title, workspace, moment)
-        done = Edited(document, document.activity_log[0].message)
+        workspace = paths.existing_workspace(workspacePath) if workspacePath is not None else None
+        now = utc_now()
+        document = new_map(title, workspace, now)
+        result = EditResult(document, document.activity_log[0].message)
         if nodes:
-            done = add_nodes(document, ROOT, _flat(nodes), moment)
-        self.maps.create(done.document)
-        changed = mindmap_types.changed(done).model_dump()
-        watching = (
-            self.watcher.watch(document.id, workspace) if workspace is not None else Watching(is_on=False)
-        )
-        lacking = _lacking(workspace) if workspace is not None else ""
-        return mindmap_types.Created(
-            **changed,
-            viewer=self._viewer(document.id),
-            watching=watching.is_on,
-            hint=" ".join(filter(None, (lacking, watching.remark))),
+            result = add_nodes(document, ROOT, _flatten_inputs(nodes), now)
+        self.store.create(result.document)
+        status, problem = WatchStatus(is_watched=False), ""
+        if workspace is not None:
+            status = self.watcher.watch(document.id, workspace)
+            problem = _git_sync_problem(workspace)
+        return mindmap_types.CreateResult(
+            **mindmap_types.change_result(result).model_dump(),
+            viewer=self._viewer_location(document.id),
+            watching=status.is_watched,
+            hint=" ".join(filter(None, (problem, status.message))),
         )
 
     def list_mindmaps(
         self,
-        query: Annotated[str, Field(description="Words that the map has: title, labels, files")] = "",
+        query: Annotated[str, Field(description="Words in the title, labels or files of the map")] = "",
         workspacePath: Annotated[
-            str | mindmap_types.Absent,
-            Field(description="Absolute path of the workspace, or of a folder in it"),
+            str | mindmap_types.Unset,
+            Field(description="Absolute path of the workspace, or of a directory in it"),
         ] = None,
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED)] = 10,
-    ) -> mindmap_types.Maps:
-        """List maps, newest first: look here for one to go on with before you create another."""
-        folder = paths.named(workspacePath) if workspacePath is not None else None
-        listed = self.maps.listed(
+        limit: Annotated[int, Field(ge=1, le=MAX_LISTED)] = 10,
+    ) -> mindmap_types.MapListing:
+        """List maps, newest first. Look here for a map to continue before you create another."""
+        directory = paths.absolute_workspace(workspacePath) if workspacePath is not None else None
+        map_list = self.store.list_maps(
             lambda document: (
-                tree.has_words(document, query)
-                and (folder is None or _holds(document.workspace_path, folder))
+                tree.matches_words(document, query)
+                and (directory is None or _contains(document.workspace_path, directory))
             )
         )
-        return mindmap_types.listed(listed, limit)
+        return mindmap_types.map_listing(map_list, limit)
 
     def get_mindmap(
         self,
         mindmapId: str,
-        nodeId: Annotated[str, Field(description="Only what is under this node")] = ROOT,
+        nodeId: Annotated[str, Field(description="Only this node and its subtree")] = ROOT,
         query: Annotated[str, Field(description="Only nodes with all these words")] = "",
-        full: Annotated[bool, Field(description="Nodes whole, with files; costs many tokens")] = False,
-    ) -> mindmap_types.View:
-        """Read a map, or a part of it: an outline with ids by default. Boxes: [ ] planned, [~] in progress,
+        full: Annotated[bool, Field(description="Complete nodes with files; costs many tokens")] = False,
+    ) -> mindmap_types.MapView:
+        """Read a map or a part of it, by default as an outline with ids. Boxes: [ ] planned, [~] in progress,
         [x] completed, [!] blocked.
         """
-        return mindmap_types.view(self.maps.read(mindmapId), nodeId, query, full=full)
+        return mindmap_types.build_view(self.store.read(mindmapId), nodeId, query, full=full)
 
     def add_nodes(
         self,
         mindmapId: str,
-        nodes: list[mindmap_types.NodeForm],
+        nodes: list[mindmap_types.NodeInput],
         parentId: Annotated[str, Field(description="Node to put them under")] = ROOT,
-    ) -> mindmap_types.Changed:
-        """Add nodes, nested by children. Plan: plan and task for steps, code for a code region to write (these three
+    ) -> mindmap_types.ChangeResult:
+        """Add nodes, nested with children. Plan: plan and task for steps, code for a code region to write (these three
         have a status and count as progress), file, note. Mental model: component (modules, layers), data_flow
-        (pipelines, protocols), decision (choices and trade-offs), hypothesis (what you suspect), risk (edge cases,
+        (pipelines, protocols), decision (choices and trade-offs), hypothesis (assumptions), risk (edge cases,
         invariants).
         """
-        batch = _flat(nodes)
-        return self._change(mindmapId, lambda document: add_nodes(document, parentId, batch, now()))
+        batch = _flatten_inputs(nodes)
+        return self._change(mindmapId, lambda document: add_nodes(document, parentId, batch, utc_now()))
 
-    def update_nodes(self, mindmapId: str, updates: list[mindmap_types.UpdateForm]) -> mindmap_types.Changed:
-        """Change labels, types, statuses. Set a task in_progress when you begin it: files attach to the one set last.
-        Set it completed as soon as it is done. The root's label is the map's title.
+    def update_nodes(
+        self, mindmapId: str, updates: list[mindmap_types.NodeUpdateInput]
+    ) -> mindmap_types.ChangeResult:
+        """Change labels, types and statuses. Set a task in_progress when you start it: files attach to the task set
+        last. Set it completed as soon as it is done. The root's label is the map's title.
         """
-        wanted = [form.update() for form in updates]
-        return self._change(mindmapId, lambda document: update_nodes(document, wanted, now()))
+        changes = [update.to_update() for update in updates]
+        return self._change(mindmapId, lambda document: update_nodes(document, changes, utc_now()))
 
     def move_nodes(
         self,
@@ -153,141 +167,147 @@ class Tools:
         nodeIds: list[str],
         parentId: str,
         position: Annotated[
-            int | mindmap_types.Absent, Field(ge=0, description="Place among the children, from 0")
+            int | mindmap_types.Unset, Field(ge=0, description="Place among the children, from 0")
         ] = None,
-    ) -> mindmap_types.Changed:
-        """Move nodes with what is under them below another node."""
+    ) -> mindmap_types.ChangeResult:
+        """Move nodes and their subtrees under another node."""
         return self._change(
-            mindmapId, lambda document: move_nodes(document, nodeIds, parentId, now(), position)
+            mindmapId, lambda document: move_nodes(document, nodeIds, parentId, utc_now(), position)
         )
 
-    def remove_nodes(self, mindmapId: str, nodeIds: list[str]) -> mindmap_types.Changed:
-        """Remove nodes, everything under them and its links. Complete what was done instead of removing it."""
-        return self._change(mindmapId, lambda document: remove_nodes(document, nodeIds, now()))
+    def remove_nodes(self, mindmapId: str, nodeIds: list[str]) -> mindmap_types.ChangeResult:
+        """Remove nodes, their subtrees and all links of these. Set finished tasks to completed instead of removing
+        them.
+        """
+        return self._change(mindmapId, lambda document: remove_nodes(document, nodeIds, utc_now()))
 
     def link_nodes(
         self,
         mindmapId: str,
         add: Annotated[
-            list[mindmap_types.LinkForm] | mindmap_types.Absent, Field(description="Links to write")
+            list[mindmap_types.LinkInput] | mindmap_types.Unset, Field(description="Links to write")
         ] = None,
         remove: Annotated[
-            list[mindmap_types.CutForm] | mindmap_types.Absent, Field(description="Links to remove, first")
+            list[mindmap_types.LinkRemovalInput] | mindmap_types.Unset,
+            Field(description="Links to remove, first"),
         ] = None,
-    ) -> mindmap_types.Changed:
-        """Draw labelled arrows between nodes (calls, depends on, contradicts), and remove them. The same from, to and
+    ) -> mindmap_types.ChangeResult:
+        """Add or remove labelled arrows between nodes (calls, depends on, contradicts). Adding the same from, to and
         label again updates style and notes.
         """
-        added = [form.link() for form in add or ()]
-        removed = [form.cut() for form in remove or ()]
-        return self._change(mindmapId, lambda document: links.change_links(document, added, removed, now()))
+        additions = [link.to_link() for link in add or ()]
+        removals = [removal.to_removal() for removal in remove or ()]
+        return self._change(
+            mindmapId, lambda document: links.change_links(document, additions, removals, utc_now())
+        )
 
     def log_file_touch(  # noqa: PLR0913, PLR0917 - one argument for each field of a touch
         self,
         mindmapId: str,
         path: str,
         action: Annotated[
-            mindmap_types.Action | mindmap_types.Absent, Field(description="modify unless said")
+            mindmap_types.Action | mindmap_types.Unset, Field(description="modify by default")
         ] = None,
         nodeId: Annotated[
-            str | mindmap_types.Absent, Field(description="Instead of the task in progress")
+            str | mindmap_types.Unset, Field(description="Instead of the task in progress")
         ] = None,
-        previousPath: Annotated[str | mindmap_types.Absent, Field(description="Before a rename")] = None,
-        lines: Annotated[str | mindmap_types.Absent, Field(description="10-20")] = None,
-        symbols: list[str] | mindmap_types.Absent = None,
-        changes: list[mindmap_types.ChangeForm] | mindmap_types.Absent = None,
-        summary: str | mindmap_types.Absent = None,
-    ) -> mindmap_types.Attached:
-        """Say what you did to a file, by symbols, or that reading it mattered. A path that is there is updated,
-        changes are merged.
+        previousPath: Annotated[str | mindmap_types.Unset, Field(description="Path before a rename")] = None,
+        lines: Annotated[str | mindmap_types.Unset, Field(description="10-20")] = None,
+        symbols: list[str] | mindmap_types.Unset = None,
+        changes: list[mindmap_types.CodeChangeInput] | mindmap_types.Unset = None,
+        summary: str | mindmap_types.Unset = None,
+    ) -> mindmap_types.AttachResult:
+        """Log what you did to a file, by symbols, or that reading it was important. If the path is logged already, the
+        entry is updated and changes are merged.
         """
-        touch = Touch(
+        touch = TouchInput(
             path,
             action,
             previous_path=previousPath,
             lines=lines,
             symbols=tuple(symbols or ()),
-            changes=tuple(form.change() for form in changes or ()),
+            changes=tuple(change.to_change() for change in changes or ()),
             summary=summary,
         )
-        _, done = self.maps.change(
-            mindmapId,
-            lambda document: attach_to(
-                document, nodeId, [touch], file_touches.told(touch, document.workspace_path), now()
-            ),
-        )
-        return mindmap_types.attached(done, nodeId, 1, self.watcher.watching(mindmapId))
+
+        def edit(document: Mindmap) -> EditResult:
+            message = describe_touch(touch, document.workspace_path)
+            return attach_to_target(document, nodeId, [touch], message, utc_now())
+
+        _, result = self.store.change(mindmapId, edit)
+        return mindmap_types.attach_result(result, nodeId, 1, self.watcher.watch_status(mindmapId))
 
     def sync_git_status(
         self,
         mindmapId: str,
         workspacePath: Annotated[
-            str | mindmap_types.Absent, Field(description="Needed where the map has none")
+            str | mindmap_types.Unset, Field(description="Required if the map has none")
         ] = None,
         targetNodeId: Annotated[
-            str | mindmap_types.Absent, Field(description="Instead of the task in progress")
+            str | mindmap_types.Unset, Field(description="Instead of the task in progress")
         ] = None,
-    ) -> mindmap_types.Attached:
-        """Attach every file that differs from HEAD, with its lines, and watch the workspace from now on. Call it when
-        you come back to a map, and before you finish.
+    ) -> mindmap_types.AttachResult:
+        """Attach every file that differs from HEAD, with its line counts, and watch the workspace from now on. Call it
+        when you continue a map, and before you finish.
         """
-        syncing = Syncing(self.maps, mindmapId, git_of, workspacePath)
-        # Tied first, since only a map's own workspace is watched; watched before git is asked, so that no change falls
-        # between the two.
-        watching = self.watcher.watch(mindmapId, syncing.tie())
-        return mindmap_types.synced(syncing.attach(targetNodeId), targetNodeId, watching)
+        sync = WorkspaceSync(self.store, mindmapId, open_git, workspacePath)
+        # Only a map's own workspace is watched, and the watch starts before git runs, so that no change is missed.
+        status = self.watcher.watch(mindmapId, sync.assign_workspace())
+        return mindmap_types.sync_result(sync.attach_changes(targetNodeId), targetNodeId, status)
 
     def note_activity(
         self,
         mindmapId: str,
         message: str,
-        nodeId: str | mindmap_types.Absent = None,
-        file: str | mindmap_types.Absent = None,
-    ) -> mindmap_types.Changed:
-        """Note something worth remembering that is no change of the map: a finding, a test run, a decision's reason."""
+        nodeId: str | mindmap_types.Unset = None,
+        file: str | mindmap_types.Unset = None,
+    ) -> mindmap_types.ChangeResult:
+        """Note something worth remembering that does not change the map: a finding, a test run, a reason."""
         return self._change(
-            mindmapId, lambda document: note(document, message, now(), node_id=nodeId, file=file)
+            mindmapId, lambda document: add_note(document, message, utc_now(), node_id=nodeId, file=file)
         )
 
     def delete_mindmap(
         self,
         mindmapId: str,
-        confirm: Annotated[bool, Field(strict=True, description="true, if the person asked for it")] = False,
-    ) -> mindmap_types.Changed:
-        """Delete a map for good."""
+        confirm: Annotated[bool, Field(strict=True, description="true if the user asked for it")] = False,
+    ) -> mindmap_types.ChangeResult:
+        """Delete a map permanently."""
         if not confirm:
             raise BadRequest(
                 f"{mindmapId} was not deleted.",
-                hint="It cannot be undone: ask the person, then pass confirm: true.",
+                hint="Deleting cannot be undone. Ask the user, then pass confirm: true.",
             )
-        self.maps.delete(mindmapId)
-        return mindmap_types.Changed(mindmap_id=mindmapId, message=f"Deleted {mindmapId}")
+        self.store.delete(mindmapId)
+        return mindmap_types.ChangeResult(mindmap_id=mindmapId, message=f"Deleted {mindmapId}")
 
-    def _change(self, mindmap_id: str, edit: Callable[[Mindmap], Edited]) -> mindmap_types.Changed:
-        return mindmap_types.changed(self.maps.change(mindmap_id, edit)[1])
+    def _change(self, mindmap_id: str, edit: Callable[[Mindmap], EditResult]) -> mindmap_types.ChangeResult:
+        return mindmap_types.change_result(self.store.change(mindmap_id, edit)[1])
 
-    def _viewer(self, mindmap_id: str) -> str:
-        running = discovery.address(self.maps.path, mindmap_id)
-        return running or f"none runs; a person starts it with `{discovery.HOW_TO_START}`"
+    def _viewer_location(self, mindmap_id: str) -> str:
+        address = discovery.read_address(self.store.path, mindmap_id)
+        return address or f"not running; the user starts it with `{discovery.START_COMMAND}`"
 
 
-def _on_one_line(function: Callable[..., object]) -> str:
-    """What a tool tells an agent, without the line breaks of this file."""
+def _tool_description(function: Callable[..., object]) -> str:
+    """Return the docstring of a tool method on one line."""
     return " ".join((function.__doc__ or "").split())
 
 
-def _flat(nodes: list[mindmap_types.NodeForm]) -> list[NewNode]:
-    return flattened([form.plain() for form in nodes])
+def _flatten_inputs(nodes: list[mindmap_types.NodeInput]) -> list[NewNode]:
+    return flatten_nodes([node.to_dict() for node in nodes])
 
 
-def _lacking(workspace: str) -> str:
-    """What keeps git sync from a workspace, if anything does: no reason not to have a map of it."""
+def _git_sync_problem(workspace: str) -> str:
+    """Return why git sync will fail in a workspace, or an empty text."""
     try:
-        return NOT_A_REPOSITORY if git_for(workspace) is None else ""
+        return NOT_A_REPOSITORY if find_git(workspace) is None else ""
     except LineageError as error:
         return str(error)
 
 
-def _holds(workspace: str | None, folder: str) -> bool:
-    """Whether the folder is the workspace or lies in it: an agent may have been started anywhere in there."""
-    return bool(workspace) and Path(paths.real(folder)).is_relative_to(paths.real(workspace or ""))
+def _contains(workspace: str | None, directory: str) -> bool:
+    """Return True if the directory is the workspace or inside it: an agent may run in a subdirectory."""
+    return bool(workspace) and Path(paths.real_path(directory)).is_relative_to(
+        paths.real_path(workspace or "")
+    )

@@ -1,6 +1,6 @@
-"""What the tools of a mindmap take and give, as clients see it: field by field, and no more words than needed.
+"""Input and output types of the map tools, and their construction from documents and edits.
 
-Maps and edits as the tools answer them: small, since an agent pays for every word.
+Descriptions and answers are short, since an agent pays for every token.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import SkipJsonSchema
 
 from mindmap import export, tree
-from mindmap.document import ROOT, CodeChange, Edited, Link, Mindmap, plain
-from mindmap.file_events import Watching
-from mindmap.git_sync import Synced
-from mindmap.links import Cut, NewLink
-from mindmap.map_store import Listed
+from mindmap.document import ROOT, CodeChange, EditResult, Link, Mindmap, to_json_value
+from mindmap.file_events import WatchStatus
+from mindmap.git_sync import SyncResult
+from mindmap.links import LinkRemoval, NewLink
+from mindmap.map_store import MapList
 from mindmap.nodes import NodeUpdate
-from mindmap.tree import Progress, progress
+from mindmap.tree import Progress, compute_progress
 from stores.errors import LineageError
 
 NodeType = Literal[
@@ -28,89 +28,89 @@ Status = Literal["planned", "in_progress", "completed", "blocked"]
 Action = Literal["read", "create", "modify", "delete", "rename"]
 Style = Literal["solid", "dashed", "animated"]
 Kind = Literal["add", "modify", "fix", "refactor", "rename", "remove", "test"]
-# What may be left out, or null; to say so of each argument costs as much as its description.
-Absent = SkipJsonSchema[None]
+# An optional argument may be null, but the schema does not say so: that would cost as many tokens as its description.
+Unset = SkipJsonSchema[None]
 
 
-class _Taken(BaseModel):
+class _ToolInput(BaseModel):
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel)
 
 
-class NodeForm(_Taken):
+class NodeInput(_ToolInput):
     """A new node."""
 
     label: str
     type: NodeType = "task"
-    status: Status | Absent = None
-    children: Annotated[list[dict[str, Any]], Field(description="Nodes of this form, nested.")] = []
+    status: Status | Unset = None
+    children: Annotated[list[dict[str, Any]], Field(description="Nested nodes of the same form.")] = []
 
-    def plain(self) -> dict[str, Any]:
-        """As the rules take it."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the node as `flatten_nodes` expects it."""
         return {"label": self.label, "type": self.type, "status": self.status, "children": self.children}
 
 
-class UpdateForm(_Taken):
+class NodeUpdateInput(_ToolInput):
     """A node's new values."""
 
     id: str
-    label: str | Absent = None
-    type: NodeType | Absent = None
-    status: Status | Absent = None
+    label: str | Unset = None
+    type: NodeType | Unset = None
+    status: Status | Unset = None
 
-    def update(self) -> NodeUpdate:
-        """As the rules take it."""
+    def to_update(self) -> NodeUpdate:
+        """Return the update as `update_nodes` expects it."""
         return NodeUpdate(self.id, self.label, self.type, self.status)
 
 
-class LinkForm(_Taken):
+class LinkInput(_ToolInput):
     """A link to write."""
 
     source: Annotated[str, Field(alias="from")]
     target: Annotated[str, Field(alias="to")]
     label: str = ""
     style: Annotated[
-        Style | Absent, Field(description="dashed: hypotheses, soft dependencies; animated: streams, events")
+        Style | Unset, Field(description="dashed: hypotheses, soft dependencies; animated: streams, events")
     ] = None
-    notes: str | Absent = None
+    notes: str | Unset = None
 
-    def link(self) -> NewLink:
-        """As the rules take it."""
+    def to_link(self) -> NewLink:
+        """Return the link as `change_links` expects it."""
         return NewLink(self.source, self.target, self.label, self.style, self.notes)
 
 
-class CutForm(_Taken):
-    """A link to remove: its id, or its ends."""
+class LinkRemovalInput(_ToolInput):
+    """A link to remove, by its id or its ends."""
 
-    id: str | Absent = None
-    source: Annotated[str | Absent, Field(alias="from")] = None
-    target: Annotated[str | Absent, Field(alias="to")] = None
-    label: str | Absent = None
+    id: str | Unset = None
+    source: Annotated[str | Unset, Field(alias="from")] = None
+    target: Annotated[str | Unset, Field(alias="to")] = None
+    label: str | Unset = None
 
-    def cut(self) -> Cut:
-        """As the rules take it."""
-        return Cut(self.id, self.source, self.target, self.label)
+    def to_removal(self) -> LinkRemoval:
+        """Return the removal as `change_links` expects it."""
+        return LinkRemoval(self.id, self.source, self.target, self.label)
 
 
-class ChangeForm(_Taken):
-    """What was done to a symbol; for a rename `symbol` is the new name."""
+class CodeChangeInput(_ToolInput):
+    """A change of a symbol; for a rename `symbol` is the new name."""
 
     kind: Kind
     symbol: str
-    previous_symbol: str | Absent = None
-    detail: str | Absent = None
+    previous_symbol: str | Unset = None
+    detail: str | Unset = None
 
-    def change(self) -> CodeChange:
-        """As the rules take it."""
+    def to_change(self) -> CodeChange:
+        """Return the change as a part of a document."""
         return CodeChange(
             kind=self.kind, symbol=self.symbol, previous_symbol=self.previous_symbol, detail=self.detail
         )
 
 
-class _Given(BaseModel):
+class _ToolOutput(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True)
 
 
-class Changed(_Given):
+class ChangeResult(_ToolOutput):
     """`ids` in the order of the call, nested nodes after their parent."""
 
     mindmap_id: str
@@ -120,15 +120,15 @@ class Changed(_Given):
     active_task: str = ""
 
 
-class Created(Changed):
-    """`viewer`: where a person sees the map."""
+class CreateResult(ChangeResult):
+    """`viewer`: where the user sees the map."""
 
     viewer: str
     watching: bool
     hint: str = ""
 
 
-class Attached(_Given):
+class AttachResult(_ToolOutput):
     """`node_id`: where the files are now."""
 
     mindmap_id: str
@@ -140,7 +140,7 @@ class Attached(_Given):
     hint: str = ""
 
 
-class Line(_Given):
+class MapLine(_ToolOutput):
     """A map in a list."""
 
     id: str
@@ -152,16 +152,16 @@ class Line(_Given):
     active_task: str
 
 
-class Maps(_Given):
+class MapListing(_ToolOutput):
     """Newest first."""
 
-    maps: list[Line]
+    maps: list[MapLine]
     total: int
     problems: list[str]
 
 
-class View(_Given):
-    """An outline with ids in braces, or `document`: nodes and links whole."""
+class MapView(_ToolOutput):
+    """An outline with ids in braces, or `document`: complete nodes and links."""
 
     mindmap_id: str
     title: str
@@ -176,140 +176,150 @@ class View(_Given):
     document: dict[str, Any] = {}
 
 
-# About 4,000 tokens of outline: a map this large is read part by part.
-MOST_LINES: Final = 200
-MOST_LINKS: Final = 50
-MOST_FOUND: Final = 50
-RECENT: Final = 5
-# About 50,000 tokens. More in one answer crowds out what it was asked for.
-LONGEST_FULL: Final = 200_000
+# About 4,000 tokens of outline; larger maps are read in parts.
+MAX_OUTLINE_LINES: Final = 200
+MAX_LINKS_SHOWN: Final = 50
+MAX_NODES_FOUND: Final = 50
+RECENT_ACTIVITY_COUNT: Final = 5
+# About 50,000 tokens; more would fill most of an agent's context.
+MAX_FULL_CHARACTERS: Final = 200_000
 
 
-class TooMuchToRead(LineageError):
-    """More of a map than fits into one answer."""
+class ResponseTooLarge(LineageError):
+    """An answer that exceeds MAX_FULL_CHARACTERS."""
 
 
-def changed(done: Edited) -> Changed:
-    """What an edit did, and how the map stands now."""
-    stands = progress(done.document)
-    return Changed(
-        mindmap_id=done.document.id,
-        message=done.message,
-        ids=list(done.ids),
-        progress=str(stands),
-        active_task=_active(done.document, stands),
+def change_result(edit: EditResult) -> ChangeResult:
+    """Return the answer for an edit, with the progress of the map after it."""
+    progress = compute_progress(edit.document)
+    return ChangeResult(
+        mindmap_id=edit.document.id,
+        message=edit.message,
+        ids=list(edit.ids),
+        progress=str(progress),
+        active_task=_format_active_task(edit.document, progress),
     )
 
 
-def attached(done: Edited, asked: str | None, files: int, watching: Watching) -> Attached:
-    """Where files were attached; that it is not where it was asked for, if so."""
-    node = done.document.nodes[done.ids[0]]
-    elsewhere = f" ({asked} is not there; attached to {node.id})" if asked not in (None, node.id) else ""
-    return Attached(
-        mindmap_id=done.document.id,
-        synced=files,
+def attach_result(
+    edit: EditResult, requested_id: str | None, file_count: int, status: WatchStatus
+) -> AttachResult:
+    """Return the answer for attached files. The message says if it is not the requested node."""
+    node = edit.document.nodes[edit.ids[0]]
+    is_elsewhere = requested_id not in (None, node.id)
+    note = f" ({requested_id} does not exist; attached to {node.id})" if is_elsewhere else ""
+    return AttachResult(
+        mindmap_id=edit.document.id,
+        synced=file_count,
         node_id=node.id,
         node=node.label,
-        message=done.message + elsewhere,
-        watching=watching.is_on,
-        hint=watching.remark,
+        message=edit.message + note,
+        watching=status.is_watched,
+        hint=status.message,
     )
 
 
-def synced(found: Synced, asked: str | None, watching: Watching) -> Attached:
-    """The same of what git sync found, which may be nothing."""
-    if found.done is not None:
-        return attached(found.done, asked, found.files, watching)
-    return Attached(
-        mindmap_id=found.document.id,
+def sync_result(sync: SyncResult, requested_id: str | None, status: WatchStatus) -> AttachResult:
+    """Return the answer for a git sync, which may have attached nothing."""
+    if sync.edit is not None:
+        return attach_result(sync.edit, requested_id, sync.file_count, status)
+    return AttachResult(
+        mindmap_id=sync.document.id,
         synced=0,
         message="Nothing differs from HEAD",
-        watching=watching.is_on,
-        hint=watching.remark,
+        watching=status.is_watched,
+        hint=status.message,
     )
 
 
-def listed(found: Listed, limit: int) -> Maps:
-    """The first of the maps that were found."""
+def map_listing(map_list: MapList, limit: int) -> MapListing:
+    """Return the answer with the first `limit` maps of a list."""
     lines = [
-        Line(
-            id=one.id,
-            title=one.title,
-            workspace_path=one.workspace_path or "",
-            updated_at=one.updated_at,
-            nodes=one.node_count,
-            progress=f"{one.completed_tasks}/{one.total_tasks}",
-            active_task=one.active_task or "",
+        MapLine(
+            id=summary.id,
+            title=summary.title,
+            workspace_path=summary.workspace_path or "",
+            updated_at=summary.updated_at,
+            nodes=summary.node_count,
+            progress=f"{summary.completed_tasks}/{summary.total_tasks}",
+            active_task=summary.active_task or "",
         )
-        for one in found.summaries[:limit]
+        for summary in map_list.summaries[:limit]
     ]
-    return Maps(maps=lines, total=len(found.summaries), problems=found.problems)
+    return MapListing(maps=lines, total=len(map_list.summaries), problems=map_list.problems)
 
 
-def view(document: Mindmap, start: str, query: str, *, full: bool) -> View:
-    """A map or what is under one of its nodes: as an outline, what is found in it, or whole."""
-    tree.find(document, start)
-    stands = progress(document)
-    seen = View(
+def build_view(document: Mindmap, start_id: str, query: str, *, full: bool) -> MapView:
+    """Return a subtree of a map as an outline, or complete if `full`; with a query only the nodes that match."""
+    tree.get_node(document, start_id)
+    progress = compute_progress(document)
+    view = MapView(
         mindmap_id=document.id,
         title=document.title,
         workspace_path=document.workspace_path or "",
         updated_at=document.updated_at,
-        progress=str(stands),
-        active_task=_active(document, stands),
+        progress=str(progress),
+        active_task=_format_active_task(document, progress),
         node_count=len(document.nodes),
     )
     if full:
-        return seen.model_copy(update={"document": _whole(document, start, query)})
-    shown, left = _shown(document, start, query)
-    ids = {line.node.id for line in shown}
-    links = [_line(link) for link in document.links if {link.source, link.target} & ids]
-    activity = [f"{entry.timestamp} {entry.message}" for entry in document.activity_log[:RECENT]]
-    more = [f"and {len(links) - MOST_LINKS:,} more"] if len(links) > MOST_LINKS else []
-    return seen.model_copy(
+        return view.model_copy(update={"document": _full_document(document, start_id, query)})
+    lines, remaining = _select_lines(document, start_id, query)
+    ids = {line.node.id for line in lines}
+    links = [_format_link(link) for link in document.links if {link.source, link.target} & ids]
+    activity = [
+        f"{entry.timestamp} {entry.message}" for entry in document.activity_log[:RECENT_ACTIVITY_COUNT]
+    ]
+    more = [f"and {len(links) - MAX_LINKS_SHOWN:,} more"] if len(links) > MAX_LINKS_SHOWN else []
+    return view.model_copy(
         update={
-            "outline": export.text(shown) + (f"\n… {left:,} more: search with query" if left else ""),
-            "links": [*links[:MOST_LINKS], *more],
-            "activity": activity if start == ROOT and not query else [],
+            "outline": export.format_outline(lines)
+            + (f"\n… {remaining:,} more: search with query" if remaining else ""),
+            "links": [*links[:MAX_LINKS_SHOWN], *more],
+            "activity": activity if start_id == ROOT and not query else [],
         }
     )
 
 
-def _shown(document: Mindmap, start: str, query: str) -> tuple[list[export.Line], int]:
-    """What one answer shows, and how many nodes are neither shown nor counted below one that is."""
+def _select_lines(document: Mindmap, start_id: str, query: str) -> tuple[list[export.OutlineLine], int]:
+    """Return the outline lines that fit into an answer, and the number of nodes that are missing from it."""
     if query:
-        found = list(tree.nodes_with(document, query, start))
-        first = [
-            export.Line(node, 0, len(tree.below(document.nodes, node.children)))
-            for node in found[:MOST_FOUND]
+        nodes = list(tree.find_nodes(document, query, start_id))
+        lines = [
+            export.OutlineLine(node, 0, len(tree.subtree_ids(document.nodes, node.children)))
+            for node in nodes[:MAX_NODES_FOUND]
         ]
-        return first, len(found) - len(first)
-    shown = export.lines(document, start, most=MOST_LINES)
-    counted = sum(1 + line.hidden for line in shown)
-    return shown, len(tree.below(document.nodes, [start])) - counted
+        return lines, len(nodes) - len(lines)
+    lines = export.outline_lines(document, start_id, max_lines=MAX_OUTLINE_LINES)
+    counted = sum(1 + line.hidden_count for line in lines)
+    return lines, len(tree.subtree_ids(document.nodes, [start_id])) - counted
 
 
-def _whole(document: Mindmap, start: str, query: str) -> dict[str, Any]:
-    inside = {node.id for node in tree.nodes_with(document, query, start)}
+def _full_document(document: Mindmap, start_id: str, query: str) -> dict[str, Any]:
+    ids = {node.id for node in tree.find_nodes(document, query, start_id)}
     part = {
-        "nodes": [plain(node) for node, _ in tree.walk(document.nodes, start) if node.id in inside],
-        "links": [plain(link) for link in document.links if {link.source, link.target} & inside],
+        "nodes": [to_json_value(node) for node, _ in tree.walk(document.nodes, start_id) if node.id in ids],
+        "links": [to_json_value(link) for link in document.links if {link.source, link.target} & ids],
     }
-    if start == ROOT and not query:
-        part["activityLog"] = plain(document.activity_log)
+    if start_id == ROOT and not query:
+        part["activityLog"] = to_json_value(document.activity_log)
     length = len(str(part))
-    if length > LONGEST_FULL:
-        raise TooMuchToRead(
-            f"That is {length:,} characters; an answer has at most {LONGEST_FULL:,}.",
+    if length > MAX_FULL_CHARACTERS:
+        raise ResponseTooLarge(
+            f"The answer would have {length:,} characters; the limit is {MAX_FULL_CHARACTERS:,}.",
             hint="Read the outline, then a node with nodeId, or search with query.",
         )
     return part
 
 
-def _line(link: Link) -> str:
+def _format_link(link: Link) -> str:
     label = f" {link.label!r}" if link.label else ""
     return f"{link.source} -> {link.target}{label} {{{link.id}}}"
 
 
-def _active(document: Mindmap, stands: Progress) -> str:
-    return f"{document.nodes[stands.active].label} {{{stands.active}}}" if stands.active else ""
+def _format_active_task(document: Mindmap, progress: Progress) -> str:
+    return (
+        f"{document.nodes[progress.active_task_id].label} {{{progress.active_task_id}}}"
+        if progress.active_task_id
+        else ""
+    )

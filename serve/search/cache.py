@@ -1,6 +1,7 @@
-"""One state of an index, as one HEAD sees it: what every question about it needs.
+"""LRU cache of open indexes and their loaded snapshots.
 
-What stays at hand between questions: open indexes, and what was seen of them, by the state of their files.
+- `LoadedSnapshot`, `load_snapshot`: the part of an index that a search needs in memory.
+- `IndexCache`: loaded snapshots by index, file fingerprint and commits that HEAD reaches (`SnapshotKey`).
 """
 
 from __future__ import annotations
@@ -14,178 +15,191 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from serve.index_status import Noted, noted
+from serve.index_status import RecordedState, load_recorded_state
 from stores import hunk_details, snapshot, vector_search
-from stores.connections import Opened, Reading
+from stores.connections import IndexReaderPool, OpenIndex
 from stores.database import Fingerprint
-from stores.hunk_details import Connection, Diffs
-from stores.index_location import Place
+from stores.hunk_details import Connection, DiffCache
+from stores.index_location import IndexLocation
 from stores.snapshot import Snapshot
-from stores.types import Reach
-from stores.vector_search import Messages, Texts
+from stores.types import ReachabilityDelta
+from stores.vector_search import CommitMessages, TextVectors
+
+# Five indexes of 15,000 hunks take about 200 MB.
+MAX_BYTES: Final = 256_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seen:
-    """The hunks HEAD reaches, and their texts in the space they are compared in.
+class LoadedSnapshot:
+    """The hunks that HEAD reaches and the vectors of their texts.
 
-    `diffs` and `messages` are at hand where more than one answer is expected: reading all takes little longer than
-    a few.
+    `diffs` and `messages` hold all diffs and messages of the index. They are loaded from the second query on, because
+    loading all takes little longer than loading a few.
     """
 
     snapshot: Snapshot
-    texts: Texts
-    diffs: Diffs | None = None
-    messages: Messages | None = None
+    texts: TextVectors
+    diffs: DiffCache | None = None
+    messages: CommitMessages | None = None
 
     @property
     def bytes(self) -> int:
-        """About how many bytes it keeps."""
-        kept = (self.snapshot, self.texts, self.diffs, self.messages)
-        return sum(part.bytes for part in kept if part is not None)
+        """Approximate size in memory."""
+        parts = (self.snapshot, self.texts, self.diffs, self.messages)
+        return sum(part.bytes for part in parts if part is not None)
 
-    def ready(self, connection: Connection) -> Seen:
-        """The same with all diffs and messages at hand."""
-        return replace(self, diffs=hunk_details.diffs(connection), messages=vector_search.every(connection))
-
-
-def see(connection: Connection, reach: Reach, side: Path | None = None) -> Seen:
-    """Read it from an opened index, and from its side file where it is large."""
-    hunks = snapshot.load(connection, reach)
-    return Seen(hunks, vector_search.load(connection, hunks, side=side))
+    def with_diffs_and_messages(self, connection: Connection) -> LoadedSnapshot:
+        """Return a copy that also holds all diffs and messages."""
+        return replace(
+            self,
+            diffs=hunk_details.load_diff_cache(connection),
+            messages=vector_search.load_all_messages(connection),
+        )
 
 
-# Five indexes of 15,000 hunks take about 200 MB; beyond this, what was not asked for longest is read again.
-MOST_BYTES: Final = 256_000_000
+def load_snapshot(
+    connection: Connection, reachability: ReachabilityDelta, side_file: Path | None = None
+) -> LoadedSnapshot:
+    """Load a snapshot from an open index; a large index has its quantized vectors in `side_file`."""
+    hunks = snapshot.load_snapshot(connection, reachability)
+    return LoadedSnapshot(hunks, vector_search.load_text_vectors(connection, hunks, side_file=side_file))
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """What a question sees depends on these: whose index, which of its states, and which commits HEAD reaches."""
+class SnapshotKey:
+    """Everything a loaded snapshot depends on: the index, the state of its file, and the commits HEAD reaches."""
 
-    place: Place
+    location: IndexLocation
     fingerprint: Fingerprint
-    reach: Reach
+    reachability: ReachabilityDelta
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """What is kept of one index, over all states of it: hunks in reach, bytes, seconds since the last question."""
+class CacheEntryStats:
+    """Statistics of one cached index over all its snapshots: reachable hunks, bytes, seconds since the last query."""
 
-    place: Place
+    location: IndexLocation
     hunks: int
     bytes: int
     idle_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What an index says of itself, and the languages its history has files of."""
+class IndexMetadata:
+    """State recorded in an index, and the languages of the files in its history."""
 
-    noted: Noted
+    recorded: RecordedState
     languages: frozenset[str]
 
 
 @dataclass(slots=True)
-class _Entry:
-    loading: Lock = field(default_factory=Lock)
-    seen: Seen | None = None
-    asked: float = field(default_factory=time.monotonic)
+class _CacheEntry:
+    lock: Lock = field(default_factory=Lock)
+    loaded: LoadedSnapshot | None = None
+    last_used: float = field(default_factory=time.monotonic)
 
     @property
     def bytes(self) -> int:
-        return self.seen.bytes if self.seen else 0
+        return self.loaded.bytes if self.loaded else 0
 
 
-class Kept:
-    """Indexes at hand; for use by several threads."""
+class IndexCache:
+    """Cache of open indexes and loaded snapshots. Thread-safe.
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self.most_bytes = most_bytes
-        self._turn = Lock()
-        self._readings: dict[Place, Reading] = {}
-        self._entries: OrderedDict[State, _Entry] = OrderedDict()
-        self._said: dict[Place, tuple[Fingerprint, Said]] = {}
+    Evicts the least recently used snapshots above `max_bytes`, but never the newest one.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self._lock = Lock()
+        self._reader_pools: dict[IndexLocation, IndexReaderPool] = {}
+        self._entries: OrderedDict[SnapshotKey, _CacheEntry] = OrderedDict()
+        self._metadata: dict[IndexLocation, tuple[Fingerprint, IndexMetadata]] = {}
 
     @contextmanager
-    def question(self, place: Place) -> Iterator[Opened]:
-        """The index, open for one question; errors as those of `database.reading`."""
-        with self._turn:
-            reading = self._readings.setdefault(place, Reading(place))
-        with reading.question() as opened:
-            yield opened
+    def open_index(self, location: IndexLocation) -> Iterator[OpenIndex]:
+        """Hold the index open for one query; raises the errors of `database.open_for_reading`."""
+        with self._lock:
+            pool = self._reader_pools.setdefault(location, IndexReaderPool(location))
+        with pool.acquire() as index:
+            yield index
 
-    def said(self, place: Place, opened: Opened) -> Said:
-        """What the index says of itself in the state that is open."""
-        known = self._said.get(place)
-        if known is None or known[0] != opened.fingerprint:
-            said = Said(noted(opened.connection), hunk_details.languages(opened.connection))
-            self._said[place] = known = opened.fingerprint, said
-        return known[1]
+    def load_metadata(self, location: IndexLocation, index: OpenIndex) -> IndexMetadata:
+        """Return the metadata of the open index, reading it again only after the index file has changed."""
+        cached = self._metadata.get(location)
+        if cached is None or cached[0] != index.fingerprint:
+            connection = index.connection
+            metadata = IndexMetadata(load_recorded_state(connection), hunk_details.list_languages(connection))
+            self._metadata[location] = cached = index.fingerprint, metadata
+        return cached[1]
 
-    def see(self, state: State, connection: Connection) -> Seen:
-        """What is to be seen in this state; where it is not at hand one reads it, and others wait for that."""
-        entry = self._entry(state)
-        with entry.loading:
-            seen = entry.seen
-            if seen is None:
-                entry.seen = seen = see(connection, state.reach, state.place.codes)
-                self._trim()
-            elif seen.diffs is None:  # the second question: there will be more
-                entry.seen = seen = seen.ready(connection)
-                self._trim()
-            return seen
+    def get_snapshot(self, key: SnapshotKey, connection: Connection) -> LoadedSnapshot:
+        """Return the snapshot, loading it where necessary. Threads that need the same one wait for the first."""
+        entry = self._get_entry(key)
+        with entry.lock:
+            loaded = entry.loaded
+            if loaded is None:
+                side_file = key.location.quantized_vectors
+                entry.loaded = loaded = load_snapshot(connection, key.reachability, side_file)
+                self._evict_excess()
+            elif loaded.diffs is None:  # the second query: more are likely to follow
+                entry.loaded = loaded = loaded.with_diffs_and_messages(connection)
+                self._evict_excess()
+            return loaded
 
-    def forget(self, place: Place) -> None:
-        """Keep nothing of this index."""
-        with self._turn:
-            self._drop(lambda state: state.place == place)
-            self._said.pop(place, None)
-            reading = self._readings.pop(place, None)
-        if reading:
-            reading.close()
+    def evict_index(self, location: IndexLocation) -> None:
+        """Close the index and drop everything cached of it."""
+        with self._lock:
+            self._remove_entries(lambda key: key.location == location)
+            self._metadata.pop(location, None)
+            pool = self._reader_pools.pop(location, None)
+        if pool:
+            pool.close()
 
     def close(self) -> None:
-        """Keep nothing; what a question has in hand stays good until it ends."""
-        for place in tuple(self._readings):
-            self.forget(place)
+        """Evict every index. Running queries keep the snapshots they use."""
+        for location in tuple(self._reader_pools):
+            self.evict_index(location)
 
-    def holdings(self) -> tuple[Holding, ...]:
-        """What is kept, by index, the one asked last at the end."""
-        with self._turn:
-            entries = [(state.place, entry) for state, entry in self._entries.items() if entry.seen]
+    def stats(self) -> tuple[CacheEntryStats, ...]:
+        """Return the statistics of each cached index, the most recently used one last."""
+        with self._lock:
+            entries = [(key.location, entry) for key, entry in self._entries.items() if entry.loaded]
         now = time.monotonic()
-        places = dict.fromkeys(place for place, _ in reversed(entries))
-        return tuple(_holding(place, entries, now) for place in reversed(places))
+        locations = dict.fromkeys(location for location, _ in reversed(entries))
+        return tuple(_entry_stats(location, entries, now) for location in reversed(locations))
 
-    def _entry(self, state: State) -> _Entry:
-        with self._turn:
-            # Of a file that changed, the earlier state is gone for good.
-            self._drop(lambda old: old.place == state.place and old.fingerprint != state.fingerprint)
-            entry = self._entries.setdefault(state, _Entry())
-            entry.asked = time.monotonic()
-            self._entries.move_to_end(state)
+    def _get_entry(self, key: SnapshotKey) -> _CacheEntry:
+        with self._lock:
+            # Once the file has changed, its earlier states never come back.
+            self._remove_entries(
+                lambda old: old.location == key.location and old.fingerprint != key.fingerprint
+            )
+            entry = self._entries.setdefault(key, _CacheEntry())
+            entry.last_used = time.monotonic()
+            self._entries.move_to_end(key)
             return entry
 
-    def _trim(self) -> None:
-        """Forget what was not asked for longest, until the rest is light enough; the newest always stays."""
-        with self._turn:
-            while len(self._entries) > 1 and self._weight() > self.most_bytes:
+    def _evict_excess(self) -> None:
+        with self._lock:
+            while len(self._entries) > 1 and self._total_bytes() > self.max_bytes:
                 self._entries.popitem(last=False)
 
-    def _weight(self) -> int:
+    def _total_bytes(self) -> int:
         return sum(entry.bytes for entry in self._entries.values())
 
-    def _drop(self, gone: Callable[[State], bool]) -> None:
-        for state in [state for state in self._entries if gone(state)]:
-            del self._entries[state]
+    def _remove_entries(self, matches: Callable[[SnapshotKey], bool]) -> None:
+        for key in [key for key in self._entries if matches(key)]:
+            del self._entries[key]
 
 
-def _holding(place: Place, entries: list[tuple[Place, _Entry]], now: float) -> Holding:
-    own = [(entry, entry.seen) for owner, entry in entries if owner == place]
-    return Holding(
-        place,
-        hunks=max(len(seen.snapshot.hunks) for _, seen in own if seen),
-        bytes=sum(entry.bytes for entry, _ in own),
-        idle_seconds=now - max(entry.asked for entry, _ in own),
+def _entry_stats(
+    location: IndexLocation, entries: list[tuple[IndexLocation, _CacheEntry]], now: float
+) -> CacheEntryStats:
+    own_entries = [(entry, entry.loaded) for owner, entry in entries if owner == location]
+    return CacheEntryStats(
+        location,
+        hunks=max(len(loaded.snapshot.hunks) for _, loaded in own_entries if loaded),
+        bytes=sum(entry.bytes for entry, _ in own_entries),
+        idle_seconds=now - max(entry.last_used for entry, _ in own_entries),
     )

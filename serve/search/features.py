@@ -1,9 +1,7 @@
-"""What the cross-encoder reads of each candidate: a commit's message, and what one file's change shows.
+"""Features of candidates for the reranker, and the texts for the cross-encoder.
 
-What is known of each candidate, as numbers: what of the question its parts hold, and how near it lies in meaning.
-
-Every number is absolute, so that 0.6 says the same for any question of any history, and what a ranker learnt on one
-history holds on the next. Weights of words are BM25's, over the hunks' texts.
+Every feature is absolute: 0.6 means the same for any query and any repository, so weights learned on one repository
+hold for another. Terms are weighted by their BM25 inverse document frequency over the texts of the hunks.
 """
 
 from __future__ import annotations
@@ -15,237 +13,263 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.encoders.cross_encoder import Change
-from pipeline.syntax.languages import language_of
-from pipeline.text import Spelled, as_written, identifiers, semantic_text, sequence, spelled
+from pipeline.encoders.cross_encoder import ChangeText
+from pipeline.syntax.languages import detect_language
+from pipeline.text import (
+    TokenTerms,
+    build_semantic_text,
+    find_compound_identifiers,
+    find_surface_forms,
+    flatten_terms,
+    tokenize,
+)
 from serve.search.query import Query
 from serve.search.query_hints import FUNCTION_WORDS
-from serve.search.retrieval import Candidate, Rankings
+from serve.search.retrieval import Candidate, RetrieverResults
 from stores import fulltext, vector_search
-from stores.fulltext import Asked
-from stores.hunk_details import Connection, Shelf, Shown
+from stores.fulltext import TermLookup
+from stores.hunk_details import Connection, HunkDetails, HunkDetailsCache
 from stores.snapshot import Bools, Floats, Hunks, Ints
 
+# A long query would list most of itself; the rarest words tell best why a hit was found.
+MAX_MATCHED_WORDS: Final = 5
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
-    """A question and the candidates' changes, which are read when somebody asks for them."""
+# "wip", "Change", "." and an empty message do not describe a change.
+MIN_MESSAGE_WORDS: Final = 2
 
-    question: str
-    changes: Callable[[], list[Change]]
+# Literal hints of a query, in the order of the columns of `CandidateFeatures.literal_matches`.
+LITERAL_HINTS: Final = ("path", "quoted symbol name")
 
-
-def pairs(question: str, shelf: Shelf, candidates: Sequence[Candidate]) -> Pairs:
-    """One change for each candidate, in their order."""
-    hunks = [candidate.hunk_id for candidate in candidates]
-    return Pairs(question, lambda: [*map(change, shelf.of(hunks))])
-
-
-def change(shown: Shown) -> Change:
-    """What is read of a hunk."""
-    lines = shown.diff.split("\n")
-    text = semantic_text(
-        message="",
-        path=shown.file_path,
-        language=language_of(shown.file_path),
-        symbols=shown.symbols,
-        change=shown.change_kind,
-        added="\n".join(line[1:] for line in lines if line.startswith("+")),
-        removed="\n".join(line[1:] for line in lines if line.startswith("-")),
-    )
-    return Change(shown.commit_message, text)
-
-
-# The rarest words tell why a hit is there; a long question would list itself.
-SHOWN_WORDS: Final = 5
-
-# "wip", "Change", "." and nothing at all say that something was done, not what.
-FEWEST_TOLD: Final = 2
-
-# What a question may say to the letter, beside its words.
-LITERAL: Final = ("a path", "a name in quotes")
-
-# Where a word may stand, in the order they are told.
+# Parts of a candidate that can contain a term, in the order in which they are shown.
 PARTS: Final = ("message", "path", "symbols", "change")
 
-# The features, in the order of a row's numbers.
+# Features, in the order of the columns of `CandidateFeatures.rows`.
 FEATURES: Final = (
-    "hunk near",  # cosine of the question and the hunk's text
-    "hunk near, whitened",  # the same in the index's own space, where what all its texts share is gone
-    "message near",  # cosine of the question and the commit's message
-    "words",  # BM25 of the hunk, as a share of the most the question could have
-    "words found",  # the weight of the question's words that the hunk's text has, as a share of all
-    "words in the subject",  # the same of the message's first line
-    "words in order",  # the share of the question's neighbouring words that are neighbours in the message
-    "names found",  # the weight of the question's identifiers that the hunk's text has whole
-    "words in the path",
+    "hunk similarity",  # cosine of the query and the hunk's text
+    "hunk similarity, whitened",  # the same after whitening, which removes what all texts of the index share
+    "message similarity",  # cosine of the query and the commit message
+    "BM25",  # BM25 score of the hunk, as a share of the highest possible score
+    "matched words",  # weight of the query's words in the hunk's text, as a share of all
+    "matched words in subject",  # the same for the first line of the message
+    "matched word pairs in message",  # share of the query's neighbouring words that are neighbours in the message
+    "matched identifiers",  # weight of the query's compound identifiers that the hunk's text has in full
+    "matched words in path",
 )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
-    """The question's words: those the index knows with what each is worth, and what all are worth together.
+class QueryTerms:
+    """Terms of a query that the index has, in parallel sequences, with their weights.
 
-    `written` is how each was typed, `content` those that are no function words, `names` those typed as identifiers.
+    `as_typed` is each term as the user wrote it. `is_content` excludes function words; `is_identifier` marks compound
+    identifiers. `total_weight` is the weight of all content terms and `max_bm25` the highest possible BM25 score,
+    both with terms that the index lacks. `word_pairs` are pairs of neighbouring content terms.
     """
 
-    words: tuple[str, ...]
-    written: tuple[str, ...]
-    worth: Floats
-    content: Bools
-    names: Bools
-    total: float
-    attainable: float
-    pairs: frozenset[tuple[str, str]]
+    terms: tuple[str, ...]
+    as_typed: tuple[str, ...]
+    weights: Floats
+    is_content: Bools
+    is_identifier: Bools
+    total_weight: float
+    max_bm25: float
+    word_pairs: frozenset[tuple[str, str]]
 
     @classmethod
-    def of(cls, query: Query, asked: Asked, documents: int) -> Wanted:
-        """What a question asks for; words the index does not know count as the rarest."""
-        worth = fulltext.rarity(asked.text.holders, documents)
-        unknown = [word for word in query.terms if word not in asked.words]
-        rarest = float(fulltext.rarity(np.zeros(1, np.int64), documents)[0])
-        content = np.array([word not in FUNCTION_WORDS for word in asked.words], np.bool_)
-        typed, written = identifiers(query.text), as_written(query.text)
-        missing = rarest * sum(word not in FUNCTION_WORDS for word in unknown)
-        most = float(worth.sum()) + rarest * len(unknown)
+    def from_query(cls, query: Query, lookup: TermLookup, document_count: int) -> QueryTerms:
+        """Weight the terms of a query. Terms that the index lacks weigh as much as the rarest term possible."""
+        weights = fulltext.compute_inverse_document_frequency(
+            lookup.text_scores.document_frequencies, document_count
+        )
+        unknown = [term for term in query.terms if term not in lookup.terms]
+        max_weight = float(
+            fulltext.compute_inverse_document_frequency(np.zeros(1, np.int64), document_count)[0]
+        )
+        is_content = np.array([term not in FUNCTION_WORDS for term in lookup.terms], np.bool_)
+        identifiers, as_typed = find_compound_identifiers(query.text), find_surface_forms(query.text)
+        unknown_content_weight = max_weight * sum(term not in FUNCTION_WORDS for term in unknown)
+        summed_weight = float(weights.sum()) + max_weight * len(unknown)
         return cls(
-            asked.words,
-            tuple(written.get(word, word) for word in asked.words),
-            worth,
-            content,
-            np.array([word in typed for word in asked.words], np.bool_),
-            float(worth[content].sum()) + missing or 1.0,
-            most * (fulltext.K1 + 1) or 1.0,
-            frozenset(_pairs(sequence(spelled(query.text)))),
+            terms=lookup.terms,
+            as_typed=tuple(as_typed.get(term, term) for term in lookup.terms),
+            weights=weights,
+            is_content=is_content,
+            is_identifier=np.array([term in identifiers for term in lookup.terms], np.bool_),
+            total_weight=float(weights[is_content].sum()) + unknown_content_weight or 1.0,
+            max_bm25=summed_weight * (fulltext.K1 + 1) or 1.0,
+            word_pairs=frozenset(_content_pairs(flatten_terms(tokenize(query.text)))),
         )
 
-    def counted(self, texts: Sequence[Spelled]) -> Ints:
-        """How often each word (columns) stands in each text (rows)."""
-        places = {word: place for place, word in enumerate(self.words)}
-        counts = np.zeros((len(texts), len(self.words)), np.int64)
-        for count, text in zip(counts, texts, strict=True):
-            for word in chain.from_iterable(text):
-                if word in places:
-                    count[places[word]] += 1
+    def count_terms(self, texts: Sequence[TokenTerms]) -> Ints:
+        """Count each term (columns) in each text (rows)."""
+        columns = {term: column for column, term in enumerate(self.terms)}
+        counts = np.zeros((len(texts), len(self.terms)), np.int64)
+        for row, text in zip(counts, texts, strict=True):
+            for term in chain.from_iterable(text):
+                if term in columns:
+                    row[columns[term]] += 1
         return counts
 
-    def in_order(self, text: Spelled) -> float:
-        """The share of the question's pairs of words that the text has."""
-        return len(self.pairs.intersection(pairwise(sequence(text)))) / (len(self.pairs) or 1)
+    def pair_share(self, text: TokenTerms) -> float:
+        """Return the share of the query's word pairs that the text contains."""
+        return len(self.word_pairs.intersection(pairwise(flatten_terms(text)))) / (len(self.word_pairs) or 1)
 
-    def share(self, counts: Ints, which: Bools) -> Floats:
-        """What the words of a kind that stand there are worth, as a share of all that is asked for."""
-        return np.asarray((counts > 0) @ (self.worth * which) / self.total)
+    def weight_share(self, counts: Ints, mask: Bools) -> Floats:
+        """Return, for each row of counts, the weight of the masked terms with a count, as a share of the total."""
+        return np.asarray((counts > 0) @ (self.weights * mask) / self.total_weight)
 
-    def rarest(self, count: Ints) -> tuple[str, ...]:
-        """The words that stand there as they were typed, rarest first, of equally rare ones by the alphabet."""
-        there = np.flatnonzero((count > 0) & self.content)
-        best = sorted(there, key=lambda place: (-self.worth[place], self.words[place]))
-        return tuple(dict.fromkeys(self.written[place] for place in best))
+    def rarest_words(self, counts: Ints) -> tuple[str, ...]:
+        """Return the content terms with a count as typed, the rarest first; ties in alphabetical order."""
+        present = np.flatnonzero((counts > 0) & self.is_content)
+        ordered = sorted(present, key=lambda column: (-self.weights[column], self.terms[column]))
+        return tuple(dict.fromkeys(self.as_typed[column] for column in ordered))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """How often each of the question's words stands in each part of a candidate.
+class MatchedTerms:
+    """Counts of the query's terms (columns) in each part of a candidate (rows, as in `PARTS`).
 
-    Of a message that is read in part only, the rest counts as the change.
+    If the index holds only the beginning of a message, the rest counts as change.
     """
 
-    wanted: Wanted
+    query_terms: QueryTerms
     counts: Ints
 
     def __str__(self) -> str:
-        """The words as they were typed, by part, rarest first."""
-        by_part = zip(PARTS, map(self.wanted.rarest, self.counts), strict=True)
-        said = [f"{part}: {', '.join(found[:SHOWN_WORDS])}" for part, found in by_part if found]
-        return "; ".join(said) or "near in meaning; none of the question's words"
+        """Return the matched words as typed, by part, the rarest first."""
+        by_part = zip(PARTS, map(self.query_terms.rarest_words, self.counts), strict=True)
+        parts = [f"{part}: {', '.join(words[:MAX_MATCHED_WORDS])}" for part, words in by_part if words]
+        return "; ".join(parts) or "near in meaning; none of the question's words"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
-    """A row of numbers for each candidate, in their order, and what of the question each was found by.
+class RerankInputs:
+    """Input of the cross-encoder: the question, and a function that loads the candidates' changes in their order."""
 
-    `told` are those whose commit says of itself what it did; `literal` which candidates (rows) have what the question
-    says to the letter (columns, as in `LITERAL`); `pairs` is what a cross-encoder reads.
+    question: str
+    load_changes: Callable[[], list[ChangeText]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidateFeatures:
+    """Features of candidates, each a sequence or an array with one row per candidate.
+
+    The columns of `rows` are `FEATURES`. `has_message` marks informative commit messages. The columns of
+    `literal_matches` are `LITERAL_HINTS`.
     """
 
     rows: Floats
-    found: tuple[Found, ...]
-    told: Bools
-    literal: Bools
-    pairs: Pairs
+    matched: tuple[MatchedTerms, ...]
+    has_message: Bools
+    literal_matches: Bools
+    rerank_inputs: RerankInputs
 
 
-def gather(
-    connection: Connection, query: Query, rankings: Rankings, candidates: Sequence[Candidate]
-) -> Evidence:
-    """What is known of each candidate."""
-    hunks, asked = rankings.seen.snapshot.hunks, rankings.asked
-    wanted = Wanted.of(query, asked, int(np.count_nonzero(hunks.words)))
-    positions = hunks.positions.at(np.array([candidate.hunk_id for candidate in candidates], np.int64))
-    texts, near = _messages(rankings, candidates)
-    subjects, rests = zip(*map(_parted, texts), strict=True)
-    anywhere, symbols = asked.text.postings.table(positions), asked.names.table(positions)
-    subject, path = wanted.counted(subjects), wanted.counted(_paths(hunks, positions))
-    message = subject + wanted.counted(rests)
+def compute_features(
+    connection: Connection, query: Query, results: RetrieverResults, candidates: Sequence[Candidate]
+) -> CandidateFeatures:
+    """Compute the features of every candidate."""
+    hunks, lookup = results.loaded.snapshot.hunks, results.term_lookup
+    query_terms = QueryTerms.from_query(query, lookup, int(np.count_nonzero(hunks.word_counts)))
+    hunk_ids = np.array([candidate.hunk_id for candidate in candidates], np.int64)
+    positions = hunks.positions.positions_of(hunk_ids)
+
+    texts, message_similarities = _load_messages(results, candidates)
+    subjects, bodies = zip(*map(_split_message, texts), strict=True)
+    messages = [subject + body for subject, body in zip(subjects, bodies, strict=True)]
+
+    all_counts = lookup.text_scores.postings.count_terms(positions)
+    symbol_counts = lookup.name_postings.count_terms(positions)
+    subject_counts = query_terms.count_terms(subjects)
+    path_counts = query_terms.count_terms(_path_words(hunks, positions))
+    message_counts = subject_counts + query_terms.count_terms(bodies)
+    change_counts = all_counts - message_counts - path_counts - symbol_counts
+    counts_by_part = np.stack((message_counts, path_counts, symbol_counts, change_counts), axis=1)
+
     rows = np.column_stack(
         (
-            *_nearness(connection, rankings, candidates),
-            near,
-            asked.text.scores[positions] / wanted.attainable,
-            wanted.share(anywhere, wanted.content),
-            wanted.share(subject, wanted.content),
-            [wanted.in_order(one + other) for one, other in zip(subjects, rests, strict=True)],
-            wanted.share(anywhere, wanted.names),
-            wanted.share(path, wanted.content),
+            *_hunk_similarities(connection, results, candidates),
+            message_similarities,
+            lookup.text_scores.scores[positions] / query_terms.max_bm25,
+            query_terms.weight_share(all_counts, query_terms.is_content),
+            query_terms.weight_share(subject_counts, query_terms.is_content),
+            [query_terms.pair_share(message) for message in messages],
+            query_terms.weight_share(all_counts, query_terms.is_identifier),
+            query_terms.weight_share(path_counts, query_terms.is_content),
         )
     )
-    parts = np.stack((message, path, symbols, anywhere - message - path - symbols), axis=1)
-    told = [len(one) + len(other) >= FEWEST_TOLD for one, other in zip(subjects, rests, strict=True)]
-    return Evidence(
-        rows,
-        tuple(Found(wanted, counts) for counts in parts),
-        np.array(told, np.bool_),
-        _literal(connection, query, rankings)[positions],
-        pairs(query.text, rankings.shelf, candidates),
+    return CandidateFeatures(
+        rows=rows,
+        matched=tuple(MatchedTerms(query_terms, counts) for counts in counts_by_part),
+        has_message=np.array([len(message) >= MIN_MESSAGE_WORDS for message in messages], np.bool_),
+        literal_matches=_match_literal_hints(connection, query, results)[positions],
+        rerank_inputs=build_rerank_inputs(query.text, results.details, candidates),
     )
 
 
-def _literal(connection: Connection, query: Query, rankings: Rankings) -> Bools:
-    """What each hunk of the snapshot has of what the question says to the letter."""
-    touching = fulltext.touching(connection, rankings.seen.snapshot, query.symbols)
-    return np.column_stack((rankings.chosen.preferred, touching))
+def build_rerank_inputs(
+    question: str, details: HunkDetailsCache, candidates: Sequence[Candidate]
+) -> RerankInputs:
+    """Prepare the cross-encoder's input. Hunks are loaded only when the changes are read."""
+    hunk_ids = [candidate.hunk_id for candidate in candidates]
+    return RerankInputs(question, lambda: [*map(build_change, details.load(hunk_ids))])
 
 
-def _messages(rankings: Rankings, candidates: Sequence[Candidate]) -> tuple[list[str], Floats]:
-    """Each candidate's message, and how near it is to the question."""
-    messages, shas = rankings.messages, [candidate.commit_sha for candidate in candidates]
-    return messages.texts_of(shas), vector_search.cosines(messages.vectors_of(shas), rankings.vector)
+def build_change(details: HunkDetails) -> ChangeText:
+    """Build the text of a hunk for the cross-encoder: the commit message, and what the diff shows."""
+    lines = details.diff.split("\n")
+    text = build_semantic_text(
+        message="",
+        path=details.file_path,
+        language=detect_language(details.file_path),
+        symbols=details.symbols,
+        change=details.change_kind,
+        added="\n".join(line[1:] for line in lines if line.startswith("+")),
+        removed="\n".join(line[1:] for line in lines if line.startswith("-")),
+    )
+    return ChangeText(details.commit_message, text)
 
 
-def _nearness(
-    connection: Connection, rankings: Rankings, candidates: Sequence[Candidate]
+def _match_literal_hints(connection: Connection, query: Query, results: RetrieverResults) -> Bools:
+    """Return which literal hints of the query (columns) each hunk of the snapshot (rows) has."""
+    touching = fulltext.find_hunks_touching(connection, results.loaded.snapshot, query.symbols)
+    return np.column_stack((results.filter_mask.preferred, touching))
+
+
+def _load_messages(results: RetrieverResults, candidates: Sequence[Candidate]) -> tuple[list[str], Floats]:
+    """Return each candidate's commit message and its similarity to the query."""
+    messages, shas = results.messages, [candidate.commit_sha for candidate in candidates]
+    similarities = vector_search.compute_cosine_similarities(messages.vectors_of(shas), results.vector)
+    return messages.texts_of(shas), similarities
+
+
+def _hunk_similarities(
+    connection: Connection, results: RetrieverResults, candidates: Sequence[Candidate]
 ) -> tuple[Floats, Floats]:
-    """How near each candidate's text is to the question: as the encoder sees it, and whitened."""
-    seen = rankings.seen
-    hunks = [candidate.hunk_id for candidate in candidates]
-    rows = vector_search.of_hunks(connection, seen.snapshot, seen.texts, hunks)
-    space = seen.texts.space
-    placed = space.placed(rows.astype(np.float64)), space.asked(rankings.vector.astype(np.float64))
-    return vector_search.cosines(rows, rankings.vector), vector_search.cosines(*placed)
+    """Return the similarity of each candidate's text to the query, plain and whitened."""
+    loaded = results.loaded
+    hunk_ids = [candidate.hunk_id for candidate in candidates]
+    vectors = vector_search.load_hunk_vectors(connection, loaded.snapshot, loaded.texts, hunk_ids)
+    whitening = loaded.texts.whitening
+    whitened_vectors = whitening.transform(vectors.astype(np.float64))
+    whitened_query = whitening.transform_query(results.vector.astype(np.float64))
+    return (
+        vector_search.compute_cosine_similarities(vectors, results.vector),
+        vector_search.compute_cosine_similarities(whitened_vectors, whitened_query),
+    )
 
 
-def _pairs(said: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for one, after in pairwise(said):
-        if one not in FUNCTION_WORDS and after not in FUNCTION_WORDS:
-            yield one, after
+def _content_pairs(terms: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for first, second in pairwise(terms):
+        if first not in FUNCTION_WORDS and second not in FUNCTION_WORDS:
+            yield first, second
 
 
-def _parted(message: str) -> tuple[Spelled, Spelled]:
-    """The words of a message's first line, and of the others."""
-    subject, _, rest = message.partition("\n")
-    return spelled(subject), spelled(rest)
+def _split_message(message: str) -> tuple[TokenTerms, TokenTerms]:
+    """Return the terms of a message's first line and of the rest."""
+    subject, _, body = message.partition("\n")
+    return tokenize(subject), tokenize(body)
 
 
-def _paths(hunks: Hunks, positions: Ints) -> list[Spelled]:
-    return [spelled(path) for path in hunks.shown.column("file_path").take(positions).to_pylist()]
+def _path_words(hunks: Hunks, positions: Ints) -> list[TokenTerms]:
+    return [tokenize(path) for path in hunks.commit_info.column("file_path").take(positions).to_pylist()]

@@ -1,6 +1,7 @@
-"""The answer: hits and what is to be said about them.
+"""Search of the history: `find_pattern`.
 
-The straight line of `find_pattern`: query, lanes, fusion, reranking, best hunk per commit, answer.
+The steps of a search: parse the query, run the retrievers, fuse their rankings, rerank the candidates, keep the best
+hunk of each commit, build the answer.
 """
 
 from __future__ import annotations
@@ -16,151 +17,60 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.encoders.base import Encoder
-from pipeline.encoders.registry import bundled_encoder
+from pipeline.encoders.registry import create_bundled_encoder
 from pipeline.git.repository import Repository, open_repository
-from pipeline.options import Encoding
-from serve import text
-from serve.api_types import FindAnswer, FindMeta, FindRequest, PatternHit, rfc3339
+from pipeline.options import EncoderName
+from serve.api_types import FindAnswer, FindMeta, FindRequest, PatternHit, format_rfc3339
 from serve.errors import NeedsRebuild
 from serve.index_status import (
-    Standing,
+    IndexStatus,
     compatibility_fields,
-    cut,
     index_hints,
     index_state,
-    standing,
-    without_index,
+    load_index_status,
+    status_without_index,
+    truncate_diff,
 )
-from serve.repositories import place_of
-from serve.search import features, query, retrieval
-from serve.search.cache import MOST_BYTES, Holding, Kept, Seen, State
-from serve.search.query import Query
-from serve.search.query_hints import FUNCTION_WORDS, LANGUAGES, NOTHING_HERE, Here, said, telling
-from serve.search.rerank import EvidenceRanker, Placed, Reranker, best_of_each_commit, by_evidence, by_fusion
-from serve.search.retrieval import Candidate, Rankings, fuse
+from serve.repositories import locate_index
+from serve.search.cache import MAX_BYTES, CacheEntryStats, IndexCache, LoadedSnapshot, SnapshotKey
+from serve.search.features import compute_features
+from serve.search.query import Query, parse_query, validate_request
+from serve.search.query_hints import (
+    EMPTY_CONTEXT,
+    FUNCTION_WORDS,
+    LANGUAGES,
+    RepositoryContext,
+    content_words,
+    format_date,
+)
+from serve.search.rerank import (
+    FeatureReranker,
+    Reranker,
+    ScoredCandidate,
+    best_hunk_per_commit,
+    order_by_fusion,
+    rerank_by_features,
+)
+from serve.search.retrieval import Candidate, RetrieverResults, reciprocal_rank_fusion, run_retrievers
+from serve.text import UNREADABLE_HINT, format_commit_count
 from stores import hunk_details, vector_search
-from stores.compatibility import REBUILD, Status
-from stores.connections import Opened
+from stores.compatibility import REBUILD_COMMAND, CompatibilityStatus
 from stores.database import NotIndexed
-from stores.filters import Where, naive_utc
-from stores.hunk_details import Connection, Shown
-from stores.index_location import Place
+from stores.filters import QueryFilter, to_naive_utc
+from stores.hunk_details import Connection, HunkDetails
 
-# A hunk that touches more symbols is a sweep, and its first names say so.
-SHOWN_SYMBOLS: Final = 40
-# Age after which a commit's recency has fallen to 1/e, in days.
+# A hunk that touches more symbols is a sweeping change; its first names are enough to show that.
+MAX_SHOWN_SYMBOLS: Final = 40
+# Age at which a commit's recency weight has fallen to 1/e.
 RECENCY_DAYS: Final = 90.0
-DIGITS: Final = 6
+SCORE_DIGITS: Final = 6
 NO_PRECEDENT: Final = (
     "Every hit is weak: this may never have been done here before. "
-    "Ask in other words, or with a name from the code."
+    "Rephrase the query, or use a name from the code."
 )
-NOTHING_ASKED: Final = (
-    "The question has no word that tells of a change: say what was done, or name something of the code."
+NO_CONTENT_WORDS: Final = (
+    "The query has no word that describes a change. Say what was done, or name something in the code."
 )
-
-
-def hit(placed: Placed, shown: Shown, similarity: float, query: Query) -> PatternHit:
-    """One hit as it is shown."""
-    excerpt = cut(shown.diff, telling(query.terms))
-    return PatternHit(
-        commit_sha=shown.commit_sha,
-        commit_message=shown.commit_message,
-        commit_author=shown.commit_author,
-        commit_date=rfc3339(shown.commit_date),
-        file_path=shown.file_path,
-        change_kind=shown.change_kind,
-        diff_excerpt=excerpt,
-        diff_truncated=shown.diff_truncated or excerpt != shown.diff,
-        related_head_symbols=shown.symbols[:SHOWN_SYMBOLS],
-        similarity=round(similarity, DIGITS),
-        recency_weight=round(recency(shown.commit_date, query), DIGITS),
-        combined_score=round(placed.score, DIGITS),
-        matched=str(placed.found) if placed.found else None,
-        weak=placed.weak,
-    )
-
-
-def recency(commit_date: datetime, query: Query) -> float:
-    """The share by which a commit's age raises its score; a date in the future counts as today."""
-    age = naive_utc(query.now) - commit_date
-    days = max(0.0, age.total_seconds() / 86_400)
-    return query.profile.recency * exp(-days / RECENCY_DAYS)
-
-
-def meta(standing: Standing, query: Query, best: Sequence[Placed]) -> FindMeta:
-    """What is to be said about an answer."""
-    return FindMeta(
-        index_status=index_state(standing),
-        hint=" ".join(_hints(standing, query, best)) or None,
-        compatibility=compatibility_fields(standing.verdict),
-        query_profile=query.explained,
-    )
-
-
-def _hints(standing: Standing, query: Query, best: Sequence[Placed]) -> Iterable[str]:
-    if standing.verdict is None or not standing.commits:
-        yield _unindexed(standing)
-        return
-    yield from index_hints(standing)
-    if not best:
-        yield _nothing_found(query.where)
-        yield from _not_searched(standing)
-    elif FUNCTION_WORDS.issuperset(query.terms):
-        yield NOTHING_ASKED
-    elif all(placed.weak for placed in best):
-        yield _no_precedent(query.where)
-        yield from _not_searched(standing)
-
-
-def _not_searched(standing: Standing) -> Iterable[str]:
-    """What may have been the answer, and is not in the index."""
-    if standing.unreadable:
-        lacking = text.count(standing.unreadable)
-        yield f"{lacking} could not be read and may be what was asked for. {text.ASK}"
-
-
-def _unindexed(standing: Standing) -> str:
-    if standing.unreadable:
-        return f"Nothing is indexed: {text.count(standing.unreadable)} could not be read. {text.ASK}"
-    if standing.behind:
-        return "This repository is not indexed yet: run `lineage index`."
-    return "There is nothing to search: the repository has no commits that could be indexed."
-
-
-def _no_precedent(where: Where) -> str:
-    """What weak hits alone say: nothing about what the filters leave out."""
-    if not where.narrows:
-        return NO_PRECEDENT
-    return f"Every hit is weak: nothing within the filters resembles it: {_filters(where)}. Ask without them."
-
-
-def _nothing_found(where: Where) -> str:
-    if not where.narrows:
-        return "HEAD reaches no indexed change."
-    return f"No indexed change passes the filters: {_filters(where)}.{_unknown_language(where.language)}"
-
-
-def _filters(where: Where) -> str:
-    """The filters that are set, as a person sets them."""
-    filters: Mapping[str, str | None] = {
-        "language": where.language,
-        "since": said(where.since) if where.since else None,
-        "path": where.path,
-        "author": where.author,
-    }
-    return ", ".join(f"{name} {value!r}" for name, value in filters.items() if value is not None)
-
-
-def _unknown_language(name: str | None) -> str:
-    """What may have been meant by a language that no file can have."""
-    if name is None or name in LANGUAGES.values():
-        return ""
-    near = get_close_matches(name, LANGUAGES, n=1)
-    meant = (
-        f"did you mean {LANGUAGES[near[0]]!r}?" if near else "languages are written like `python` or `py`."
-    )
-    return f" No language is called so: {meant}"
 
 
 def find_pattern(
@@ -168,32 +78,32 @@ def find_pattern(
     path: Path,
     home: Path,
     *,
-    encoder: Callable[[Encoding], Encoder] = bundled_encoder,
+    encoder: Callable[[EncoderName], Encoder] = create_bundled_encoder,
     reranker: Reranker | None = None,
     now: datetime | None = None,
 ) -> FindAnswer:
-    """Commits of the repository at `path` whose changes resemble the request; nothing is kept."""
-    with closing(Finder(home, encoder=encoder)) as finder:
-        return finder.find(request, path, now, reranker=reranker)
+    """Run a single search without keeping anything in memory; see `PatternSearcher.find`."""
+    with closing(PatternSearcher(home, encoder=encoder)) as searcher:
+        return searcher.find(request, path, now, reranker=reranker)
 
 
-class Finder:
-    """Answers, and keeps at hand what the next question about the same index needs; for use by several threads.
+class PatternSearcher:
+    """Searcher that caches open indexes and loaded snapshots between queries. Thread-safe.
 
-    Indexes are under `home`; `encoder` is asked at each question for the one that made the index, so that its
-    owner may unload it.
+    Indexes are under `home`. `encoder` is called for every query with the name of the encoder that built the index,
+    so its owner may unload models in between. `max_bytes` limits the cached snapshots.
     """
 
     def __init__(
         self,
         home: Path,
         *,
-        encoder: Callable[[Encoding], Encoder] = bundled_encoder,
-        most_bytes: int = MOST_BYTES,
+        encoder: Callable[[EncoderName], Encoder] = create_bundled_encoder,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         self.home = home
         self._encoder = encoder
-        self._kept = Kept(most_bytes)
+        self._cache = IndexCache(max_bytes)
 
     def find(
         self,
@@ -203,93 +113,200 @@ class Finder:
         *,
         reranker: Reranker | None = None,
     ) -> FindAnswer:
-        """Commits of the repository at `path` whose changes resemble the request.
+        """Return the commits of the repository at `path` whose changes best match the request.
 
-        `reranker` orders them; without one the evidence alone does.
+        `now` is the time that relative dates and recency count from. The default reranker is `FeatureReranker`; with
+        `rerank` off in the request, hits keep the order of rank fusion.
+
+        Raises BadRequest for an invalid request and NeedsRebuild for an index built with an incompatible encoder.
         """
-        asked_at = now or datetime.now(UTC)
-        query.check(request, asked_at)
+        now = now or datetime.now(UTC)
+        validate_request(request, now)
         repository = open_repository(path)
-        place = place_of(self.home, repository)
+        location = locate_index(self.home, repository)
         try:
-            with self._kept.question(place) as opened:
-                said = self._kept.said(place, opened)
-                here = standing(repository, opened.connection, said.noted)
-                holds = partial(hunk_details.has_path, opened.connection)
-                asked = query.parse_query(
-                    request, asked_at, Here(said.languages.__contains__, holds, _root(repository))
+            with self._cache.open_index(location) as index:
+                connection = index.connection
+                metadata = self._cache.load_metadata(location, index)
+                status = load_index_status(repository, connection, metadata.recorded)
+                context = RepositoryContext(
+                    has_language=metadata.languages.__contains__,
+                    has_path=partial(hunk_details.has_path, connection),
+                    work_tree=_work_tree(repository),
                 )
-                ranker = (reranker or EvidenceRanker()) if request.rerank else None
-                return self._answer(opened.connection, asked, ranker, here, self._seeing(place, opened, here))
+                query = parse_query(request, now, context)
+                snapshot_key = SnapshotKey(location, index.fingerprint, status.reachability)
+                load_snapshot = partial(self._cache.get_snapshot, snapshot_key, connection)
+                chosen_reranker = (reranker or FeatureReranker()) if request.rerank else None
+                return self._search(connection, query, status, load_snapshot, chosen_reranker)
         except NotIndexed:
-            self._kept.forget(place)
-            return _nothing(request, repository, asked_at)
+            self._cache.evict_index(location)
+            query = parse_query(request, now, replace(EMPTY_CONTEXT, work_tree=_work_tree(repository)))
+            return FindAnswer((), build_meta(status_without_index(repository), query, ()))
 
-    def holdings(self) -> tuple[Holding, ...]:
-        """What is kept of which index."""
-        return self._kept.holdings()
-
-    def close(self) -> None:
-        """Forget what is kept; a later question brings back what it needs."""
-        self._kept.close()
-
-    def _seeing(self, place: Place, opened: Opened, here: Standing) -> Callable[[], Seen]:
-        state = State(place, opened.fingerprint, here.reach)
-        return partial(self._kept.see, state, opened.connection)
-
-    def _answer(
+    def _search(
         self,
         connection: Connection,
-        asked: Query,
+        query: Query,
+        status: IndexStatus,
+        load_snapshot: Callable[[], LoadedSnapshot],
         reranker: Reranker | None,
-        here: Standing,
-        seeing: Callable[[], Seen],
     ) -> FindAnswer:
-        _refuse_other_vectors(here)
-        if not here.commits:
-            return FindAnswer((), meta(here, asked, ()))
-        rankings = retrieval.rank(connection, seeing, asked, self._encoder(here.encoding))
-        fused = fuse(rankings.lanes, asked.profile.candidates)
-        placed = ordered(connection, asked, rankings, fused, reranker)
-        best = best_of_each_commit(placed, asked.k, asked.roles)
-        return FindAnswer(_hits(connection, best, rankings, asked), meta(here, asked, best))
+        if status.verdict and status.verdict.status is CompatibilityStatus.NEEDS_REBUILD:
+            raise NeedsRebuild(f"The index {status.verdict}.", hint=f"Run `{REBUILD_COMMAND}`.")
+        if not status.commits:
+            return FindAnswer((), build_meta(status, query, ()))
+        results = run_retrievers(connection, load_snapshot, query, self._encoder(status.encoder_name))
+        fused = reciprocal_rank_fusion(results.lanes, query.profile.candidates)
+        ranked = rank_candidates(connection, query, results, fused, reranker)
+        best = best_hunk_per_commit(ranked, query.k, query.roles)
+        return FindAnswer(build_hits(connection, query, results, best), build_meta(status, query, best))
+
+    def cache_stats(self) -> tuple[CacheEntryStats, ...]:
+        """Return statistics of every cached index."""
+        return self._cache.stats()
+
+    def close(self) -> None:
+        """Close all indexes and empty the cache. A later search opens them again."""
+        self._cache.close()
 
 
-def ordered(
-    connection: Connection,
-    asked: Query,
-    rankings: Rankings,
-    fused: Sequence[Candidate],
-    reranker: Reranker | None,
-) -> list[Placed]:
-    """The candidates in the order they are shown: fusion's where there is no reranker."""
-    if reranker is None or not fused:
-        return by_fusion(fused)
-    known = features.gather(connection, asked, rankings, fused)
-    return by_evidence(fused, known, reranker, lambda one: recency(one.commit_date, asked))
-
-
-def _hits(
-    connection: Connection, best: Sequence[Placed], rankings: Rankings, asked: Query
-) -> tuple[PatternHit, ...]:
-    hunks = [placed.candidate.hunk_id for placed in best]
-    seen = rankings.seen
-    similar = vector_search.similarities(connection, seen.snapshot, seen.texts, rankings.vector, hunks)
-    shown = zip(best, rankings.shelf.of(hunks), strict=True)
-    return tuple(hit(placed, row, similar[row.hunk_id], asked) for placed, row in shown)
-
-
-def _nothing(request: FindRequest, repository: Repository, now: datetime) -> FindAnswer:
-    here = without_index(repository)
-    asked: Query = query.parse_query(request, now, replace(NOTHING_HERE, root=_root(repository)))
-    return FindAnswer((), meta(here, asked, ()))
-
-
-def _root(repository: Repository) -> Path | None:
-    """Where people can have typed paths of the history."""
+def _work_tree(repository: Repository) -> Path | None:
+    """Return the work tree that users may have typed absolute paths of."""
     return None if repository.is_bare else repository.root
 
 
-def _refuse_other_vectors(here: Standing) -> None:
-    if here.verdict and here.verdict.status is Status.NEEDS_REBUILD:
-        raise NeedsRebuild(f"The index {here.verdict}.", hint=f"Run `{REBUILD}`.")
+def rank_candidates(
+    connection: Connection,
+    query: Query,
+    results: RetrieverResults,
+    fused: Sequence[Candidate],
+    reranker: Reranker | None,
+) -> list[ScoredCandidate]:
+    """Order the candidates with the reranker; without one, keep the order of fusion."""
+    if reranker is None or not fused:
+        return order_by_fusion(fused)
+    features = compute_features(connection, query, results, fused)
+    return rerank_by_features(
+        fused, features, reranker, lambda candidate: recency_weight(candidate.commit_date, query)
+    )
+
+
+def recency_weight(commit_date: datetime, query: Query) -> float:
+    """Return the share by which a commit's recency raises its score. A date in the future counts as now."""
+    age = to_naive_utc(query.now) - commit_date
+    days = max(0.0, age.total_seconds() / 86_400)
+    return query.profile.recency_weight * exp(-days / RECENCY_DAYS)
+
+
+def build_hits(
+    connection: Connection, query: Query, results: RetrieverResults, best: Sequence[ScoredCandidate]
+) -> tuple[PatternHit, ...]:
+    """Load the details of the best hunks and build one hit from each, in the same order."""
+    hunk_ids = [scored.candidate.hunk_id for scored in best]
+    loaded = results.loaded
+    similarities = vector_search.compute_hunk_similarities(
+        connection, loaded.snapshot, loaded.texts, results.vector, hunk_ids
+    )
+    rows = zip(best, results.details.load(hunk_ids), strict=True)
+    return tuple(
+        _build_hit(scored, details, similarities[details.hunk_id], query) for scored, details in rows
+    )
+
+
+def _build_hit(scored: ScoredCandidate, details: HunkDetails, similarity: float, query: Query) -> PatternHit:
+    excerpt = truncate_diff(details.diff, content_words(query.terms))
+    return PatternHit(
+        commit_sha=details.commit_sha,
+        commit_message=details.commit_message,
+        commit_author=details.commit_author,
+        commit_date=format_rfc3339(details.commit_date),
+        file_path=details.file_path,
+        change_kind=details.change_kind,
+        diff_excerpt=excerpt,
+        diff_truncated=details.diff_truncated or excerpt != details.diff,
+        related_head_symbols=details.symbols[:MAX_SHOWN_SYMBOLS],
+        similarity=round(similarity, SCORE_DIGITS),
+        recency_weight=round(recency_weight(details.commit_date, query), SCORE_DIGITS),
+        combined_score=round(scored.score, SCORE_DIGITS),
+        matched=str(scored.matched) if scored.matched else None,
+        weak=scored.is_weak,
+    )
+
+
+def build_meta(status: IndexStatus, query: Query, best: Sequence[ScoredCandidate]) -> FindMeta:
+    """Build the part of an answer that describes the index and the query; `best` are the hits to comment on."""
+    return FindMeta(
+        index_status=index_state(status),
+        hint=" ".join(_hints(status, query, best)) or None,
+        compatibility=compatibility_fields(status.verdict),
+        query_profile=query.query_profile,
+    )
+
+
+def _hints(status: IndexStatus, query: Query, best: Sequence[ScoredCandidate]) -> Iterable[str]:
+    if status.verdict is None or not status.commits:
+        yield _empty_index_hint(status)
+        return
+    yield from index_hints(status)
+    if not best:
+        yield _no_hits_hint(query.filters)
+        yield from _unreadable_commits_hint(status)
+    elif FUNCTION_WORDS.issuperset(query.terms):
+        yield NO_CONTENT_WORDS
+    elif all(scored.is_weak for scored in best):
+        yield _weak_hits_hint(query.filters)
+        yield from _unreadable_commits_hint(status)
+
+
+def _empty_index_hint(status: IndexStatus) -> str:
+    if status.unreadable_commits:
+        count = format_commit_count(status.unreadable_commits)
+        return f"Nothing is indexed: {count} could not be read. {UNREADABLE_HINT}"
+    if status.commits_behind:
+        return "This repository is not indexed yet: run `lineage index`."
+    return "There is nothing to search: the repository has no commits that could be indexed."
+
+
+def _no_hits_hint(filters: QueryFilter) -> str:
+    if not filters.has_conditions:
+        return "HEAD reaches no indexed change."
+    unknown_language = _unknown_language_hint(filters.language)
+    return f"No indexed change passes the filters: {_format_filters(filters)}.{unknown_language}"
+
+
+def _weak_hits_hint(filters: QueryFilter) -> str:
+    """Return the hint for weak hits only. With filters, it says nothing about what they exclude."""
+    if not filters.has_conditions:
+        return NO_PRECEDENT
+    return (
+        f"Every hit is weak: nothing within the filters resembles the query: {_format_filters(filters)}. "
+        "Search without them."
+    )
+
+
+def _unreadable_commits_hint(status: IndexStatus) -> Iterable[str]:
+    if status.unreadable_commits:
+        count = format_commit_count(status.unreadable_commits)
+        yield f"{count} could not be read and may hold the answer. {UNREADABLE_HINT}"
+
+
+def _format_filters(filters: QueryFilter) -> str:
+    """Format the active filters as the user would set them."""
+    values: Mapping[str, str | None] = {
+        "language": filters.language,
+        "since": format_date(filters.since) if filters.since else None,
+        "path": filters.path,
+        "author": filters.author,
+    }
+    return ", ".join(f"{name} {value!r}" for name, value in values.items() if value is not None)
+
+
+def _unknown_language_hint(language: str | None) -> str:
+    """Return a sentence about a language filter that no file can have, with the most similar language."""
+    if language is None or language in LANGUAGES.values():
+        return ""
+    similar = get_close_matches(language, LANGUAGES, n=1)
+    if similar:
+        return f" This language is unknown: did you mean {LANGUAGES[similar[0]]!r}?"
+    return " This language is unknown: languages are written like `python` or `py`."

@@ -1,8 +1,8 @@
-"""What kind of precedent a query asks for, and of which files, told by cue words, and what follows from it.
+"""Parsing of a search request into a `Query`.
 
-A path filter as people type it, or their shell completes it -> a pattern that counts from the repository's root.
-
-A request and the query text inside it -> what the lanes are asked.
+- `parse_query`: query text, filters and retrieval profile of a request.
+- `classify_intent`: kind of question (bug fix, API usage, ...) by cue words, which selects the retrieval profile.
+- `normalize_path_filter`: path filter as typed or shell-completed, as a gitignore pattern relative to the root.
 """
 
 from __future__ import annotations
@@ -16,18 +16,132 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from pipeline.file_roles import Role
-from pipeline.text import words
+from pipeline.file_roles import FileRole
+from pipeline.text import count_terms
 from serve.api_types import FindRequest, QueryProfile
 from serve.errors import BadRequest
-from serve.index_status import clamped
-from serve.search import query_hints
-from serve.search.query_hints import LANGUAGES, NOTHING_HERE, Here, Hints, asked_for, moment, said
-from stores.filters import BadPathFilter, Where, path_regex
+from serve.index_status import clamp_limit
+from serve.search.query_hints import (
+    EMPTY_CONTEXT,
+    LANGUAGES,
+    Hints,
+    RepositoryContext,
+    format_date,
+    parse_date,
+    parse_hints,
+    strip_question_phrases,
+)
+from stores.filters import BadPathFilter, QueryFilter, translate_path_pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Parsed search request.
+
+    `text` is for the encoder and the cross-encoder, `terms` are the stemmed words for the full-text lanes. `symbols`
+    are quoted names, `roles` the file roles asked for besides source code. `query_profile` describes the intent to
+    the user. `k` is the number of commits to return, `now` the time that ages count from.
+    """
+
+    text: str
+    terms: tuple[str, ...]
+    symbols: tuple[str, ...]
+    filters: QueryFilter
+    intent: Intent
+    roles: frozenset[FileRole]
+    profile: RetrievalProfile
+    query_profile: QueryProfile
+    k: int
+    now: datetime
+
+
+def parse_query(request: FindRequest, now: datetime, context: RepositoryContext) -> Query:
+    """Parse a request; `context` limits hints to languages and paths that the history has."""
+    requested = _parse_filters(request, now, context)
+    hints = parse_hints(request.text, now, context)
+    classification = classify_intent(request.text)
+    text = strip_question_phrases(hints.text)
+    filters = QueryFilter(
+        language=requested.language or hints.language,
+        since=requested.since or hints.since,
+        path=requested.path,
+        author=requested.author,
+        preferred_paths=tuple(_preferred_pattern(path) for path in hints.paths),
+    )
+    return Query(
+        text=text,
+        terms=tuple(count_terms(text)),
+        symbols=hints.symbols,
+        filters=filters,
+        intent=classification.intent,
+        roles=classification.roles,
+        profile=classification.profile,
+        query_profile=_describe_profile(classification, hints, requested),
+        k=clamp_limit(request.k),
+        now=now,
+    )
+
+
+def validate_request(request: FindRequest, now: datetime) -> None:
+    """Check what needs no index: the text and the filters. Raises BadRequest."""
+    if not request.text.strip():
+        raise BadRequest("The query is empty.", hint="Describe in a few words what you are looking for.")
+    _parse_filters(request, now, EMPTY_CONTEXT)
+
+
+def _parse_filters(request: FindRequest, now: datetime, context: RepositoryContext) -> QueryFilter:
+    """Return the filters set in the request, which take precedence over hints in the query's text."""
+    for name, value in (("language", request.language), ("path", request.path), ("author", request.author)):
+        if value is not None and not value.strip():
+            raise BadRequest(f"The {name} filter is empty.", hint="Omit it or give it a value.")
+    return QueryFilter(
+        language=_canonical_language(request.language) if request.language else None,
+        since=parse_date(request.since, now) if request.since is not None else None,
+        path=_check_pattern(normalize_path_filter(request.path, context.work_tree, context.has_path))
+        if request.path is not None
+        else None,
+        author=request.author.strip() if request.author else None,
+    )
+
+
+def _canonical_language(name: str) -> str:
+    """Return a language name as in the index: `Py`, `.py` and `python` all become `python`."""
+    plain = name.strip().lower()
+    return LANGUAGES.get(plain.removeprefix("."), plain)
+
+
+def _check_pattern(pattern: str) -> str:
+    try:
+        translate_path_pattern(pattern)
+    except BadPathFilter as error:
+        raise BadRequest(error.message, hint=error.hint) from error
+    return pattern
+
+
+def _preferred_pattern(path: str) -> str:
+    """Return a gitignore pattern that matches the path below any directory."""
+    return f"**/{escape_pattern(path).lstrip('/')}"
+
+
+def _describe_profile(
+    classification: IntentClassification, hints: Hints, requested: QueryFilter
+) -> QueryProfile:
+    """Describe the intent and the hints that were applied; filters of the request override hints."""
+    cues = f"cue words {', '.join(classification.cues)}" if classification.cues else "no cue words"
+    applied = {
+        "language": hints.language if not requested.language else None,
+        "since": format_date(hints.since) if hints.since and not requested.since else None,
+        "paths preferred": ", ".join(hints.paths),
+        "names meant literally": ", ".join(hints.symbols),
+    }
+    explanation = f"{cues}; {classification.profile.description}"
+    if described := "; ".join(f"{name}: {value}" for name, value in applied.items() if value):
+        explanation += f"; read from the query: {described}"
+    return QueryProfile(classification.intent.value, explanation)
 
 
 class Intent(Enum):
-    """The kinds of question."""
+    """Kinds of questions."""
 
     BUG_FIX = "BugFixPrecedent"
     CONFIGURATION = "Configuration"
@@ -36,66 +150,67 @@ class Intent(Enum):
     UNKNOWN = "Unknown"
 
 
-# Candidates that fusion hands on, and the weight of a commit's age: the specification's. Of what 120 graded questions
-# ask for these hold 54 %, twice as many 63 %, and with the 30 commits whose messages are nearest 67 %; but the ranker
-# puts hardly more of it first: nDCG@10 0.452, 0.455, 0.460; on 142 other questions 0.514, with messages 0.509.
-CANDIDATES: Final = 50
-RECENCY: Final = 0.05
-# A call is found in more wordings than a change: twice the candidates let the reranker see them.
+# From the specification. More candidates hardly help: see "How the reranker was trained" in serve/README.md.
+DEFAULT_CANDIDATES: Final = 50
+RECENCY_WEIGHT: Final = 0.05
+# Calls are worded in more ways than changes, so the reranker gets twice the candidates.
 API_CANDIDATES: Final = 100
-# The specification's: old bugs were fixed in code that is gone.
-BUG_FIX_RECENCY: Final = 1.5
+# From the specification: old bugs were fixed in code that no longer exists.
+BUG_FIX_RECENCY_FACTOR: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
-    """How a kind of question is answered.
+class RetrievalProfile:
+    """Parameters of a search that depend on the kind of question.
 
-    `symbols` whether the symbol-name lane runs; `candidates` how many hunks fusion hands on; `recency` the
-    weight of a commit's age; `effect` the sentence that says so.
+    `candidates` is the number of hunks to rerank, `recency_weight` the largest share by which a recent commit's score
+    is raised, and `description` a phrase for the user.
     """
 
-    symbols: bool = True
-    candidates: int = CANDIDATES
-    recency: float = RECENCY
-    effect: str = "default lanes and weights"
+    uses_symbol_lane: bool = True
+    candidates: int = DEFAULT_CANDIDATES
+    recency_weight: float = RECENCY_WEIGHT
+    description: str = "default lanes and weights"
 
 
 PROFILES: Final = {
-    Intent.BUG_FIX: Profile(
-        recency=RECENCY * BUG_FIX_RECENCY, effect="recent commits weigh 1.5 times as much"
+    Intent.BUG_FIX: RetrievalProfile(
+        recency_weight=RECENCY_WEIGHT * BUG_FIX_RECENCY_FACTOR,
+        description="recent commits weigh 1.5 times as much",
     ),
-    Intent.CONFIGURATION: Profile(symbols=False, effect="the symbol-name lane is off"),
-    Intent.API_USAGE: Profile(candidates=API_CANDIDATES, effect="more candidates are considered"),
-    Intent.IMPLEMENTATION: Profile(),
-    Intent.UNKNOWN: Profile(),
+    Intent.CONFIGURATION: RetrievalProfile(uses_symbol_lane=False, description="the symbol-name lane is off"),
+    Intent.API_USAGE: RetrievalProfile(
+        candidates=API_CANDIDATES, description="more candidates are considered"
+    ),
+    Intent.IMPLEMENTATION: RetrievalProfile(),
+    Intent.UNKNOWN: RetrievalProfile(),
 }
 
 
-def _any_of(cues: str) -> re.Pattern[str]:
-    """Cue words parted by commas; a star stands for the rest of a word."""
+def _compile_cues(cues: str) -> re.Pattern[str]:
+    """Compile comma-separated cue words; `*` matches the rest of a word."""
     patterns = (re.escape(cue.strip()).replace(r"\*", r"\w*") for cue in cues.split(","))
     return re.compile(rf"\b(?:{'|'.join(patterns)})(?!\w)")
 
 
-# Checked in this order where two kinds have equally many cues: the more specific kind first.
+# If two kinds have equally many cues, the first in this order wins: the more specific one.
 CUES: Final = {
-    Intent.BUG_FIX: _any_of(
+    Intent.BUG_FIX: _compile_cues(
         "bug*, fix, fixes, fixed, fixing, crash*, break, breaks, broken, error*, exception, exceptions, fail, fails,"
         "failed, failing, failure*, leak*, deadlock*, race, races, race condition*, hang, hangs, hanging, panic*,"
         "segfault*, regress*, wrong*, incorrect*, issue, issues, problem*, workaround*, flaky, corrupt*, overflow*"
     ),
-    Intent.CONFIGURATION: _any_of(
+    Intent.CONFIGURATION: _compile_cues(
         "config*, setting, settings, ci, workflow*, pipeline*, dependenc*, lockfile*, lint*, formatter, toml, yaml,"
         "yml, ini, docker*, makefile, cmake, env var*, environment variable*, package, packaging, bump*, pin, pins,"
         "pinned, pinning, pre-commit, tox, github action*, build system, compiler flag*, feature flag*"
     ),
-    Intent.API_USAGE: _any_of(
+    Intent.API_USAGE: _compile_cues(
         "how to use, how to call, how do we use, how do we call, how do i use, how do i call, how is it used, use of,"
         "uses of, used by, usage*, using, caller*, call to, calls to, calling, call site*, invok*, example of,"
         "examples of, api"
     ),
-    Intent.IMPLEMENTATION: _any_of(
+    Intent.IMPLEMENTATION: _compile_cues(
         "implement*, add, adds, added, adding, introduc*, support*, creat*, refactor*, pattern*, design*, handl*,"
         "migrat*, replac*, rewr*, extract*, split*, how did, how do, how does, how is, how was, how were, how are,"
         "how has, how have, where did, where do, where does, where is, where was, where are"
@@ -103,13 +218,12 @@ CUES: Final = {
 }
 
 
-# What a question asks to see beside the program itself, where code could be shown. "For testing" says what the code is
-# for, not where it is.
-ROLES: Final[dict[Role, re.Pattern[str]]] = {
-    "tests": _any_of(
+# Cues that a question asks for files other than source code. "For testing" is none: it says what the code is for.
+ROLE_CUES: Final[dict[FileRole, re.Pattern[str]]] = {
+    "tests": _compile_cues(
         "test, tests, tested, unit testing, unittest*, pytest, fixture*, coverage, spec, specs, benchmark*"
     ),
-    "prose": _any_of(
+    "prose": _compile_cues(
         "doc, docs, document, documents, documented, documenting, documentation, readme, changelog*, change log*,"
         "changes for, release note*, news, guide*, tutorial*, typo, typos, spelling, license, licence"
     ),
@@ -118,182 +232,87 @@ ROLES: Final[dict[Role, re.Pattern[str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """An intent and the cues that gave it; `roles` are what beside the program itself is asked for."""
+class IntentClassification:
+    """Intent of a question with the cues it was derived from; `roles` are file roles it asks for besides source."""
 
     intent: Intent
     cues: tuple[str, ...]
-    roles: frozenset[Role]
+    roles: frozenset[FileRole]
 
     @property
-    def profile(self) -> Profile:
-        """What follows from the intent."""
+    def profile(self) -> RetrievalProfile:
+        """Retrieval profile of the intent."""
         return PROFILES[self.intent]
 
 
-def classify_intent(text: str) -> Reading:
-    """The kind with the most cues in the text."""
-    found = {intent: _cues(pattern, text.lower()) for intent, pattern in CUES.items()}
-    intent = max(found, key=lambda kind: len(found[kind]))
-    roles = frozenset(role for role, pattern in ROLES.items() if pattern.search(text.lower()))
-    return Reading(intent if found[intent] else Intent.UNKNOWN, found[intent], roles)
+def classify_intent(text: str) -> IntentClassification:
+    """Return the intent that has the most cues in the text."""
+    cues = {intent: _find_cues(pattern, text.lower()) for intent, pattern in CUES.items()}
+    intent = max(cues, key=lambda intent: len(cues[intent]))
+    roles = frozenset(role for role, pattern in ROLE_CUES.items() if pattern.search(text.lower()))
+    return IntentClassification(intent if cues[intent] else Intent.UNKNOWN, cues[intent], roles)
 
 
-def _cues(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
+def _find_cues(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(match.group() for match in pattern.finditer(text)))
 
 
-FROM_THE_ROOT: Final = (
-    "Patterns count from the repository's root: `src/`, `/docs`, `*.py`. Without one, all of it is searched."
+PATH_FILTER_HINT: Final = (
+    "Give a pattern relative to the repository's root: `src/`, `/docs`, `*.py`. "
+    "Without a path filter the whole repository is searched."
 )
 
 
-def literal(path: str) -> str:
-    """A gitignore pattern of the path itself, whatever signs are in it."""
-    return "".join(f"\\{sign}" if sign in "*?[]!#\\" else sign for sign in path)
+def escape_pattern(path: str) -> str:
+    """Return a gitignore pattern that matches the path literally."""
+    return "".join(f"\\{character}" if character in "*?[]!#\\" else character for character in path)
 
 
-def rooted(pattern: str, root: Path | None, holds: Callable[[str], bool]) -> str:
-    """The pattern without a leading `./`; a path into the work tree at `root` as a pattern of what lies there.
+def normalize_path_filter(pattern: str, work_tree: Path | None, has_path: Callable[[str], bool]) -> str:
+    """Return a path filter as a gitignore pattern relative to the repository's root.
 
-    `holds` says whether the history has a path. Without a root nothing is known of absolute paths, and they stay.
+    Removes a leading `./` and turns an absolute path into `work_tree` into a relative one; without a work tree,
+    absolute paths stay. `has_path` checks for a path in the history. Raises BadRequest for a path outside.
     """
     plain = pattern
     while plain.startswith("./"):
         plain = plain[2:].lstrip("/")
     if plain in ("", ".") or ".." in plain.split("/"):
-        raise _refused(pattern)
-    # As an answer shows a path that is no text: its escapes are no pattern's.
-    if "\\x" in plain and holds(plain):
-        return literal(plain)
-    # A pattern may begin with a slash too. A null byte is in no path that the system could be asked about.
-    if root is None or not plain.startswith("/") or "\0" in plain:
+        raise _outside_repository(pattern)
+    # Answers print undecodable paths with `\x` escapes; such a path is copied from one and is no pattern.
+    if "\\x" in plain and has_path(plain):
+        return escape_pattern(plain)
+    # Only a path with a leading slash can be absolute. A null byte would make the file system raise.
+    if work_tree is None or not plain.startswith("/") or "\0" in plain:
         return plain
-    return _inside(plain, root, holds)
+    return _resolve_absolute(plain, work_tree, has_path)
 
 
-def _inside(pattern: str, root: Path, holds: Callable[[str], bool]) -> str:
-    """What a pattern with a slash in front means: a path of this machine in the work tree, else one of the tree."""
-    path, in_tree = Path(pattern), root / pattern.lstrip("/")
+def _resolve_absolute(pattern: str, work_tree: Path, has_path: Callable[[str], bool]) -> str:
+    """Return the pattern for a leading slash: a path of the file system inside the work tree, else a rooted pattern."""
+    path, in_tree = Path(pattern), work_tree / pattern.lstrip("/")
     if not os.path.lexists(path) and os.path.lexists(in_tree):
         return pattern
-    for spelled in (path, Path(os.path.realpath(path))):
-        if spelled.is_relative_to(root):
-            return _from(root, spelled, pattern)
-    # Of one part, it is more likely a folder that every machine has, and the history too: `/lib`, `/src`.
-    elsewhere = len(path.parts) > len(("/", "lib")) and os.path.lexists(path) and not os.path.lexists(in_tree)
-    if elsewhere and not holds(pattern.strip("/")):
-        raise _refused(pattern)
+    for candidate in (path, Path(os.path.realpath(path))):
+        if candidate.is_relative_to(work_tree):
+            return _pattern_in_work_tree(work_tree, candidate, pattern)
+    # `/lib` or `/src` is more likely a directory of the history than the one that every machine has.
+    is_outside = (
+        len(path.parts) > len(("/", "lib")) and os.path.lexists(path) and not os.path.lexists(in_tree)
+    )
+    if is_outside and not has_path(pattern.strip("/")):
+        raise _outside_repository(pattern)
     return pattern
 
 
-def _from(root: Path, path: Path, pattern: str) -> str:
-    rest = path.relative_to(root).as_posix()
+def _pattern_in_work_tree(work_tree: Path, path: Path, pattern: str) -> str:
+    rest = path.relative_to(work_tree).as_posix()
     if rest == ".":
-        raise _refused(pattern)
-    if os.path.lexists(path):  # as a shell completes it: no sign of it is meant as a pattern
-        rest = literal(rest)
+        raise _outside_repository(pattern)
+    if os.path.lexists(path):  # completed by a shell: every character is literal
+        rest = escape_pattern(rest)
     return f"/{rest}/" if pattern.endswith("/") else f"/{rest}"
 
 
-def _refused(pattern: str) -> BadRequest:
-    return BadRequest(f"{pattern!r:.200} names nothing inside the repository.", hint=FROM_THE_ROOT)
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What the lanes are asked.
-
-    `text` is what the encoder and the cross-encoder read, `terms` what the full-text lanes look up, `symbols` the
-    names meant literally, `roles` what is asked for beside the program itself, `k` the number of commits wanted, `now`
-    the moment ages count from.
-    """
-
-    text: str
-    terms: tuple[str, ...]
-    symbols: tuple[str, ...]
-    where: Where
-    intent: Intent
-    roles: frozenset[Role]
-    profile: Profile
-    explained: QueryProfile
-    k: int
-    now: datetime
-
-
-def parse_query(request: FindRequest, now: datetime, here: Here) -> Query:
-    """Take a request apart, as it is asked of what is here."""
-    asked = _asked(request, now, here)
-    found = query_hints.read(request.text, now, here)
-    reading = classify_intent(request.text)
-    text = asked_for(found.text)
-    where = Where(
-        language=asked.language or found.language,
-        since=asked.since or found.since,
-        path=asked.path,
-        author=asked.author,
-        near=tuple(_near(path) for path in found.paths),
-    )
-    return Query(
-        text=text,
-        terms=tuple(words(text)),
-        symbols=found.symbols,
-        where=where,
-        intent=reading.intent,
-        roles=reading.roles,
-        profile=reading.profile,
-        explained=QueryProfile(reading.intent.value, _explanation(reading, found, asked)),
-        k=clamped(request.k),
-        now=now,
-    )
-
-
-def check(request: FindRequest, now: datetime) -> None:
-    """Refuse a request that cannot be answered by any index, before one is opened."""
-    if not request.text.strip():
-        raise BadRequest("The query is empty.", hint="Say in a few words what you are looking for.")
-    _asked(request, now, NOTHING_HERE)
-
-
-def _asked(request: FindRequest, now: datetime, here: Here) -> Where:
-    """The filters a person set; they win over those read from the query's text."""
-    for name, value in (("language", request.language), ("path", request.path), ("author", request.author)):
-        if value is not None and not value.strip():
-            raise BadRequest(f"The {name} filter is empty.", hint="Leave it out, or give it a value.")
-    return Where(
-        language=_language(request.language) if request.language else None,
-        since=moment(request.since, now) if request.since is not None else None,
-        path=_checked(rooted(request.path, here.root, here.holds)) if request.path is not None else None,
-        author=request.author.strip() if request.author else None,
-    )
-
-
-def _language(name: str) -> str:
-    """A language as the index names it: `Py`, `.py` and `python` are one."""
-    plain = name.strip().lower()
-    return LANGUAGES.get(plain.removeprefix("."), plain)
-
-
-def _checked(pattern: str) -> str:
-    try:
-        path_regex(pattern)
-    except BadPathFilter as error:
-        raise BadRequest(error.message, hint=error.hint) from error
-    return pattern
-
-
-def _near(path: str) -> str:
-    """A gitignore pattern for a path token, wherever in the tree its folder begins."""
-    return f"**/{literal(path).lstrip('/')}"
-
-
-def _explanation(reading: Reading, found: Hints, asked: Where) -> str:
-    why = f"cue words {', '.join(reading.cues)}" if reading.cues else "no cue words"
-    read_out = {
-        "language": found.language if not asked.language else None,
-        "since": said(found.since) if found.since and not asked.since else None,
-        "paths preferred": ", ".join(found.paths),
-        "names meant literally": ", ".join(found.symbols),
-    }
-    found_out = "; ".join(f"{what}: {value}" for what, value in read_out.items() if value)
-    return f"{why}; {reading.profile.effect}" + (f"; read from the query: {found_out}" if found_out else "")
+def _outside_repository(pattern: str) -> BadRequest:
+    return BadRequest(f"{pattern!r:.200} names nothing inside the repository.", hint=PATH_FILTER_HINT)

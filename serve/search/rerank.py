@@ -1,6 +1,8 @@
-"""Candidates in fusion's order -> in the order of how likely each one's commit answers the question.
+"""Reranking of candidates, and the best hunk of each commit.
 
-Placed hunks -> one for each commit: where it stands, and the hunk that it is shown by.
+- `FeatureReranker`: logistic regression over the features of a candidate.
+- `CrossEncoderReranker`: the same with the score of a cross-encoder as one more feature.
+- `best_hunk_per_commit`: the hits to show, one hunk for each commit.
 """
 
 from __future__ import annotations
@@ -13,203 +15,201 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.encoders.cross_encoder import Change
-from pipeline.file_roles import Role, role_of
-from serve.search.features import FEATURES, Evidence, Found
+from pipeline.encoders.cross_encoder import ChangeText
+from pipeline.file_roles import FileRole, classify_role
+from serve.search.features import FEATURES, CandidateFeatures, MatchedTerms
 from serve.search.retrieval import Candidate
 from stores.snapshot import Floats
 
-# Learnt by `python -m tests.eval.learn` from 1,383 questions of tox, retrofit, okio, urql and structlog, from 150
-# subjects asked of okio without its messages, and from 766 questions that are another history's. The encoder learnt
-# from none of these. Each history left out of learning, MRR@10 is 0.834, 0.812, 0.815, 0.843 and 0.985. To learn from
-# subjects of all five, asked without messages, as well moved that by 0.003, and without messages by -0.001. Symbols,
-# the diff alone, the rarest word found, recency, the size of a commit and its message, ranks in lanes and fusion's own
-# score were tried: none raised the order of histories that were not learnt from, and some lowered it by 0.02 to 0.06.
-# Nor did what the other hunks of a commit have, the nearest of them excepted, which says what the weight of "hunk near"
-# says. Indexes of the static encoder are ordered no better by numbers learnt over them.
-WEIGHTS: Final = {
-    "hunk near": 2.754,
-    "hunk near, whitened": 3.720,
-    "message near": 1.985,
-    "words": 2.131,
-    "words found": 2.136,
-    "words in the subject": 0.327,
-    "words in order": 2.272,
-    "names found": 1.838,
-    "words in the path": 0.707,
+# Learned by `python -m tests.eval.learn`; see "How the reranker was trained" in serve/README.md.
+FEATURE_WEIGHTS: Final = {
+    "hunk similarity": 2.754,
+    "hunk similarity, whitened": 3.720,
+    "message similarity": 1.985,
+    "BM25": 2.131,
+    "matched words": 2.136,
+    "matched words in subject": 0.327,
+    "matched word pairs in message": 2.272,
+    "matched identifiers": 1.838,
+    "matched words in path": 0.707,
 }
-BIAS: Final = -7.637
-# Of the best hits of questions that these histories answer one in thirteen is below this, and of those they do not
-# answer six in seven; below 0.1 one in seven and fourteen in fifteen. Where messages say nothing it is no bound: many
-# a right answer is below it.
-WEAK: Final = 0.05
+FEATURE_BIAS: Final = -7.637
+# Name of the cross-encoder's score among the features.
+CROSS_ENCODER_SCORE: Final = "cross-encoder score"
+# Learned in the same way, with `--samples 100`.
+CROSS_ENCODER_WEIGHTS: Final = {
+    "hunk similarity": 2.145,
+    "hunk similarity, whitened": 2.779,
+    "message similarity": 1.330,
+    "BM25": 1.669,
+    "matched words": 1.764,
+    "matched words in subject": 0.000,
+    "matched word pairs in message": 1.612,
+    "matched identifiers": 1.444,
+    "matched words in path": 0.706,
+    CROSS_ENCODER_SCORE: 0.207,
+}
+CROSS_ENCODER_BIAS: Final = -9.353
 
-
-# What a path or a quoted name in the question adds to the logit of a candidate that has it: 0.5 comes to 0.82, 0.1 to
-# 0.33. So of changes that are about as likely those lead that were asked for, and a far likelier one elsewhere still
-# comes first: a hint is no filter. Without it reranking took back what the lanes had preferred.
-LITERAL: Final = 1.5
+# The best hit is below this for 1 in 13 queries that the repository answers, and for 6 in 7 of those it does not.
+WEAK_PROBABILITY: Final = 0.05
+# Added to a candidate's logit for a path or quoted name of the query: 0.5 becomes 0.82, 0.1 becomes 0.33. A much
+# likelier candidate without it stays ahead: these are hints, not filters.
+LITERAL_BOOST: Final = 1.5
+# See "Which hunk of a commit is shown" in serve/README.md.
+MIN_RELATIVE_PROBABILITY: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A candidate and the score that orders it; what it was found by, and its probability, where they are known.
+class ScoredCandidate:
+    """A candidate with the score that orders it.
 
-    `told` says that its commit has a message to be judged by, `literal` what it has of what the question says to the
-    letter. The probability is that of the evidence alone: where something was looked for makes no answer of it.
+    `matched` are the query terms it contains. `probability` is the reranker's, without boosts. `has_message` is
+    True if its commit message is informative. `literal_matches` are the query's literal hints that it has, as in
+    `LITERAL_HINTS`. Without reranking only the candidate and the score are known.
     """
 
     candidate: Candidate
     score: float
-    found: Found | None = None
+    matched: MatchedTerms | None = None
     probability: float | None = None
-    told: bool = True
-    literal: tuple[bool, ...] = ()
+    has_message: bool = True
+    literal_matches: tuple[bool, ...] = ()
 
     @property
-    def weak(self) -> bool | None:
-        """Whether it is more likely no precedent, where that is known."""
-        if self.probability is None or (self.probability < WEAK and not self.told):
+    def is_weak(self) -> bool | None:
+        """True if the candidate is probably no answer; None if unknown.
+
+        A low probability says nothing about a commit without an informative message: many right answers have one.
+        """
+        if self.probability is None or (self.probability < WEAK_PROBABILITY and not self.has_message):
             return None
-        return self.probability < WEAK
+        return self.probability < WEAK_PROBABILITY
 
 
 class Reranker(Protocol):
-    """Says from what is known of candidates how likely each one's commit answers."""
+    """Model that predicts from features if a candidate answers the query."""
 
-    def probabilities(self, evidence: Evidence) -> Floats:
-        """A number from 0 to 1 for each row of the evidence."""
+    def predict(self, features: CandidateFeatures) -> Floats:
+        """Return a probability for each row of the features."""
         ...
 
 
-# What the cross-encoder makes of a candidate, beside the evidence.
-FIT: Final = "fit"
-# Learnt with `--samples 100` of the same histories, from 1,033, 100 and 566 questions; the cross-encoder was trained on
-# none of the histories. Each left out, MRR@10 is 0.827, 0.769, 0.773, 0.810 and 0.992, on average 0.015 more than by
-# evidence alone of the same questions; without messages 0.028 more.
-READING_WEIGHTS: Final = {
-    "hunk near": 2.145,
-    "hunk near, whitened": 2.779,
-    "message near": 1.330,
-    "words": 1.669,
-    "words found": 1.764,
-    "words in the subject": 0.000,
-    "words in order": 1.612,
-    "names found": 1.444,
-    "words in the path": 0.706,
-    FIT: 0.207,
-}
-READING_BIAS: Final = -9.353
+class FeatureReranker:
+    """Logistic regression over the features. It loads no model."""
+
+    def predict(self, features: CandidateFeatures) -> Floats:
+        """Return the probabilities by `FEATURE_WEIGHTS`."""
+        return _predict(features.rows, [FEATURE_WEIGHTS[feature] for feature in FEATURES], FEATURE_BIAS)
 
 
-class Reader(Protocol):
-    """Says of a question and changes how well each one fits, as a cross-encoder does."""
+class CrossEncoderScorer(Protocol):
+    """Cross-encoder that scores how well changes answer a question."""
 
-    def scores(self, question: str, changes: Sequence[Change]) -> NDArray[np.float32]:
-        """One number for each change, the higher the better."""
+    def score_changes(self, question: str, changes: Sequence[ChangeText]) -> NDArray[np.float32]:
+        """Return one score for each change, the higher the better."""
         ...
-
-
-class EvidenceRanker:
-    """A logistic regression: nothing to load, nothing to unload."""
-
-    def probabilities(self, evidence: Evidence) -> Floats:
-        """One product."""
-        return _probable(evidence.rows, [WEIGHTS[feature] for feature in FEATURES], BIAS)
 
 
 @dataclass(frozen=True, slots=True)
-class ReadingRanker:
-    """The same over the evidence and what the cross-encoder makes of question and change, the strongest piece of it.
+class CrossEncoderReranker:
+    """Logistic regression over the features and the score of a cross-encoder.
 
-    `model` is asked for at each question, so that its owner may unload it.
+    `load_model` is called for every query, so its owner may unload the model in between.
     """
 
-    model: Callable[[], Reader]
+    load_model: Callable[[], CrossEncoderScorer]
 
-    def probabilities(self, evidence: Evidence) -> Floats:
-        """One product, once every candidate has been read."""
-        pairs = evidence.pairs
-        fits = self.model().scores(pairs.question, pairs.changes())
-        known: Floats = np.column_stack((evidence.rows, fits)).astype(np.float64)
-        return _probable(known, [READING_WEIGHTS[name] for name in (*FEATURES, FIT)], READING_BIAS)
+    def predict(self, features: CandidateFeatures) -> Floats:
+        """Score every candidate with the cross-encoder, then return the probabilities."""
+        inputs = features.rerank_inputs
+        scores = self.load_model().score_changes(inputs.question, inputs.load_changes())
+        rows: Floats = np.column_stack((features.rows, scores)).astype(np.float64)
+        weights = [CROSS_ENCODER_WEIGHTS[name] for name in (*FEATURES, CROSS_ENCODER_SCORE)]
+        return _predict(rows, weights, CROSS_ENCODER_BIAS)
 
 
-def _probable(rows: Floats, weights: Sequence[float], bias: float) -> Floats:
-    # Row by row: a matrix product may end differently for rows that are the same, and ties would not be fusion's.
+def _predict(rows: Floats, weights: Sequence[float], bias: float) -> Floats:
+    # Summed by row: a matrix product can differ in the last bit for equal rows and so break ties of fusion.
     logits = (rows * np.array(weights)).sum(axis=1) + bias
     return np.asarray(1 / (1 + np.exp(-logits)))
 
 
-def _raised(probabilities: Floats, amounts: Floats) -> Floats:
-    """The probabilities with these amounts added to their logits; bit by bit the same where there is nothing to add."""
+def order_by_fusion(candidates: Sequence[Candidate]) -> list[ScoredCandidate]:
+    """Wrap the candidates in their given order, for searches without reranking."""
+    return [ScoredCandidate(candidate, candidate.score) for candidate in candidates]
+
+
+def rerank_by_features(
+    candidates: Sequence[Candidate],
+    features: CandidateFeatures,
+    reranker: Reranker,
+    recency_weight: Callable[[Candidate], float],
+) -> list[ScoredCandidate]:
+    """Order candidates by probability, boosted by literal matches and by the recency of the commit.
+
+    Ties keep the order of fusion.
+    """
+    probabilities = reranker.predict(features)
+    boosted = _add_to_logits(probabilities, LITERAL_BOOST * features.literal_matches.sum(axis=1))
+    scored = [
+        ScoredCandidate(
+            candidate,
+            score=boosted_probability * (1 + recency_weight(candidate)),
+            matched=matched,
+            probability=probability,
+            has_message=has_message,
+            literal_matches=tuple(literal_matches),
+        )
+        for candidate, matched, has_message, literal_matches, probability, boosted_probability in zip(
+            candidates,
+            features.matched,
+            features.has_message.tolist(),
+            features.literal_matches.tolist(),
+            probabilities.tolist(),
+            boosted.tolist(),
+            strict=True,
+        )
+    ]
+    return sorted(scored, key=lambda candidate: -candidate.score)
+
+
+def _add_to_logits(probabilities: Floats, amounts: Floats) -> Floats:
+    """Add the amounts to the logits of the probabilities. An amount of 0 leaves a probability bitwise unchanged."""
     odds = np.exp(amounts)
     return np.where(
         amounts == 0, probabilities, probabilities * odds / (1 - probabilities + probabilities * odds)
     )
 
 
-def by_fusion(candidates: Sequence[Candidate]) -> list[Placed]:
-    """The candidates as they came, which is what `no_rerank` asks for."""
-    return [Placed(candidate, candidate.score) for candidate in candidates]
+def best_hunk_per_commit(
+    ordered: Iterable[ScoredCandidate], count: int, roles: frozenset[FileRole]
+) -> tuple[ScoredCandidate, ...]:
+    """Return the first `count` commits, each with the score of its best hunk.
 
-
-def by_evidence(
-    candidates: Sequence[Candidate],
-    evidence: Evidence,
-    reranker: Reranker,
-    recency: Callable[[Candidate], float],
-) -> list[Placed]:
-    """The likeliest first, raised by what it has to the letter and by the recency of its commit.
-
-    Of equal scores fusion's order stays.
+    A commit is shown by the best hunk of source code, or of the `roles` that the query also asks for, where such a
+    hunk is likely enough; else by its best hunk.
     """
-    probabilities = reranker.probabilities(evidence)
-    raised = _raised(probabilities, LITERAL * evidence.literal.sum(axis=1))
-    placed = [
-        Placed(candidate, probable * (1 + recency(candidate)), found, probability, told, tuple(literal))
-        for candidate, found, told, literal, probability, probable in zip(
-            candidates,
-            evidence.found,
-            evidence.told.tolist(),
-            evidence.literal.tolist(),
-            probabilities.tolist(),
-            raised.tolist(),
-            strict=True,
-        )
-    ]
-    return sorted(placed, key=lambda one: -one.score)
+    by_commit: dict[str, list[ScoredCandidate]] = {}
+    for scored in ordered:
+        by_commit.setdefault(scored.candidate.commit_sha, []).append(scored)
+    return tuple(_choose_hunk(hunks, roles | {"source"}) for hunks in islice(by_commit.values(), count))
 
 
-# Who asks how something was done wants to see the code. A changelog says the same in fewer words, and a test in more of
-# the question's, so that either is often likelier than the change itself: of 280 hits of 56 questions to httpx, 67 were
-# shown by one though the commit's code was a candidate. In 57 of these it had half the likelihood or more, and all but
-# three of these changes were what the commit did about the question; of the 10 below, half were of another matter.
-LIKELY_ENOUGH: Final = 0.5
-
-
-def best_of_each_commit(ordered: Iterable[Placed], count: int, roles: frozenset[Role]) -> tuple[Placed, ...]:
-    """The first commits, each as likely as its best hunk, shown by its change to the program where that answers too.
-
-    `roles` are what else the question asks for.
-    """
-    of_commits: dict[str, list[Placed]] = {}
-    for placed in ordered:
-        of_commits.setdefault(placed.candidate.commit_sha, []).append(placed)
-    return tuple(_shown(own, roles | {"source"}) for own in islice(of_commits.values(), count))
-
-
-def _shown(own: Sequence[Placed], wanted: frozenset[Role]) -> Placed:
-    """The first of a commit's hunks, as the likeliest of them that is wanted where one is likely enough."""
-    first = own[0]
-    if first.probability is None:  # fusion's order is also the order within a commit
+def _choose_hunk(hunks: Sequence[ScoredCandidate], roles: frozenset[FileRole]) -> ScoredCandidate:
+    """Return the first of a commit's hunks, showing the first likely one that has one of the roles."""
+    first = hunks[0]
+    if first.probability is None:  # without reranking, the order of fusion also holds within a commit
         return first
-    least = LIKELY_ENOUGH * first.probability
-    likely = (one for one in own if (one.probability or 0.0) >= least and _as_literal(one, first))
-    shown = next((one for one in likely if role_of(one.candidate.file_path) in wanted), first)
-    return replace(first, candidate=shown.candidate, found=shown.found)
+    minimum = MIN_RELATIVE_PROBABILITY * first.probability
+    likely = (
+        hunk for hunk in hunks if (hunk.probability or 0.0) >= minimum and _matches_hints_of(hunk, first)
+    )
+    shown = next((hunk for hunk in likely if classify_role(hunk.candidate.file_path) in roles), first)
+    return replace(first, candidate=shown.candidate, matched=shown.matched)
 
 
-def _as_literal(one: Placed, first: Placed) -> bool:
-    """Whether it has all that the first has of what the question says to the letter."""
-    return all(mine or not others for mine, others in zip(one.literal, first.literal, strict=True))
+def _matches_hints_of(hunk: ScoredCandidate, first: ScoredCandidate) -> bool:
+    """Return True if the hunk has every literal match of the first one."""
+    pairs = zip(hunk.literal_matches, first.literal_matches, strict=True)
+    return all(is_match or not is_first_match for is_match, is_first_match in pairs)

@@ -1,16 +1,12 @@
-"""Setup of a repository and of MCP clients: hooks, agent instructions, ignore patterns, registration.
+"""Setup of repositories and MCP clients: `lineage init`, `plan` and `register`.
 
-- `agent_instructions`: Edits AGENTS.md/CLAUDE.md; text for agents
-- `file_edit`: Planned file change (preview, then apply); marker-delimited section in a user's file;
-  atomic replace of a user's file
-- `git_hooks`: Shell snippet installed in git hooks; locates the hooks directory; installs and
-  removes the hook snippet
+- `agent_instructions`: section for coding agents in AGENTS.md or CLAUDE.md
+- `file_edit`: managed sections in users' files, atomic writes, planned changes
+- `git_hooks`: hook snippet, hooks directory, edits of hook files
 - `init`: `lineage init`
-- `json_config`: Edits one JSON entry, preserving formatting
-- `mcp_clients`: Known MCP clients and config paths; server command, arguments, environment; config
-  entry formats of clients
-- `plan`: Prints the plan; `lineage plan`; managed section of `.lineageignore`
-- `register`: Registers the MCP server with a client; reads, backs up and writes a client config
-  file
-- `toml_config`: Edits one TOML table, preserving formatting
+- `json_config`: edits of one entry in a JSON file
+- `mcp_clients`: known MCP clients, their configuration paths and entry shapes
+- `plan`: `lineage plan`: survey of the history, suggestions in `.lineageignore`
+- `register`: `register` command: edits of clients' configuration files
+- `toml_config`: edits of one table in a TOML file
 """

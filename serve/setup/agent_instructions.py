@@ -1,7 +1,4 @@
-"""What we tell agents, written for the model that reads it: when to ask, what to ask, what to make of the answer.
-
-The file that agents read at the root of a work tree, with our stanza in it.
-"""
+"""Instructions for coding agents in AGENTS.md or CLAUDE.md: when to use lineage and how to read its answers."""
 
 from __future__ import annotations
 
@@ -9,81 +6,78 @@ import os
 from typing import Final
 
 from pipeline.git.repository import Repository
-from serve.setup.file_edit import BrokenFence, Change, Fences, content_of
-from serve.setup.git_hooks import check_own, contains
+from serve.setup.file_edit import FileChange, ManagedSection, SectionMarkerError, read_file
+from serve.setup.git_hooks import check_editable, is_inside_repository
 from stores.errors import LineageError
 
-FENCES: Final = Fences(b"<!-- lineage:start -->", b"<!-- lineage:end -->", breaks=2)
+SECTION: Final = ManagedSection(b"<!-- lineage:start -->", b"<!-- lineage:end -->", leading_line_breaks=2)
 
-STANZA: Final = b"""\
+AGENT_INSTRUCTIONS: Final = b"""\
 <!-- lineage:start -->
 ## History of this repository: lineage
 
-A local index of this repository's commits answers two questions that the code at HEAD cannot. Ask before you
+A local index of this repository's commits answers two questions that the code at HEAD cannot answer. Ask before you
 decide, not after.
 
 - **How was this done before?** Tool `find_pattern`, or `lineage query --query "retry a request with backoff"`.
   Ask before you write something that may have been done here already: a feature like an earlier one, a fix like an
   earlier fix, an entry in the same configuration. Describe the change in plain words; a `symbol` in backquotes,
-  "in src/net/", "in Rust" or "last 3 months" narrow it. The hits are ranked guesses: read a hit's diff before you
-  follow it.
+  "in src/net/", "in Rust" or "last 3 months" narrow the search. The hits are ranked guesses: read a hit's diff
+  before you follow it.
 - **Why does this look the way it does?** Tool `explain_change`, or `lineage explain src/net/client.py --lines 40:60`.
-  Ask before you change or delete code whose reason you do not see. The hits are exact: the commits that wrote
+  Ask before you change or delete code whose reason you do not know. The hits are exact: the commits that wrote
   these lines, newest first, with their messages.
 
-Neither finds where something is defined or used now: search the files for that. Without the tools, the commands
-print the same answers as JSON. The index follows every commit in the background; when an answer says that it is
-behind HEAD and that matters, run `lineage index --incremental`.
+Neither tool finds where something is defined or used now: search the files for that. Without the tools, the commands
+print the same answers as JSON. The index is updated in the background after every commit. If an answer says that it
+is behind HEAD and that matters, run `lineage index --incremental`.
 <!-- lineage:end -->"""
 
-
-# The first is what most agents read, and the one that is made; the others are some clients' own names.
-FILES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "AGENT.md")
-
-
-class StanzaRefused(LineageError):
-    """The file cannot take the stanza."""
+# In order of preference. Most agents read the first, which is created if there is none; the others are client-specific.
+FILE_NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "AGENT.md")
 
 
-def written(repository: Repository) -> Change:
-    """The file with our stanza: the one that has it, else the first of those there, else a new one."""
-    there = [name for name in FILES if os.path.lexists(repository.root / name)]
-    having = [name for name in there if _has_stanza(repository, name)]
-    name = next(iter([*having, *there, *FILES]))
+class InvalidInstructionsFile(LineageError):
+    """The file cannot take the section: it is no regular file, or a section in it has no end marker."""
+
+
+def plan_install(repository: Repository) -> FileChange:
+    """Plan the section in the file that has it already, else in the first existing file, else in a new one."""
+    existing = [name for name in FILE_NAMES if os.path.lexists(repository.root / name)]
+    with_section = [name for name in existing if _has_section(repository, name)]
+    name = next(iter([*with_section, *existing, *FILE_NAMES]))
     file = repository.root / name
-    before = _taken(repository, name)
+    check_editable(repository, file, InvalidInstructionsFile, content_name="the text")
+    before = read_file(file)
     if before is None:
-        return Change(name, file, "created", STANZA + b"\n")
-    if not _has_stanza(repository, name):
-        return Change(name, file, "added", FENCES.added(before, STANZA, at=len(before)))
-    after = FENCES.renewed(before, STANZA)
-    return Change(name, file, "unchanged") if after == before else Change(name, file, "renewed", after)
+        return FileChange(name, file, "created", AGENT_INSTRUCTIONS + b"\n")
+    if not _has_section(repository, name):
+        after = SECTION.insert_into(before, AGENT_INSTRUCTIONS, offset=len(before))
+        return FileChange(name, file, "added", after)
+    after = SECTION.update_in(before, AGENT_INSTRUCTIONS)
+    if after == before:
+        return FileChange(name, file, "unchanged")
+    return FileChange(name, file, "updated", after)
 
 
-def removed(repository: Repository) -> list[Change]:
-    """Each file that has our stanza without it, or no file where nothing else is in it."""
-    return [_without(repository, name) for name in FILES if _has_stanza(repository, name)]
+def plan_removals(repository: Repository) -> list[FileChange]:
+    """Plan the removal of the section from each file that has it. A file with nothing else in it is deleted."""
+    return [_plan_removal(repository, name) for name in FILE_NAMES if _has_section(repository, name)]
 
 
-def _without(repository: Repository, name: str) -> Change:
+def _plan_removal(repository: Repository, name: str) -> FileChange:
     file = repository.root / name
-    after = FENCES.removed(content_of(file) or b"")
+    after = SECTION.remove_from(read_file(file) or b"")
     if after.strip() or file.is_symlink():
-        return Change(name, file, "taken out", after)
-    return Change(name, file, "deleted", gone=True)
+        return FileChange(name, file, "removed", after)
+    return FileChange(name, file, "deleted", is_deletion=True)
 
 
-def _taken(repository: Repository, name: str) -> bytes | None:
+def _has_section(repository: Repository, name: str) -> bool:
     file = repository.root / name
-    check_own(repository, file, StanzaRefused, by_hand="the text")
-    return content_of(file)
-
-
-def _has_stanza(repository: Repository, name: str) -> bool:
-    file = repository.root / name
-    if not file.is_file() or not contains(repository, file):
+    if not file.is_file() or not is_inside_repository(repository, file):
         return False
     try:
-        return FENCES.encloses(content_of(file) or b"")
-    except BrokenFence as broken:
-        raise StanzaRefused(f"{file}: {broken.message}.", hint=f"{broken.hint}.".capitalize()) from broken
+        return SECTION.is_in(read_file(file) or b"")
+    except SectionMarkerError as error:
+        raise InvalidInstructionsFile(f"{file}: {error.message}", hint=error.hint) from error

@@ -1,11 +1,12 @@
-"""The part of a file that is ours, between two marks; every other byte stays as it is.
+"""Edits of files that belong to the user: managed sections, atomic writes and planned changes.
 
-Ours can be taken out so that the file is what it was, because a file without a line break at its end is met by
-leaving out ours: it then belongs to what was written before the part.
-
-A person's own file, read and replaced: it is the old one or the new one at every moment, never half of one.
-
-A file's change: decided first for all files, so that a refusal finds nothing changed yet, then made.
+- `ManagedSection`: text between two marker lines in a user's file. Every other byte of the file stays as it is, and
+  removing the section restores the original bytes. If the file did not end with a line break, the section is written
+  without one too; that is how removal knows that the file had none.
+- `read_file`, `write_file`, `delete_file`, `rename_file`: file operations whose system errors become
+  `FileAccessError`. A write is atomic: the file always has its old or its new content.
+- `FileChange`: a change that is planned first and applied later, so that an error in the plan of one file leaves all
+  files unchanged.
 """
 
 from __future__ import annotations
@@ -14,199 +15,202 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from stores.errors import LineageError
 
 
-class BrokenFence(LineageError):
-    """One of two marks is missing, so nobody can say what lies between them."""
+class SectionMarkerError(LineageError):
+    """A start marker without an end marker, so the extent of the section is unknown."""
 
     def __init__(self, start: bytes, end: bytes) -> None:
         super().__init__(
-            f"a `{start.decode()}` has no `{end.decode()}` after it, so what is lineage's cannot be told",
-            hint="take the rest of that part out by hand, its mark too, and run the command again",
+            f"A `{start.decode()}` has no `{end.decode()}` after it, so the end of lineage's section is unknown.",
+            hint="Delete the rest of that section by hand, including its marker, and run the command again.",
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Fences:
-    """The two lines that enclose a part.
+class FileAccessError(LineageError):
+    """The system refused to read or write the file."""
 
-    `breaks`: how many line breaks go between it and what is before it. `eol`: what ends its lines; None: what
-    ends the others in the file.
+
+@dataclass(frozen=True, slots=True)
+class ManagedSection:
+    """Start and end marker lines of a section that lineage writes into a user's file.
+
+    `leading_line_breaks`: number of line breaks between the text before the section and its start marker.
+    `line_ending`: line ending of the section; None uses the line ending of the file.
     """
 
     start: bytes
     end: bytes
-    breaks: int
-    eol: bytes | None = None
+    leading_line_breaks: int
+    line_ending: bytes | None = None
 
-    def encloses(self, text: bytes) -> bool:
-        """Whether the part is there; BrokenFence when it has no end."""
-        return bool(self._spans(text))
+    def is_in(self, text: bytes) -> bool:
+        """Return whether the text has the section. Raise SectionMarkerError if the end marker is missing."""
+        return bool(self._find_spans(text))
 
-    def added(self, text: bytes, part: bytes, at: int) -> bytes:
-        """The text with the part, marks and all, on lines of its own before the byte `at`, or at the end."""
-        eol, part = self._eol(text), self._fitting(part, text)
-        before, after = text[:at], text[at:]
+    def insert_into(self, text: bytes, section: bytes, offset: int) -> bytes:
+        """Return the text with the section (markers included) as separate lines before the byte at `offset`."""
+        eol, section = self._line_ending_of(text), self._with_line_endings_of(section, text)
+        before, after = text[:offset], text[offset:]
         if not before:
-            return part + eol + after
+            return section + eol + after
         if before.endswith(b"\n"):
-            return before + eol * (self.breaks - 1) + part + eol + after
-        return before + eol * self.breaks + part  # the end of a text that ends without a line break
+            return before + eol * (self.leading_line_breaks - 1) + section + eol + after
+        return before + eol * self.leading_line_breaks + section  # the text does not end with a line break
 
-    def renewed(self, text: bytes, part: bytes) -> bytes:
-        """The text with this part in the place of the one there, and without any further one."""
-        (start, end), *more = self._spans(text)
-        for again in reversed(more):
-            text = self._cut(text, *again)
-        return text[:start] + self._fitting(part, text) + text[end:]
+    def update_in(self, text: bytes, section: bytes) -> bytes:
+        """Return the text with its first section replaced by this one, and without further sections."""
+        (start, end), *duplicates = self._find_spans(text)
+        for span in reversed(duplicates):
+            text = self._remove_span(text, *span)
+        return text[:start] + self._with_line_endings_of(section, text) + text[end:]
 
-    def removed(self, text: bytes) -> bytes:
-        """The text without the part, as it was before it was added."""
-        for start, end in reversed(self._spans(text)):
-            text = self._cut(text, start, end)
+    def remove_from(self, text: bytes) -> bytes:
+        """Return the text without the section, as it was before the section was inserted."""
+        for start, end in reversed(self._find_spans(text)):
+            text = self._remove_span(text, start, end)
         return text
 
-    def _cut(self, text: bytes, start: int, end: int) -> bytes:
-        eol = self._eol(text)
+    def _remove_span(self, text: bytes, start: int, end: int) -> bytes:
+        eol = self._line_ending_of(text)
         before, after = text[:start], text[end:]
         if not after:
-            return _shortened(before, eol, self.breaks)
-        less = _shortened(before, eol, self.breaks - 1)
-        return (less if less.endswith(b"\n") else before) + after.removeprefix(eol)
+            return _remove_line_endings(before, eol, self.leading_line_breaks)
+        shortened = _remove_line_endings(before, eol, self.leading_line_breaks - 1)
+        return (shortened if shortened.endswith(b"\n") else before) + after.removeprefix(eol)
 
-    def _eol(self, text: bytes) -> bytes:
-        return self.eol or (b"\r\n" if b"\r\n" in text else b"\n")
+    def _line_ending_of(self, text: bytes) -> bytes:
+        return self.line_ending or (b"\r\n" if b"\r\n" in text else b"\n")
 
-    def _fitting(self, part: bytes, text: bytes) -> bytes:
-        return part.replace(b"\n", self._eol(text))
+    def _with_line_endings_of(self, section: bytes, text: bytes) -> bytes:
+        return section.replace(b"\n", self._line_ending_of(text))
 
-    def _spans(self, text: bytes) -> list[tuple[int, int]]:
-        """First and last byte of each part, without the line break after it."""
-        spans, begun, at = [], None, 0
+    def _find_spans(self, text: bytes) -> list[tuple[int, int]]:
+        """Return start and end offset of each section, without the line break after it."""
+        spans, section_start, offset = [], None, 0
         for line in text.splitlines(keepends=True):
             match line.strip():
-                case self.start if begun is None:
-                    begun = at
-                case self.end if begun is not None:
-                    spans.append((begun, at + len(line.rstrip(b"\r\n"))))
-                    begun = None
-            at += len(line)
-        if begun is not None:
-            raise BrokenFence(self.start, self.end)
+                case self.start if section_start is None:
+                    section_start = offset
+                case self.end if section_start is not None:
+                    spans.append((section_start, offset + len(line.rstrip(b"\r\n"))))
+                    section_start = None
+            offset += len(line)
+        if section_start is not None:
+            raise SectionMarkerError(self.start, self.end)
         return spans
 
 
-def _shortened(text: bytes, eol: bytes, times: int) -> bytes:
-    for _ in range(times):
-        text = text.removesuffix(eol)
+def _remove_line_endings(text: bytes, line_ending: bytes, count: int) -> bytes:
+    for _ in range(count):
+        text = text.removesuffix(line_ending)
     return text
 
 
-class FileRefused(LineageError):
-    """The system does not let the file be read or written."""
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """Planned change of one file.
+
+    `name` and `action` are shown to the user ("created", "updated", ...). `content` is the new content; None leaves
+    the content alone. `is_deletion` deletes the file. `backup` is the path that the current file is renamed to first;
+    `restore_from` is a file that is renamed to this one.
+    """
+
+    name: str
+    file: Path
+    action: str
+    content: bytes | None = None
+    is_executable: bool = False
+    is_deletion: bool = False
+    backup: Path | None = None
+    restore_from: Path | None = None
+    notes: tuple[str, ...] = ()
+
+    def apply(self) -> None:
+        """Change the file as planned."""
+        if self.backup is not None:
+            rename_file(self.file, self.backup)
+        if self.restore_from is not None:
+            rename_file(self.restore_from, self.file)
+        elif self.is_deletion:
+            delete_file(self.file)
+        elif self.content is not None:
+            write_file(self.file, self.content, executable=self.is_executable)
 
 
-def content_of(file: Path) -> bytes | None:
-    """What is in the file; None where there is none."""
-    with _refusals(file):
+def read_file(file: Path) -> bytes | None:
+    """Return the content of the file, or None if there is no such file."""
+    with _convert_os_errors(file):
         try:
             return file.read_bytes()
         except FileNotFoundError:
             return None
 
 
-def replace(file: Path, content: bytes, *, executable: bool = False, like: Path | None = None) -> None:
-    """Put the content in the file's place; a link is followed, and a file that is there keeps its mode and owner.
+def write_file(
+    file: Path, content: bytes, *, executable: bool = False, mode_source: Path | None = None
+) -> None:
+    """Replace the content of the file atomically. Links are followed; an existing file keeps its mode and owner.
 
-    `executable` gives whoever may read the file the right to run it; `like` is the file to take mode and owner of
-    instead.
+    `executable` lets everyone who may read the file execute it. `mode_source` is another file to copy mode and owner
+    from.
     """
-    with _refusals(like or file):
+    with _convert_os_errors(mode_source or file):
         target = file.resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}")
+        temp_file = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}")
         try:
-            _write(draft, content, like or target)
+            _write_temp_file(temp_file, content, mode_source or target)
             if executable:
-                draft.chmod(draft.stat().st_mode | (draft.stat().st_mode & 0o444) >> 2)
-            draft.replace(target)
+                temp_file.chmod(temp_file.stat().st_mode | (temp_file.stat().st_mode & 0o444) >> 2)
+            temp_file.replace(target)
         except BaseException:
-            draft.unlink(missing_ok=True)
+            temp_file.unlink(missing_ok=True)
             raise
 
 
-def delete(file: Path) -> None:
-    """Take the file away."""
-    with _refusals(file):
+def delete_file(file: Path) -> None:
+    """Delete the file if it exists."""
+    with _convert_os_errors(file):
         file.unlink(missing_ok=True)
 
 
-def rename(file: Path, new: Path) -> None:
-    """Give the file, or the link, another name."""
-    with _refusals(file):
+def rename_file(file: Path, new: Path) -> None:
+    """Rename the file. A link is renamed itself, not its target."""
+    with _convert_os_errors(file):
         file.rename(new)
 
 
-def _write(draft: Path, content: bytes, like: Path) -> None:
-    # Made by open(), so that a new file gets the mode that the person's umask gives to new files.
-    with draft.open("xb") as out:
-        if like.exists():
-            _take_after(draft, like)
+def _write_temp_file(temp_file: Path, content: bytes, mode_source: Path) -> None:
+    # open() creates the file, so that a new file gets the mode that the user's umask gives.
+    with temp_file.open("xb") as out:
+        if mode_source.exists():
+            _copy_mode_and_owner(temp_file, mode_source)
         out.write(content)
         out.flush()
         os.fsync(out.fileno())
 
 
-def _take_after(draft: Path, file: Path) -> None:
-    if not os.access(file, os.W_OK):  # replacing it would need no leave of the file itself
+def _copy_mode_and_owner(temp_file: Path, source: Path) -> None:
+    # A rename would replace the file without write permission on the file itself.
+    if not os.access(source, os.W_OK):
         raise PermissionError(None, "the file is read-only")
-    old = file.stat()
+    status = source.stat()
     with suppress(PermissionError):
-        os.chown(draft, old.st_uid, old.st_gid)
-    draft.chmod(old.st_mode & 0o7777)
+        os.chown(temp_file, status.st_uid, status.st_gid)
+    temp_file.chmod(status.st_mode & 0o7777)
 
 
 @contextmanager
-def _refusals(file: Path) -> Iterator[None]:
+def _convert_os_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FileRefused(
-            f"{file} stays as it is: {(error.strerror or str(error)).lower()}.",
-            hint="Nothing was written to it. Look at its permissions and at the disk, then try again.",
+        raise FileAccessError(
+            f"{file} was not changed: {(error.strerror or str(error)).lower()}.",
+            hint="Check its permissions and the free disk space, then try again.",
         ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What is to become of one file.
-
-    `name` is what a person calls it, `said` one word for what happens. `content` is the file's new content; None
-    leaves it alone. `gone` deletes it. `aside` is the name that the file there now gets first, `back` a file that
-    gets this one's name.
-    """
-
-    name: str
-    file: Path
-    said: str
-    content: bytes | None = None
-    executable: bool = False
-    gone: bool = False
-    aside: Path | None = None
-    back: Path | None = None
-    notes: tuple[str, ...] = field(default=())
-
-    def make(self) -> None:
-        """Change the file."""
-        if self.aside is not None:
-            rename(self.file, self.aside)
-        if self.back is not None:
-            rename(self.back, self.file)
-        elif self.gone:
-            delete(self.file)
-        elif self.content is not None:
-            replace(self.file, self.content, executable=self.executable)

@@ -1,15 +1,11 @@
-"""What our hooks run: a shell block, the same one for all of them, for any POSIX shell.
+"""Git hooks that update the index: the shell snippet, the hooks directory, and edits of hook files.
 
-It goes to the top of a hook, because hooks end with `exit` or `exec` as they like, and it leaves the shell that
-the rest of the hook runs in as it was: everything happens in a subshell. That subshell ends at once, so the hook
-has no child to wait for, and neither has git.
+The snippet is the same for all hooks and runs in any POSIX shell. It is inserted at the top of a hook, because hooks
+often end with `exit` or `exec`, and the rest of the hook is left as it is. It starts the index run in the background
+from a subshell that exits at once, so neither the hook nor git has a child process to wait for.
 
-Where git looks for a repository's hooks, and what lies inside the repository.
-
-Nothing outside it is written to. A folder of hooks that many repositories share would start an index of each of
-them; a file that a link leads to may be anybody's.
-
-git's hook files, with our block in them: put in, renewed, taken out; the rest of a hook is left as it is.
+Nothing outside the repository is written: a hooks directory that several repositories share would start an index run
+in each of them, and the target of a link may belong to anyone.
 """
 
 from __future__ import annotations
@@ -21,30 +17,24 @@ from shlex import quote
 from typing import Final
 
 from pipeline.git.repository import Repository
-from serve.setup.file_edit import BrokenFence, Change, Fences, content_of
+from serve.setup.file_edit import FileChange, ManagedSection, SectionMarkerError, read_file
 from stores.errors import LineageError
 
-FENCES: Final = Fences(
+SECTION: Final = ManagedSection(
     b"# >>> lineage managed (do not edit) >>>",
     b"# <<< lineage managed <<<",
-    breaks=1,
-    eol=b"\n",  # whatever the hook's other lines end with: a shell reads no other
+    leading_line_breaks=1,
+    line_ending=b"\n",  # even in a hook with other line endings: a shell accepts no other
 )
 SHEBANG: Final = b"#!/bin/sh\n"
 
-# Each of git's hooks that tells of another HEAD.
-HOOKS: Final = ("post-commit", "post-merge", "post-checkout", "post-rewrite")
+# Every git hook that runs after HEAD has changed.
+HOOK_NAMES: Final = ("post-commit", "post-merge", "post-checkout", "post-rewrite")
 
-# - No nohup: on macOS it fails where there is no console; ignoring HUP is what it does. setsid, where there is
-#   one, keeps the run out of what a terminal or an agent kills together with git. On Linux a session has its own
-#   share of the processors, within which nice counts: so the session's is lowered too, where the system has it.
-# - `export -p` lists the names with the shell alone; a word of some variable's value may look like a name.
-# - Whoever started git may wait for every descriptor it left open to be closed, not for 1 and 2 alone.
-# - While a rebase picks, post-commit leaves it to post-rewrite, which ends the rebase; a post-rewrite of an
-#   amended commit leaves it to the post-commit before it.
-BLOCK: Final = b"""\
+# The reasons for each line are in serve/README.md, "Hook snippet".
+HOOK_SNIPPET: Final = b"""\
 # >>> lineage managed (do not edit) >>>
-# Brings lineage's index up to date, in the background. `lineage init --remove` takes this out again.
+# Updates the lineage index in the background. `lineage init --remove` removes this section.
 (
   command -v lineage >/dev/null 2>&1 || exit 0
   case ${0##*/} in
@@ -73,200 +63,217 @@ BLOCK: Final = b"""\
 ) || :
 # <<< lineage managed <<<"""
 
+# Shells that run the snippet correctly; csh and fish do not.
+SUPPORTED_SHELLS: Final = frozenset(
+    {"sh", "ash", "bash", "dash", "ksh", "ksh93", "mksh", "oksh", "yash", "zsh"}
+)
+# A hook that --force replaces is renamed with this suffix until --remove restores it. Git does not run such files.
+BACKUP_SUFFIX: Final = ".before-lineage"
+
 
 class OutsideRepository(LineageError):
-    """A hook, or the file for agents, lies where other repositories may use it too."""
+    """A hook or an instructions file is outside the repository, so other repositories may use it too."""
 
 
 class BareRepository(LineageError):
-    """Nobody commits in a repository without a work tree, so no hook would run."""
+    """The operation needs a work tree, and the repository has none."""
 
 
-def hooks_folder(repository: Repository) -> Path:
-    """Where git looks for the hooks of this work tree; OutsideRepository when that is not in the repository."""
+class UnsupportedHook(LineageError):
+    """An existing hook file that the snippet cannot be inserted into."""
+
+
+def find_hooks_directory(repository: Repository) -> Path:
+    """Return the directory where git looks for this work tree's hooks.
+
+    Raise BareRepository if there is no work tree, OutsideRepository if the directory is outside the repository.
+    """
     if repository.is_bare:
         raise BareRepository(
-            f"{repository.root} is a bare repository: nobody commits in it, so its hooks would never run.",
-            hint="Run `lineage index --incremental` after each fetch or push, or `lineage init` in a work tree of it.",
+            f"{repository.root} is a bare repository. Nobody commits in it, so its hooks would never run.",
+            hint="Run `lineage index --incremental` after each fetch or push, or run `lineage init` in a work tree.",
         )
-    said = configured(repository)
-    folder = repository.common_dir / "hooks" if said is None else _meant(said, repository)
-    if said == "" or not contains(repository, folder):
-        raise _elsewhere(folder, said)
-    return folder
+    configured_path = configured_hooks_path(repository)
+    if configured_path is None:
+        directory = repository.common_dir / "hooks"
+    else:
+        directory = _resolve_hooks_path(configured_path, repository)
+    if configured_path == "" or not is_inside_repository(repository, directory):
+        raise _outside_repository_error(directory, configured_path)
+    return directory
 
 
-def configured(repository: Repository) -> str | None:
-    """`core.hooksPath`, where it is set."""
-    return dict(repository.configuration).get("core.hookspath")
+def configured_hooks_path(repository: Repository) -> str | None:
+    """Return git's `core.hooksPath`, or None if it is not set."""
+    return dict(repository.config).get("core.hookspath")
 
 
-def contains(repository: Repository, path: Path) -> bool:
-    """Whether the path, all links followed, lies in the work tree or in git's own folder."""
+def is_inside_repository(repository: Repository, path: Path) -> bool:
+    """Return whether the path, with all links resolved, is in the work tree or the git directory."""
     real = Path(os.path.realpath(path))
-    return any(real.is_relative_to(place) for place in (repository.root, repository.common_dir))
+    return any(real.is_relative_to(directory) for directory in (repository.root, repository.common_dir))
 
 
-def check_own(repository: Repository, file: Path, refused: type[LineageError], *, by_hand: str) -> None:
-    """Refuse a file that is anybody's, or no file; `by_hand` is what a person can add to it themselves."""
-    if not contains(repository, file):
+def check_editable(
+    repository: Repository, file: Path, error_class: type[LineageError], *, content_name: str
+) -> None:
+    """Check that the file is missing, or a regular file inside the repository.
+
+    Raise OutsideRepository for a link that leads out of the repository, and `error_class` for a directory, a device or
+    a broken link. `content_name` names what the user can add by hand instead.
+    """
+    if not is_inside_repository(repository, file):
         raise OutsideRepository(
             f"{file} is a link to {os.path.realpath(file)}, outside this repository.",
-            hint=f"Put a file of this repository's own there, or add {by_hand} by hand.",
+            hint=f"Replace the link with a file inside this repository, or add {content_name} by hand.",
         )
     if os.path.lexists(file) and not file.is_file():
-        raise refused(f"{file} is no file, or a link to none.", hint="Take it away, then try again.")
+        raise error_class(f"{file} is not a regular file.", hint="Move it away, then try again.")
 
 
-def _meant(said: str, repository: Repository) -> Path:
+def _resolve_hooks_path(configured_path: str, repository: Repository) -> Path:
     try:
-        path = Path(said).expanduser()
-    except RuntimeError:  # nobody's home
-        path = Path(said)
-    return repository.root / path  # where git stands when it runs a hook
+        path = Path(configured_path).expanduser()
+    except RuntimeError:  # `~name` of an unknown user
+        path = Path(configured_path)
+    return repository.root / path  # git's working directory when it runs a hook
 
 
-def _elsewhere(folder: Path, said: str | None) -> OutsideRepository:
-    because = f"core.hooksPath is '{said}'" if said is not None else "the folder is a link"
+def _outside_repository_error(directory: Path, configured_path: str | None) -> OutsideRepository:
+    reason = "it is a link" if configured_path is None else f"core.hooksPath is '{configured_path}'"
     return OutsideRepository(
-        f"git looks for hooks in {folder}, outside this repository ({because}): others may use them too.",
-        hint="Give this repository hooks of its own with `git config --local core.hooksPath .git/hooks` (the others "
-        'then no longer run here), or call "lineage index --incremental" from your own hook. '
-        "`git config --show-origin core.hooksPath` says where it is set.",
+        f"Git looks for hooks in {directory}, outside this repository ({reason}). Others may use them too.",
+        hint="Run `git config --local core.hooksPath .git/hooks` to give this repository its own hooks (the shared "
+        'ones then no longer run here), or call "lineage index --incremental" from your own hook. '
+        "`git config --show-origin core.hooksPath` shows where it is set.",
     )
 
 
-# Shells that read the block as it is meant; csh and fish do not.
-SHELLS: Final = frozenset({"sh", "ash", "bash", "dash", "ksh", "ksh93", "mksh", "oksh", "yash", "zsh"})
-# What --force replaced lies beside it under this ending, which git does not run, until --remove brings it back.
-ASIDE: Final = ".before-lineage"
-
-
-class HookRefused(LineageError):
-    """A hook that cannot take the block."""
-
-
-def installed(file: Path, repository: Repository) -> Change:
-    """The hook with our block in it, made where there is none; HookRefused when it cannot take one."""
-    before = _taken(file, repository)
+def plan_install(file: Path, repository: Repository) -> FileChange:
+    """Plan the hook file with the snippet in it. Raise UnsupportedHook if it cannot be inserted."""
+    before = _read_editable_hook(file, repository)
     if before is None:
-        return Change(file.name, file, "created", SHEBANG + BLOCK + b"\n", executable=True)
-    after = _with_block(file, before)
-    ours_alone = _is_ours_alone(FENCES.removed(after))
-    if not os.access(file, os.X_OK) and not ours_alone:
-        raise HookRefused(
-            f"{file} may not be executed, so git does not run it, and would not run lineage's part of it.",
-            hint=f"Switch it on with `chmod +x {quote(str(file))}` if that is what you want; `--force` puts a hook of "
-            "lineage's alone in its place.",
+        return FileChange(file.name, file, "created", SHEBANG + HOOK_SNIPPET + b"\n", is_executable=True)
+    after = _insert_snippet(file, before)
+    is_lineage_only = _is_lineage_only(SECTION.remove_from(after))
+    if not os.access(file, os.X_OK) and not is_lineage_only:
+        raise UnsupportedHook(
+            f"{file} is not executable, so git does not run it.",
+            hint=f"Run `chmod +x {quote(str(file))}` to enable it, or use `--force` to replace it with lineage's hook.",
         )
     if after == before and os.access(file, os.X_OK):
-        return Change(file.name, file, "unchanged")
-    said = "renewed" if FENCES.encloses(before) else "added"
-    return Change(file.name, file, said, after, executable=ours_alone)
+        return FileChange(file.name, file, "unchanged")
+    action = "updated" if SECTION.is_in(before) else "added"
+    return FileChange(file.name, file, action, after, is_executable=is_lineage_only)
 
 
-def forced(file: Path, repository: Repository) -> Change:
-    """A hook of ours alone in the place of one that lacks our block; what was there is kept beside it."""
-    if not os.path.lexists(file) or _has_block(file):
-        return installed(file, repository)
-    aside = file.with_name(file.name + ASIDE)
-    if os.path.lexists(aside):
-        raise HookRefused(
-            f"{aside} is there already, from an earlier --force.",
-            hint="Move it away, or delete it if nobody needs it any more.",
+def plan_forced_install(file: Path, repository: Repository) -> FileChange:
+    """Plan a hook with nothing but the snippet in place of one without it. The old hook becomes a backup."""
+    if not os.path.lexists(file) or _has_snippet(file):
+        return plan_install(file, repository)
+    backup = file.with_name(file.name + BACKUP_SUFFIX)
+    if os.path.lexists(backup):
+        raise UnsupportedHook(
+            f"{backup} already exists, from an earlier --force.",
+            hint="Move it away, or delete it if you no longer need it.",
         )
-    kept = f"what was there is now {aside.name}; --remove brings it back"
-    return Change(
-        file.name, file, "replaced", SHEBANG + BLOCK + b"\n", executable=True, aside=aside, notes=(kept,)
+    return FileChange(
+        file.name,
+        file,
+        "replaced",
+        SHEBANG + HOOK_SNIPPET + b"\n",
+        is_executable=True,
+        backup=backup,
+        notes=(f"the old hook is now {backup.name}; --remove restores it",),
     )
 
 
-def removed(file: Path, repository: Repository) -> Change:
-    """The hook without our block, or no hook where nothing else is in it."""
-    if not file.is_file() or not contains(repository, file):
-        return Change(file.name, file, "not there")
-    before = content_of(file) or b""
-    if not FENCES.encloses(before):
-        return Change(file.name, file, "not there")
-    after, aside = FENCES.removed(before), file.with_name(file.name + ASIDE)
-    if not _is_ours_alone(after) or file.is_symlink():
-        return Change(file.name, file, "taken out", after)
-    if os.path.lexists(aside):
-        return Change(file.name, file, "brought back", back=aside)
-    return Change(file.name, file, "deleted", gone=True)
+def plan_removal(file: Path, repository: Repository) -> FileChange | None:
+    """Plan the hook without the snippet, and no hook if nothing else is in it. Return None if there is no snippet."""
+    if not file.is_file() or not is_inside_repository(repository, file):
+        return None
+    before = read_file(file) or b""
+    if not SECTION.is_in(before):
+        return None
+    after, backup = SECTION.remove_from(before), file.with_name(file.name + BACKUP_SUFFIX)
+    if not _is_lineage_only(after) or file.is_symlink():
+        return FileChange(file.name, file, "removed", after)
+    if os.path.lexists(backup):
+        return FileChange(file.name, file, "restored", restore_from=backup)
+    return FileChange(file.name, file, "deleted", is_deletion=True)
 
 
-def _taken(file: Path, repository: Repository) -> bytes | None:
-    """What is in the hook, where it may be written to; None where there is none."""
+def _read_editable_hook(file: Path, repository: Repository) -> bytes | None:
+    """Return the content of the hook, or None if there is no file. Raise UnsupportedHook if it must not be written."""
     if not os.path.lexists(file):
         return None
-    if not contains(repository, file):
-        raise HookRefused(
-            f"{file} is a link to {os.path.realpath(file)}, outside this repository: others may use it too.",
-            hint='Put the hook itself in the link\'s place, or add "lineage index --incremental" to it by hand; '
-            "`--force` puts a hook of lineage's alone there.",
+    if not is_inside_repository(repository, file):
+        raise UnsupportedHook(
+            f"{file} is a link to {os.path.realpath(file)}, outside this repository. Others may use it too.",
+            hint='Replace the link with the hook itself, or add "lineage index --incremental" to it by hand. '
+            "`--force` replaces the link with lineage's hook.",
         )
     if not file.is_file():
-        raise HookRefused(
-            f"{file} is no file, or a link to none.", hint="Take it away and run `lineage init` again."
+        raise UnsupportedHook(
+            f"{file} is not a regular file.", hint="Move it away and run `lineage init` again."
         )
-    return content_of(file)
+    return read_file(file)
 
 
-def _with_block(file: Path, text: bytes) -> bytes:
+def _insert_snippet(file: Path, text: bytes) -> bytes:
     try:
-        if FENCES.encloses(text):
-            return FENCES.renewed(text, BLOCK)
-    except BrokenFence as broken:
-        raise HookRefused(f"{file}: {broken.message}.", hint=f"{broken.hint}.".capitalize()) from broken
-    first, _, _ = text.partition(b"\n")
+        if SECTION.is_in(text):
+            return SECTION.update_in(text, HOOK_SNIPPET)
+    except SectionMarkerError as error:
+        raise UnsupportedHook(f"{file}: {error.message}", hint=error.hint) from error
+    first_line, _, _ = text.partition(b"\n")
     if not text.startswith(b"#!"):
-        _refuse_binary(file, text)
-        return FENCES.added(text, BLOCK, at=0)  # git runs what names no interpreter with sh
-    _refuse_interpreter(file, first)
-    return FENCES.added(text, BLOCK, at=min(len(first) + 1, len(text)))
+        _check_not_binary(file, text)
+        return SECTION.insert_into(text, HOOK_SNIPPET, offset=0)  # git runs a hook without `#!` with sh
+    _check_interpreter(file, first_line)
+    return SECTION.insert_into(text, HOOK_SNIPPET, offset=min(len(first_line) + 1, len(text)))
 
 
-def _refuse_interpreter(file: Path, first: bytes) -> None:
-    if first.endswith(b"\r"):
-        raise HookRefused(
-            f"{file} has Windows line ends: the system looks for an interpreter of that name and finds none.",
-            hint="Convert it, for example with `sed -i 's/\\r$//'`; `--force` puts a hook of lineage's alone there.",
+def _check_interpreter(file: Path, first_line: bytes) -> None:
+    if first_line.endswith(b"\r"):
+        raise UnsupportedHook(
+            f"{file} has Windows line endings, so the system does not find its interpreter.",
+            hint="Convert it, for example with `sed -i 's/\\r$//'`. `--force` replaces it with lineage's hook.",
         )
-    if interpreter(first) not in SHELLS:
-        raise HookRefused(
-            f"{file} is run by {first[2:].strip().decode('utf-8', 'replace')}, which reads no shell block.",
-            hint='Start "lineage index --incremental" from it yourself, or make it a shell script that calls it; '
-            "`--force` puts a hook of lineage's alone there and keeps this one beside it.",
+    if parse_interpreter(first_line) not in SUPPORTED_SHELLS:
+        raise UnsupportedHook(
+            f"{file} is run by {first_line[2:].strip().decode('utf-8', 'replace')}, not by a POSIX shell.",
+            hint='Call "lineage index --incremental" from it, or make it a shell script that calls the program. '
+            "`--force` replaces it with lineage's hook and keeps a backup.",
         )
 
 
-def _refuse_binary(file: Path, text: bytes) -> None:
+def _check_not_binary(file: Path, text: bytes) -> None:
     if b"\0" in text:
-        raise HookRefused(
-            f"{file} is a program, no script.",
-            hint="Give it another name and call it from a shell script; `--force` puts a hook of lineage's alone "
-            "there and keeps this one beside it.",
+        raise UnsupportedHook(
+            f"{file} is a binary program, not a script.",
+            hint="Rename it and call it from a shell script. `--force` replaces it with lineage's hook and keeps a "
+            "backup.",
         )
 
 
-def interpreter(first: bytes) -> str:
-    """The program that a `#!` line names, found through `env` too."""
-    words = first[2:].decode("utf-8", "replace").split()
+def parse_interpreter(shebang: bytes) -> str:
+    """Return the name of the program that a `#!` line runs, directly or through `env`."""
+    words = shebang[2:].decode("utf-8", "replace").split()
     name = Path(words[0]).name if words else ""
     if name != "env":
         return name
-    named = [word for word in words[1:] if not re.match(r"-|\w+=", word)]
-    return Path(named[0]).name if named else ""
+    programs = [word for word in words[1:] if not re.match(r"-|\w+=", word)]
+    return Path(programs[0]).name if programs else ""
 
 
-def _has_block(file: Path) -> bool:
+def _has_snippet(file: Path) -> bool:
     try:
-        return file.is_file() and FENCES.encloses(content_of(file) or b"")
-    except BrokenFence:
+        return file.is_file() and SECTION.is_in(read_file(file) or b"")
+    except SectionMarkerError:
         return False
 
 
-def _is_ours_alone(rest: bytes) -> bool:
-    """Whether what is left beside our block is nothing, or the first line that we write."""
-    return rest in (b"", SHEBANG)
+def _is_lineage_only(remaining: bytes) -> bool:
+    """Return whether a hook without the snippet is empty, or only the first line that lineage writes."""
+    return remaining in (b"", SHEBANG)

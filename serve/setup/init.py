@@ -1,4 +1,4 @@
-"""`lineage init`: decide what is to change in a repository, then change it."""
+"""`lineage init`: installs or removes git hooks and agent instructions. All changes are planned before any is made."""
 
 from __future__ import annotations
 
@@ -11,94 +11,103 @@ from pathlib import Path
 from pipeline.git.repository import Repository, open_repository
 from serve import config
 from serve.errors import BadRequest
-from serve.repositories import existing_place
+from serve.repositories import find_index
 from serve.setup import agent_instructions, git_hooks
-from serve.setup.file_edit import Change
-from serve.setup.git_hooks import HOOKS, BareRepository, HookRefused, OutsideRepository, hooks_folder
+from serve.setup.file_edit import FileChange
+from serve.setup.git_hooks import (
+    HOOK_NAMES,
+    BareRepository,
+    OutsideRepository,
+    UnsupportedHook,
+    find_hooks_directory,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """The flags of `lineage init`."""
+class InitOptions:
+    """Options of `lineage init`."""
 
     write_agent_md: bool = False
     force: bool = False
     remove: bool = False
 
 
-def initialize(path: Path, wishes: Wishes) -> list[str]:
-    """Put hooks, and instructions if wished, into the repository at `path`, or take them out; what was done."""
-    if wishes.remove and (wishes.force or wishes.write_agent_md):
+def initialize(path: Path, options: InitOptions) -> list[str]:
+    """Install the hooks (and the agent instructions on request) in the repository at `path`, or remove them.
+
+    Return the lines to print: each changed file, and what to do next.
+    """
+    if options.remove and (options.force or options.write_agent_md):
         raise BadRequest(
-            "--remove takes everything out again.",
-            hint="Give it alone, without --force and --write-agent-md.",
+            "--remove cannot be combined with --force or --write-agent-md.",
+            hint="Use --remove without other options to remove everything that `lineage init` wrote.",
         )
     repository = open_repository(path)
-    changes = list(_removal(repository) if wishes.remove else _installation(repository, wishes))
+    changes = list(_plan_removal(repository) if options.remove else _plan_install(repository, options))
     for change in changes:
-        change.make()
-    return [*_lines(changes, repository), *(() if wishes.remove else _advice(repository))]
+        change.apply()
+    return [*_format_changes(changes, repository), *(() if options.remove else _next_steps(repository))]
 
 
-def _installation(repository: Repository, wishes: Wishes) -> Iterator[Change]:
-    folder = hooks_folder(repository)
-    first, *others = HOOKS
-    put = git_hooks.forced if wishes.force else git_hooks.installed
-    yield put(folder / first, repository)
-    for name in others:
-        yield _installed_or_not(folder / name, repository)
-    if wishes.write_agent_md:
-        yield agent_instructions.written(repository)
+def _plan_install(repository: Repository, options: InitOptions) -> Iterator[FileChange]:
+    directory = find_hooks_directory(repository)
+    first_hook, *other_hooks = HOOK_NAMES
+    plan_first = git_hooks.plan_forced_install if options.force else git_hooks.plan_install
+    yield plan_first(directory / first_hook, repository)
+    for name in other_hooks:
+        yield _plan_optional_hook(directory / name, repository)
+    if options.write_agent_md:
+        yield agent_instructions.plan_install(repository)
 
 
-def _installed_or_not(file: Path, repository: Repository) -> Change:
-    """The hook with our block; without it where it cannot take one, since the next commit comes anyway."""
+def _plan_optional_hook(file: Path, repository: Repository) -> FileChange:
+    """Plan the hook, or skip it if it cannot take the snippet: the next commit updates the index anyway."""
     try:
-        return git_hooks.installed(file, repository)
-    except HookRefused as refused:
-        return Change(file.name, file, "skipped", notes=(refused.message,))
+        return git_hooks.plan_install(file, repository)
+    except UnsupportedHook as error:
+        return FileChange(file.name, file, "skipped", notes=(error.message,))
 
 
-def _removal(repository: Repository) -> Iterator[Change]:
-    for folder in _folders(repository):
-        for name in HOOKS:
-            yield git_hooks.removed(folder / name, repository)
+def _plan_removal(repository: Repository) -> Iterator[FileChange]:
+    for directory in _hooks_directories(repository):
+        for name in HOOK_NAMES:
+            if change := git_hooks.plan_removal(directory / name, repository):
+                yield change
     if not repository.is_bare:
-        yield from agent_instructions.removed(repository)
+        yield from agent_instructions.plan_removals(repository)
 
 
-def _folders(repository: Repository) -> list[Path]:
-    """Where hooks may have our block: git's own folder, and another one that is named now."""
-    folders = [repository.common_dir / "hooks"]
+def _hooks_directories(repository: Repository) -> list[Path]:
+    """Return the directories that may have our hooks: git's default, and the one of `core.hooksPath`."""
+    directories = [repository.common_dir / "hooks"]
     with suppress(OutsideRepository, BareRepository):
-        folders.append(hooks_folder(repository))
-    return list(dict.fromkeys(folders))
+        directories.append(find_hooks_directory(repository))
+    return list(dict.fromkeys(directories))
 
 
-def _lines(changes: list[Change], repository: Repository) -> Iterator[str]:
-    """A line for each file, and one for each thing to know about it."""
-    told = [change for change in changes if change.said != "not there"]
-    if not told:
-        yield f"nothing of lineage's was found in {repository.root}"
-    for change in told:
-        yield f"{change.said:<12} {_shown(change.file, repository)}"
+def _format_changes(changes: list[FileChange], repository: Repository) -> Iterator[str]:
+    """Yield a line for each changed file, and its notes."""
+    if not changes:
+        yield f"nothing to remove in {repository.root}"
+    for change in changes:
+        yield f"{change.action:<12} {_display_path(change.file, repository)}"
         yield from (f"{'':<12} {note}" for note in change.notes)
-    if any(_is_shared(change.file, repository) for change in told if change.name in HOOKS):
-        yield "These hooks lie in the work tree: who gets them by a commit and has lineage gets an index."
+    if any(_is_in_work_tree(change.file, repository) for change in changes if change.name in HOOK_NAMES):
+        yield "These hooks are in the work tree. If you commit them, they also run for others who have lineage."
 
 
-def _shown(file: Path, repository: Repository) -> str:
+def _display_path(file: Path, repository: Repository) -> str:
     return str(file.relative_to(repository.root) if file.is_relative_to(repository.root) else file)
 
 
-def _is_shared(file: Path, repository: Repository) -> bool:
+def _is_in_work_tree(file: Path, repository: Repository) -> bool:
     real = file.resolve()
     return real.is_relative_to(repository.root) and not real.is_relative_to(repository.common_dir)
 
 
-def _advice(repository: Repository) -> Iterator[str]:
-    """What keeps the hooks from their work, or is left to them that a person may want at once."""
-    if existing_place(config.read().home, repository) is None:
-        yield "Not indexed yet: `lineage index` does it now; else the next commit does, in the background."
+def _next_steps(repository: Repository) -> Iterator[str]:
+    """Yield what is missing for the hooks to work, or what the user may want to do at once."""
+    if find_index(config.load_settings().home, repository) is None:
+        yield "Not indexed yet. Run `lineage index` now, or let the next commit start it in the background."
     if shutil.which("lineage") is None:
-        yield "`lineage` is not on PATH: the hooks do nothing until it is."
+        yield "`lineage` is not on PATH. The hooks do nothing until it is."

@@ -1,6 +1,6 @@
-"""An entry put into a JSON text, or taken out of it; every other byte stays: order, indentation, numbers as written.
+"""Edits of one entry in a JSON text. Every other byte stays: key order, indentation, spelling of numbers.
 
-Comments and trailing commas, which some clients accept, are not JSON: such a text is refused, not guessed at.
+Comments and trailing commas, which some clients accept, are not JSON and raise ValueError.
 """
 
 from __future__ import annotations
@@ -11,130 +11,133 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-DEFAULT_STEP: Final = "  "
-_SPACE: Final = re.compile(r"[ \t\r\n]*")
-_READ: Final = json.JSONDecoder().raw_decode
+DEFAULT_INDENT: Final = "  "
+_WHITESPACE: Final = re.compile(r"[ \t\r\n]*")
+_decode_value: Final = json.JSONDecoder().raw_decode
 
 
-def read(text: str) -> Any:
-    """What the text says; ValueError when it is not JSON."""
+def parse(text: str) -> Any:
+    """Return the parsed text; an empty text is an empty object. Raise ValueError if it is not JSON."""
     return json.loads(text) if text.strip() else {}
 
 
-def shown(key: str, name: str, entry: Any) -> str:
-    """A whole text with nothing but the entry."""
-    return json.dumps({key: {name: entry}}, indent=DEFAULT_STEP, ensure_ascii=False) + "\n"
+def format_document(key: str, name: str, entry: Any) -> str:
+    """Return a JSON text with only this entry."""
+    return json.dumps({key: {name: entry}}, indent=DEFAULT_INDENT, ensure_ascii=False) + "\n"
 
 
-def with_entry(text: str, key: str, name: str, entry: Any) -> str:
-    """The text with the entry under that name in the map under that key."""
+def set_entry(text: str, key: str, name: str, entry: Any) -> str:
+    """Return the text with `entry` as member `name` of the object at the top-level `key`."""
     if not text.strip():
-        return shown(key, name, entry)
-    style = _Style.of(text)
-    root = _members_of(text, _after_space(text, 0))
+        return format_document(key, name, entry)
+    style = _Style.from_text(text)
+    root = _parse_object(text, _skip_whitespace(text, 0))
     if key not in root.members:
-        return style.inserted(text, root, key, {name: entry}, depth=0)
-    servers = _members_of(text, root.members[key].start)
+        return style.insert_member(text, root, key, {name: entry}, depth=0)
+    servers = _parse_object(text, root.members[key].value_start)
     if name not in servers.members:
-        return style.inserted(text, servers, name, entry, depth=1)
-    old = servers.members[name]
-    return text[: old.start] + style.written(entry, depth=2, inline=servers.inline(text)) + text[old.end :]
+        return style.insert_member(text, servers, name, entry, depth=1)
+    existing = servers.members[name]
+    value = style.format_value(entry, depth=2, is_inline=servers.is_inline(text))
+    return text[: existing.value_start] + value + text[existing.value_end :]
 
 
-def without_entry(text: str, key: str, name: str) -> str:
-    """The text without the entry, and without the map when nothing else is in it."""
-    root = _members_of(text, _after_space(text, 0))
-    servers = _members_of(text, root.members[key].start)
-    return _cut(text, servers, name) if len(servers.members) > 1 else _cut(text, root, key)
+def remove_entry(text: str, key: str, name: str) -> str:
+    """Return the text without the entry, and without the object at `key` if nothing else is in it."""
+    root = _parse_object(text, _skip_whitespace(text, 0))
+    servers = _parse_object(text, root.members[key].value_start)
+    if len(servers.members) > 1:
+        return _remove_member(text, servers, name)
+    return _remove_member(text, root, key)
 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """Where a member's name begins, and where its value begins and ends."""
+    """Text offsets of an object member: start of its name, start and end of its value."""
 
-    name: int
-    start: int
-    end: int
+    name_start: int
+    value_start: int
+    value_end: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Members:
-    """An object's members, and where its braces are."""
+class _JsonObject:
+    """Text offsets of a JSON object (braces included) and its members."""
 
     start: int
     end: int
     members: dict[str, _Member]
 
-    def inline(self, text: str) -> bool:
-        """Whether a person keeps it on one line."""
+    def is_inline(self, text: str) -> bool:
+        """Return whether a non-empty object is written on one line."""
         return bool(self.members) and "\n" not in text[self.start : self.end]
 
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """How the text is laid out: what one level is indented by, and what ends a line; no step: all on one line."""
+    """Layout of a JSON text. `indent`: indentation of one level, None if the text is on one line."""
 
-    step: str | None
-    eol: str
+    indent: str | None
+    line_ending: str
 
     @classmethod
-    def of(cls, text: str) -> _Style:
+    def from_text(cls, text: str) -> _Style:
         eol = "\r\n" if "\r\n" in text else "\n"
-        root = _members_of(text, _after_space(text, 0))
+        root = _parse_object(text, _skip_whitespace(text, 0))
         if not root.members:
-            return cls(DEFAULT_STEP, eol)
-        before = text[root.start + 1 : min(member.name for member in root.members.values())]
+            return cls(DEFAULT_INDENT, eol)
+        before = text[root.start + 1 : min(member.name_start for member in root.members.values())]
         return cls(before.rpartition("\n")[2] if "\n" in before else None, eol)
 
-    def inserted(self, text: str, into: _Members, name: str, value: Any, *, depth: int) -> str:
-        """The text with a further member at the end of an object."""
-        inline = self.step is None or into.inline(text)
-        member = (
-            f"{json.dumps(name, ensure_ascii=False)}: {self.written(value, depth=depth + 1, inline=inline)}"
-        )
-        if into.members:
-            at = max(member.end for member in into.members.values())
-            gap = " " if inline else self._line(depth + 1)
-            return f"{text[:at]},{gap}{member}{text[at:]}"
-        inside = member if inline else f"{self._line(depth + 1)}{member}{self._line(depth)}"
-        return f"{text[: into.start + 1]}{inside}{text[into.end - 1 :]}"
+    def insert_member(self, text: str, parent: _JsonObject, name: str, value: Any, *, depth: int) -> str:
+        """Return the text with a member appended to the object `parent` at nesting level `depth`."""
+        is_inline = self.indent is None or parent.is_inline(text)
+        formatted = self.format_value(value, depth=depth + 1, is_inline=is_inline)
+        member = f"{json.dumps(name, ensure_ascii=False)}: {formatted}"
+        if parent.members:
+            offset = max(member.value_end for member in parent.members.values())
+            separator = " " if is_inline else self._line_break(depth + 1)
+            return f"{text[:offset]},{separator}{member}{text[offset:]}"
+        content = member if is_inline else f"{self._line_break(depth + 1)}{member}{self._line_break(depth)}"
+        return f"{text[: parent.start + 1]}{content}{text[parent.end - 1 :]}"
 
-    def written(self, value: Any, *, depth: int, inline: bool) -> str:
-        """A value as it stands in an object at this depth."""
-        if inline or self.step is None:
+    def format_value(self, value: Any, *, depth: int, is_inline: bool) -> str:
+        """Return the JSON of a value of an object at nesting level `depth`."""
+        if is_inline or self.indent is None:
             return json.dumps(value, ensure_ascii=False)
-        return json.dumps(value, ensure_ascii=False, indent=self.step).replace("\n", self._line(depth))
+        formatted = json.dumps(value, ensure_ascii=False, indent=self.indent)
+        return formatted.replace("\n", self._line_break(depth))
 
-    def _line(self, depth: int) -> str:
-        return self.eol + (self.step or "") * depth
-
-
-def _members_of(text: str, start: int) -> _Members:
-    """The members of the object that begins here; the last of those with the same name, as everybody reads it."""
-    members, at = {}, _after_space(text, start + 1)
-    while text[at] != "}":
-        name, after_name = _READ(text, at)
-        value = _after_space(text, _after_space(text, after_name) + 1)
-        _, end = _READ(text, value)
-        members[name] = _Member(at, value, end)
-        at = _after_space(text, end)
-        if text[at] == ",":
-            at = _after_space(text, at + 1)
-    return _Members(start, at + 1, members)
+    def _line_break(self, depth: int) -> str:
+        return self.line_ending + (self.indent or "") * depth
 
 
-def _cut(text: str, of: _Members, name: str) -> str:
-    """The text without a member, and without what divided it from its neighbours."""
-    gone = of.members[name]
-    places = sorted(of.members.values(), key=lambda member: member.name)
-    for before, member in pairwise(places):
-        if member == gone:
-            return text[: before.end] + text[gone.end :]
-        if before == gone:
-            return text[: gone.name] + text[member.name :]
-    return text[: of.start + 1] + text[of.end - 1 :]
+def _parse_object(text: str, start: int) -> _JsonObject:
+    """Locate the members of the object at offset `start`. Of members with the same name the last counts."""
+    members, offset = {}, _skip_whitespace(text, start + 1)
+    while text[offset] != "}":
+        name, after_name = _decode_value(text, offset)
+        value = _skip_whitespace(text, _skip_whitespace(text, after_name) + 1)
+        _, end = _decode_value(text, value)
+        members[name] = _Member(offset, value, end)
+        offset = _skip_whitespace(text, end)
+        if text[offset] == ",":
+            offset = _skip_whitespace(text, offset + 1)
+    return _JsonObject(start, offset + 1, members)
 
 
-def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+def _remove_member(text: str, parent: _JsonObject, name: str) -> str:
+    """Return the text without a member and the separator next to it."""
+    removed = parent.members[name]
+    ordered = sorted(parent.members.values(), key=lambda member: member.name_start)
+    for previous, member in pairwise(ordered):
+        if member == removed:
+            return text[: previous.value_end] + text[removed.value_end :]
+        if previous == removed:
+            return text[: removed.name_start] + text[member.name_start :]
+    return text[: parent.start + 1] + text[parent.end - 1 :]
+
+
+def _skip_whitespace(text: str, offset: int) -> int:
+    match = _WHITESPACE.match(text, offset)
+    return match.end() if match else offset

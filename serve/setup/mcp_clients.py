@@ -1,11 +1,9 @@
-"""The server that clients are told of: its command, its arguments, its environment.
+"""Known MCP clients: paths and entry shapes of their configuration files, and the server that they start.
 
-The forms that clients give an entry, and what an entry says in each.
-
-The clients we know, and where each keeps its configuration; every place stands in the client's documentation.
-
-A place begins with a folder's name in braces, which `folders` says: {home}; {config}, the XDG folder; {apps}, where
-a Mac's programs keep their data; {codex}, Codex's own.
+- `Server`: command, arguments and environment of an MCP server.
+- `Shape`: a form of server entries in configuration files.
+- `Client`, `CLIENTS`: the known clients. Their paths are taken from each client's documentation and begin with a
+  directory in braces: {home}, {config} (XDG), {apps} (application data on macOS) or {codex}.
 """
 
 from __future__ import annotations
@@ -22,20 +20,20 @@ from serve.errors import BadRequest
 from stores.errors import LineageError
 
 
-class ServerMissing(LineageError):
-    """The program that clients are to start is not installed."""
+class ServerNotInstalled(LineageError):
+    """The program that clients start is not installed."""
 
 
-class NotText(LineageError):
-    """What a client is to be told has bytes that are no UTF-8, in which all clients' files are written."""
+class NotUtf8(LineageError):
+    """The server's name, path or environment is not valid UTF-8, which all client configuration files need."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server as a client starts it, over stdin and stdout.
+    """MCP server that a client starts and talks to over stdin and stdout.
 
-    `name` is what the client calls it, `command` an absolute path. `environment` has the variables that are ours
-    to set: None for one that is not to be set.
+    `name`: the name in the client. `command`: absolute path of the program. `environment`: the variables that lineage
+    manages in the entry; None removes a variable.
     """
 
     name: str
@@ -45,35 +43,37 @@ class Server:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables that are set."""
+        """Environment variables that have a value."""
         return {name: value for name, value in self.environment.items() if value is not None}
 
-    def check(self) -> None:
-        """Refuse what no client's file can say: a path may be any bytes."""
-        said = {"server's name": self.name, "program's path": str(self.command)} | self.variables
-        for what, text in said.items():
+    def check_encoding(self) -> None:
+        """Raise NotUtf8 if a text of the server is not valid UTF-8; a path can have any bytes."""
+        texts = {"server name": self.name, "program path": str(self.command)}
+        texts |= {f"value of {name}": value for name, value in self.variables.items()}
+        for name, text in texts.items():
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                raise NotText(
-                    f"The {what} is not UTF-8, so no client's file can say it: {text!r}.",
-                    hint="Give it another name, with UTF-8 characters only.",
+                raise NotUtf8(
+                    f"The {name} is not UTF-8, so it cannot be written to a client's file: {text!r}.",
+                    hint="Use a name or path with UTF-8 characters only.",
                 ) from error
 
 
-def installed(program: str, distribution: str, *, needed: bool) -> Path:
-    """The program's absolute path: beside the one that runs, or else the one on PATH.
+def find_program(program: str, distribution: str, *, is_required: bool) -> Path:
+    """Return the absolute path of the program, next to the running program or on PATH.
 
-    Where it is not `needed`, because it is not to be started, its name will do.
+    Return only its name if the path is not `is_required`. Raise ServerNotInstalled if it is required and missing.
+    `distribution` is the package to name in the hint.
     """
-    if not needed:
+    if not is_required:
         return Path(program)
-    beside = [Path(sys.argv[0]).absolute().with_name(program), Path(sys.executable).with_name(program)]
-    found = next((path for path in beside if shutil.which(path)), None) or shutil.which(program)
+    siblings = [Path(sys.argv[0]).absolute().with_name(program), Path(sys.executable).with_name(program)]
+    found = next((path for path in siblings if shutil.which(path)), None) or shutil.which(program)
     if found is None:
-        raise ServerMissing(
-            f"`{program}`, the program that clients are to start, is not installed.",
-            hint=f"Install it with `pip install {distribution}`, or put the folder it is in on PATH.",
+        raise ServerNotInstalled(
+            f"`{program}`, the program that clients start, is not installed.",
+            hint=f"Install it with `pip install {distribution}`, or add its directory to PATH.",
         )
     return Path(found).absolute()
 
@@ -83,59 +83,60 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One form: the key of the map that entries are in, the file's language, and what an entry says.
+    """Form of server entries in a configuration file.
 
-    `variables` is the entry's key for environment variables.
+    `key`: top-level key of the object that has the entries. `build_entry`: builds the entry of a server.
+    `environment_key`: key of the environment variables in an entry. `language`: "json" or "toml".
     """
 
     name: str
     key: str
-    says: Callable[[Server], Entry]
-    variables: str = "env"
+    build_entry: Callable[[Server], Entry]
+    environment_key: str = "env"
     language: str = "json"
 
-    def entry(self, server: Server, there: Entry | None = None) -> Entry:
-        """What the file is to say of the server; what a person added to an entry that is there stays."""
-        there = there or {}
-        said = {**there, **self.says(server)}
-        theirs = there.get(self.variables)
-        kept = {
+    def merge_entry(self, server: Server, existing: Entry | None = None) -> Entry:
+        """Return the entry of the server. Fields and variables that the user added to `existing` stay."""
+        existing = existing or {}
+        entry = {**existing, **self.build_entry(server)}
+        existing_variables = existing.get(self.environment_key)
+        user_variables = {
             name: value
-            for name, value in (theirs.items() if isinstance(theirs, dict) else ())
+            for name, value in (existing_variables.items() if isinstance(existing_variables, dict) else ())
             if name not in server.environment
         }
-        variables = kept | server.variables
-        if variables or self.variables in said:
-            said[self.variables] = variables
-        return said
+        variables = user_variables | server.variables
+        if variables or self.environment_key in entry:
+            entry[self.environment_key] = variables
+        return entry
 
 
-def _program_and_arguments(server: Server) -> Entry:
+def _command_entry(server: Server) -> Entry:
     return {"command": str(server.command), "args": list(server.arguments), "env": {}}
 
 
-def _stdio(server: Server) -> Entry:
-    return {"type": "stdio", **_program_and_arguments(server)}
+def _stdio_entry(server: Server) -> Entry:
+    return {"type": "stdio", **_command_entry(server)}
 
 
-def _local(server: Server) -> Entry:
+def _local_entry(server: Server) -> Entry:
     return {"type": "local", "command": [str(server.command), *server.arguments], "enabled": True}
 
 
-def _table(server: Server) -> Entry:
+def _toml_entry(server: Server) -> Entry:
     return {"command": str(server.command), "args": list(server.arguments)}
 
 
-MCP_SERVERS: Final = Shape("mcpServers", "mcpServers", _program_and_arguments)
-MCP: Final = Shape("mcp", "mcp", _local, variables="environment")
-TOML: Final = Shape("toml", "mcp_servers", _table, language="toml")
-SERVERS: Final = Shape("servers", "servers", _stdio)
-CONTEXT_SERVERS: Final = Shape("context_servers", "context_servers", _program_and_arguments)
+MCP_SERVERS: Final = Shape("mcpServers", "mcpServers", _command_entry)
+MCP: Final = Shape("mcp", "mcp", _local_entry, environment_key="environment")
+TOML: Final = Shape("toml", "mcp_servers", _toml_entry, language="toml")
+SERVERS: Final = Shape("servers", "servers", _stdio_entry)
+CONTEXT_SERVERS: Final = Shape("context_servers", "context_servers", _command_entry)
 SHAPES: Final = {shape.name: shape for shape in (MCP_SERVERS, MCP, TOML, SERVERS, CONTEXT_SERVERS)}
 
 
-def starts(entry: Any, server: Server) -> bool:
-    """Whether an entry starts this server's program, from whatever folder or through another program."""
+def starts_server(entry: Any, server: Server) -> bool:
+    """Return whether an entry starts this server's program, from any directory or through another program."""
     if not isinstance(entry, dict):
         return False
     command, arguments = entry.get("command"), entry.get("args")
@@ -147,22 +148,23 @@ def starts(entry: Any, server: Server) -> bool:
 
 
 class OutsideProject(LineageError):
-    """A project's file is a link to one that is not the project's."""
+    """The project's configuration file is a link to a file outside the project."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client: `user` is the person's own file, `project` one in a project; of several the first that is there.
+    """MCP client. Of several paths the first existing one is used; an empty tuple means that there is no such file.
 
-    `user_on_mac` is where a Mac has the person's file, when it is another place. No place: it has no such file.
+    `user_paths`: the user's own configuration; `mac_user_paths`: the same on macOS, if it differs. `project_paths`:
+    configuration in a project, relative to its root.
     """
 
     name: str
     title: str
     shape: Shape
-    user: tuple[str, ...] = ()
-    user_on_mac: tuple[str, ...] = ()
-    project: tuple[str, ...] = ()
+    user_paths: tuple[str, ...] = ()
+    mac_user_paths: tuple[str, ...] = ()
+    project_paths: tuple[str, ...] = ()
 
 
 CLIENTS: Final = {
@@ -172,89 +174,102 @@ CLIENTS: Final = {
             "claude-code",
             "Claude Code",
             MCP_SERVERS,
-            user=("{home}/.claude.json",),
-            project=(".mcp.json",),
+            user_paths=("{home}/.claude.json",),
+            project_paths=(".mcp.json",),
         ),
         Client(
             "claude-desktop",
             "Claude Desktop (macOS)",
             MCP_SERVERS,
-            user_on_mac=("{apps}/Claude/claude_desktop_config.json",),
+            mac_user_paths=("{apps}/Claude/claude_desktop_config.json",),
         ),
         Client(
-            "cursor", "Cursor", MCP_SERVERS, user=("{home}/.cursor/mcp.json",), project=(".cursor/mcp.json",)
+            "cursor",
+            "Cursor",
+            MCP_SERVERS,
+            user_paths=("{home}/.cursor/mcp.json",),
+            project_paths=(".cursor/mcp.json",),
         ),
-        Client("windsurf", "Windsurf", MCP_SERVERS, user=("{home}/.codeium/windsurf/mcp_config.json",)),
+        Client("windsurf", "Windsurf", MCP_SERVERS, user_paths=("{home}/.codeium/windsurf/mcp_config.json",)),
         Client(
             "gemini",
             "Gemini CLI",
             MCP_SERVERS,
-            user=("{home}/.gemini/settings.json",),
-            project=(".gemini/settings.json",),
+            user_paths=("{home}/.gemini/settings.json",),
+            project_paths=(".gemini/settings.json",),
         ),
         Client(
             "opencode",
             "opencode",
             MCP,
-            user=("{config}/opencode/opencode.json", "{config}/opencode/opencode.jsonc"),
-            project=("opencode.json", "opencode.jsonc"),
+            user_paths=("{config}/opencode/opencode.json", "{config}/opencode/opencode.jsonc"),
+            project_paths=("opencode.json", "opencode.jsonc"),
         ),
-        Client("codex", "Codex CLI", TOML, user=("{codex}/config.toml",), project=(".codex/config.toml",)),
+        Client(
+            "codex",
+            "Codex CLI",
+            TOML,
+            user_paths=("{codex}/config.toml",),
+            project_paths=(".codex/config.toml",),
+        ),
         Client(
             "vscode",
             "VS Code",
             SERVERS,
-            user=("{config}/Code/User/mcp.json",),
-            user_on_mac=("{apps}/Code/User/mcp.json",),
-            project=(".vscode/mcp.json",),
+            user_paths=("{config}/Code/User/mcp.json",),
+            mac_user_paths=("{apps}/Code/User/mcp.json",),
+            project_paths=(".vscode/mcp.json",),
         ),
-        Client("zed", "Zed", CONTEXT_SERVERS, user=("{config}/zed/settings.json",)),
+        Client("zed", "Zed", CONTEXT_SERVERS, user_paths=("{config}/zed/settings.json",)),
     )
 }
 
 
-def client(name: str) -> Client:
-    """The client of that name; BadRequest, with those there are, when we know none."""
+def get_client(name: str) -> Client:
+    """Return the client of that name. Raise BadRequest if it is unknown."""
     if name not in CLIENTS:
         raise BadRequest(
-            f"'{name}' is not a client we know.",
-            hint=f"Known: {', '.join(CLIENTS)}. For any other: --file PATH --shape SHAPE.",
+            f"'{name}' is not a known client.",
+            hint=f"Known clients: {', '.join(CLIENTS)}. For another client use --file PATH --shape SHAPE.",
         )
     return CLIENTS[name]
 
 
-def user_places(client: Client, *, mac: bool) -> tuple[str, ...]:
-    """Where the person's own file may be, on this system."""
-    return client.user_on_mac if mac and client.user_on_mac else client.user
+def user_config_paths(client: Client, *, is_mac: bool) -> tuple[str, ...]:
+    """Return the possible paths of the user's own configuration file on this system."""
+    return client.mac_user_paths if is_mac and client.mac_user_paths else client.user_paths
 
 
-def user_file(client: Client, folders: Mapping[str, str], *, mac: bool) -> Path:
-    """The person's own file: the first that is there, or the one to make."""
-    places = [Path(place.format_map(folders)) for place in user_places(client, mac=mac)]
-    if not places:
+def user_config_file(client: Client, directories: Mapping[str, str], *, is_mac: bool) -> Path:
+    """Return the user's own configuration file: the first that exists, or the one to create."""
+    paths = [Path(path.format_map(directories)) for path in user_config_paths(client, is_mac=is_mac)]
+    if not paths:
         raise BadRequest(
-            f"{client.title} has no file of your own that we know on this system.",
-            hint="Name its file with --file PATH --shape " + client.shape.name + ".",
+            f"{client.title} has no known user configuration file on this system.",
+            hint=f"Name the file with --file PATH --shape {client.shape.name}.",
         )
-    return next((place for place in places if place.exists()), places[0])
+    return next((path for path in paths if path.exists()), paths[0])
 
 
-def project_file(client: Client, project: Path) -> Path:
-    """The project's file: the first that is there, or the one to make."""
-    if not client.project:
+def project_config_file(client: Client, project: Path) -> Path:
+    """Return the project's configuration file: the first that exists, or the one to create."""
+    if not client.project_paths:
         raise BadRequest(
-            f"{client.title} has no configuration in projects that we know.",
-            hint="Leave --project out, to use your own configuration.",
+            f"{client.title} has no known configuration file in projects.",
+            hint="Omit --project to use your own configuration.",
         )
-    places = [project.absolute() / place for place in client.project]
-    return next((place for place in places if place.exists()), places[0])
+    paths = [project.absolute() / path for path in client.project_paths]
+    return next((path for path in paths if path.exists()), paths[0])
 
 
-def refuse_outside(file: Path, project: Path) -> None:
-    """OutsideProject when a link leads out: whoever made the project chose where, and it may be a file of your own."""
-    real = Path(os.path.realpath(file))
-    if not real.is_relative_to(os.path.realpath(project)):
+def check_inside_project(file: Path, project: Path) -> None:
+    """Raise OutsideProject if the file is reached through a link that leads out of the project.
+
+    The author of the project chose the target of such a link, which may be one of the user's own files.
+    """
+    target = Path(os.path.realpath(file))
+    if not target.is_relative_to(os.path.realpath(project)):
         raise OutsideProject(
-            f"{file} leads to {real}, outside the project, and stays as it is.",
-            hint="Put a file of the project's own in the link's place, or name the other one with --file and --shape.",
+            f"{file} leads to {target}, outside the project. It was not changed.",
+            hint="Replace the link with a file inside the project, or name the target with --file and --shape.",
         )

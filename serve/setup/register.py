@@ -1,6 +1,7 @@
-"""A client's file: the server merged into it or taken out of it, after a backup, and nothing else changed.
+"""`register`: shows the configuration of an MCP server, or adds it to or removes it from a client's file.
 
-`register`: what a person asked for, the file that is meant, what is said of it.
+A client's file is backed up before a change. After an edit it is parsed again: if anything but the entry differs,
+nothing is written and the user is asked to edit the file by hand.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from datetime import datetime
 from enum import Enum, auto
 from itertools import count
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from serve import config
 from serve.errors import BadRequest
@@ -24,28 +24,45 @@ from serve.setup.mcp_clients import (
     SHAPES,
     Server,
     Shape,
-    client,
-    project_file,
-    refuse_outside,
-    starts,
-    user_file,
-    user_places,
+    check_inside_project,
+    get_client,
+    project_config_file,
+    starts_server,
+    user_config_file,
+    user_config_paths,
 )
 from stores.errors import LineageError
 
-_TEXTS: Final[dict[str, ModuleType]] = {"json": json_config, "toml": toml_config}
+
+class ConfigLanguage(Protocol):
+    """Parser and editor of a configuration language: the modules `json_config` and `toml_config`."""
+
+    def parse(self, text: str) -> Any:
+        """Return the parsed text. Raise ValueError if it is invalid."""
+
+    def format_document(self, key: str, name: str, entry: dict[str, Any]) -> str:
+        """Return a text with only this entry."""
+
+    def set_entry(self, text: str, key: str, name: str, entry: dict[str, Any]) -> str:
+        """Return the text with `entry` as member `name` of the top-level `key`."""
+
+    def remove_entry(self, text: str, key: str, name: str) -> str:
+        """Return the text without the entry."""
 
 
-class ByHand(LineageError):
-    """A file that we cannot change without risking what else is in it."""
+_LANGUAGES: Final[dict[str, ConfigLanguage]] = {"json": json_config, "toml": toml_config}
 
 
-class NameTaken(LineageError):
-    """Another server has that name."""
+class ManualEditRequired(LineageError):
+    """The file cannot be edited without a risk for its other content."""
 
 
-class Done(Enum):
-    """What became of a file."""
+class ServerNameTaken(LineageError):
+    """The file has another server with that name."""
+
+
+class EditAction(Enum):
+    """Effect of an edit on a file."""
 
     UNCHANGED = auto()
     CREATED = auto()
@@ -54,112 +71,114 @@ class Done(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What was done to the file, and where its content before is kept."""
+class EditResult:
+    """Effect of an edit, and the backup of the previous content if it changed."""
 
-    done: Done
-    file: Path
+    action: EditAction
+    path: Path
     backup: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A client's file and the shape of its entries."""
+class ConfigFile:
+    """Configuration file of a client, and the shape of its entries."""
 
-    file: Path
+    path: Path
     shape: Shape
 
     def snippet(self, server: Server) -> str:
-        """A whole file with nothing but the server."""
-        return str(self._text.shown(self.shape.key, server.name, self.shape.entry(server)))
+        """Return the text of a file with only this server."""
+        return self._language.format_document(self.shape.key, server.name, self.shape.merge_entry(server))
 
-    def write(self, server: Server, now: datetime) -> Outcome:
-        """Merge the server into the file; a second time changes nothing."""
-        before = file_edit.content_of(self.file)
-        text = self._decoded(before, f"Add this by hand:\n\n{self.snippet(server)}")
-        there = self._there(text, server)
-        if there is not None and not starts(there, server):
-            raise NameTaken(
-                f"{self.file} has another server with the name {server.name!r}.",
-                hint="Give ours another name with --server-name, or take that one out first.",
+    def write(self, server: Server, now: datetime) -> EditResult:
+        """Add or update the server's entry. Raise ServerNameTaken or ManualEditRequired if that is not possible."""
+        before = file_edit.read_file(self.path)
+        text = self._decode(before, hint=f"Add this by hand:\n\n{self.snippet(server)}")
+        existing = self._existing_entry(text, server)
+        if existing is not None and not starts_server(existing, server):
+            raise ServerNameTaken(
+                f"{self.path} has another server with the name {server.name!r}.",
+                hint="Use another name with --server-name, or remove the other server first.",
             )
-        entry = self.shape.entry(server, there)
-        if entry == there:
-            return Outcome(Done.UNCHANGED, self.file)
-        after = self._text.with_entry(text, self.shape.key, server.name, entry)
-        self._check(text, after, {**self._servers(text), server.name: entry})
-        return self._replaced(before, after, now)
+        entry = self.shape.merge_entry(server, existing)
+        if entry == existing:
+            return EditResult(EditAction.UNCHANGED, self.path)
+        after = self._language.set_entry(text, self.shape.key, server.name, entry)
+        self._check_edit(text, after, {**self._servers(text), server.name: entry})
+        return self._replace_file(before, after, now)
 
-    def remove(self, server: Server, now: datetime) -> Outcome:
-        """Take the server out of the file, and the file away when it held nothing else."""
-        before = file_edit.content_of(self.file)
-        text = self._decoded(before, f"Take `{server.name}` out of its `{self.shape.key}` by hand.")
-        there = self._there(text, server)
-        if there is None or not starts(there, server):
-            return Outcome(Done.UNCHANGED, self.file)
-        after = self._text.without_entry(text, self.shape.key, server.name)
-        left = {name: entry for name, entry in self._servers(text).items() if name != server.name}
-        self._check(text, after, left)
-        return self._replaced(before, after, now)
+    def remove(self, server: Server, now: datetime) -> EditResult:
+        """Remove the server's entry, and the file if nothing else is in it."""
+        before = file_edit.read_file(self.path)
+        text = self._decode(before, hint=f"Remove `{server.name}` from its `{self.shape.key}` by hand.")
+        existing = self._existing_entry(text, server)
+        if existing is None or not starts_server(existing, server):
+            return EditResult(EditAction.UNCHANGED, self.path)
+        after = self._language.remove_entry(text, self.shape.key, server.name)
+        remaining = {name: entry for name, entry in self._servers(text).items() if name != server.name}
+        self._check_edit(text, after, remaining)
+        return self._replace_file(before, after, now)
 
     @property
-    def _text(self) -> ModuleType:
-        return _TEXTS[self.shape.language]
+    def _language(self) -> ConfigLanguage:
+        return _LANGUAGES[self.shape.language]
 
-    def _decoded(self, content: bytes | None, instead: str) -> str:
-        """The file's text, when it says what its language allows."""
+    def _decode(self, content: bytes | None, *, hint: str) -> str:
+        """Return the text of the file. Raise ManualEditRequired if it has an unexpected format."""
         try:
             text = (content or b"").decode("utf-8")
-            if not isinstance(self._text.read(text).get(self.shape.key, {}), dict):
-                raise ValueError(f"its `{self.shape.key}` is no map")
-        except (ValueError, AttributeError) as error:
-            said = "it is no map" if isinstance(error, AttributeError) else str(error)
-            plain = {"json": "plain JSON, without comments", "toml": "TOML"}[self.shape.language]
-            raise ByHand(
-                f"{self.file} cannot be changed safely, because it is not {plain}: {said}", hint=instead
+            document = self._language.parse(text)
+            if not isinstance(document, dict):
+                raise ValueError("it is not an object")
+            if not isinstance(document.get(self.shape.key, {}), dict):
+                raise ValueError(f"its `{self.shape.key}` is not an object")
+        except ValueError as error:
+            language = {"json": "plain JSON, without comments", "toml": "TOML"}[self.shape.language]
+            raise ManualEditRequired(
+                f"{self.path} cannot be changed safely, because it is not {language}: {error}", hint=hint
             ) from error
         return text
 
     def _servers(self, text: str) -> dict[str, Any]:
-        return dict(self._text.read(text).get(self.shape.key, {}))
+        return dict(self._language.parse(text).get(self.shape.key, {}))
 
-    def _there(self, text: str, server: Server) -> Any:
+    def _existing_entry(self, text: str, server: Server) -> Any:
         return self._servers(text).get(server.name)
 
-    def _check(self, before: str, after: str, servers: dict[str, Any]) -> None:
-        """Nothing is written that does not say exactly what is meant, and what was said before."""
-        none: dict[str, Any] = {self.shape.key: {}}
-        if none | self._text.read(after) != self._text.read(before) | {self.shape.key: servers}:
-            raise ByHand(
-                f"{self.file} is written in a way that we would not leave as it is.",
+    def _check_edit(self, before: str, after: str, servers: dict[str, Any]) -> None:
+        """Raise ManualEditRequired if `after` differs from `before` in anything but the servers."""
+        empty: dict[str, Any] = {self.shape.key: {}}
+        if empty | self._language.parse(after) != self._language.parse(before) | {self.shape.key: servers}:
+            raise ManualEditRequired(
+                f"{self.path} has a layout that lineage cannot edit without changing other content.",
                 hint=f"Change its `{self.shape.key}` by hand.",
             )
 
-    def _replaced(self, before: bytes | None, after: str, now: datetime) -> Outcome:
-        empty = not self._text.read(after)
-        backup = None if before is None else self._kept(before, now)
-        if file_edit.content_of(self.file) != before:
-            raise ByHand(
-                f"{self.file} was changed by another program meanwhile.", hint="Run the command again."
+    def _replace_file(self, before: bytes | None, after: str, now: datetime) -> EditResult:
+        is_empty = not self._language.parse(after)
+        backup = None if before is None else self._back_up(before, now)
+        if file_edit.read_file(self.path) != before:
+            raise ManualEditRequired(
+                f"Another program changed {self.path} at the same time.", hint="Run the command again."
             )
-        if empty and not self.file.is_symlink():
-            file_edit.delete(self.file)
-            return Outcome(Done.DELETED, self.file, backup)
-        file_edit.replace(self.file, after.encode())
-        return Outcome(Done.CREATED if before is None else Done.CHANGED, self.file, backup)
+        if is_empty and not self.path.is_symlink():
+            file_edit.delete_file(self.path)
+            return EditResult(EditAction.DELETED, self.path, backup)
+        file_edit.write_file(self.path, after.encode())
+        return EditResult(EditAction.CREATED if before is None else EditAction.CHANGED, self.path, backup)
 
-    def _kept(self, content: bytes, now: datetime) -> Path:
-        """The file's content under another name beside it, as closed to others as the file."""
-        stem = f"{self.file.name}.{now:%Y%m%dT%H%M%S}"
-        names = (self.file.with_name(f"{stem}{f'-{number}' if number else ''}.bak") for number in count())
-        backup = next(name for name in names if not os.path.lexists(name))  # not through a link to nothing
-        file_edit.replace(backup, content, like=self.file)
+    def _back_up(self, content: bytes, now: datetime) -> Path:
+        """Write the content to an unused name in the same directory, with the mode of the file."""
+        stem = f"{self.path.name}.{now:%Y%m%dT%H%M%S}"
+        paths = (self.path.with_name(f"{stem}{f'-{number}' if number else ''}.bak") for number in count())
+        backup = next(path for path in paths if not os.path.lexists(path))  # a broken link is in use too
+        file_edit.write_file(backup, content, mode_source=self.path)
         return backup
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """The options of `register`."""
+class RegisterOptions:
+    """Options of the `register` command."""
 
     client: str | None = None
     project: Path | None = None
@@ -170,91 +189,94 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """`text` is what was asked for, fit to be piped on; `note` tells a person what to do with it."""
+class RegisterResult:
+    """Output of `register`: `text` for stdout, and a `note` for the user on stderr."""
 
     text: str
     note: str = ""
 
 
-def register(wishes: Wishes, server: Server, now: datetime) -> Said:
-    """Show what to tell a client of the server, or tell it, or take it back."""
-    _refuse(wishes)
-    if not wishes.remove:
-        server.check()
-    target = _target(wishes)
-    if target is None:
-        return Said(text="\n".join(_overview(server)))
-    if wishes.write:
-        return Said(_told(target.write(server, now), server))
-    if wishes.remove:
-        return Said(_told(target.remove(server, now), server))
-    return Said(target.snippet(server), f"This goes into {target.file}; --write merges it in.")
+def register(options: RegisterOptions, server: Server, now: datetime) -> RegisterResult:
+    """Show the server's configuration, or add it to or remove it from a client's file. `now` names the backup."""
+    _check_options(options)
+    if not options.remove:
+        server.check_encoding()
+    config_file = _select_config_file(options)
+    if config_file is None:
+        return RegisterResult(text="\n".join(_format_overview(server)))
+    if options.write:
+        return RegisterResult(_format_result(config_file.write(server, now), server))
+    if options.remove:
+        return RegisterResult(_format_result(config_file.remove(server, now), server))
+    note = f"Add this to {config_file.path}, or let --write add it."
+    return RegisterResult(config_file.snippet(server), note)
 
 
-def _refuse(wishes: Wishes) -> None:
-    if wishes.write and wishes.remove:
-        raise BadRequest("--write and --remove undo each other.", hint="Give one of them.")
-    if wishes.client and (wishes.file or wishes.shape):
-        raise BadRequest("--client knows its file and its shape.", hint="Leave --file and --shape out.")
-    if bool(wishes.file) != bool(wishes.shape):
+def _check_options(options: RegisterOptions) -> None:
+    if options.write and options.remove:
+        raise BadRequest("--write and --remove exclude each other.", hint="Use one of them.")
+    if options.client and (options.file or options.shape):
+        raise BadRequest("--client already determines file and shape.", hint="Omit --file and --shape.")
+    if bool(options.file) != bool(options.shape):
         raise BadRequest(
-            "--file and --shape go together.",
-            hint=f"The shapes are {', '.join(SHAPES)}: see `lineage register`.",
+            "--file and --shape must be used together.",
+            hint=f"The shapes are {', '.join(SHAPES)}. `lineage register` shows them.",
         )
-    if wishes.project and not wishes.client:
-        raise BadRequest("--project is one of a client's places.", hint="Name the client with --client.")
-    if (wishes.write or wishes.remove) and not (wishes.client or wishes.file):
+    if options.project and not options.client:
+        raise BadRequest("--project needs --client.", hint="Name the client with --client.")
+    if (options.write or options.remove) and not (options.client or options.file):
         raise BadRequest(
-            "Whose configuration?",
-            hint=f"Name it with --client: {', '.join(CLIENTS)}; or with --file and --shape.",
+            "No client is named.",
+            hint=f"Use --client with one of {', '.join(CLIENTS)}; or --file with --shape.",
         )
 
 
-def _target(wishes: Wishes) -> Target | None:
-    if wishes.file and wishes.shape:
-        return Target(wishes.file.expanduser().absolute(), _shape(wishes.shape))
-    if wishes.client is None:
+def _select_config_file(options: RegisterOptions) -> ConfigFile | None:
+    if options.file and options.shape:
+        return ConfigFile(options.file.expanduser().absolute(), _get_shape(options.shape))
+    if options.client is None:
         return None
-    meant = client(wishes.client)
-    if wishes.project is not None:
-        file = project_file(meant, wishes.project)
-        if wishes.write or wishes.remove:
-            refuse_outside(file, wishes.project)
-        return Target(file, meant.shape)
-    return Target(user_file(meant, config.folders(), mac=_on_mac()), meant.shape)
+    client = get_client(options.client)
+    if options.project is not None:
+        file = project_config_file(client, options.project)
+        if options.write or options.remove:
+            check_inside_project(file, options.project)
+        return ConfigFile(file, client.shape)
+    return ConfigFile(user_config_file(client, config.config_directories(), is_mac=_is_mac()), client.shape)
 
 
-def _shape(name: str) -> Shape:
+def _get_shape(name: str) -> Shape:
     if name not in SHAPES:
-        raise BadRequest(f"'{name}' is no shape.", hint=f"The shapes are {', '.join(SHAPES)}.")
+        raise BadRequest(f"'{name}' is not a known shape.", hint=f"The shapes are {', '.join(SHAPES)}.")
     return SHAPES[name]
 
 
-def _overview(server: Server) -> Iterator[str]:
-    """Each shape, and the clients and files it is for."""
-    folders, mac = config.folders(), _on_mac()
+def _format_overview(server: Server) -> Iterator[str]:
+    """Yield each shape, with the clients and files that use it."""
+    directories, is_mac = config.config_directories(), _is_mac()
     for shape in SHAPES.values():
         yield f"{shape.name}:"
-        for known in CLIENTS.values():
-            if known.shape is shape and (places := [*user_places(known, mac=mac)[:1], *known.project[:1]]):
-                yield f"  --client {known.name:<15} {' or '.join(place.format_map(folders) for place in places)}"
+        for client in CLIENTS.values():
+            paths = [*user_config_paths(client, is_mac=is_mac)[:1], *client.project_paths[:1]]
+            if client.shape is shape and paths:
+                alternatives = " or ".join(path.format_map(directories) for path in paths)
+                yield f"  --client {client.name:<15} {alternatives}"
         yield ""
-        yield from (f"    {line}".rstrip() for line in Target(Path(), shape).snippet(server).splitlines())
+        yield from (f"    {line}".rstrip() for line in ConfigFile(Path(), shape).snippet(server).splitlines())
         yield ""
-    yield "`--client NAME --write` merges it in, after a backup; with `--project PATH` into a project's file."
+    yield "`--client NAME --write` adds it to the client's file, after a backup; `--project PATH` to a project's file."
 
 
-def _told(outcome: Outcome, server: Server) -> str:
-    what = {
-        Done.UNCHANGED: f"{outcome.file} stays as it is: there is nothing to change for {server.name!r}.",
-        Done.CREATED: f"{outcome.file} was made, with {server.name!r} in it. Start the client anew to use it.",
-        Done.CHANGED: f"{outcome.file} was changed for {server.name!r}. Start the client anew to notice it.",
-        Done.DELETED: f"{outcome.file} was deleted: {server.name!r} was all there was in it.",
+def _format_result(result: EditResult, server: Server) -> str:
+    messages = {
+        EditAction.UNCHANGED: f"{result.path} was not changed: nothing to do for {server.name!r}.",
+        EditAction.CREATED: f"Created {result.path} with {server.name!r}. Restart the client to use it.",
+        EditAction.CHANGED: f"Changed {result.path} for {server.name!r}. Restart the client to apply it.",
+        EditAction.DELETED: f"Deleted {result.path}: {server.name!r} was its only content.",
     }
-    kept = f"\nBefore: {outcome.backup}" if outcome.backup else ""
-    return what[outcome.done] + kept
+    backup = f"\nBackup: {result.backup}" if result.backup else ""
+    return messages[result.action] + backup
 
 
-def _on_mac() -> bool:
+def _is_mac() -> bool:
     return sys.platform == "darwin"

@@ -1,7 +1,7 @@
-"""A table put into a TOML text, or taken out of it; comments and everything else stay as they are.
+"""Edits of one table in a TOML text. Comments and everything else stay as they are.
 
-A new table goes to the end, in lines of its own, and comes out by its lines; only what must be changed within a
-person's own tables is changed by the library, which keeps their form.
+A new table is appended as separate lines and removed line by line. Only changes within the user's tables are made with
+tomlkit, which keeps their layout.
 """
 
 from __future__ import annotations
@@ -14,72 +14,72 @@ import tomlkit
 from tomlkit.items import InlineTable
 
 
-def read(text: str) -> Any:
-    """What the text says; ValueError when it is not TOML."""
+def parse(text: str) -> Any:
+    """Return the parsed text. Raise ValueError if it is not TOML."""
     return tomllib.loads(text)
 
 
-def shown(key: str, name: str, entry: dict[str, Any]) -> str:
-    """A whole text with nothing but the table."""
+def format_document(key: str, name: str, entry: dict[str, Any]) -> str:
+    """Return a TOML text with only this table."""
     table = tomlkit.table()
-    table.update(_fields(entry))
+    table.update(_with_inline_tables(entry))
     document = tomlkit.document()
     document[key] = tomlkit.table(is_super_table=True)
     document[key][name] = table
     return tomlkit.dumps(document)
 
 
-def with_entry(text: str, key: str, name: str, entry: dict[str, Any]) -> str:
-    """The text with the table of that name among those under the key."""
+def set_entry(text: str, key: str, name: str, entry: dict[str, Any]) -> str:
+    """Return the text with `entry` as the table `[key.name]`."""
     document = tomlkit.parse(text)
     servers: Any = document.get(key)
     if servers is not None and name in servers:
-        return _renewed(document, key, name, entry)
+        return _update_table(document, key, name, entry)
     if isinstance(servers, InlineTable):
-        servers[name] = _inline(entry)
+        servers[name] = _inline_table(entry)
         return tomlkit.dumps(document)
-    eol = "\r\n" if "\r\n" in text else "\n"
-    table = shown(key, name, entry).replace("\n", eol)
+    line_ending = "\r\n" if "\r\n" in text else "\n"
+    table = format_document(key, name, entry).replace("\n", line_ending)
     if text and not text.endswith("\n"):
-        return text + eol * 2 + table.removesuffix(eol)  # how `_cut` knows that the text did not end its line
-    return text + (eol if text else "") + table
+        # No line break at the end tells `_remove_lines` that the original text had none.
+        return text + line_ending * 2 + table.removesuffix(line_ending)
+    return text + (line_ending if text else "") + table
 
 
-def without_entry(text: str, key: str, name: str) -> str:
-    """The text without the table, and without the map when nothing else is in it."""
-    expected = read(text)
+def remove_entry(text: str, key: str, name: str) -> str:
+    """Return the text without the table, and without the table `key` if nothing else is in it."""
+    expected = parse(text)
     del expected[key][name]
     lines = text.splitlines(keepends=True)
-    less = (_cut(lines, at, key, name) for at in _headers(lines, key, name))
-    return next((text for text in less if _says(text, expected, key)), None) or _without_table(
-        text, key, name
-    )
+    candidates = (_remove_lines(lines, index, key, name) for index in _find_headers(lines, key, name))
+    found = next((candidate for candidate in candidates if _parses_to(candidate, expected, key)), None)
+    return found or _remove_table(text, key, name)
 
 
-def _headers(lines: list[str], key: str, name: str) -> list[int]:
-    """Where the table may begin; a line of a longer string may look like it."""
-    header = re.compile(rf"\s*\[\s*{_named(key)}\s*\.\s*{_named(name)}\s*\]")
-    return [at for at, line in enumerate(lines) if header.match(line)]
+def _find_headers(lines: list[str], key: str, name: str) -> list[int]:
+    """Return the indexes of lines that look like the table's header. Lines of a multi-line string may look so too."""
+    header = re.compile(rf"\s*\[\s*{_key_pattern(key)}\s*\.\s*{_key_pattern(name)}\s*\]")
+    return [index for index, line in enumerate(lines) if header.match(line)]
 
 
-def _cut(lines: list[str], first: int, key: str, name: str) -> str:
-    """The text without the lines of the table and of those in it; comments and blank lines at its end stay."""
-    inside = re.compile(rf"\s*\[\s*{_named(key)}\s*\.\s*{_named(name)}\s*\.")
+def _remove_lines(lines: list[str], first: int, key: str, name: str) -> str:
+    """Return the text without the table at line `first` and its subtables. Comments and blank lines after it stay."""
+    subtable = re.compile(rf"\s*\[\s*{_key_pattern(key)}\s*\.\s*{_key_pattern(name)}\s*\.")
     last = first
-    for at in range(first + 1, len(lines)):
-        if lines[at].lstrip().startswith("[") and not inside.match(lines[at]):
+    for index in range(first + 1, len(lines)):
+        if lines[index].lstrip().startswith("[") and not subtable.match(lines[index]):
             break
-        if lines[at].strip() and not lines[at].lstrip().startswith("#"):
-            last = at
+        if lines[index].strip() and not lines[index].lstrip().startswith("#"):
+            last = index
     before, after = lines[:first], lines[last + 1 :]
     if before and not before[-1].strip():
-        before.pop()  # the blank line that came with it
+        before.pop()  # the blank line that `set_entry` added
     if before and not lines[last].endswith("\n"):
         before[-1] = before[-1].rstrip("\r\n")
     return "".join([*before, *after])
 
 
-def _without_table(text: str, key: str, name: str) -> str:
+def _remove_table(text: str, key: str, name: str) -> str:
     document = tomlkit.parse(text)
     servers: Any = document[key]
     del servers[name]
@@ -88,45 +88,43 @@ def _without_table(text: str, key: str, name: str) -> str:
     return tomlkit.dumps(document)
 
 
-def _renewed(document: tomlkit.TOMLDocument, key: str, name: str, entry: dict[str, Any]) -> str:
-    """The text with the table saying what the entry says; what is new in it stands first."""
+def _update_table(document: tomlkit.TOMLDocument, key: str, name: str, entry: dict[str, Any]) -> str:
+    """Return the text with the fields of the entry in its table. New fields come first."""
     expected = document.unwrap()
     expected[key][name] = entry
     table: Any = document[key][name]
-    new = {field: value for field, value in entry.items() if field not in table}
+    new_fields = {field: value for field, value in entry.items() if field not in table}
     for field, value in entry.items():
         if field in table and table[field] != value:
-            table[field] = _inline(value) if isinstance(value, dict) else value
+            table[field] = _inline_table(value) if isinstance(value, dict) else value
     lines = tomlkit.dumps(document).splitlines(keepends=True)
-    more = tomlkit.dumps(_fields(new))
-    for at in _headers(lines, key, name):
-        text = "".join([*lines[: at + 1], more, *lines[at + 1 :]])
-        if _says(text, expected, key):
+    new_lines = tomlkit.dumps(_with_inline_tables(new_fields))
+    for index in _find_headers(lines, key, name):
+        text = "".join([*lines[: index + 1], new_lines, *lines[index + 1 :]])
+        if _parses_to(text, expected, key):
             return text
-    table.update(_fields(new))
+    table.update(_with_inline_tables(new_fields))
     return tomlkit.dumps(document)
 
 
-def _says(text: str, expected: dict[str, Any], key: str) -> bool:
-    """Whether it says what is expected, a map without entries counting as none."""
+def _parses_to(text: str, expected: dict[str, Any], key: str) -> bool:
+    """Return whether the text has the expected content. An empty table `key` counts as a missing one."""
     try:
-        said = read(text)
+        parsed = parse(text)
     except ValueError:
         return False
-    return bool({key: {}} | said == {key: {}} | expected)
+    return bool({key: {}} | parsed == {key: {}} | expected)
 
 
-def _fields(entry: dict[str, Any]) -> dict[str, Any]:
-    return {name: _inline(value) if isinstance(value, dict) else value for name, value in entry.items()}
+def _with_inline_tables(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: _inline_table(value) if isinstance(value, dict) else value for name, value in entry.items()}
 
 
-def _inline(values: dict[str, Any]) -> InlineTable:
+def _inline_table(values: dict[str, Any]) -> InlineTable:
     table = tomlkit.inline_table()
-    table.update(
-        {name: _inline(value) if isinstance(value, dict) else value for name, value in values.items()}
-    )
+    table.update(_with_inline_tables(values))
     return table
 
 
-def _named(name: str) -> str:
+def _key_pattern(name: str) -> str:
     return rf"""["']?{re.escape(name)}["']?"""

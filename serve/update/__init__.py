@@ -1,7 +1,6 @@
-"""`lineage update`: installs a newer version the way this one was installed.
+"""`lineage update`: installs a newer version with the installer and from the source of the current one.
 
-- `installers`: Runs pip, pipx or uv; backup and restore of an environment; `lineage update`
-- `receipt`: Post-install step of install.sh; versioned environment directories and symlinks;
-  install receipt
-- `sources`: Runs an external program; available versions at the install source
+- `installers`: decides what to install, runs pip, pipx or uv, and restores the environment on failure
+- `receipt`: install receipt and versioned environments; the last step of install.sh
+- `sources`: versions that a directory, wheels, a git repository or a package index offers
 """

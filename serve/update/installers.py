@@ -1,13 +1,8 @@
-"""An environment kept while an installer works on it, and put back unless the work was done.
+"""`lineage update` command: finds the newest version of the installed source and runs pip, pipx or uv.
 
-What is killed puts nothing back: a person is told before how to do that themselves.
-
-pipx and uv change their environments in place. The copy takes little room: large files are linked, since installers
-write new files in the place of old ones and never into them; small ones are copied, because some are rewritten.
-
-pip, pipx and uv: a new version in the place of the old one, or the old one as it was.
-
-The line of `lineage update`: receipt, what its source offers, the decision, the installer.
+With pip, a new environment is created next to the one in use and activated once it runs (see `receipt`). pipx and uv
+change their environment in place, so it is backed up first and restored on failure. A killed process restores nothing:
+the command that restores it is printed beforehand.
 """
 
 from __future__ import annotations
@@ -28,140 +23,29 @@ from serve import config
 from serve.errors import Cancelled
 from serve.update import receipt, sources
 from serve.update.receipt import Receipt, link_commands
-from serve.update.sources import Offer, ProgramFailed, said
+from serve.update.sources import Offer, ProgramFailed, run_program
 from stores import locks
 from stores.errors import LineageError
 from stores.locks import Deadline
 
-ENDING: Final = ".before-update"
-BROKEN: Final = ".broken-update"
-SMALL_BYTES: Final = 1 << 20
-
-
-@contextmanager
-def kept(folder: Path, tell: Callable[[str], None]) -> Iterator[None]:
-    """Let the body change a folder; when it fails or is interrupted, the folder is what it was.
-
-    `tell` hears first of a command that puts it back, should nobody live to do so.
-    """
-    copy = folder.with_name(folder.name + ENDING)
-    shutil.rmtree(copy, ignore_errors=True)  # of an update that was killed
-    shutil.copytree(folder, copy, symlinks=True, copy_function=_copied)
-    old, new = shlex.quote(str(folder)), shlex.quote(str(copy))
-    tell(f"test -d {new} && rm -rf {old} && mv {new} {old}")
-    try:
-        yield
-    except BaseException:
-        # Two renames, and only then what takes its time: the old one is back at once.
-        broken = folder.with_name(folder.name + BROKEN)
-        shutil.rmtree(broken, ignore_errors=True)
-        if folder.exists():
-            folder.rename(broken)
-        copy.rename(folder)
-        shutil.rmtree(broken, ignore_errors=True)
-        raise
-    shutil.rmtree(copy, ignore_errors=True)
-
-
-def _copied(source: str, target: str) -> str:
-    if Path(source).stat().st_size > SMALL_BYTES:
-        try:
-            os.link(source, target)
-        except OSError:  # a file system without links
-            return str(shutil.copy2(source, target))
-        return target
-    return str(shutil.copy2(source, target))
-
-
-def install(receipt: Receipt, offer: Offer, folder: Path, tell: Callable[[str], None]) -> None:
-    """Install what is offered, as the receipt's installer does, with its commands in the folder.
-
-    `tell` hears of a command that undoes what is done in place, before it is done.
-    """
-    environment = Path(receipt.environment)
-    if receipt.installer == "pip":
-        _beside(environment, offer)
-        link_commands(environment, folder)
-        return
-    with kept(environment, tell):
-        if receipt.installer == "pipx":
-            _pipx(environment, offer, folder)
-        else:
-            _uv(environment, offer, folder)
-        check(environment, offer)
-
-
-def check(environment: Path, offer: Offer) -> None:
-    """Refuse a version that does not run, or is not the one that was offered."""
-    told = said(environment / "bin" / "lineage", "--version").strip()
-    if told != f"lineage {offer.version}":
-        raise ProgramFailed(f"What was installed says `{told}`, not `lineage {offer.version}`.")
-
-
-def _beside(prefix: Path, offer: Offer) -> None:
-    """Make an environment beside the one in use, and lead the commands to it once it runs."""
-    made = receipt.draft(prefix, str(offer.version))
-    try:
-        said(sys.executable, "-m", "venv", made)
-        pip = (made / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        said(
-            *pip,
-            *offer.options,
-            _as_pip_takes_it(offer.requirement),
-            more=_constrained(offer, "PIP_CONSTRAINT"),
-        )
-        check(made, offer)
-    except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
-        raise
-    receipt.lead_to(made)
-
-
-def _as_pip_takes_it(requirement: str) -> str:
-    """Python 3.11 brings a pip that takes no address without a host, such as file:///..., after a name."""
-    name, found, address = requirement.partition(" @ git+")
-    return f"git+{address}#egg={name}" if found and name == config.DISTRIBUTION else requirement
-
-
-def _pipx(environment: Path, offer: Offer, folder: Path) -> None:
-    # PIPX_HOME/venvs/history-lineage
-    more = {"PIPX_HOME": str(environment.parent.parent), "PIPX_BIN_DIR": str(folder)}
-    passed = [f"--pip-args={shlex.join(offer.options)}"] if offer.options else []
-    more |= _constrained(offer, "PIP_CONSTRAINT")
-    said("pipx", "install", "--force", f"--python={_python()}", *passed, offer.requirement, more=more)
-
-
-def _uv(environment: Path, offer: Offer, folder: Path) -> None:
-    more = {"UV_TOOL_DIR": str(environment.parent), "UV_TOOL_BIN_DIR": str(folder)}
-    more |= _constrained(offer, "UV_CONSTRAINT")
-    words = ("uv", "tool", "install", "--quiet", "--force", "--reinstall", f"--python={_python()}")
-    said(*words, *offer.options, offer.requirement, more=more)
-
-
-def _constrained(offer: Offer, variable: str) -> Mapping[str, str]:
-    """The versions that a folder was tested with, where the source is one that says them."""
-    constraints = Path(offer.requirement) / "constraints.txt"
-    return {variable: str(constraints)} if constraints.is_file() else {}
-
-
-def _python() -> str:
-    """The Python that this environment was made from."""
-    return str(getattr(sys, "_base_executable", sys.executable))
-
-
-LOCK: Final = ".lineage-update.lock"
-# What `--check` exits with when there is something to update to.
-AVAILABLE: Final = 2
+LOCK_FILE: Final = ".lineage-update.lock"
+BACKUP_SUFFIX: Final = ".before-update"
+BROKEN_SUFFIX: Final = ".broken-update"
+# Larger files of a backup are hard links: installers replace files and never write into them. Some small files are
+# rewritten in place, so these are copied.
+MAX_COPIED_BYTES: Final = 1 << 20
+# Exit codes: UPDATE_AVAILABLE if `--check` finds a newer version, UP_TO_DATE otherwise.
+UPDATE_AVAILABLE: Final = 2
 UP_TO_DATE: Final = 0
 
 
 class UpdateFailed(LineageError):
-    """The new version could not be installed; the old one is as it was."""
+    """The new version could not be installed; the old one is unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """The flags of `lineage update`."""
+class UpdateOptions:
+    """Options of `lineage update`."""
 
     check: bool = False
     force: bool = False
@@ -169,62 +53,195 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What is said, and what the program exits with."""
+class UpdateResult:
+    """Message to print and exit code of `lineage update`."""
 
-    text: str
-    code: int = UP_TO_DATE
+    message: str
+    exit_code: int = UP_TO_DATE
 
 
-def update(wishes: Wishes, tell: Callable[[str], None]) -> Outcome:
-    """Bring this program to the newest version that its source offers, or say whether there is one.
+def update(options: UpdateOptions, report: Callable[[str], None]) -> UpdateResult:
+    """Install the newest version that the source of this installation offers, or only check for one.
 
-    `tell` hears what a person has to know before it is done.
+    `report` is called with notes for the user before anything is changed in place.
     """
-    folder, had = receipt.found()
-    offer = sources.newest(had, prerelease=wishes.prerelease)
-    old = Version(config.version())  # which an update that was killed at its end has not written down
-    if wishes.check:
-        return _checked(had, old, offer)
-    if offer.version <= old and not wishes.force:
-        return Outcome(_stays(had, old, offer))
-    with locks.held(folder / LOCK, Deadline.after(0, _busy)):
-        _installed(had, offer, folder, tell)
-        now = Receipt.now(str(offer.version), had.installer, had.source, Path(had.environment))
-        receipt.write(folder, replace(now, commands=had.commands))
-    said = "Installed again" if offer.version == old else "Updated" if offer.version > old else "Went back"
-    return Outcome(f"{said}: lineage {old} -> {offer.version}, from {had.source}, by {had.installer}.")
+    commands_dir, installed = receipt.find_receipt()
+    offer = sources.find_newest(installed, prerelease=options.prerelease)
+    current = Version(config.version())  # not the receipt's, which a killed update has not rewritten
+    if options.check and offer.version > current:
+        return UpdateResult(
+            f"lineage {offer.version} is available in {installed.source}; installed is {current}. "
+            "`lineage update` installs it.",
+            UPDATE_AVAILABLE,
+        )
+    if options.check or (offer.version <= current and not options.force):
+        return UpdateResult(_no_update_message(installed, current, offer))
+    with locks.exclusive_lock(commands_dir / LOCK_FILE, Deadline.after(0, _already_running)):
+        _install_or_fail(installed, offer, commands_dir, report)
+        updated = Receipt.create(
+            str(offer.version), installed.installer, installed.source, Path(installed.environment)
+        )
+        receipt.write_receipt(commands_dir, replace(updated, commands=installed.commands))
+    action = (
+        "Reinstalled" if offer.version == current else "Updated" if offer.version > current else "Downgraded"
+    )
+    return UpdateResult(
+        f"{action}: lineage {current} -> {offer.version}, from {installed.source}, with {installed.installer}."
+    )
 
 
-def _checked(had: Receipt, old: Version, offer: Offer) -> Outcome:
-    if offer.version > old:
-        there = f"lineage {offer.version} is available in {had.source}; installed is {old}."
-        return Outcome(f"{there} `lineage update` installs it.", AVAILABLE)
-    return Outcome(_stays(had, old, offer))
+def _no_update_message(installed: Receipt, current: Version, offer: Offer) -> str:
+    if offer.version == current:
+        return f"lineage {current} is up to date with {installed.source}."
+    return (
+        f"lineage {current} is newer than {offer.version} in {installed.source}; "
+        "`lineage update --force` installs the older version."
+    )
 
 
-def _stays(had: Receipt, old: Version, offer: Offer) -> str:
-    if offer.version == old:
-        return f"lineage {old} is up to date with {had.source}."
-    return f"lineage {old} is newer than {offer.version} in {had.source}; `lineage update --force` goes back to it."
+def _install_or_fail(
+    installed: Receipt, offer: Offer, commands_dir: Path, report: Callable[[str], None]
+) -> None:
+    """Install the offer; raise UpdateFailed or Cancelled with the old version unchanged."""
+    current = config.version()
 
-
-def _installed(had: Receipt, offer: Offer, folder: Path, tell: Callable[[str], None]) -> None:
-    def undo(command: str) -> None:
-        tell(
-            f"Should this be killed and lineage no longer run, this brings back {config.version()}:\n  {command}"
+    def report_restore_command(command: str) -> None:
+        report(
+            f"If this update is killed and lineage no longer runs, this command restores {current}:\n  {command}"
         )
 
     try:
-        install(had, offer, folder, undo)
+        install(installed, offer, commands_dir, report_restore_command)
     except LineageError as error:
         raise UpdateFailed(
-            f"lineage {offer.version} was not installed; {config.version()} goes on working. {error.message}",
-            hint="Put right what it says, then run `lineage update` again.",
+            f"lineage {offer.version} was not installed; {current} still works. {error.message}",
+            hint="Fix the problem, then run `lineage update` again.",
         ) from error
     except KeyboardInterrupt as error:
-        raise Cancelled(f"Interrupted: lineage {config.version()} goes on working.") from error
+        raise Cancelled(f"Interrupted: lineage {current} still works.") from error
 
 
-def _busy(_seconds: float) -> LineageError:
-    return UpdateFailed("Another `lineage update` is at work here.", hint="Wait until it has ended.")
+def _already_running(_seconds: float) -> LineageError:
+    return UpdateFailed("Another `lineage update` is running.", hint="Wait until it has finished.")
+
+
+def install(
+    installed: Receipt, offer: Offer, commands_dir: Path, report_restore_command: Callable[[str], None]
+) -> None:
+    """Install the offer with the installer of the receipt, and its commands into `commands_dir`.
+
+    For installers that work in place, `report_restore_command` is called first with a shell command that undoes it.
+    """
+    environment = Path(installed.environment)
+    if installed.installer == "pip":
+        _install_with_pip(environment, offer)
+        link_commands(environment, commands_dir)
+        return
+    with restore_on_failure(environment, report_restore_command):
+        if installed.installer == "pipx":
+            _install_with_pipx(environment, offer, commands_dir)
+        else:
+            _install_with_uv(environment, offer, commands_dir)
+        _check_installed_version(environment, offer)
+
+
+@contextmanager
+def restore_on_failure(directory: Path, report_restore_command: Callable[[str], None]) -> Iterator[None]:
+    """Let the body change a directory, and restore it if the body fails or is interrupted.
+
+    `report_restore_command` is called first with a shell command that restores it after a kill.
+    """
+    backup = directory.with_name(directory.name + BACKUP_SUFFIX)
+    shutil.rmtree(backup, ignore_errors=True)  # left by an update that was killed
+    shutil.copytree(directory, backup, symlinks=True, copy_function=_link_or_copy)
+    old, new = shlex.quote(str(directory)), shlex.quote(str(backup))
+    report_restore_command(f"test -d {new} && rm -rf {old} && mv {new} {old}")
+    try:
+        yield
+    except BaseException:
+        # Rename first and delete afterwards: the old directory is back at once.
+        broken = directory.with_name(directory.name + BROKEN_SUFFIX)
+        shutil.rmtree(broken, ignore_errors=True)
+        if directory.exists():
+            directory.rename(broken)
+        backup.rename(directory)
+        shutil.rmtree(broken, ignore_errors=True)
+        raise
+    shutil.rmtree(backup, ignore_errors=True)
+
+
+def _link_or_copy(source: str, target: str) -> str:
+    if Path(source).stat().st_size > MAX_COPIED_BYTES:
+        try:
+            os.link(source, target)
+        except OSError:  # the file system has no hard links
+            return str(shutil.copy2(source, target))
+        return target
+    return str(shutil.copy2(source, target))
+
+
+def _install_with_pip(prefix: Path, offer: Offer) -> None:
+    """Create a new environment next to the one in use, and activate it once it runs."""
+    environment = receipt.new_environment_path(prefix, str(offer.version))
+    pip = (environment / "bin" / "python", "-m", "pip")
+    options = ("--quiet", "--disable-pip-version-check", *offer.options)
+    try:
+        run_program(sys.executable, "-m", "venv", environment)
+        run_program(
+            *pip,
+            "install",
+            *options,
+            _pip_requirement(offer.requirement),
+            variables=_constraint_variables(offer, "PIP_CONSTRAINT"),
+        )
+        _check_installed_version(environment, offer)
+    except BaseException:
+        shutil.rmtree(environment, ignore_errors=True)
+        raise
+    receipt.activate_environment(environment)
+
+
+def _pip_requirement(requirement: str) -> str:
+    """Rewrite a git requirement for the pip of Python 3.11, which rejects `NAME @ git+file:///...`."""
+    name, found, address = requirement.partition(" @ git+")
+    return f"git+{address}#egg={name}" if found and name == config.DISTRIBUTION else requirement
+
+
+def _install_with_pipx(environment: Path, offer: Offer, commands_dir: Path) -> None:
+    # The environment is PIPX_HOME/venvs/history-lineage.
+    variables = {
+        "PIPX_HOME": str(environment.parent.parent),
+        "PIPX_BIN_DIR": str(commands_dir),
+        **_constraint_variables(offer, "PIP_CONSTRAINT"),
+    }
+    pip_args = [f"--pip-args={shlex.join(offer.options)}"] if offer.options else []
+    command = ("pipx", "install", "--force", f"--python={_base_python()}", *pip_args, offer.requirement)
+    run_program(*command, variables=variables)
+
+
+def _install_with_uv(environment: Path, offer: Offer, commands_dir: Path) -> None:
+    variables = {
+        "UV_TOOL_DIR": str(environment.parent),
+        "UV_TOOL_BIN_DIR": str(commands_dir),
+        **_constraint_variables(offer, "UV_CONSTRAINT"),
+    }
+    command = ("uv", "tool", "install", "--quiet", "--force", "--reinstall", f"--python={_base_python()}")
+    run_program(*command, *offer.options, offer.requirement, variables=variables)
+
+
+def _check_installed_version(environment: Path, offer: Offer) -> None:
+    """Raise ProgramFailed unless the installed program runs and has the offered version."""
+    output = run_program(environment / "bin" / "lineage", "--version").strip()
+    if output != f"lineage {offer.version}":
+        raise ProgramFailed(f"The installed program prints `{output}`, not `lineage {offer.version}`.")
+
+
+def _constraint_variables(offer: Offer, variable: str) -> Mapping[str, str]:
+    """Return the installer's variable for the `constraints.txt` of a source directory, if it has one."""
+    constraints = Path(offer.requirement) / "constraints.txt"
+    return {variable: str(constraints)} if constraints.is_file() else {}
+
+
+def _base_python() -> str:
+    """Return the Python that this environment was created with."""
+    return str(getattr(sys, "_base_executable", sys.executable))

@@ -1,14 +1,15 @@
-"""What was installed, from where, by what: written beside the command, and read by `lineage update` alone.
+"""Install receipt and versioned environments of an installation by install.sh.
 
-Environments of our own beside each other, and the one that commands lead to.
+The receipt is a file next to the commands. It records what was installed, from where and with which installer, and
+only `lineage update` reads it. With pip, an installation has this layout:
 
     PREFIX/current -> versions/NEW            the commands are links into `current`
-    PREFIX/versions/NEW                       an environment, complete before `current` leads to it
-    PREFIX/versions/OLD -> NEW                for programs of OLD that still run: they go on with the new files
+    PREFIX/versions/NEW                       an environment, complete before `current` links to it
+    PREFIX/versions/OLD -> NEW                for programs of OLD that are still running
 
-One rename takes the commands from the old version to the new one, so that a kill at any moment leaves one of them.
+One rename of `current` switches all commands, so a kill at any moment leaves one complete version.
 
-What `install.sh` runs last, with the Python of the environment it has made: links, and the receipt.
+install.sh runs this module last (`main`), with the Python of the new environment, to write links and receipt.
 """
 
 from __future__ import annotations
@@ -29,48 +30,56 @@ from serve import config
 from serve.setup import file_edit
 from stores.errors import LineageError
 
-NAME: Final = "lineage-receipt.json"
+RECEIPT_FILE: Final = "lineage-receipt.json"
+# Raise when an older program could misread a newer receipt.
+RECEIPT_FORMAT: Final = 1
 COMMANDS: Final = ("lineage", "lineage-mcp", "mindmap")
-# Rises when an older program could misread what a newer one wrote.
-FORMAT: Final = 1
+CURRENT: Final = "current"
+VERSIONS: Final = "versions"
+
+_HINT: Final = (
+    "`lineage update` works on installations by install.sh. Install with it (see `sh install.sh --help`), or update "
+    "with the program that you installed with."
+)
 
 Installer = Literal["pip", "pipx", "uv"]
-Kind = Literal["directory", "wheels", "git", "index"]
+SourceKind = Literal["directory", "wheels", "git", "index"]
 
 
 class NoReceipt(LineageError):
-    """This program was not installed by install.sh, or nobody can tell."""
+    """There is no valid receipt for the program that is running."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where versions come from.
+    """Source of new versions.
 
-    `location` is a folder, an address that git knows, or a package index's; empty for the index that the installer is
-    set up with. `ref` is the branch or tag that somebody asked for; empty for the tags that are versions.
+    `location` is a directory, a git address or a package index's address; empty for the installer's default index.
+    `ref` is the git branch or tag to follow; empty to follow version tags.
     """
 
-    kind: Kind
+    kind: SourceKind
     location: str
     ref: str = ""
 
     def __str__(self) -> str:
-        named = {
-            "directory": "the folder",
+        label = {
+            "directory": "the directory",
             "wheels": "the wheels in",
             "git": "the repository",
             "index": "the index",
-        }
-        place = self.location or "that the installer is set up with"
-        return f"{named[self.kind]} {place}" + (f" at {self.ref}" if self.ref else "")
+        }[self.kind]
+        if not self.location:
+            return "the installer's default index"
+        return f"{label} {self.location}" + (f" at {self.ref}" if self.ref else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """One installation.
+    """Receipt of one installation.
 
-    `environment` holds the package: for pip a folder of ours, for the others the one they made. `commands` lie beside
-    the receipt.
+    `environment` contains the package: for pip the prefix of the layout above, for others the installer's environment.
+    `commands` are file names next to the receipt. Field names are those of the JSON file.
     """
 
     format: int
@@ -83,113 +92,114 @@ class Receipt:
     installed_at: str
 
     @classmethod
-    def now(cls, version: str, installer: Installer, source: Source, environment: Path) -> Receipt:
-        """The receipt of an installation that has just ended."""
-        moment = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    def create(cls, version: str, installer: Installer, source: Source, environment: Path) -> Receipt:
+        """Return the receipt of an installation that has just finished."""
+        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         return cls(
-            FORMAT, config.DISTRIBUTION, version, installer, source, str(environment), COMMANDS, moment
+            RECEIPT_FORMAT,
+            config.DISTRIBUTION,
+            version,
+            installer,
+            source,
+            str(environment),
+            COMMANDS,
+            now,
         )
 
 
-def write(folder: Path, receipt: Receipt) -> None:
-    """Put the receipt into the folder of the commands; it is the old one or the new one at every moment."""
+def write_receipt(commands_dir: Path, receipt: Receipt) -> None:
+    """Write the receipt into the directory of the commands, atomically."""
     text = msgspec.json.format(msgspec.json.encode(receipt), indent=2)
-    file_edit.replace(folder / NAME, text + b"\n")
+    file_edit.write_file(commands_dir / RECEIPT_FILE, text + b"\n")
 
 
-def found() -> tuple[Path, Receipt]:
-    """The receipt beside the command that runs, and the folder it is in; NoReceipt where there is none for it."""
+def find_receipt() -> tuple[Path, Receipt]:
+    """Return the directory and the receipt of the running program; raise NoReceipt if there is none."""
     command = Path(sys.argv[0]).absolute()
-    # Found through a link, the receipt is beside the link: that is where the installer put it.
-    folders = dict.fromkeys((command.parent, command.resolve().parent))
-    folder = next((folder for folder in folders if (folder / NAME).is_file()), None)
-    if folder is None:
+    # If the command is a link, the receipt is next to the link: that is where the installer wrote it.
+    candidates = dict.fromkeys((command.parent, command.resolve().parent))
+    directory = next((directory for directory in candidates if (directory / RECEIPT_FILE).is_file()), None)
+    if directory is None:
         raise NoReceipt(
-            f"There is no {NAME} beside {command}: it was not installed by install.sh.", hint=_HINT
+            f"There is no {RECEIPT_FILE} next to {command}: it was not installed by install.sh.", hint=_HINT
         )
-    receipt = read(folder / NAME)
+    receipt = read_receipt(directory / RECEIPT_FILE)
     if not Path(sys.prefix).resolve().is_relative_to(Path(receipt.environment).resolve()):
         raise NoReceipt(
-            f"{folder / NAME} is of another installation, in {receipt.environment}; this one runs in {sys.prefix}.",
+            f"{directory / RECEIPT_FILE} belongs to another installation, in {receipt.environment}; "
+            f"this one runs in {sys.prefix}.",
             hint=_HINT,
         )
-    return folder, receipt
+    return directory, receipt
 
 
-def read(file: Path) -> Receipt:
-    """The receipt in a file; NoReceipt when it cannot be understood."""
+def read_receipt(file: Path) -> Receipt:
+    """Read a receipt; raise NoReceipt if it is unreadable, of another program or of a newer format."""
     try:
         receipt = msgspec.json.decode(file.read_bytes(), type=Receipt)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise NoReceipt(f"{file} cannot be read: {error}.", hint=_HINT) from error
-    if receipt.format > FORMAT or receipt.distribution != config.DISTRIBUTION:
-        raise NoReceipt(f"{file} is of another program, or of a newer version of it.", hint=_HINT)
+    if receipt.format > RECEIPT_FORMAT or receipt.distribution != config.DISTRIBUTION:
+        raise NoReceipt(f"{file} belongs to another program, or to a newer version of it.", hint=_HINT)
     return receipt
 
 
-_HINT: Final = (
-    "`lineage update` works on what install.sh installed. Install with it (`sh install.sh --help` tells how), or "
-    "update with the program that you installed with."
-)
+def new_environment_path(prefix: Path, version: str) -> Path:
+    """Return an unused path for a new environment under `prefix`."""
+    versions = prefix / VERSIONS
+    versions.mkdir(parents=True, exist_ok=True)
+    return versions / f"{version}-{secrets.token_hex(3)}"
 
 
-CURRENT: Final = "current"
-VERSIONS: Final = "versions"
-
-
-def draft(prefix: Path, version: str) -> Path:
-    """Where a new environment is to be made."""
-    folder = prefix / VERSIONS
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{version}-{secrets.token_hex(3)}"
-
-
-def lead_to(environment: Path) -> None:
-    """Have `current` lead to an environment, then forget the others."""
+def activate_environment(environment: Path) -> None:
+    """Link `current` to an environment, then replace the other environments by links to it."""
     prefix = environment.parent.parent
-    _link(prefix / CURRENT, Path(VERSIONS) / environment.name)
+    _replace_link(prefix / CURRENT, Path(VERSIONS) / environment.name)
     for other in (prefix / VERSIONS).iterdir():
         if other.name != environment.name:
-            _forget(other, environment.name)
+            _retire_environment(other, environment.name)
 
 
-def link_commands(prefix: Path, folder: Path) -> None:
-    """Put a link to each command into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
+def link_commands(prefix: Path, commands_dir: Path) -> None:
+    """Link each command of the current environment into a directory."""
+    commands_dir.mkdir(parents=True, exist_ok=True)
     for command in COMMANDS:
-        _link(folder / command, prefix / CURRENT / "bin" / command)
+        _replace_link(commands_dir / command, prefix / CURRENT / "bin" / command)
 
 
-def _forget(other: Path, successor: str) -> None:
-    if other.is_symlink():  # of the version before: whoever still runs that has had a day and an update
-        other.unlink()
+def _retire_environment(environment: Path, successor: str) -> None:
+    """Replace an environment by a link to its successor, for programs that still run in it."""
+    # A link was retired by an earlier update. Programs that started in it have most likely ended.
+    if environment.is_symlink():
+        environment.unlink()
         return
-    aside = other.with_name(f".{other.name}")
+    old = environment.with_name(f".{environment.name}")
     with suppress(OSError):
-        other.rename(aside)
-        other.symlink_to(successor)
-    shutil.rmtree(aside, ignore_errors=True)
+        environment.rename(old)
+        environment.symlink_to(successor)
+    shutil.rmtree(old, ignore_errors=True)
 
 
-def _link(link: Path, target: Path) -> None:
-    fresh = link.with_name(f".{link.name}.{secrets.token_hex(4)}")
-    fresh.symlink_to(target)
-    fresh.replace(link)
+def _replace_link(link: Path, target: Path) -> None:
+    """Create or replace a symbolic link, atomically."""
+    new = link.with_name(f".{link.name}.{secrets.token_hex(4)}")
+    new.symlink_to(target)
+    new.replace(link)
 
 
 def main() -> None:
-    """Finish an installation."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Finish an installation for install.sh: write the links and the receipt."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
     for name in ("installer", "kind", "location", "ref", "environment", "commands"):
         parser.add_argument(f"--{name}", required=True)
-    said = parser.parse_args()
-    environment, folder = Path(said.environment), Path(said.commands)
-    if said.installer == "pip":
-        lead_to(environment)
+    arguments = parser.parse_args()
+    environment, commands_dir = Path(arguments.environment), Path(arguments.commands)
+    if arguments.installer == "pip":
+        activate_environment(environment)
         environment = environment.parent.parent
-        link_commands(environment, folder)
-    source = Source(said.kind, said.location, said.ref)
-    write(folder, Receipt.now(config.version(), said.installer, source, environment))
+        link_commands(environment, commands_dir)
+    source = Source(arguments.kind, arguments.location, arguments.ref)
+    write_receipt(commands_dir, Receipt.create(config.version(), arguments.installer, source, environment))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
-"""Other programs, run to their end, and what they said when they failed.
+"""Versions that the source of an installation offers, and what to pass to the installer for one.
 
-Which versions a source offers, and what an installer is to be told of one.
-
-Only the receipt's source is asked: `lineage` is another project's name in the public package index, so that nothing
-is ever looked for under it, and no index at all unless the receipt names one.
+Only the source in the receipt is queried. The name `lineage` is never looked up, because it belongs to another project
+in the public package index, and no index is queried unless the receipt names one.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,105 +25,115 @@ from serve import config
 from serve.update.receipt import Receipt, Source
 from stores.errors import LineageError
 
-# The end of what a program says, which mostly says why it failed.
-REPORTED_LINES: Final = 12
+# The last lines of a failed program's output, which usually have the reason.
+MAX_REPORTED_LINES: Final = 12
+# No password prompt, and no transport that runs a program of the address's choice.
+GIT_ENVIRONMENT: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
+_VERSION_TAG: Final = re.compile(r"\trefs/tags/(v?(\d[^\s^]*))$", re.MULTILINE)
 
 
 class ProgramFailed(LineageError):
-    """A program that is needed is missing, or did not do its work."""
-
-
-def said(*command: str | Path, more: Mapping[str, str] | None = None, given: str = "") -> str:
-    """What a program prints; ProgramFailed, with its last words, when it fails."""
-    words: Sequence[str] = [str(word) for word in command]
-    try:
-        done = subprocess.run(
-            words,
-            env=os.environ | dict(more or {}),
-            input=given,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",  # git's tags may be any bytes
-            check=False,
-        )
-    except OSError as error:
-        raise ProgramFailed(f"`{words[0]}` could not be run: {error.strerror}.") from error
-    if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-REPORTED_LINES:]
-        raise ProgramFailed("\n  ".join([f"`{' '.join(words)}` failed:", *last]))
-    return done.stdout
-
-
-# git asks for no password here, and takes no transport that runs a program of the address's choosing.
-QUIET_GIT: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
-_TAG: Final = re.compile(r"\trefs/tags/(v?(\d[^\s^]*))$", re.MULTILINE)
+    """A program is missing or failed."""
 
 
 class SourceFailed(LineageError):
-    """The source is gone, or offers nothing."""
+    """The source does not exist or offers no version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A version, what the installer is told of it, and with which further options."""
+    """A version, with the requirement and further options to pass to the installer for it."""
 
     version: Version
     requirement: str
     options: tuple[str, ...] = ()
 
 
-def newest(receipt: Receipt, *, prerelease: bool) -> Offer:
-    """The newest version that the source offers; a pre-release only where that is wished."""
+def find_newest(receipt: Receipt, *, prerelease: bool) -> Offer:
+    """Return the newest version that the source offers, pre-releases only if `prerelease` is set."""
     match receipt.source.kind:
         case "directory":
-            offers = [_in_directory(Path(receipt.source.location))]
+            offers = [_directory_offer(Path(receipt.source.location))]
         case "wheels":
-            offers = _wheels(Path(receipt.source.location))
+            offers = _wheel_offers(Path(receipt.source.location))
         case "git":
-            offers = _in_git(receipt.source)
+            offers = _git_offers(receipt.source)
         case "index":
-            offers = _in_index(receipt, prerelease=prerelease)
+            offers = _index_offers(receipt, prerelease=prerelease)
     allowed = [offer for offer in offers if prerelease or not offer.version.is_prerelease]
     if allowed:
         return max(allowed, key=lambda offer: offer.version)
     raise SourceFailed(
         f"There is no version of {config.DISTRIBUTION} in {receipt.source}.",
-        hint="`--prerelease` takes pre-releases too."
+        hint="`--prerelease` includes pre-releases."
         if offers
         else "Install from another source with install.sh.",
     )
 
 
-def declared(project: Path) -> Version:
-    """The version that a folder's pyproject.toml declares, once it is sure that the project is this one."""
+def run_program(*command: str | Path, variables: Mapping[str, str] | None = None, stdin: str = "") -> str:
+    """Run a program and return its output; raise ProgramFailed with the end of its output if it fails.
+
+    `variables` are added to the environment.
+    """
+    words = [str(word) for word in command]
+    try:
+        process = subprocess.run(
+            words,
+            env=os.environ | dict(variables or {}),
+            input=stdin,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",  # git tags may be any bytes
+            check=False,
+        )
+    except OSError as error:
+        raise ProgramFailed(f"`{words[0]}` could not be run: {error.strerror}.") from error
+    if process.returncode:
+        output = process.stderr.strip() or process.stdout.strip()
+        last_lines = output.splitlines()[-MAX_REPORTED_LINES:]
+        raise ProgramFailed("\n  ".join([f"`{' '.join(words)}` failed:", *last_lines]))
+    return process.stdout
+
+
+def read_declared_version(project: Path) -> Version:
+    """Return the version in a directory's pyproject.toml; raise SourceFailed if it is not this project's."""
     try:
         table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         name, version = table["name"], Version(table["version"])
     except (OSError, ValueError, KeyError) as error:
         raise SourceFailed(
-            f"{project} has no pyproject.toml that says a version.",
-            hint="Where is it now? Install from there with install.sh.",
+            f"{project} has no pyproject.toml with a version.",
+            hint="If the project has moved, install from its new path with install.sh.",
         ) from error
     if name != config.DISTRIBUTION:
-        raise SourceFailed(f"{project} holds {name}, not {config.DISTRIBUTION}.", hint="Nothing was changed.")
+        raise SourceFailed(
+            f"{project} contains {name}, not {config.DISTRIBUTION}.", hint="Nothing was changed."
+        )
     return version
 
 
-def _in_directory(project: Path) -> Offer:
-    return Offer(declared(project), str(project))
+def _directory_offer(project: Path) -> Offer:
+    return Offer(read_declared_version(project), str(project))
 
 
-def _wheels(folder: Path) -> list[Offer]:
-    if not folder.is_dir():
-        raise SourceFailed(f"{folder} is gone.", hint="Where is it now? Install from there with install.sh.")
-    # What the wheel needs may lie beside it.
-    options = (f"--find-links={folder}",)
+def _wheel_offers(directory: Path) -> list[Offer]:
+    if not directory.is_dir():
+        raise SourceFailed(
+            f"{directory} does not exist.",
+            hint="If it has moved, install from its new path with install.sh.",
+        )
+    # The wheel's dependencies may be in the same directory.
+    options = (f"--find-links={directory}",)
     return [
-        Offer(version, str(file), options) for file in folder.glob("*.whl") if (version := _version_of(file))
+        Offer(version, str(file), options)
+        for file in directory.glob("*.whl")
+        if (version := _wheel_version(file))
     ]
 
 
-def _version_of(wheel: Path) -> Version | None:
+def _wheel_version(wheel: Path) -> Version | None:
+    """Return the version of a wheel of this project, None for another wheel."""
     try:
         name, version, _, _ = parse_wheel_filename(wheel.name)
     except InvalidWheelFilename:
@@ -133,65 +141,67 @@ def _version_of(wheel: Path) -> Version | None:
     return version if name == config.DISTRIBUTION else None
 
 
-def _in_git(source: Source) -> list[Offer]:
-    """The tags that are versions; the branch, or the default one, where there are none or one was asked for."""
-    tags = "" if source.ref else said("git", "ls-remote", "--tags", "--", source.location, more=QUIET_GIT)
-    versions = {tag: parsed for tag, text in _TAG.findall(tags) if (parsed := _parsed(text))}
-    if versions:
-        return [Offer(version, _requirement(source, tag)) for tag, version in versions.items()]
+def _git_offers(source: Source) -> list[Offer]:
+    """Return the version tags; with a ref, or without such tags, the version of the ref or default branch."""
+    if not source.ref:
+        tags = run_program("git", "ls-remote", "--tags", "--", source.location, variables=GIT_ENVIRONMENT)
+        versions = {
+            tag: version for tag, text in _VERSION_TAG.findall(tags) if (version := _parse_version(text))
+        }
+        if versions:
+            return [Offer(version, _git_requirement(source, tag)) for tag, version in versions.items()]
     branch = [f"--branch={source.ref}"] if source.ref else []
-    with tempfile.TemporaryDirectory(prefix="lineage-update-") as folder:
-        said("git", "clone", "--quiet", "--depth=1", *branch, "--", source.location, folder, more=QUIET_GIT)
-        return [Offer(declared(Path(folder)), _requirement(source, source.ref))]
+    with tempfile.TemporaryDirectory(prefix="lineage-update-") as clone:
+        command = ("git", "clone", "--quiet", "--depth=1", *branch, "--", source.location, clone)
+        run_program(*command, variables=GIT_ENVIRONMENT)
+        return [Offer(read_declared_version(Path(clone)), _git_requirement(source, source.ref))]
 
 
-def _requirement(source: Source, ref: str) -> str:
+def _git_requirement(source: Source, ref: str) -> str:
     return f"{config.DISTRIBUTION} @ git+{source.location}" + (f"@{ref}" if ref else "")
 
 
-def _in_index(receipt: Receipt, *, prerelease: bool) -> list[Offer]:
-    """What the installer itself finds in the index."""
+def _index_offers(receipt: Receipt, *, prerelease: bool) -> list[Offer]:
+    """Return the versions that the installer itself finds in the index."""
     index = [f"--index-url={receipt.source.location}"] if receipt.source.location else []
-    before = ["--pre"] if prerelease else []
-    asked = ("index", "versions", config.DISTRIBUTION, *before, *index)
+    pip_arguments = ("index", "versions", config.DISTRIBUTION, *(["--pre"] if prerelease else []), *index)
     match receipt.installer:
         case "pip":
-            text = said(sys.executable, "-m", "pip", *asked)
+            text = run_program(sys.executable, "-m", "pip", *pip_arguments)
         case "pipx":
-            text = _said_by_pipx(asked, index, prerelease=prerelease)
+            text = _list_versions_with_pipx(pip_arguments, index, prerelease=prerelease)
         case "uv":
-            text = _said_by_uv(index, prerelease=prerelease)
-    return [
-        Offer(version, f"{config.DISTRIBUTION}=={version}", tuple(index)) for version in sorted(_listed(text))
-    ]
+            text = _list_versions_with_uv(index, prerelease=prerelease)
+    versions = sorted(_parse_listed_versions(text))
+    return [Offer(version, f"{config.DISTRIBUTION}=={version}", tuple(index)) for version in versions]
 
 
-def _said_by_pipx(asked: Sequence[str], index: Sequence[str], *, prerelease: bool) -> str:
+def _list_versions_with_pipx(pip_arguments: Sequence[str], index: Sequence[str], *, prerelease: bool) -> str:
     try:
-        return said("pipx", "runpip", config.DISTRIBUTION, *asked)
+        return run_program("pipx", "runpip", config.DISTRIBUTION, *pip_arguments)
     except ProgramFailed:
-        # Where there is uv, pipx may leave pip's work to it, which has not all of pip's words.
+        # With uv installed, pipx may use it in place of pip, and uv has no `index versions`.
         if shutil.which("uv") is None:
             raise
-        return _said_by_uv(index, prerelease=prerelease)
+        return _list_versions_with_uv(index, prerelease=prerelease)
 
 
-def _said_by_uv(index: Sequence[str], *, prerelease: bool) -> str:
+def _list_versions_with_uv(index: Sequence[str], *, prerelease: bool) -> str:
     allow = ["--prerelease=allow"] if prerelease else []
-    words = ("uv", "pip", "compile", "-", "--no-deps", "--no-header", *allow, *index)
-    return said(*words, given=config.DISTRIBUTION)
+    command = ("uv", "pip", "compile", "-", "--no-deps", "--no-header", *allow, *index)
+    return run_program(*command, stdin=config.DISTRIBUTION)
 
 
-def _listed(text: str) -> Iterable[Version]:
-    """The versions in `history-lineage (0.2)`, `Available versions: 0.2, 0.1`, `history-lineage==0.2`."""
+def _parse_listed_versions(text: str) -> set[Version]:
+    """Parse the versions in `history-lineage (0.2)`, `Available versions: 0.2, 0.1`, `history-lineage==0.2`."""
     name = re.escape(config.DISTRIBUTION)
-    found = re.findall(rf"^{name}(?: \(|==)([^)\s]+)", text, re.MULTILINE)
-    rest = re.findall(r"^Available versions: (.+)$", text, re.MULTILINE)
-    words = [*found, *(word.strip() for line in rest for word in line.split(","))]
-    return {parsed for word in words if (parsed := _parsed(word))}
+    words = re.findall(rf"^{name}(?: \(|==)([^)\s]+)", text, re.MULTILINE)
+    for line in re.findall(r"^Available versions: (.+)$", text, re.MULTILINE):
+        words += [word.strip() for word in line.split(",")]
+    return {version for word in words if (version := _parse_version(word))}
 
 
-def _parsed(text: str) -> Version | None:
+def _parse_version(text: str) -> Version | None:
     try:
         return Version(text)
     except InvalidVersion:

@@ -1,4 +1,4 @@
-"""`mindmap viewer`, as a person calls it."""
+"""The `mindmap viewer` command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from serve import config
-from serve.cli.terminal import write
+from serve.cli.terminal import print_raw
 from serve.viewer import discovery
 
 
@@ -20,40 +20,40 @@ def viewer_command(
         typer.Option(
             min=0,
             max=65_535,
-            help="Port on 127.0.0.1; the next free one where it is taken, any with 0. [4870]",
+            help="Port on 127.0.0.1. If it is in use, the next free port is taken; 0 takes any free port. [4870]",
             show_default=False,
         ),
     ] = None,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
-    """Show the maps in the browser, live, until Ctrl-C. Only this machine can look."""
+    """Show the maps in the browser and follow their changes, until Ctrl-C. Reachable from this machine only."""
     from serve import logs
-    from serve.backend import answering
-    from serve.viewer.server import DEFAULT_PORT, bound, serve
+    from serve.backend import select_backend
+    from serve.viewer.server import DEFAULT_PORT, bind_port, run_viewer
 
-    said = config.read()
-    logs.configure(said.log)
-    wanted = DEFAULT_PORT if port is None else port
-    taken = bound(wanted)
-    address = f"http://{discovery.HOST}:{taken.port}/"
-    other = discovery.address(said.maps)
+    settings = config.load_settings()
+    logs.configure(settings.log_level)
+    requested_port = DEFAULT_PORT if port is None else port
+    listener = bind_port(requested_port)
+    address = f"http://{discovery.HOST}:{listener.port}/"
+    other_address = discovery.read_address(settings.maps_dir)
 
-    def ready() -> None:
-        if wanted not in (0, taken.port):
-            write(f"Port {wanted} is taken; this is the next that is free.")
-        write(f"{address} shows the maps of {said.maps}. Ctrl-C ends it.")
-        if other:
-            write(f"So does another viewer: {other}")
+    def print_address() -> None:
+        if requested_port not in (0, listener.port):
+            print_raw(f"Port {requested_port} is in use. Using the next free port, {listener.port}.")
+        print_raw(f"{address} shows the maps in {settings.maps_dir}. Press Ctrl-C to stop.")
+        if other_address:
+            print_raw(f"Another viewer already shows them: {other_address}")
         sys.stdout.flush()
         if open_browser:
-            # A browser of the terminal stays until it is closed.
-            threading.Thread(target=_open, args=(address,), daemon=True).start()
+            # A text browser blocks until the user closes it.
+            threading.Thread(target=_open_browser, args=(address,), daemon=True).start()
 
-    serve(said.maps, taken, answering(said), ready)
+    run_viewer(settings.maps_dir, listener, select_backend(settings), print_address)
 
 
-def _open(address: str) -> None:
+def _open_browser(address: str) -> None:
     import webbrowser
 
     if not webbrowser.open(address):
-        typer.echo(f"No browser could be opened. Open {address} yourself.", err=True)
+        typer.echo(f"Cannot open a browser. Open {address} yourself.", err=True)

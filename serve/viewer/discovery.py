@@ -1,6 +1,6 @@
-"""Where a running viewer is found: a small file in the data directory, which the viewer keeps locked while it runs.
+"""Address file of the running viewer: a small JSON file in the data directory, locked while the viewer runs.
 
-The lock dies with its process, so a file that a killed viewer left names nobody, whoever has its pid by now.
+The lock ends with its process, so the file of a killed viewer is recognized as stale, even if its pid is in use again.
 """
 
 from __future__ import annotations
@@ -14,88 +14,85 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# Not a map's name: it has a dot in it.
-PLACE: Final = ".viewer"
+# The leading dot keeps it from being a map id.
+ADDRESS_FILE: Final = ".viewer"
 HOST: Final = "127.0.0.1"
-HOW_TO_START: Final = "mindmap viewer"
+START_COMMAND: Final = "mindmap viewer"
 
 
 @dataclass(slots=True)
-class Announcement:
-    """Says on which port the viewer of this data directory listens.
+class AddressFile:
+    """Published address of a viewer: `port` on this machine, for the data directory `folder`.
 
-    Of several viewers the first is announced, and the next takes its place when that one ends.
+    Of several viewers of one directory, the first is published; the next takes over when that one ends.
     """
 
     folder: Path
     port: int
     _descriptor: int | None = None
 
-    @property
-    def is_made(self) -> bool:
-        """Whether this viewer is the one that is found."""
-        return self._descriptor is not None
-
-    def renew(self) -> None:
-        """Be announced, unless another viewer is; for calling now and then."""
-        if self._descriptor is not None and not self._is_found():
-            self._let_go()
+    def publish_if_free(self) -> None:
+        """Publish the address unless another viewer's is published. Call this periodically."""
+        if self._descriptor is not None and not self._is_current_file():
+            self._release()
         if self._descriptor is None:
-            with suppress(OSError):  # a folder that cannot be written to: then nobody is told
-                self._take()
+            with suppress(OSError):  # the directory is not writable: stay unpublished
+                self._acquire()
 
     def withdraw(self) -> None:
-        """Be announced no more."""
+        """Delete the file and release its lock."""
         if self._descriptor is not None:
-            # While the lock is held: what another viewer announces now is not taken away.
-            if self._is_found():
+            # Deleted while locked, so that another viewer's new file is never deleted.
+            if self._is_current_file():
                 with suppress(OSError):
-                    (self.folder / PLACE).unlink()
-            self._let_go()
+                    (self.folder / ADDRESS_FILE).unlink()
+            self._release()
 
-    def _take(self) -> None:
+    def _acquire(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._descriptor = os.open(self.folder / PLACE, flags, 0o600)
+        self._descriptor = os.open(self.folder / ADDRESS_FILE, flags, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, json.dumps({"pid": os.getpid(), "port": self.port}).encode(), 0)
         except OSError:
-            self._let_go()
+            self._release()
         else:
-            if not self._is_found():  # the one before withdrew it between the two calls
-                self._let_go()
+            if not self._is_current_file():  # another viewer deleted the file between open and lock
+                self._release()
 
-    def _is_found(self) -> bool:
-        """Whether the file that is locked is the one that others open."""
+    def _is_current_file(self) -> bool:
+        """Return True if the locked file is still the one at the path."""
         try:
-            found = (self.folder / PLACE).lstat()
+            current = (self.folder / ADDRESS_FILE).lstat()
         except OSError:
             return False
-        return self._descriptor is not None and os.path.samestat(found, os.fstat(self._descriptor))
+        return self._descriptor is not None and os.path.samestat(current, os.fstat(self._descriptor))
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 @contextmanager
-def announced(folder: Path, port: int) -> Iterator[Announcement]:
-    """Say on which port the viewer of this data directory listens, while the body runs."""
-    announcement = Announcement(folder, port)
-    announcement.renew()
+def publish_address(folder: Path, port: int) -> Iterator[AddressFile]:
+    """Keep the viewer's address published while the body runs."""
+    address_file = AddressFile(folder, port)
+    address_file.publish_if_free()
     try:
-        yield announcement
+        yield address_file
     finally:
-        announcement.withdraw()
+        address_file.withdraw()
 
 
-def address(folder: Path, mindmap_id: str = "") -> str | None:
-    """The address of the viewer that runs for this data directory, or of one map in it; None when none runs."""
+def read_address(folder: Path, mindmap_id: str = "") -> str | None:
+    """Return the URL of the running viewer, or of one map on its page; None if no viewer runs."""
     try:
-        descriptor = os.open(folder / PLACE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(
+            folder / ADDRESS_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
     except OSError:
         return None
     try:

@@ -1,14 +1,10 @@
-"""What a map's file looks like from outside: the sign differs whenever the file was written or replaced.
-
-Maps as they are sent: read and encoded once for all who ask, as long as their files stay as they are.
-"""
+"""Cache of the maps as JSON and of their summaries, kept as long as the files' signatures stay the same."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,64 +12,39 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from cachetools import LRUCache
 
 from mindmap.document import encode
-from mindmap.map_store import UNREADABLE, Maps
-from mindmap.tree import Summary, summary
-from serve.viewer.responses import Body, code_of
+from mindmap.map_store import UNREADABLE_ERRORS, MapStore
+from mindmap.tree import Summary, summarize
+from serve.viewer.responses import error_code
 from stores.errors import LineageError
-from stores.mindmap_files import FolderUnusable, NoSuchMindmap, file_of, id_of
+from stores.mindmap_files import DirectoryUnusable, NoSuchMindmap, file_name, id_from_file_name
 
-# File systems date by the kernel's tick, 10 ms at most: two writes within one can look the same.
-TICK_NANOSECONDS: Final = 20_000_000
+# File systems take timestamps from the kernel's tick, at most 10 ms: two writes within one tick can look the same.
+MTIME_RESOLUTION_NS: Final = 20_000_000
+# A dozen maps of 4 MB.
+MAX_CACHE_BYTES: Final = 48_000_000
+# Threads that load different maps rarely share a lock.
+LOCK_COUNT: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
-    """Of one file. Not `settled`: it was written just now, and may be once more without looking different."""
+class FileSignature:
+    """Stat fields of a map's file, which differ after every write or replacement.
+
+    `is_settled` is False right after a write: a second write within the timestamp resolution would look the same.
+    """
 
     inode: int
-    written: int
-    changed: int
+    modified_ns: int
+    changed_ns: int
     size: int
-    settled: bool = field(compare=False)
-
-
-def sign(folder: Path, mindmap_id: str) -> Sign | None:
-    """The sign of one map; None where there is no file."""
-    try:
-        return _sign((folder / file_of(mindmap_id)).lstat())
-    except OSError:
-        return None
-
-
-def signs(folder: Path) -> dict[str, Sign]:
-    """Those of all maps in a folder; none where there is no folder, and OSError where it cannot be read."""
-    found: dict[str, Sign] = {}
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
-        for entry in entries:
-            mindmap_id = id_of(entry.name)
-            if mindmap_id is not None:
-                with suppress(OSError):  # deleted since the folder was read
-                    found[mindmap_id] = _sign(entry.stat(follow_symlinks=False))
-    return found
-
-
-def _sign(status: os.stat_result) -> Sign:
-    # A date in the future is another clock's, and tells as little as one long ago.
-    age = time.time_ns() - status.st_mtime_ns
-    settled = not 0 <= age < TICK_NANOSECONDS
-    return Sign(status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size, settled)
-
-
-# A dozen of the largest maps there are, or all of a person's.
-KEPT_BYTES: Final = 48_000_000
-# Threads that read different maps seldom wait for each other.
-TURNS: Final = 16
+    is_settled: bool = field(compare=False)
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A file that cannot be shown, and why."""
+    """A map file that cannot be shown, with the error."""
 
     id: str
     code: str
@@ -82,104 +53,130 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What came of reading a map: when that began, and the sign its file had just before."""
+class _CacheEntry:
+    """A loaded map: the file's signature just before, the monotonic time when loading began, and the results."""
 
-    sign: Sign | None
-    began: float
-    line: Summary | LineageError
-    body: Body | None = None
+    signature: FileSignature | None
+    loaded_at: float
+    summary: Summary | LineageError
+    content: bytes = b""
 
-    def serves(self, now: Sign | None, asked: float) -> bool:
-        """Whether it is what somebody who asked at that moment is to have; `now` is the sign of the file."""
-        # Read after they asked, it is what they want, whatever has become of the file: so of many who ask for a map
-        # that is being written, each does not have it read anew.
-        return self.began >= asked or (self.sign is not None and self.sign.settled and self.sign == now)
+    def is_valid_for(self, current: FileSignature | None, requested_at: float) -> bool:
+        """Return True if the entry may answer a request, given the file's current signature."""
+        # An entry loaded after the request is fresh enough, even if the file has changed since: many requests for a
+        # map that is being written share one load.
+        return self.loaded_at >= requested_at or (
+            self.signature is not None and self.signature.is_settled and self.signature == current
+        )
 
 
-class Documents:
-    """The maps of a data directory, for several threads; `asked` is when somebody asked, by the monotonic clock."""
+class DocumentCache:
+    """Thread-safe cache of the maps in a data directory. `requested_at` is the request's `time.monotonic()`."""
 
     def __init__(self, folder: Path) -> None:
-        self.maps = Maps(folder)
-        self._turns = [threading.Lock() for _ in range(TURNS)]
+        self.store = MapStore(folder)
+        self._locks = [threading.Lock() for _ in range(LOCK_COUNT)]
         self._lock = threading.Lock()
-        self._lines: dict[str, _Seen] = {}
-        self._bodies: OrderedDict[str, _Seen] = OrderedDict()
+        self._summaries: dict[str, _CacheEntry] = {}
+        self._contents: LRUCache[str, _CacheEntry] = LRUCache(
+            MAX_CACHE_BYTES, getsizeof=lambda entry: len(entry.content)
+        )
 
-    def body(self, mindmap_id: str, asked: float) -> Body:
-        """A whole map, as JSON."""
-        with self._turn(mindmap_id):
-            now = sign(self.maps.path, mindmap_id)
-            seen = self._bodies.get(mindmap_id)
-            if seen is not None and seen.body is not None and seen.serves(now, asked):
-                self._used(mindmap_id)
-                return seen.body
-            began = time.monotonic()
-            document = self.maps.read(mindmap_id)
-            body = Body.of(encode(document))
-            self._keep(mindmap_id, _Seen(now, began, summary(document), body))
-            return body
+    def load_json(self, mindmap_id: str, requested_at: float) -> bytes:
+        """Return a map as JSON, loading and encoding it only if the cached one is stale."""
+        with self._lock_for(mindmap_id):
+            signature = read_signature(self.store.path, mindmap_id)
+            with self._lock:
+                entry = self._contents.get(mindmap_id)
+            if entry is not None and entry.is_valid_for(signature, requested_at):
+                return entry.content
+            loaded_at = time.monotonic()
+            document = self.store.read(mindmap_id)
+            content = encode(document)
+            self._store_entry(mindmap_id, _CacheEntry(signature, loaded_at, summarize(document), content))
+            return content
 
-    def listed(self, asked: float) -> tuple[list[Summary], list[Problem]]:
-        """Every map in one line, newest first, and what cannot be read."""
-        found = self._signs()
-        self._forget_others(found.keys())
-        lines = {mindmap_id: self._line(mindmap_id, now, asked) for mindmap_id, now in found.items()}
-        summaries = [line for line in lines.values() if isinstance(line, Summary)]
+    def list_maps(self, requested_at: float) -> tuple[list[Summary], list[Problem]]:
+        """Return a summary of every readable map, newest first, and a problem for every other file."""
+        signatures = self._read_signatures()
+        self._drop_deleted(signatures.keys())
+        results = {
+            mindmap_id: self._load_summary(mindmap_id, signature, requested_at)
+            for mindmap_id, signature in signatures.items()
+        }
+        summaries = [result for result in results.values() if isinstance(result, Summary)]
         problems = [
-            Problem(mindmap_id, code_of(line), line.message, line.hint)
-            for mindmap_id, line in sorted(lines.items())
-            if isinstance(line, LineageError) and not isinstance(line, NoSuchMindmap)
+            Problem(mindmap_id, error_code(result), result.message, result.hint)
+            for mindmap_id, result in sorted(results.items())
+            if isinstance(result, LineageError) and not isinstance(result, NoSuchMindmap)
         ]
-        return sorted(summaries, key=lambda one: one.updated_at, reverse=True), problems
+        return sorted(summaries, key=lambda entry: entry.updated_at, reverse=True), problems
 
-    def _line(self, mindmap_id: str, now: Sign, asked: float) -> Summary | LineageError:
-        with self._turn(mindmap_id):
-            seen = self._lines.get(mindmap_id)
-            if seen is None or not seen.serves(now, asked):
-                seen = _Seen(now, time.monotonic(), self._summarised(mindmap_id))
+    def _load_summary(
+        self, mindmap_id: str, signature: FileSignature, requested_at: float
+    ) -> Summary | LineageError:
+        with self._lock_for(mindmap_id):
+            entry = self._summaries.get(mindmap_id)
+            if entry is None or not entry.is_valid_for(signature, requested_at):
+                entry = _CacheEntry(signature, time.monotonic(), self._read_summary(mindmap_id))
                 with self._lock:
-                    self._lines[mindmap_id] = seen
-            return seen.line
+                    self._summaries[mindmap_id] = entry
+            return entry.summary
 
-    def _summarised(self, mindmap_id: str) -> Summary | LineageError:
+    def _read_summary(self, mindmap_id: str) -> Summary | LineageError:
         try:
-            return summary(self.maps.read(mindmap_id))
-        except (*UNREADABLE, FolderUnusable, NoSuchMindmap) as error:
+            return summarize(self.store.read(mindmap_id))
+        except (*UNREADABLE_ERRORS, DirectoryUnusable, NoSuchMindmap) as error:
             return error
 
-    def _turn(self, mindmap_id: str) -> threading.Lock:
-        return self._turns[hash(mindmap_id) % TURNS]
+    def _lock_for(self, mindmap_id: str) -> threading.Lock:
+        return self._locks[hash(mindmap_id) % LOCK_COUNT]
 
-    def _signs(self) -> dict[str, Sign]:
+    def _read_signatures(self) -> dict[str, FileSignature]:
         try:
-            return signs(self.maps.path)
+            return read_signatures(self.store.path)
         except OSError as error:
-            raise FolderUnusable(
-                f"{self.maps.path}: {error.strerror or error}.",
-                hint="Make it readable, or name another folder in MINDMAP_DATA_DIR.",
+            raise DirectoryUnusable(
+                f"Cannot read {self.store.path}: {error.strerror or error}.",
+                hint="Make it readable, or name another directory in MINDMAP_DATA_DIR.",
             ) from error
 
-    def _keep(self, mindmap_id: str, seen: _Seen) -> None:
+    def _store_entry(self, mindmap_id: str, entry: _CacheEntry) -> None:
+        """Add an entry. Content larger than the whole cache is not cached."""
         with self._lock:
-            self._bodies[mindmap_id] = seen
-            self._lines[mindmap_id] = replace(seen, body=None)
-            self._bodies.move_to_end(mindmap_id)
-            size = sum(one.body.size for one in self._bodies.values() if one.body)
-            while size > KEPT_BYTES and len(self._bodies) > 1:
-                _, oldest = self._bodies.popitem(last=False)
-                size -= oldest.body.size if oldest.body else 0
+            self._summaries[mindmap_id] = replace(entry, content=b"")
+            with suppress(ValueError):
+                self._contents[mindmap_id] = entry
 
-    def _used(self, mindmap_id: str) -> None:
-        """Let it go after those that nobody asked for since."""
+    def _drop_deleted(self, existing: AbstractSet[str]) -> None:
         with self._lock:
-            if mindmap_id in self._bodies:
-                self._bodies.move_to_end(mindmap_id)
+            for mindmap_id in (self._summaries.keys() | self._contents.keys()) - existing:
+                self._summaries.pop(mindmap_id, None)
+                self._contents.pop(mindmap_id, None)
 
-    def _forget_others(self, there: AbstractSet[str]) -> None:
-        """Keep nothing of maps that are not there."""
-        with self._lock:
-            for gone in (self._lines.keys() | self._bodies.keys()) - there:
-                self._lines.pop(gone, None)
-                self._bodies.pop(gone, None)
+
+def read_signature(folder: Path, mindmap_id: str) -> FileSignature | None:
+    """Return the signature of a map's file; None if there is no such file."""
+    try:
+        return _signature_from_stat((folder / file_name(mindmap_id)).lstat())
+    except OSError:
+        return None
+
+
+def read_signatures(folder: Path) -> dict[str, FileSignature]:
+    """Return the signatures of all maps in a directory by id, none if it is missing. Raise OSError if unreadable."""
+    signatures: dict[str, FileSignature] = {}
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
+            mindmap_id = id_from_file_name(entry.name)
+            if mindmap_id is not None:
+                with suppress(OSError):  # deleted since the scan
+                    signatures[mindmap_id] = _signature_from_stat(entry.stat(follow_symlinks=False))
+    return signatures
+
+
+def _signature_from_stat(status: os.stat_result) -> FileSignature:
+    # A date in the future comes from another clock and counts as old.
+    age = time.time_ns() - status.st_mtime_ns
+    is_settled = not 0 <= age < MTIME_RESOLUTION_NS
+    return FileSignature(status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size, is_settled)

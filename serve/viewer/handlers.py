@@ -1,7 +1,4 @@
-"""What every answer has in common: who may ask, what a browser may do with it, how it is sent, errors as JSON.
-
-A browser that is told of changes, for as long as it listens: Server-Sent Events.
-"""
+"""Base class of the request handlers, and the Server-Sent Events endpoint."""
 
 from __future__ import annotations
 
@@ -18,273 +15,245 @@ from tornado.http1connection import HTTP1Connection
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, RequestHandler, stream_request_body
 
-from mindmap.document import now
-from serve.viewer.responses import JSON, Body, NoSuchRoute, Refusal, TooBusy, TooLarge
-from serve.viewer.state import Viewer
+from mindmap.document import utc_now
+from serve.viewer.responses import JSON, ErrorResponse, NoSuchRoute, TooBusy, TooLarge
+from serve.viewer.state import ViewerState
 from stores.errors import LineageError
 
-# The page is one script and images from here. Its style is made by the script, which needs no leave.
-POLICY: Final = (
+# The page is one script and its images. The script creates the style sheet, which the policy need not allow.
+CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-HEADERS: Final = {
-    "Content-Security-Policy": POLICY,
+RESPONSE_HEADERS: Final = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # Asked for again each time, and answered with "not modified" as long as that is true.
+    # Browsers revalidate every time; the answer is 304 while nothing has changed.
     "Cache-Control": "no-cache",
 }
-# An id and a path are all that anybody sends.
-LARGEST_BODY: Final = 64 << 10
-# More than that is refused at once. Less is read to its end first: a connection that is closed on somebody who is
-# still sending may take the answer with it.
-LARGEST_DISCARDED: Final = 16 << 20
-DIGITS: Final = 15
-PIECE: Final = 256 << 10
-# A reader who takes longer for one has stopped reading.
-SENDING_SECONDS: Final = 60.0
-# By then some of what there was too much of is done.
-RETRY_SECONDS: Final = "5"
+# Requests contain an id and a path at most.
+MAX_BODY_BYTES: Final = 64 << 10
+# A body up to this size is read before it is rejected: closing a connection while the client still sends can lose
+# the response. Anything larger is rejected at once.
+MAX_DISCARDED_BYTES: Final = 16 << 20
+MAX_LENGTH_DIGITS: Final = 15
+# Time for a client to receive a response: 170 kB/s for a map of 10 MB.
+SEND_TIMEOUT_SECONDS: Final = 60.0
+# Slow tasks that fill the queue have made progress by then.
+RETRY_AFTER_SECONDS: Final = "5"
+# Far more than the open pages of one user, and below the limit of open files.
+MAX_LISTENERS: Final = 500
+# Proxies and tunnels close connections that are silent for longer, usually after 30 s or more.
+HEARTBEAT_SECONDS: Final = 15.0
+HEARTBEAT: Final = ": still here\n\n"
+# Delay before a browser reconnects to the event stream.
+RETRY_MILLISECONDS: Final = 1_000
+# Room for hundreds of events. The system's default is megabytes, filled with outdated events for a slow reader.
+SEND_BUFFER_BYTES: Final = 64 << 10
 
 logger = logging.getLogger(__name__)
 
 
 @stream_request_body
-class Handler(RequestHandler):
-    """Answers one request."""
+class ViewerHandler(RequestHandler):
+    """Base class of all handlers: checks the host, limits the body, sets the headers, sends errors as JSON.
 
-    viewer: Viewer
-    received: bytearray
-    refused: LineageError | None
+    Subclasses call `raise_if_rejected` first in each method.
+    """
 
-    def initialize(self, viewer: Viewer) -> None:
-        """Called by Tornado."""
-        self.viewer, self.received, self.refused = viewer, bytearray(), None
+    viewer: ViewerState
+    body: bytearray
+    rejection: LineageError | None
+
+    def initialize(self, viewer: ViewerState) -> None:
+        """Set the handler's state. Tornado calls this first."""
+        self.viewer, self.body, self.rejection = viewer, bytearray(), None
 
     @property
     def connection(self) -> HTTP1Connection:
-        """Where the request came from: Tornado's server has no other kind."""
+        """The client's connection; Tornado's HTTP server has no other kind."""
         return cast("HTTP1Connection", self.request.connection)
 
     def set_default_headers(self) -> None:
-        """Called by Tornado, before the answer and again before an error."""
+        """Set the headers of every response. Tornado calls this before a response and again before an error."""
         self.clear_header("Server")
-        for name, value in HEADERS.items():
+        for name, value in RESPONSE_HEADERS.items():
             self.set_header(name, value)
 
     def prepare(self) -> None:
-        """Refuse before anything is read or done."""
+        """Check the request's headers before its body is read. Tornado calls this."""
         length = self.request.headers.get("Content-Length", "")
-        # Python reads no number of thousands of digits, and nobody sends that much.
-        size = int(length[:DIGITS]) if length.isdecimal() else 0
-        # What comes is counted here, not by Tornado, whose refusal is no JSON.
-        self.connection.set_max_body_size(max(size, LARGEST_DISCARDED))
+        # Python's `int` rejects numbers of thousands of digits.
+        size = int(length[:MAX_LENGTH_DIGITS]) if length.isdecimal() else 0
+        # `data_received` enforces the limit, because Tornado's own response to an oversized body is not JSON.
+        self.connection.set_max_body_size(max(size, MAX_DISCARDED_BYTES))
         has_body = size > 0 or "Transfer-Encoding" in self.request.headers
         try:
-            self.check()
-            if size > LARGEST_BODY:
-                raise _too_large()
+            self.check_access()
+            if size > MAX_BODY_BYTES:
+                raise _body_too_large()
         except LineageError as error:
-            if not has_body or size > LARGEST_DISCARDED:
+            if not has_body or size > MAX_DISCARDED_BYTES:
                 raise
-            self.refused = error
+            self.rejection = error
 
-    def check(self) -> None:
-        """Refuse what may not be asked."""
-        self.viewer.doors.check_host(self.request.headers)
+    def check_access(self) -> None:
+        """Raise an error if the request is not allowed."""
+        self.viewer.origin_policy.check_host(self.request.headers)
 
     def data_received(self, chunk: bytes) -> None:
-        """Called by Tornado with each piece of a body."""
-        if self.refused is None and len(self.received) + len(chunk) > LARGEST_BODY:
-            self.refused = _too_large()
-        if self.refused is None:
-            self.received += chunk
+        """Collect a piece of the body. Tornado calls this."""
+        if self.rejection is None and len(self.body) + len(chunk) > MAX_BODY_BYTES:
+            self.rejection = _body_too_large()
+        if self.rejection is None:
+            self.body += chunk
 
-    def admitted(self) -> None:
-        """Raise what was found wrong with the request, now that it has been read."""
-        if self.refused is not None:
-            raise self.refused
+    def raise_if_rejected(self) -> None:
+        """Raise the error found before or while the body was read."""
+        if self.rejection is not None:
+            raise self.rejection
 
-    async def send(self, body: Body) -> None:
-        """Answer with this, or say that the asker has it."""
-        self.set_header("Content-Type", body.kind)
-        self.set_header("ETag", body.tag)
-        self.set_header("Vary", "Accept-Encoding")
-        if self.check_etag_header():
-            self.set_status(HTTPStatus.NOT_MODIFIED)
-            return
-        content = body.content
-        if body.packed is not None and _takes_gzip(self.request.headers.get("Accept-Encoding", "")):
-            self.set_header("Content-Encoding", "gzip")
-            content = body.packed
-        self.set_header("Content-Length", str(len(content)))
-        # Piece by piece: one who does not read holds a piece of it, and one who reads slowly has time for each.
-        for start in range(0, len(content), PIECE) if self.request.method != "HEAD" else ():
-            self.write(content[start : start + PIECE])
-            await self.sent()
+    async def send(self, content: bytes, media_type: str = JSON) -> None:
+        """Send the response, with Tornado's ETag and 304 handling."""
+        self.set_header("Content-Type", media_type)
+        await self.wait_or_close(self.finish(content))
 
-    async def send_json(self, content: bytes) -> None:
-        """Answer with JSON that was made for this request."""
-        await self.send(Body.of(content, JSON))
-
-    async def sent(self) -> None:
-        """Wait until what was written is on its way, and leave a reader who does not read."""
+    async def wait_or_close(self, sending: asyncio.Future[None]) -> None:
+        """Wait until the data is sent; close the connection of a client that does not read it in time."""
         try:
             await gen.with_timeout(
-                timedelta(seconds=SENDING_SECONDS), self.flush(), quiet_exceptions=StreamClosedError
+                timedelta(seconds=SEND_TIMEOUT_SECONDS), sending, quiet_exceptions=StreamClosedError
             )
         except TimeoutError:
             self.connection.stream.close()
             raise StreamClosedError from None
 
-    def write_error(self, status_code: int, **more: Any) -> None:
-        """Called by Tornado with whatever went wrong."""
-        error = more["exc_info"][1] if "exc_info" in more else None
+    def write_error(self, status_code: int, **details: Any) -> None:
+        """Send an error as JSON. Tornado calls this with every error."""
+        error = details["exc_info"][1] if "exc_info" in details else None
         try:
-            # Some requests are refused before `prepare`; who asks from elsewhere is told nothing but that.
-            self.viewer.doors.check_host(self.request.headers)
+            # Some errors occur before `prepare`; a foreign host must not see them either.
+            self.viewer.origin_policy.check_host(self.request.headers)
         except LineageError as foreign:
             error = foreign
-        refusal = Refusal.of(error, status_code)
-        self.set_status(refusal.status)
-        if refusal.status == HTTPStatus.METHOD_NOT_ALLOWED:
-            self.set_header("Allow", ", ".join(sorted(self._methods())))
-        if refusal.status == HTTPStatus.SERVICE_UNAVAILABLE:
-            self.set_header("Retry-After", RETRY_SECONDS)
+        response = ErrorResponse.from_error(error, status_code)
+        self.set_status(response.status)
+        if response.status == HTTPStatus.METHOD_NOT_ALLOWED:
+            self.set_header("Allow", ", ".join(sorted(self._allowed_methods())))
+        if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            self.set_header("Retry-After", RETRY_AFTER_SECONDS)
         self.set_header("Content-Type", JSON)
         self.set_header("Cache-Control", "no-store")
-        self.finish(refusal.content)
+        self.finish(response.content)
 
     def log_exception(self, kind: Any, value: BaseException | None, trace: Any) -> None:
-        """Called by Tornado; only what nobody foresaw is news."""
+        """Log unexpected errors only. Tornado calls this with every error."""
         if not isinstance(value, LineageError | HTTPError | StreamClosedError):
             logger.error("event=failed target=%s", self.request.path, exc_info=value and (kind, value, trace))
 
-    def compute_etag(self) -> str | None:
-        """Called by Tornado, which would read a body once more to tag it."""
-        return None
-
-    def _methods(self) -> list[str]:
-        plain = {name: getattr(RequestHandler, name.lower()) for name in self.SUPPORTED_METHODS}
-        return [name for name, method in plain.items() if getattr(type(self), name.lower()) is not method]
+    def _allowed_methods(self) -> list[str]:
+        defaults = {name: getattr(RequestHandler, name.lower()) for name in self.SUPPORTED_METHODS}
+        return [
+            name for name, default in defaults.items() if getattr(type(self), name.lower()) is not default
+        ]
 
 
-class FromHere(Handler):
-    """Answers the page, and programs of this machine; no page of another site."""
+class SameOriginHandler(ViewerHandler):
+    """Base class of handlers that answer the viewer's own page and local programs, but no page of another site."""
 
-    def check(self) -> None:
-        """As its base does, and by where the asking page came from."""
-        super().check()
-        self.viewer.doors.check_origin(self.request.headers)
+    def check_access(self) -> None:
+        """Check the host and the origin."""
+        super().check_access()
+        self.viewer.origin_policy.check_origin(self.request.headers)
 
 
-class NotFound(Handler):
-    """Answers for every path that is none."""
+class NotFoundHandler(ViewerHandler):
+    """Handler of every path without a route."""
 
-    def check(self) -> None:
-        """After the host, since that goes for every request."""
-        super().check()
+    def check_access(self) -> None:
+        """Check the host, then raise NoSuchRoute."""
+        super().check_access()
         raise NoSuchRoute(f"There is nothing at {self.request.path}.", hint="The page is at /.")
 
 
-def _too_large() -> TooLarge:
-    return TooLarge(f"A request has at most {LARGEST_BODY:,} bytes.", hint="Send less.")
-
-
-def _takes_gzip(accepted: str) -> bool:
-    """Whether `Accept-Encoding` allows it."""
-    for part in accepted.split(","):
-        name, _, weight = part.strip().partition(";")
-        if name.strip() == "gzip":
-            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    return False
-
-
-# Hundreds of browsers, and fewer than a process may have files open.
-MOST_LISTENERS: Final = 500
-# Often enough for whatever stands between the two not to take a silent connection for a dead one.
-HEARTBEAT_SECONDS: Final = 15.0
-HEARTBEAT: Final = ": still here\n\n"
-# After which a browser that lost the connection tries again.
-RETRY_MILLISECONDS: Final = 1_000
-# Hundreds of changes.
-SENDING_BYTES: Final = 64 << 10
-
-
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is said: `connected`, or `mindmap_updated` with the map's id."""
+    """Data of an event: type `connected`, or `mindmap_updated` with the map's id."""
 
     type: str
     timestamp: str
     id: str | None = None
 
 
-class Events(FromHere):
-    """Tells of changes from now on, or from where a browser that comes back had heard them."""
+class EventStreamHandler(SameOriginHandler):
+    """Server-Sent Events of changed maps, from now on or from the event after `Last-Event-ID`."""
 
-    def initialize(self, viewer: Viewer) -> None:
-        """Called by Tornado."""
+    def initialize(self, viewer: ViewerState) -> None:
+        """Set the handler's state. Tornado calls this first."""
         super().initialize(viewer)
-        self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._disconnected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def get(self) -> None:
-        """Keep telling."""
-        self.admitted()
-        if self.viewer.listeners >= MOST_LISTENERS:
+        """Send events until the client disconnects or the viewer stops."""
+        self.raise_if_rejected()
+        if self.viewer.listener_count >= MAX_LISTENERS:
             raise TooBusy("Too many pages are open.", hint="Close some of them.")
-        self.viewer.listeners += 1
-        # The system would keep megabytes for one who does not read, and old news with them.
-        self.connection.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENDING_BYTES)
+        self.viewer.listener_count += 1
+        self.connection.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         try:
-            await self._tell()
+            await self._send_changes()
         except StreamClosedError:
             pass
         finally:
-            self.viewer.listeners -= 1
+            self.viewer.listener_count -= 1
 
     def head(self) -> None:
-        """Say what would be told, and how."""
-        self._begin()
+        """Send the headers of the stream."""
+        self._set_stream_headers()
 
     def on_connection_close(self) -> None:
-        """Called by Tornado."""
+        """Note that the client has disconnected. Tornado calls this."""
         super().on_connection_close()
-        if not self._gone.done():
-            self._gone.set_result(None)
+        if not self._disconnected.done():
+            self._disconnected.set_result(None)
 
-    async def _tell(self) -> None:
-        news = self.viewer.news
-        heard = news.heard(self.request.headers.get("Last-Event-ID", ""))
-        self._begin()
-        self.write(f"retry: {RETRY_MILLISECONDS}\n" + _event(Event("connected", now()), news.event_id(heard)))
-        await self.sent()
-        while not (self._gone.done() or news.is_over):
-            changes = news.since(heard)
-            if changes is None:  # it comes back, and looks at everything
+    async def _send_changes(self) -> None:
+        log = self.viewer.changes
+        position = log.resume_position(self.request.headers.get("Last-Event-ID", ""))
+        self._set_stream_headers()
+        connected = _format_event(Event("connected", utc_now()), log.format_event_id(position))
+        self.write(f"retry: {RETRY_MILLISECONDS}\n{connected}")
+        await self.wait_or_close(self.flush())
+        while not (self._disconnected.done() or log.is_closed):
+            changes = log.changes_after(position)
+            if changes is None:  # too far behind: the browser reconnects and reloads everything
                 return
             for change in changes:
-                heard = change.number
+                position = change.number
                 event = Event("mindmap_updated", change.timestamp, change.mindmap_id)
-                self.write(_event(event, news.event_id(heard)))
+                self.write(_format_event(event, log.format_event_id(position)))
             if not changes:
-                before = news.number
-                await news.more(HEARTBEAT_SECONDS, self._gone)
-                if news.number != before or self._gone.done() or news.is_over:
+                last_number = log.last_number
+                await log.wait_for_change(HEARTBEAT_SECONDS, self._disconnected)
+                if log.last_number != last_number or self._disconnected.done() or log.is_closed:
                     continue
                 self.write(HEARTBEAT)
-            await self.sent()
+            await self.wait_or_close(self.flush())
 
-    def _begin(self) -> None:
+    def _set_stream_headers(self) -> None:
         self.set_header("Content-Type", "text/event-stream; charset=utf-8")
         self.set_header("Cache-Control", "no-store")
-        # A proxy in front of the viewer would hold back what it sends.
+        # Keeps proxies from buffering the stream.
         self.set_header("X-Accel-Buffering", "no")
 
 
-def _event(event: Event, event_id: str) -> str:
+def _body_too_large() -> TooLarge:
+    return TooLarge(f"The request body exceeds {MAX_BODY_BYTES:,} bytes.", hint="Send less.")
+
+
+def _format_event(event: Event, event_id: str) -> str:
     return f"id: {event_id}\ndata: {msgspec.json.encode(event).decode()}\n\n"

@@ -1,32 +1,20 @@
-"""What is sent: bytes, the tag that says whether they are still the same, and the same packed where that pays.
+"""Rules for requests and responses: host and origin checks, gzip, error responses, files of the page.
 
-Who may ask: only programs of this machine that mean this viewer, and only pages that came from it.
-
-A page of another site can have a name of its own lead to 127.0.0.1, and then read whatever answers there. Its
-requests still say that name: so no host but ours is answered, and no port but ours.
-
-Errors as answers: a status, and `{"error": {"code", "message", "hint"}}`; the only place that decides either.
-
-The code of an error is its class's name in snake_case. What a person can put right in their request is 400, what
-they must put right in the map or its workspace first is 409 or 422, what is wrong with the viewer's own files 500.
-
-The page's own files: an HTML page, one script, two images.
+A page of another site can point its own host name at 127.0.0.1 and read what answers there (DNS rebinding). Its
+requests carry that name in `Host`, so only the viewer's own names and port are answered.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import re
-import threading
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
 import msgspec
-from tornado.httputil import HTTPHeaders
-from tornado.web import HTTPError
+from tornado.httputil import HTTPHeaders, HTTPServerRequest
+from tornado.web import GZipContentEncoding, HTTPError
 
 import mindmap
 from mindmap.document import DamagedMindmap, ForeignMindmap
@@ -36,7 +24,7 @@ from serve.errors import BadRequest
 from stores.errors import LineageError
 from stores.mindmap_files import (
     BadMindmapId,
-    FolderUnusable,
+    DirectoryUnusable,
     MindmapBusy,
     MindmapTooLarge,
     NoSuchMindmap,
@@ -45,114 +33,100 @@ from stores.mindmap_files import (
 
 JSON: Final = "application/json; charset=utf-8"
 TEXT: Final = "text/plain; charset=utf-8"
-# Less travels in as many packets either way.
-SMALLEST_PACKED: Final = 4_096
-# The loopback is faster than any packing; it pays where a viewer is looked at through a tunnel. The fastest
-# level takes a map of 2 MB to 0.2 MB in 12 ms, the default to 0.15 MB in 60.
-LEVEL: Final = 1
-DIGEST_BYTES: Final = 12
+EVENTS_PATH: Final = "/events"
+_REFUSES_GZIP: Final = re.compile(r"\bgzip\s*;\s*q=0(\.0*)?\s*(,|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
-    """An answer's body. `tag` is weak: the bytes that travel differ by how they are packed."""
+class Compression(GZipContentEncoding):
+    """Tornado's gzip transform. It leaves the event stream uncompressed and respects `gzip;q=0`."""
 
-    content: bytes
-    kind: str
-    tag: str
-    packed: bytes | None = None
+    # For a map of 2 MB, level 1 takes 12 ms (0.2 MB), the default level 6 takes 60 ms (0.15 MB).
+    GZIP_LEVEL = 1
 
-    @classmethod
-    def of(cls, content: bytes, kind: str = JSON, *, pack: bool = True) -> Body:
-        """These bytes, of this media type."""
-        tag = f'W/"{hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest()}"'
-        if not pack or len(content) < SMALLEST_PACKED:
-            return cls(content, kind, tag)
-        return cls(content, kind, tag, gzip.compress(content, LEVEL, mtime=0))
-
-    @property
-    def size(self) -> int:
-        """Bytes it keeps."""
-        return len(self.content) + len(self.packed or b"")
+    def __init__(self, request: HTTPServerRequest) -> None:
+        super().__init__(request)
+        if request.path == EVENTS_PATH or _REFUSES_GZIP.search(request.headers.get("Accept-Encoding", "")):
+            self._gzipping = False
 
 
-NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
-# What a browser may leave out.
+LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
+# Browsers omit the port in `Host` if it is this one.
 HTTP_PORT: Final = 80
-# What browsers say of a request that a page of ours makes, and of an address that a person typed in.
-OURS: Final = frozenset({"same-origin", "none"})
+# `Sec-Fetch-Site` of requests by the viewer's own page, and of addresses that the user typed in.
+ALLOWED_FETCH_SITES: Final = frozenset({"same-origin", "none"})
 
 
 class ForeignHost(LineageError):
-    """The request names another host or port than the viewer's."""
+    """The `Host` header names another host or port than the viewer's."""
 
 
 class ForeignOrigin(LineageError):
-    """The request was made by a page of another site."""
+    """A page of another site made the request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
-    """The doors of the viewer at this port."""
+class RequestOriginPolicy:
+    """Host and origin checks of the viewer at `port`."""
 
     port: int
 
     @property
-    def hosts(self) -> frozenset[str]:
-        """What may stand in `Host`."""
-        bare = NAMES if self.port == HTTP_PORT else ()
-        return frozenset((*(f"{name}:{self.port}" for name in NAMES), *bare))
+    def allowed_hosts(self) -> frozenset[str]:
+        """The accepted values of `Host`."""
+        bare = LOOPBACK_NAMES if self.port == HTTP_PORT else ()
+        return frozenset((*(f"{name}:{self.port}" for name in LOOPBACK_NAMES), *bare))
 
     def check_host(self, headers: HTTPHeaders) -> None:
-        """Refuse a request that does not name this viewer, once and exactly."""
-        said = headers.get_list("Host")
-        if len(said) != 1 or said[0].lower() not in self.hosts:
+        """Raise ForeignHost unless the request has exactly one `Host` header that names this viewer."""
+        hosts = headers.get_list("Host")
+        if len(hosts) != 1 or hosts[0].lower() not in self.allowed_hosts:
             raise ForeignHost(
-                f"This viewer does not answer for {', '.join(said) or 'a request without a host'}.",
-                hint=f"Open http://127.0.0.1:{self.port}/, through a tunnel with this port at both ends.",
+                f"The viewer does not answer requests for {', '.join(hosts) or 'an unnamed host'}.",
+                hint=f"Open http://127.0.0.1:{self.port}/. For remote access, forward the same port.",
             )
 
     def check_origin(self, headers: HTTPHeaders) -> None:
-        """Refuse a request that a page from elsewhere makes; programs that are no browsers say nothing of origin."""
+        """Raise ForeignOrigin for a request of another site's page. Requests without origin headers pass."""
         host = headers.get("Host", "").lower()
-        said = [origin.lower() for origin in headers.get_list("Origin")]
+        origins = [origin.lower() for origin in headers.get_list("Origin")]
         site = headers.get("Sec-Fetch-Site", "none").lower()
-        if site not in OURS or said not in ([], [f"http://{host}"]):
+        if site not in ALLOWED_FETCH_SITES or origins not in ([], [f"http://{host}"]):
             raise ForeignOrigin(
-                "This viewer answers its own page only, and no page of another site.",
+                "The viewer answers requests of its own page only.",
                 hint=f"Open http://{host}/.",
             )
 
 
 class TooLarge(LineageError):
-    """More in a request than the viewer reads."""
+    """The request body exceeds the limit."""
 
 
 class NotJson(LineageError):
-    """A request whose content is not said to be JSON."""
+    """The request's content type is not JSON."""
 
 
 class NotTouched(LineageError):
-    """A file that the map does not hold."""
+    """The map has no such file."""
 
 
 class NoSuchRoute(LineageError):
-    """A path that is none."""
+    """No route has this path."""
 
 
 class NotBuilt(LineageError):
-    """A file of the page is not there."""
+    """A file of the page is missing."""
 
 
 class TooBusy(LineageError):
-    """More is asked for at once than the viewer takes."""
+    """Too many requests or listeners at once."""
 
 
 class TookTooLong(LineageError):
-    """Somebody else, git most likely, did not answer in time."""
+    """A slow task, usually git, did not finish in time."""
 
 
-# Whatever is not here is 422: understood, and not to be had as things are, as git puts it in its own words.
+# 400: fix the request. 409: fix the map or its workspace first. 500: the viewer's files are damaged.
+# Any other error is 422, mostly an error of git.
 STATUSES: Final[dict[type[LineageError], HTTPStatus]] = {
     BadRequest: HTTPStatus.BAD_REQUEST,
     BadMindmapId: HTTPStatus.BAD_REQUEST,
@@ -173,17 +147,20 @@ STATUSES: Final[dict[type[LineageError], HTTPStatus]] = {
     ForeignMindmap: HTTPStatus.INTERNAL_SERVER_ERROR,
     MindmapTooLarge: HTTPStatus.INTERNAL_SERVER_ERROR,
     NotAPlainFile: HTTPStatus.INTERNAL_SERVER_ERROR,
-    FolderUnusable: HTTPStatus.INTERNAL_SERVER_ERROR,
+    DirectoryUnusable: HTTPStatus.INTERNAL_SERVER_ERROR,
     TooBusy: HTTPStatus.SERVICE_UNAVAILABLE,
     TookTooLong: HTTPStatus.GATEWAY_TIMEOUT,
 }
-_WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_NAMES: Final = {405: "method_not_allowed", 500: "internal_error"}
+_WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_HTTP_ERROR_CODES: Final = {405: "method_not_allowed", 500: "internal_error"}
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """An error as an answer."""
+class ErrorResponse:
+    """Error response: `{"error": {"code", "message", "hint"}}` with an HTTP status.
+
+    `code` is the name of the error's class in snake_case.
+    """
 
     status: int
     code: str
@@ -192,31 +169,31 @@ class Refusal:
 
     @property
     def content(self) -> bytes:
-        """The answer's body."""
-        said = {"code": self.code, "message": self.message, "hint": self.hint}
-        return msgspec.json.encode({"error": said})
+        """The JSON body."""
+        return msgspec.json.encode({"error": {"code": self.code, "message": self.message, "hint": self.hint}})
 
     @classmethod
-    def of(cls, error: BaseException | None, status: int) -> Refusal:
-        """How an error is told; `status` is the server's own for one that is not ours."""
+    def from_error(cls, error: BaseException | None, status: int) -> ErrorResponse:
+        """Build the response for an error. `status` applies to errors outside the project's own tree."""
         if isinstance(error, LineageError):
-            kinds = (STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
-            return cls(
-                next(kinds, HTTPStatus.UNPROCESSABLE_ENTITY), code_of(error), error.message, error.hint
-            )
-        said = (error.get_message() if isinstance(error, HTTPError) else "") or HTTPStatus(status).phrase
-        hint = "The viewer's log says more." if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ""
-        return cls(status, _NAMES.get(status, "bad_request"), f"{said}.".replace("..", "."), hint)
+            known = (STATUSES[base] for base in type(error).__mro__ if base in STATUSES)
+            status = next(known, HTTPStatus.UNPROCESSABLE_ENTITY)
+            return cls(status, error_code(error), error.message, error.hint)
+        message = (error.get_message() if isinstance(error, HTTPError) else "") or HTTPStatus(status).phrase
+        hint = "See the viewer's log." if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ""
+        return cls(
+            status, _HTTP_ERROR_CODES.get(status, "bad_request"), f"{message}.".replace("..", "."), hint
+        )
 
 
-def code_of(error: LineageError) -> str:
-    """What programs know the error by."""
-    return _WORDS.sub("_", type(error).__name__).lower()
+def error_code(error: LineageError) -> str:
+    """Return the error's code in JSON: its class name in snake_case."""
+    return _WORD_BOUNDARY.sub("_", type(error).__name__).lower()
 
 
-BUILT: Final = Path(mindmap.__file__).parent / "static"
-# Path -> file and media type. Nothing else of the folder is sent.
-FILES: Final = {
+PAGE_DIRECTORY: Final = Path(mindmap.__file__).parent / "static"
+# Path -> file and media type. Other files of the directory are not served.
+PAGE_FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/app.js": ("app.js", "text/javascript; charset=utf-8"),
     "/logo.png": ("logo.png", "image/png"),
@@ -224,27 +201,13 @@ FILES: Final = {
 }
 
 
-class Page:
-    """The files in a folder, each read again when it was written."""
-
-    def __init__(self, folder: Path = BUILT) -> None:
-        self._folder = folder
-        self._lock = threading.Lock()
-        self._kept: dict[str, tuple[int, Body]] = {}
-
-    def body(self, path: str) -> Body:
-        """The file that is shown at a path."""
-        name, kind = FILES[path]
-        file = self._folder / name
-        try:
-            with self._lock:
-                written = file.stat().st_mtime_ns
-                kept = self._kept.get(path)
-                if kept is None or kept[0] != written:
-                    is_image = kind.startswith("image/")
-                    kept = self._kept[path] = written, Body.of(file.read_bytes(), kind, pack=not is_image)
-                return kept[1]
-        except OSError as error:
-            raise NotBuilt(
-                f"{file} is not there.", hint="Install the program again; from source, build the page."
-            ) from error
+def read_page_file(directory: Path, path: str) -> tuple[bytes, str]:
+    """Return content and media type of the page's file at a URL path. Raise NotBuilt if it is missing."""
+    name, media_type = PAGE_FILES[path]
+    file = directory / name
+    try:
+        return file.read_bytes(), media_type
+    except OSError as error:
+        raise NotBuilt(
+            f"The page's file {file} is missing.", hint="Reinstall; in a source checkout, build the page."
+        ) from error

@@ -1,4 +1,4 @@
-"""What is asked for by which path."""
+"""Routes of the viewer and their handlers."""
 
 from __future__ import annotations
 
@@ -8,161 +8,167 @@ from typing import Any, Final
 import msgspec
 
 from mindmap.export import FORMATS
-from mindmap.git_sync import Syncing
+from mindmap.git_sync import WorkspaceSync
 from serve import config
-from serve.api_types import document as published
+from serve.api_types import to_json_dict
 from serve.errors import BadRequest
-from serve.viewer.handlers import Events, FromHere, Handler
-from serve.viewer.responses import FILES, TEXT, Body, NotJson
-from serve.viewer.state import Viewer, Why
-from serve.workspace_git import git_of
-from stores.mindmap_files import checked
+from serve.viewer.handlers import EventStreamHandler, SameOriginHandler, ViewerHandler
+from serve.viewer.responses import EVENTS_PATH, PAGE_FILES, TEXT, NotJson, read_page_file
+from serve.viewer.state import LineageLookup, ViewerState
+from serve.workspace_git import open_git
+from stores.mindmap_files import check_id
 
-Route = tuple[str, type[Handler], dict[str, Any]]
+Route = tuple[str, type[ViewerHandler], dict[str, Any]]
 
-ENDINGS: Final = {"markdown": "md", "mermaid": "mmd", "json": "json"}
+FILE_EXTENSIONS: Final = {"markdown": "md", "mermaid": "mmd", "json": "json"}
+
+
+def build_routes(viewer: ViewerState) -> list[Route]:
+    """Return the path patterns with their handlers."""
+    arguments = {"viewer": viewer}
+    page_files: list[Route] = [(path, PageFileHandler, arguments) for path in PAGE_FILES]
+    return [
+        *page_files,
+        (EVENTS_PATH, EventStreamHandler, arguments),
+        ("/api/mindmaps", MapListHandler, arguments),
+        ("/api/mindmaps/([^/]*)", MapHandler, arguments),
+        ("/api/mindmaps/([^/]*)/export", MapExportHandler, arguments),
+        ("/api/sync-git", GitSyncHandler, arguments),
+        ("/api/why", LineageHandler, arguments),
+        ("/api/status", StatusHandler, arguments),
+    ]
+
+
+class PageFileHandler(ViewerHandler):
+    """Files of the page."""
+
+    # StaticFileHandler does not fit: it caches ETags until the server ends, so a rebuilt page would not be reloaded.
+    async def get(self) -> None:
+        """Send the file at the request's path."""
+        self.raise_if_rejected()
+        content, media_type = await self.viewer.threads.run_quick(
+            read_page_file, self.viewer.page_directory, self.request.path
+        )
+        await self.send(content, media_type)
+
+    head = get
+
+
+class MapListHandler(SameOriginHandler):
+    """Summaries of all maps, newest first."""
+
+    async def get(self) -> None:
+        """Send the summaries as a JSON list."""
+        self.raise_if_rejected()
+        summaries, _ = await self.viewer.threads.run_quick(self.viewer.documents.list_maps, time.monotonic())
+        await self.send(msgspec.json.encode(summaries))
+
+    head = get
+
+
+class MapHandler(SameOriginHandler):
+    """One map."""
+
+    async def get(self, mindmap_id: str) -> None:
+        """Send the map as JSON."""
+        self.raise_if_rejected()
+        content = await self.viewer.threads.run_quick(
+            self.viewer.documents.load_json, check_id(mindmap_id), time.monotonic()
+        )
+        await self.send(content)
+
+    head = get
+
+
+class MapExportHandler(SameOriginHandler):
+    """Download of one map in another format."""
+
+    async def get(self, mindmap_id: str) -> None:
+        """Send the map in the format named by the query argument `format`, markdown by default."""
+        self.raise_if_rejected()
+        format_name = self.get_query_argument("format", "markdown")
+        if format_name not in FORMATS:
+            raise BadRequest(f"Unknown format {format_name!r}.", hint=f"Formats are {', '.join(FORMATS)}.")
+        document = await self.viewer.threads.run_quick(self.viewer.documents.store.read, check_id(mindmap_id))
+        text = await self.viewer.threads.run_quick(FORMATS[format_name], document)
+        file_name = f"{mindmap_id}.{FILE_EXTENSIONS[format_name]}"
+        self.set_header("Content-Disposition", f'attachment; filename="{file_name}"')
+        await self.send(text.encode(), TEXT)
+
+    head = get
+
+
+class StatusHandler(SameOriginHandler):
+    """Status of the viewer."""
+
+    async def get(self) -> None:
+        """Send version, data directory, watch mode, number of listeners, and files that cannot be shown."""
+        self.raise_if_rejected()
+        viewer = self.viewer
+        _, problems = await viewer.threads.run_quick(viewer.documents.list_maps, time.monotonic())
+        status = {
+            "version": config.version(),
+            "dataDir": str(viewer.directory),
+            "watching": viewer.watcher.mode,
+            "listeners": viewer.listener_count,
+            "problems": problems,
+        }
+        await self.send(msgspec.json.encode(status))
+
+    head = get
+
+
+class LineageHandler(SameOriginHandler):
+    """Lineage of a file that a map contains."""
+
+    async def get(self) -> None:
+        """Send the answer of `lineage explain` for the file and lines in the query arguments."""
+        self.raise_if_rejected()
+        mindmap_id = check_id(self.get_query_argument("mindmap", strip=False))
+        lookup = LineageLookup(
+            self.get_query_argument("path", strip=False), self.get_query_argument("lines", "")
+        )
+        document = await self.viewer.threads.run_quick(self.viewer.documents.store.read, mindmap_id)
+        answer = await self.viewer.threads.run_slow(lookup.explain, document, self.viewer.backend)
+        await self.send(msgspec.json.encode(to_json_dict(answer)))
+
+    head = get
 
 
 class SyncRequest(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a git sync is asked for with."""
+    """Body of a git sync request. `workspace_path` is needed if the map has no workspace yet."""
 
     mindmap_id: str
     workspace_path: str | None = None
 
 
-class File(Handler):
-    """A file of the page."""
+class GitSyncHandler(SameOriginHandler):
+    """Attaches the files that git reports as changed in a map's workspace."""
 
-    async def get(self) -> None:
-        """Send it."""
-        self.admitted()
-        await self.send(await self.viewer.threads.read(self.viewer.page.body, self.request.path))
-
-    head = get
-
-
-class Summaries(FromHere):
-    """Every map in one line, newest first."""
-
-    async def get(self) -> None:
-        """Send them."""
-        self.admitted()
-        summaries, _ = await self.viewer.threads.read(self.viewer.documents.listed, time.monotonic())
-        await self.send_json(msgspec.json.encode(summaries))
-
-    head = get
-
-
-class Document(FromHere):
-    """One whole map."""
-
-    async def get(self, mindmap_id: str) -> None:
-        """Send it."""
-        self.admitted()
-        body = await self.viewer.threads.read(
-            self.viewer.documents.body, checked(mindmap_id), time.monotonic()
-        )
-        await self.send(body)
-
-    head = get
-
-
-class Export(FromHere):
-    """A map for other programs, as a file to keep."""
-
-    async def get(self, mindmap_id: str) -> None:
-        """Send it."""
-        self.admitted()
-        form = self.get_query_argument("format", "markdown")
-        if form not in FORMATS:
-            raise BadRequest(f"{form!r} is no format.", hint=f"Formats are {', '.join(FORMATS)}.")
-        document = await self.viewer.threads.read(self.viewer.documents.maps.read, checked(mindmap_id))
-        text = await self.viewer.threads.read(FORMATS[form], document)
-        name = f"{mindmap_id}.{ENDINGS[form]}"
-        self.set_header("Content-Disposition", f'attachment; filename="{name}"')
-        await self.send(Body.of(text.encode(), TEXT))
-
-    head = get
-
-
-class Status(FromHere):
-    """How the viewer stands: its version, its folder, how it learns of changes, what it cannot show."""
-
-    async def get(self) -> None:
-        """Say it."""
-        self.admitted()
-        viewer = self.viewer
-        _, problems = await viewer.threads.read(viewer.documents.listed, time.monotonic())
-        said = {
-            "version": config.version(),
-            "dataDir": str(viewer.folder),
-            "watching": viewer.watching.mode,
-            "listeners": viewer.listeners,
-            "problems": problems,
-        }
-        await self.send_json(msgspec.json.encode(said))
-
-    head = get
-
-
-class Lineage(FromHere):
-    """Why a file that a map holds looks the way it does."""
-
-    async def get(self) -> None:
-        """Answer as `lineage explain` does."""
-        self.admitted()
-        mindmap_id = checked(self.get_query_argument("mindmap", strip=False))
-        why = Why(self.get_query_argument("path", strip=False), self.get_query_argument("lines", ""))
-        document = await self.viewer.threads.read(self.viewer.documents.maps.read, mindmap_id)
-        answer = await self.viewer.threads.work(why.asked_of, document, self.viewer.answering)
-        await self.send_json(msgspec.json.encode(published(answer)))
-
-    head = get
-
-
-class Sync(FromHere):
-    """Attaches what git says has changed in a map's workspace."""
-
-    def check(self) -> None:
-        """As its base does, and by what the content is said to be: a form of another site can say no JSON."""
-        super().check()
-        kind = self.request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        if self.request.method == "POST" and kind != "application/json":
-            raise NotJson("The content is not said to be JSON.", hint="Send Content-Type: application/json.")
+    def check_access(self) -> None:
+        """Check host, origin and content type. HTML forms of other sites cannot send JSON."""
+        super().check_access()
+        media_type = self.request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if self.request.method == "POST" and media_type != "application/json":
+            raise NotJson("The content type is not JSON.", hint="Send Content-Type: application/json.")
 
     async def post(self) -> None:
-        """Do it."""
-        self.admitted()
-        asked = _asked(bytes(self.received))
-        maps, mindmap_id = self.viewer.documents.maps, checked(asked.mindmap_id)
-        syncing = Syncing(maps, mindmap_id, git_of, asked.workspace_path)
-        synced = await self.viewer.threads.work(syncing.attach)
-        body = await self.viewer.threads.read(self.viewer.documents.body, mindmap_id, time.monotonic())
-        said = {"synced": synced.files, "mindmap": msgspec.Raw(body.content)}
-        await self.send_json(msgspec.json.encode(said))
+        """Sync the map and send the number of attached files with the map."""
+        self.raise_if_rejected()
+        request = _parse_sync_request(bytes(self.body))
+        documents, mindmap_id = self.viewer.documents, check_id(request.mindmap_id)
+        sync = WorkspaceSync(documents.store, mindmap_id, open_git, request.workspace_path)
+        result = await self.viewer.threads.run_slow(sync.attach_changes)
+        content = await self.viewer.threads.run_quick(documents.load_json, mindmap_id, time.monotonic())
+        await self.send(msgspec.json.encode({"synced": result.file_count, "mindmap": msgspec.Raw(content)}))
 
 
-def routes(viewer: Viewer) -> list[Route]:
-    """Every path that is one."""
-    common = {"viewer": viewer}
-    files: list[Route] = [(path, File, common) for path in FILES]
-    return [
-        *files,
-        ("/events", Events, common),
-        ("/api/mindmaps", Summaries, common),
-        ("/api/mindmaps/([^/]*)", Document, common),
-        ("/api/mindmaps/([^/]*)/export", Export, common),
-        ("/api/sync-git", Sync, common),
-        ("/api/why", Lineage, common),
-        ("/api/status", Status, common),
-    ]
-
-
-def _asked(content: bytes) -> SyncRequest:
+def _parse_sync_request(content: bytes) -> SyncRequest:
     try:
         return msgspec.json.decode(content, type=SyncRequest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(
-            f"The request cannot be read: {error}.",
-            hint='Send {"mindmapId": "...", "workspacePath": "..."}; the second only where the map has none.',
+            f"Cannot parse the request: {error}.",
+            hint='Send {"mindmapId": "...", "workspacePath": "..."}. '
+            "Omit workspacePath if the map has a workspace.",
         ) from error

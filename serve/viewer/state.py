@@ -1,13 +1,9 @@
-"""What changed, for everybody to hear at their own pace.
+"""State shared by the request handlers of one viewer.
 
-Nobody has a queue: each map that changed is kept once, with the number of its last change, and whoever listens
-remembers one number. So a browser that is slow, or slept, is told of each changed map once, however often it changed.
-
-Work that would keep everybody else waiting: files in one set of threads, git in another, each bounded.
-
-What the routes of one viewer share.
-
-The lineage of a file that a map holds: the same question, answered by the same, as `lineage explain`.
+- `ChangeLog`: sequence numbers of changed maps, for the event stream
+- `ThreadPools`: bounded thread pools for file access and for git
+- `ViewerState`: the shared objects
+- `LineageLookup`: `lineage explain` for a file that a map contains
 """
 
 from __future__ import annotations
@@ -22,189 +18,196 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final, TypeVar
 
-from mindmap.document import Mindmap, now
-from mindmap.paths import BadPath, NoWorkspace, Paths
-from mindmap.validation import bounds
+from mindmap.document import Mindmap, utc_now
+from mindmap.paths import BadPath, NoWorkspace, WorkspacePaths
+from mindmap.validation import parse_line_range
 from serve.api_types import ExplainAnswer, ExplainRequest
-from serve.backend import Answering
-from serve.viewer.documents import Documents
-from serve.viewer.responses import Doors, NotTouched, Page, TooBusy, TookTooLong
-from serve.viewer.watcher import Watching
+from serve.backend import Backend
+from serve.viewer.documents import DocumentCache
+from serve.viewer.responses import PAGE_DIRECTORY, NotTouched, RequestOriginPolicy, TooBusy, TookTooLong
+from serve.viewer.watcher import DirectoryWatcher
 
-# Maps that changed since the viewer began; whoever missed more than these has to look at everything.
-MOST_KEPT: Final = 10_000
+# Changed maps that are remembered. A client that missed more reloads everything.
+MAX_CHANGES: Final = 10_000
+QUICK_THREADS: Final = 4
+# Each of them runs git or waits for the daemon.
+SLOW_THREADS: Final = 4
+# Slow tasks that run or wait; more than one page requests at once.
+MAX_SLOW_TASKS: Final = 32
+# Enough for `git status` of the largest work trees on a cold disk. Browsers give up after minutes.
+SLOW_TASK_SECONDS: Final = 60.0
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The last change of a map."""
+    """Latest change of a map; `number` increases with every change of any map."""
 
     number: int
     mindmap_id: str
     timestamp: str
 
 
-class News:
-    """Changes in their order; for one event loop. `epoch` tells this run's numbers from another's."""
+class ChangeLog:
+    """Changed maps in order of their latest change. Not thread-safe: use it on one event loop.
+
+    Clients need no queues: each changed map is stored once, with the number of its latest change, and a client
+    remembers one number. A slow client therefore gets one event per changed map. `epoch` identifies the run in ids.
+    """
 
     def __init__(self) -> None:
         self.epoch = secrets.token_hex(4)
-        self.number = 0
-        self.is_over = False
-        self._forgotten = 0
+        self.last_number = 0
+        self.is_closed = False
+        self._last_dropped = 0
         self._changes: dict[str, Change] = {}
-        self._next: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._next_change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def tell(self, mindmap_id: str) -> None:
-        """A map changed."""
-        self.number += 1
+    def record(self, mindmap_id: str) -> None:
+        """Add a change and wake the waiting clients."""
+        self.last_number += 1
         self._changes.pop(mindmap_id, None)
-        self._changes[mindmap_id] = Change(self.number, mindmap_id, now())
-        if len(self._changes) > MOST_KEPT:
-            self._forgotten = self._changes.pop(next(iter(self._changes))).number
-        self._wake()
+        self._changes[mindmap_id] = Change(self.last_number, mindmap_id, utc_now())
+        if len(self._changes) > MAX_CHANGES:
+            self._last_dropped = self._changes.pop(next(iter(self._changes))).number
+        self._notify()
 
-    def end(self) -> None:
-        """There will be no more."""
-        self.is_over = True
-        self._wake()
+    def close(self) -> None:
+        """End the log and wake the waiting clients."""
+        self.is_closed = True
+        self._notify()
 
-    def since(self, number: int) -> list[Change] | None:
-        """What changed after this number, oldest first; None where that is not known any more."""
-        if number < self._forgotten:
+    def changes_after(self, number: int) -> list[Change] | None:
+        """Return the changes after this number, oldest first; None if some of them are no longer stored."""
+        if number < self._last_dropped:
             return None
         newer = takewhile(lambda change: change.number > number, reversed(self._changes.values()))
         return list(newer)[::-1]
 
-    def heard(self, last_event_id: str) -> int:
-        """Up to which number somebody who comes back has heard; now, for anybody else."""
+    def resume_position(self, last_event_id: str) -> int:
+        """Return the number in a `Last-Event-ID`; the current number if it is empty, invalid or of another run."""
         epoch, _, number = last_event_id.partition("-")
-        if epoch != self.epoch or not number.isdecimal() or len(number) > len(str(self.number)):
-            return self.number
-        return min(int(number), self.number)
+        if epoch != self.epoch or not number.isdecimal() or len(number) > len(str(self.last_number)):
+            return self.last_number
+        return min(int(number), self.last_number)
 
-    def event_id(self, number: int) -> str:
-        """What a browser says when it comes back."""
+    def format_event_id(self, number: int) -> str:
+        """Return the event id, which a browser sends as `Last-Event-ID` when it reconnects."""
         return f"{self.epoch}-{number}"
 
-    async def more(self, seconds: float, gone: asyncio.Future[None]) -> None:
-        """Wait for the next change, for this long, or until the listener has gone."""
-        await asyncio.wait({self._next, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    async def wait_for_change(self, seconds: float, disconnected: asyncio.Future[None]) -> None:
+        """Wait for the next change, for `disconnected`, or for this many seconds."""
+        await asyncio.wait(
+            {self._next_change, disconnected}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+        )
 
-    def _wake(self) -> None:
-        waited, self._next = self._next, asyncio.get_running_loop().create_future()
-        waited.set_result(None)
-
-
-READERS: Final = 4
-# Each has a git program at work, or waits for the daemon.
-WORKERS: Final = 4
-# More than a page can ask for at once; they wait in line.
-MOST_WAITING: Final = 32
-# git status of the largest work trees on a cold disk; a browser gives up after minutes.
-WORK_SECONDS: Final = 60.0
-
-Result = TypeVar("Result")
+    def _notify(self) -> None:
+        current, self._next_change = self._next_change, asyncio.get_running_loop().create_future()
+        current.set_result(None)
 
 
-class Threads:
-    """The viewer's threads. What runs long is asked for with `work`, everything else with `read`."""
+class ThreadPools:
+    """Two thread pools, so that slow tasks (git, daemon) never delay quick ones (map files)."""
 
     def __init__(self) -> None:
-        self._readers = ThreadPoolExecutor(READERS, "read")
-        self._workers = ThreadPoolExecutor(WORKERS, "work")
-        self.working = 0
+        self._quick_pool = ThreadPoolExecutor(QUICK_THREADS, "quick")
+        self._slow_pool = ThreadPoolExecutor(SLOW_THREADS, "slow")
+        self.slow_tasks = 0
 
-    async def read(self, function: Callable[..., Result], *arguments: object) -> Result:
-        """Something that takes milliseconds."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, function, *arguments)
+    async def run_quick(self, function: Callable[..., Result], *arguments: object) -> Result:
+        """Run a function that takes milliseconds."""
+        return await asyncio.get_running_loop().run_in_executor(self._quick_pool, function, *arguments)
 
-    async def work(self, function: Callable[..., Result], *arguments: object) -> Result:
-        """Something that may take seconds; who asked waits for so long, and it goes on without them."""
-        if self.working >= MOST_WAITING:
-            raise TooBusy("The viewer has too much to do.", hint="Try again in a moment.")
-        self.working += 1
-        running = asyncio.get_running_loop().run_in_executor(self._workers, function, *arguments)
-        running.add_done_callback(self._done)
+    async def run_slow(self, function: Callable[..., Result], *arguments: object) -> Result:
+        """Run a function that may take seconds.
+
+        Raise TooBusy if too many wait already, TookTooLong after SLOW_TASK_SECONDS; the function then runs on.
+        """
+        if self.slow_tasks >= MAX_SLOW_TASKS:
+            raise TooBusy("The viewer is busy.", hint="Try again in a moment.")
+        self.slow_tasks += 1
+        future = asyncio.get_running_loop().run_in_executor(self._slow_pool, function, *arguments)
+        future.add_done_callback(self._on_slow_task_done)
         try:
-            return await asyncio.wait_for(asyncio.shield(running), WORK_SECONDS)
+            return await asyncio.wait_for(asyncio.shield(future), SLOW_TASK_SECONDS)
         except TimeoutError as error:
             raise TookTooLong(
-                f"There was no answer within {WORK_SECONDS:g} s.",
-                hint="It may be finished by itself: look again in a while.",
+                f"The task did not finish within {SLOW_TASK_SECONDS:g} s.",
+                hint="It continues in the background. Check again later.",
             ) from error
 
-    def end(self) -> None:
-        """Begin nothing more."""
-        for pool in (self._readers, self._workers):
+    def shutdown(self) -> None:
+        """Cancel waiting tasks, without waiting for running ones."""
+        for pool in (self._quick_pool, self._slow_pool):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _done(self, running: asyncio.Future[Result]) -> None:
-        self.working -= 1
-        if not running.cancelled():
-            running.exception()  # seen, also where nobody waits for it any more
+    def _on_slow_task_done(self, future: asyncio.Future[Result]) -> None:
+        self.slow_tasks -= 1
+        if not future.cancelled():
+            future.exception()  # marks the error as retrieved if the request has timed out
 
 
 @dataclass(slots=True)
-class Viewer:
-    """What the routes share; made on the event loop."""
+class ViewerState:
+    """Objects shared by the handlers. Create it on the running event loop."""
 
-    folder: Path
+    directory: Path
     port: int
-    answering: Answering
-    page: Page = field(default_factory=Page)
-    listeners: int = 0
-    threads: Threads = field(default_factory=Threads)
-    news: News = field(default_factory=News)
-    ending: asyncio.Event = field(default_factory=asyncio.Event)
-    doors: Doors = field(init=False)
-    documents: Documents = field(init=False)
-    watching: Watching = field(init=False)
+    backend: Backend
+    page_directory: Path = PAGE_DIRECTORY
+    listener_count: int = 0
+    threads: ThreadPools = field(default_factory=ThreadPools)
+    changes: ChangeLog = field(default_factory=ChangeLog)
+    shutdown: asyncio.Event = field(default_factory=asyncio.Event)
+    origin_policy: RequestOriginPolicy = field(init=False)
+    documents: DocumentCache = field(init=False)
+    watcher: DirectoryWatcher = field(init=False)
 
     def __post_init__(self) -> None:
-        """Put the parts together."""
-        self.doors = Doors(self.port)
-        self.documents = Documents(self.folder)
-        self.watching = Watching(self.folder, self.news.tell)
+        """Create the objects that depend on the arguments."""
+        self.origin_policy = RequestOriginPolicy(self.port)
+        self.documents = DocumentCache(self.directory)
+        self.watcher = DirectoryWatcher(self.directory, self.changes.record)
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
-    """Why do these lines of this file look the way they do? `lines` may be empty: the whole file."""
+class LineageLookup:
+    """Request for the lineage of a file. `lines` is a range such as `3-8`; empty means the whole file."""
 
     path: str
     lines: str = ""
 
-    def asked_of(self, document: Mindmap, answering: Answering) -> ExplainAnswer:
-        """The answer, for a file that the map holds inside its workspace."""
+    def explain(self, document: Mindmap, backend: Backend) -> ExplainAnswer:
+        """Return the answer of `lineage explain` for a file that the map contains and that lies in its workspace."""
         workspace = document.workspace_path
         if not workspace:
             raise NoWorkspace(
-                "The map has no workspace.", hint="Sync it with git once, and name its work tree."
+                "The map has no workspace.", hint="Sync it with git once and give its work tree."
             )
-        file = _file(document, workspace, self.path)
-        start, end = bounds(self.lines) if self.lines.strip() else (1, 0)
+        file = _resolve_file(document, workspace, self.path)
+        start, end = parse_line_range(self.lines) if self.lines.strip() else (1, 0)
         request = ExplainRequest(file, start, end, include_related=True)
-        return answering.explain(request, Path(workspace))
+        return backend.explain(request, Path(workspace))
 
 
-def _file(document: Mindmap, workspace: str, path: str) -> str:
-    """The file, as an absolute path: nothing but what the map holds, and nothing outside its workspace."""
-    held = {
+def _resolve_file(document: Mindmap, workspace: str, path: str) -> str:
+    """Return the file's absolute path. Raise NotTouched if not in the map, BadPath if outside the workspace."""
+    known_paths = {
         name
         for node in document.nodes.values()
         for touch in node.files
         for name in (touch.path, touch.previous_path)
     }
-    if path not in held:
-        raise NotTouched(f"{document.id} does not hold {path!r}.", hint="Give a path as the map has it.")
-    paths = Paths.of(workspace)
-    kept = paths.kept(path)
-    file = Path(paths.root, kept)
-    # Links on the way may lead out; one at its end is explained as the link that it is.
+    if path not in known_paths:
+        raise NotTouched(f"{document.id} has no file {path!r}.", hint="Give a path as stored in the map.")
+    paths = WorkspacePaths.from_workspace(workspace)
+    stored_path = paths.normalize(path)
+    file = Path(paths.root, stored_path)
+    # Linked directories may lead out of the workspace. A file that is a link is explained itself.
     parent = os.path.realpath(file.parent)
-    if kept.startswith("/") or not Path(parent).is_relative_to(paths.root):
+    if stored_path.startswith("/") or not Path(parent).is_relative_to(paths.root):
         raise BadPath(
-            f"{path!r} lies outside the workspace.", hint="Only files of the workspace have a lineage."
+            f"{path!r} is outside the workspace.", hint="Only files in the workspace have a lineage."
         )
     return str(file)

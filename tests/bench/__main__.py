@@ -21,9 +21,9 @@ from tests.bench import (
     viewer,
     warm,
 )
-from tests.bench.report import Row, arguments, say, show_rows, workspace
+from tests.bench.report import Row, parse_arguments, print_line, print_rows, temporary_directory
 
-MEASURES: Final = (
+BENCHMARKS: Final = (
     indexing,
     memory_growth,
     everyday,
@@ -34,25 +34,25 @@ MEASURES: Final = (
     concurrent_queries,
     agents,
 )
-WITHOUT_CLONE: Final = (mindmaps.measure, viewer.measure, page.measure)
+SYNTHETIC_BENCHMARKS: Final = (mindmaps.measure, viewer.measure, page.measure)
 
 
 def main() -> None:
-    asked = arguments(__doc__ or "")
+    options = parse_arguments(__doc__ or "")
     rows: list[Row] = []
-    for clone in asked.clones:
-        for measure in MEASURES:
-            say(f"{clone}: {measure.__name__.rpartition('.')[2]}")
-            with workspace() as folder:
-                rows += measure.measure(clone, folder, asked)
-    for made in (everyday.measure_wide, memory_growth.measure_even):
-        with workspace() as folder:
-            rows += made(folder, asked)
-    for without in WITHOUT_CLONE:
-        say(without.__module__.rpartition(".")[2])
-        with workspace() as folder:
+    for clone in options.clones:
+        for measure in BENCHMARKS:
+            print_line(f"{clone}: {measure.__name__.rpartition('.')[2]}")
+            with temporary_directory() as folder:
+                rows += measure.measure(clone, folder, options)
+    for measure_synthetic in (everyday.measure_wide, memory_growth.measure_uniform):
+        with temporary_directory() as folder:
+            rows += measure_synthetic(folder, options)
+    for without in SYNTHETIC_BENCHMARKS:
+        print_line(without.__module__.rpartition(".")[2])
+        with temporary_directory() as folder:
             rows += without(folder)
-    show_rows(rows)
+    print_rows(rows)
 
 
 if __name__ == "__main__":

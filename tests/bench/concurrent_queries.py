@@ -1,10 +1,10 @@
-"""Two questions a second while a full index runs: is every one answered?
+"""Benchmark of two queries a second during a full index run.
 
 python -m tests.bench.concurrent_queries CLONE...
 
-They are asked in two ways: by processes of their own, which each read the index file while the run writes it and rank
-without the cross-encoder, and through the daemon, as they are unless asked otherwise. Where the machine answers fewer
-beside an index, fewer are asked: `MOST_AT_ONCE` are under way at most.
+Queries run in two modes: as processes that read the index file while the run writes it, without
+the cross-encoder, and through the daemon, which is the default. On a slow machine
+fewer queries are started: at most `MAX_CONCURRENT` run at the same time.
 """
 
 from __future__ import annotations
@@ -20,94 +20,101 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from serve.daemon.client import Remote
-from serve.daemon.process import Address
-from tests.bench.everyday import QUESTION
-from tests.bench.histories import History, cut
-from tests.bench.programs import LINEAGE, start
-from tests.bench.report import Asked, Row, main, seconds
+from serve.daemon.client import DaemonClient
+from serve.daemon.process import DaemonPaths
+from tests.bench.everyday import QUERY
+from tests.bench.histories import History, clone_history
+from tests.bench.programs import LINEAGE, start_program
+from tests.bench.report import BenchmarkOptions, Row, format_seconds, main
 
-EVERY_SECONDS: Final = 0.5
-# A query holds a model: more at once than this would measure the machine's memory and not the locks.
-MOST_AT_ONCE: Final = 12
+INTERVAL_SECONDS: Final = 0.5
+# Each query loads a model: more would measure memory, not locks.
+MAX_CONCURRENT: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """One way to ask: what the command line says besides the question, and whether the daemon answers."""
+class QueryMode:
+    """How queries run: additional arguments, and whether the daemon answers."""
 
     name: str
     arguments: tuple[str, ...] = ()
     daemon: bool = False
 
 
-WAYS: Final = (Way("by processes of their own", ("--no-rerank",)), Way("through the daemon", daemon=True))
+QUERY_MODES: Final = (
+    QueryMode("by processes of their own", ("--no-rerank",)),
+    QueryMode("through the daemon", daemon=True),
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """One question's process: `hits` is None where no answer came, `error` then says why, in a line."""
+class QueryResult:
+    """Result of one query; `hits` is None if it failed, and `error` is then its first error line."""
 
     seconds: float
     hits: int | None
     error: str
 
 
-def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
-    """One index for each way, and the questions asked from its first to its last second."""
-    history = cut(clone, folder / "clone", asked.commits)
-    return [row for number, way in enumerate(WAYS) for row in _rows(history, way, folder / f"home-{number}")]
+def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Row]:
+    """Return the rows of each mode; queries run during the whole index run."""
+    history = clone_history(clone, folder / "clone", options.commits)
+    return [
+        row
+        for number, mode in enumerate(QUERY_MODES)
+        for row in _mode_rows(history, mode, folder / f"home-{number}")
+    ]
 
 
-def _rows(history: History, way: Way, home: Path) -> Iterator[Row]:
+def _mode_rows(history: History, mode: QueryMode, home: Path) -> Iterator[Row]:
     try:
-        answers, took = _ask_during(history, way, home)
+        results, seconds_total = _query_during_index_run(history, mode, home)
     finally:
-        Remote(Address(home)).stop()
-    failed = [answer.error for answer in answers if answer.hits is None]
-    answered = [answer for answer in answers if answer.hits]
-    rate = f"{len(answers)} asked in {took:.0f} s, {len(answers) / took:.1f} a second"
-    detail = f"{rate}; {len(answered)} with hits; each {_latency(answers)}"
+        DaemonClient(DaemonPaths(home)).stop()
+    failed = [answer.error for answer in results if answer.hits is None]
+    with_hits = [answer for answer in results if answer.hits]
+    rate = f"{len(results)} asked in {seconds_total:.0f} s, {len(results) / seconds_total:.1f} a second"
+    detail = f"{rate}; {len(with_hits)} with hits; each {_format_latency(results)}"
     yield Row(
-        history.name, f"queries {way.name} that got no answer while an index ran", len(failed), 0, detail
+        history.name, f"queries {mode.name} that got no answer while an index ran", len(failed), 0, detail
     )
     yield from (Row(history.name, "the first error", 1, 0, error) for error in failed[:1])
 
 
-def _ask_during(history: History, way: Way, home: Path) -> tuple[list[Answered], float]:
-    began = time.perf_counter()
-    index = start((*LINEAGE, "index", str(history.path), "--no-progress"), home=home)
-    with ThreadPoolExecutor(MOST_AT_ONCE) as pool, ThreadPoolExecutor(1) as listener:
-        ended = listener.submit(index.communicate)
-        asking: list[Future[Answered]] = []
+def _query_during_index_run(history: History, mode: QueryMode, home: Path) -> tuple[list[QueryResult], float]:
+    started = time.perf_counter()
+    index = start_program((*LINEAGE, "index", str(history.path), "--no-progress"), home=home)
+    with ThreadPoolExecutor(MAX_CONCURRENT) as pool, ThreadPoolExecutor(1) as listener:
+        index_output = listener.submit(index.communicate)
+        futures: list[Future[QueryResult]] = []
         try:
-            while not ended.done():
-                if sum(not answer.done() for answer in asking) < MOST_AT_ONCE:
-                    asking.append(pool.submit(_ask, history, way, home))
-                time.sleep(EVERY_SECONDS)
+            while not index_output.done():
+                if sum(not answer.done() for answer in futures) < MAX_CONCURRENT:
+                    futures.append(pool.submit(_run_query, history, mode, home))
+                time.sleep(INTERVAL_SECONDS)
         except BaseException:
-            os.killpg(index.pid, signal.SIGTERM)  # or leaving the pools would wait for its end
+            os.killpg(index.pid, signal.SIGTERM)  # else the pools would wait for its end
             raise
-        took = time.perf_counter() - began
-        assert index.returncode == 0, ended.result()[1]
-        return [answer.result() for answer in asking], took
+        elapsed = time.perf_counter() - started
+        assert index.returncode == 0, index_output.result()[1]
+        return [future.result() for future in futures], elapsed
 
 
-def _ask(history: History, way: Way, home: Path) -> Answered:
-    began = time.perf_counter()
-    command = (*LINEAGE, "query", str(history.path), "--query", QUESTION, *way.arguments)
-    process = start(command, home=home, daemon=way.daemon)
+def _run_query(history: History, mode: QueryMode, home: Path) -> QueryResult:
+    started = time.perf_counter()
+    command = (*LINEAGE, "query", str(history.path), "--query", QUERY, *mode.arguments)
+    process = start_program(command, home=home, daemon=mode.daemon)
     out, err = process.communicate()
     error = [*err.strip().splitlines(), f"exit status {process.returncode}"][0]
-    return Answered(time.perf_counter() - began, _hits(process, out), error)
+    return QueryResult(time.perf_counter() - started, _count_hits(process, out), error)
 
 
-def _hits(process: subprocess.Popen[str], out: str) -> int | None:
+def _count_hits(process: subprocess.Popen[str], out: str) -> int | None:
     return len(json.loads(out)["hits"]) if process.returncode == 0 else None
 
 
-def _latency(answers: Sequence[Answered]) -> str:
-    return seconds([answer.seconds for answer in answers])
+def _format_latency(results: Sequence[QueryResult]) -> str:
+    return format_seconds([answer.seconds for answer in results])
 
 
 if __name__ == "__main__":

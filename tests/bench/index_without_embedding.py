@@ -1,4 +1,4 @@
-"""`lineage index` with an encoder that answers zeros: everything an index costs but embedding.
+"""`lineage index` with an encoder that returns zero vectors: the cost of an index without embedding.
 
 python -m tests.bench.index_without_embedding PATH
 """
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 from pipeline.encoders.base import EMBEDDING_MODEL
 from pipeline.git.repository import open_repository
 from pipeline.malloc import limit_malloc_arenas
-from pipeline.workers import usable_cpus
+from pipeline.workers import count_usable_cpus
 from serve import config
-from serve.cli.index import workers_for
-from serve.repositories import place_of
+from serve.cli.index import start_workers
+from serve.repositories import locate_index
 from stores import locks
 from stores.types import EMBEDDING_DIMENSION
 
 
 @dataclass(frozen=True, slots=True)
 class ZeroEncoder:
-    """An encoder that costs nothing. It takes the real one's name: nobody searches what it made."""
+    """Encoder that returns zero vectors, under the name of the real one."""
 
     name: str = EMBEDDING_MODEL
     dimension: int = EMBEDDING_DIMENSION
@@ -39,18 +39,21 @@ class ZeroEncoder:
         return np.zeros((len(texts), self.dimension), np.float32)
 
     def unload(self) -> None:
-        """There is nothing."""
+        """Do nothing."""
 
 
 def main() -> None:
-    config.calm_libraries()
+    config.configure_libraries()
     limit_malloc_arenas()
     repository = open_repository(Path(sys.argv[1]))
-    place = place_of(config.read().home, repository)
-    with locks.sole_run(place), workers_for(repository, place, usable_cpus()) as workers:
-        from pipeline.run import Options, Pass  # as `lineage index` does it, while the workers import
+    location = locate_index(config.load_settings().home, repository)
+    with (
+        locks.acquire_run_lock(location),
+        start_workers(repository, location, count_usable_cpus()) as workers,
+    ):
+        from pipeline.run import IndexRun, RunOptions  # like `lineage index`, while the workers import
 
-        Pass(repository, place, Options(), ZeroEncoder(), workers).run()
+        IndexRun(repository, location, RunOptions(), ZeroEncoder(), workers).run()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An index looked at from outside: its texts, what takes its room, and its content as a fingerprint."""
+"""Inspection of an index: embedded texts, size by table, and a fingerprint of its content."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import duckdb
 import polars as pl
 
 from pipeline.git.repository import open_repository
-from serve.repositories import place_of
+from serve.repositories import locate_index
 from stores import database
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 from stores.schema import TABLES
 
-# Every table without the numbers the store gave its rows, the paths of the machine, and the clock.
-CONTENT: Final = {
+# Content of every table, without row numbers, local paths and times.
+TABLE_CONTENT: Final = {
     "repository": "SELECT first_commit, last_indexed_commit, head_commit FROM repository",
     "metadata": "SELECT component, version FROM metadata",
     "made_by": "FROM made_by",
@@ -43,13 +43,13 @@ CONTENT: Final = {
     "unreadable": "FROM unreadable",
     "unreached": "FROM unreached",
 }
-_HUNK: Final = "hunks.commit_sha, hunks.file_path, hunks.file_path_bytes"
+_HUNK_KEY: Final = "hunks.commit_sha, hunks.file_path, hunks.file_path_bytes"
 
 _FINGERPRINT: Final = """
 SELECT count(*) AS rows, coalesce(sum(hash(entry)::HUGEINT), 0)::VARCHAR AS content FROM ({relation}) AS entry"""
 
-# A segment reaches to the next one in its block, or to the block's end; further blocks are its alone.
-_ROOM: Final = """
+# A segment ends where the next one of its block starts, or at the block's end; additional blocks are exclusive.
+_TABLE_SIZES: Final = """
 WITH segments AS ({segments}),
 placed AS (
     SELECT part, block_id, block_offset, len(additional_block_ids) AS more,
@@ -64,7 +64,7 @@ _SEGMENTS: Final = (
     " FROM pragma_storage_info('{table}') WHERE persistent AND block_id >= 0"
 )
 
-_SHARES: Final = """
+_SYMBOL_SHARES: Final = """
 WITH named AS (
     SELECT hunk_id, bool_or(confidence = 'ExactSpan') AS exactly FROM hunk_symbols GROUP BY hunk_id
 )
@@ -77,57 +77,55 @@ WHERE content_kind = 'text' AND change_kind <> 'mode_changed'
 GROUP BY ALL ORDER BY hunks DESC, language"""
 
 
-def place(repository: Path, home: Path) -> Place:
-    return place_of(home, open_repository(repository))
+def find_location(repository: Path, home: Path) -> IndexLocation:
+    return locate_index(home, open_repository(repository))
 
 
 @contextmanager
-def opened(repository: Path, home: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    with database.reading(place(repository, home)) as connection:
+def open_index(repository: Path, home: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with database.open_for_reading(find_location(repository, home)) as connection:
         yield connection
 
 
-def texts(repository: Path, home: Path) -> list[str]:
-    """Each distinct text that was embedded, once."""
-    with opened(repository, home) as connection:
+def embedded_texts(repository: Path, home: Path) -> list[str]:
+    """Return the distinct embedded texts."""
+    with open_index(repository, home) as connection:
         sql = "SELECT message FROM commits UNION SELECT semantic_text FROM hunks"
         return [text for (text,) in connection.execute(sql).fetchall()]
 
 
-def fingerprint(repository: Path, home: Path) -> dict[str, tuple[int, str]]:
-    """Table -> (rows, sum of the rows' hashes): equal for equal rows, in whatever order they were written."""
-    assert set(CONTENT) | {"migrations"} == set(TABLES), (
-        "a table is compared that does not exist, or one is not"
-    )
-    with opened(repository, home) as connection:
-        relations = {table: relation.format(hunk=_HUNK) for table, relation in CONTENT.items()}
+def index_fingerprint(repository: Path, home: Path) -> dict[str, tuple[int, str]]:
+    """Return (row count, sum of row hashes) per table; independent of the order of rows."""
+    assert set(TABLE_CONTENT) | {"migrations"} == set(TABLES), "TABLE_CONTENT and TABLES differ"
+    with open_index(repository, home) as connection:
+        relations = {table: relation.format(hunk=_HUNK_KEY) for table, relation in TABLE_CONTENT.items()}
         return {
             table: connection.execute(_FINGERPRINT.format(relation=relation)).fetchall()[0]
             for table, relation in relations.items()
         }
 
 
-def files(repository: Path, home: Path) -> dict[str, tuple[int, int]]:
-    """Every file of the index: name -> (size, time of the last write)."""
-    folder = place(repository, home).folder
+def index_files(repository: Path, home: Path) -> dict[str, tuple[int, int]]:
+    """Return (size, modification time) of every file of the index by name."""
+    folder = find_location(repository, home).folder
     stats = {file.name: file.stat() for file in sorted(folder.rglob("*")) if file.is_file()}
     return {name: (stat.st_size, stat.st_mtime_ns) for name, stat in stats.items()}
 
 
-def size(repository: Path, home: Path) -> int:
-    return sum(length for length, _ in files(repository, home).values())
+def index_size(repository: Path, home: Path) -> int:
+    return sum(length for length, _ in index_files(repository, home).values())
 
 
-def room(repository: Path, home: Path, *, by_column: bool = False) -> pl.DataFrame:
-    """Bytes by table, the largest first; the empty end of a block counts as that of the last to write there."""
+def table_sizes(repository: Path, home: Path, *, by_column: bool = False) -> pl.DataFrame:
+    """Return bytes per table, largest first; the free end of a block counts for its last table."""
     column = ".' || column_name" if by_column else "'"
     segments = " UNION ALL ".join(_SEGMENTS.format(table=table, column=column) for table in TABLES)
-    with opened(repository, home) as connection:
+    with open_index(repository, home) as connection:
         (block,) = connection.execute("SELECT block_size FROM pragma_database_size()").fetchall()[0]
-        return connection.execute(_ROOM.format(segments=segments), {"block": block}).pl()
+        return connection.execute(_TABLE_SIZES.format(segments=segments), {"block": block}).pl()
 
 
 def symbol_shares(repository: Path, home: Path) -> pl.DataFrame:
-    """How many of each language's text hunks name the symbols they touched, and how surely."""
-    with opened(repository, home) as connection:
-        return connection.execute(_SHARES).pl()
+    """Return, per language, the shares of text hunks by confidence of their symbols."""
+    with open_index(repository, home) as connection:
+        return connection.execute(_SYMBOL_SHARES).pl()

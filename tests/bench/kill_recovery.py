@@ -1,10 +1,10 @@
-"""`kill -9` in the middle of an index, then `index` again: is it the index of an undisturbed run?
+"""Benchmark of recovery: `kill -9` during an index run, another run, comparison with an undisturbed index.
 
 python -m tests.bench.kill_recovery CLONE...
 
-The run is followed by its log. Once it has told of the share of commits, it is killed a part of a batch later.
-Only the main process is hit, as the system's memory killer would. A real run spends its time embedding, so most
-blows fall there; runs without embedding are killed at moments all over, most of which fall while rows are
+The run is killed a random part of a batch after its log reports a share of the commits.
+Only the main process is killed, as the kernel's out-of-memory killer does. A real run spends most time embedding, so
+most kills happen there; runs without embedding are killed at random times, mostly while rows are
 extracted or written.
 """
 
@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.run import COMMITS_PER_BATCH
-from serve.index_status import of_path
+from serve.index_status import load_status_at_path
 from tests.bench import indexes
-from tests.bench.histories import History, cut
-from tests.bench.indexing import zeros_command
-from tests.bench.programs import LINEAGE, lineage, run, start
-from tests.bench.report import Asked, Row, main
+from tests.bench.histories import History, clone_history
+from tests.bench.indexing import index_without_embedding_command
+from tests.bench.programs import LINEAGE, run_lineage, run_program, start_program
+from tests.bench.report import BenchmarkOptions, Row, main
 
-SHARES: Final = (0.25, 0.5, 0.75)
-MOST_REDONE: Final = 100
+KILL_SHARES: Final = (0.25, 0.5, 0.75)
+MAX_REPEATED_COMMITS: Final = 100
 SEED: Final = 3
 
 Content = dict[str, tuple[int, str]]
@@ -38,112 +38,124 @@ _EVENT: Final = re.compile(r"event=indexing commits=(\d+) total=(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Blow:
-    """A run that was killed: commits it had told of, and commits of `total` that the index has behind it."""
+class KilledRun:
+    """A killed run: commits it reported, and commits of `total` that the index has."""
 
-    told: int
+    reported: int
     total: int
-    passed: int
+    indexed: int
 
     @property
-    def redone(self) -> int:
-        """Commits that may have been done and are to be done again: those told of and lost, and the batch in hand."""
-        return max(0, min(self.told + COMMITS_PER_BATCH, self.total) - self.passed)
+    def repeated(self) -> int:
+        """Upper bound of the commits that have to be processed again."""
+        return max(0, min(self.reported + COMMITS_PER_BATCH, self.total) - self.indexed)
 
 
-def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
-    """Two rows for each share: what differs from a clean index, and commits that had to be done again."""
-    history = cut(clone, folder / "clone", asked.commits)
-    chance = random.Random(SEED)  # noqa: S311 - repeatable moments, nothing secret
-    lineage(folder / "clean", "index", history.path, "--no-progress")
-    clean = indexes.fingerprint(history.path, folder / "clean")
+def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Row]:
+    """Return two rows per share: tables that differ from a clean index, and commits processed again."""
+    history = clone_history(clone, folder / "clone", options.commits)
+    generator = random.Random(SEED)  # noqa: S311 - repeatable moments, nothing secret
+    run_lineage(folder / "clean", "index", history.path, "--no-progress")
+    clean = indexes.index_fingerprint(history.path, folder / "clean")
     killed = [
         row
-        for share in SHARES
-        for row in _killed_at(share, history, folder / "killed", clean, chance.random())
+        for share in KILL_SHARES
+        for row in _rows_for_share(share, history, folder / "killed", clean, generator.random())
     ]
     return [
         *killed,
-        _killed_anywhere(
-            history, folder, [(turn + chance.random()) / asked.runs for turn in range(asked.runs)]
+        _random_kills_row(
+            history, folder, [(turn + generator.random()) / options.runs for turn in range(options.runs)]
         ),
     ]
 
 
-def _killed_at(share: float, history: History, home: Path, clean: Content, part: float) -> list[Row]:
+def _rows_for_share(
+    share: float, history: History, home: Path, clean: Content, batch_share: float
+) -> list[Row]:
     shutil.rmtree(home, ignore_errors=True)
-    blow = strike(history, home, share, part)
-    lineage(home, "index", history.path, "--no-progress")
-    differing = _differing(clean, indexes.fingerprint(history.path, home))
+    killed = kill_run(history, home, share, batch_share)
+    run_lineage(home, "index", history.path, "--no-progress")
+    differences = _compare_tables(clean, indexes.index_fingerprint(history.path, home))
     rows = sum(count for count, _ in clean.values())
-    told = f"told of {blow.told:,} of {blow.total:,} commits, {blow.passed:,} need no second time"
-    named = f"kill -9 at {share:.0%}"
-    compared = "; ".join(differing) or f"{len(clean)} tables, {rows:,} rows"
+    progress = f"{killed.reported:,} of {killed.total:,} commits reported, {killed.indexed:,} indexed"
+    label = f"kill -9 at {share:.0%}"
+    detail = "; ".join(differences) or f"{len(clean)} tables, {rows:,} rows"
     return [
-        Row(history.name, f"{named}: tables that differ", len(differing), 0, compared),
-        Row(history.name, f"{named}: commits redone, at most", blow.redone, MOST_REDONE, told),
+        Row(history.name, f"{label}: tables that differ", len(differences), 0, detail),
+        Row(
+            history.name,
+            f"{label}: commits processed again, at most",
+            killed.repeated,
+            MAX_REPEATED_COMMITS,
+            progress,
+        ),
     ]
 
 
-def strike(history: History, home: Path, share: float, part: float = 0.0) -> Blow:
-    """Start a run, kill it a part of a batch after it told of the share, and look at what it left."""
-    began = time.perf_counter()
-    process = start((*LINEAGE, "index", str(history.path), "--no-progress"), home=home)
-    told, total = followed(process, share)
+def kill_run(history: History, home: Path, share: float, batch_share: float = 0.0) -> KilledRun:
+    """Start a run, kill it a part of a batch after it reported the share, and return what the index has."""
+    started = time.perf_counter()
+    process = start_program((*LINEAGE, "index", str(history.path), "--no-progress"), home=home)
+    reported, total = wait_for_progress(process, share)
     assert process.stderr is not None
-    batches = max(1, told // COMMITS_PER_BATCH)
-    time.sleep(part * (time.perf_counter() - began) / batches)
+    batches = max(1, reported // COMMITS_PER_BATCH)
+    time.sleep(batch_share * (time.perf_counter() - started) / batches)
     process.kill()
     process.wait()
-    # At once, while its workers still find out that they are orphans.
-    behind = of_path(history.path, home)[1].behind
-    told, total = max(map(_counts, _EVENT.finditer(process.stderr.read())), default=(told, total))
-    return Blow(told, total, total - behind)
+    # Immediately, while its workers may still be running.
+    behind = load_status_at_path(history.path, home)[1].commits_behind
+    reported, total = max(
+        map(_parse_counts, _EVENT.finditer(process.stderr.read())), default=(reported, total)
+    )
+    return KilledRun(reported, total, total - behind)
 
 
-def followed(process: subprocess.Popen[str], share: float) -> tuple[int, int]:
-    """Read its log until it tells of this share of the commits; commits told of, and all."""
+def wait_for_progress(process: subprocess.Popen[str], share: float) -> tuple[int, int]:
+    """Read the log until it reports this share of the commits; return reported and total commits."""
     assert process.stderr is not None
-    told, total = 0, 0
+    reported, total = 0, 0
     for line in process.stderr:
         if event := _EVENT.search(line):
-            told, total = _counts(event)
-            if told / total >= share:
+            reported, total = _parse_counts(event)
+            if reported / total >= share:
                 break
-    return told, total
+    return reported, total
 
 
-def _killed_anywhere(history: History, folder: Path, moments: Sequence[float]) -> Row:
-    """Runs without embedding, killed at these parts of an undisturbed run's time, and run again."""
-    whole = run(zeros_command(history.path), home=folder / "clean-zeros", memory=False).seconds
-    clean = indexes.fingerprint(history.path, folder / "clean-zeros")
-    differing = []
-    for moment in moments:
-        home = folder / f"zeros-{moment}"
-        process = start(zeros_command(history.path), home=home)
-        time.sleep(moment * whole)
+def _random_kills_row(history: History, folder: Path, shares: Sequence[float]) -> Row:
+    """Kill runs without embedding at these shares of an undisturbed run's time, and run again."""
+    undisturbed_seconds = run_program(
+        index_without_embedding_command(history.path), home=folder / "clean-zeros", memory=False
+    ).seconds
+    clean = indexes.index_fingerprint(history.path, folder / "clean-zeros")
+    differences = []
+    for share in shares:
+        home = folder / f"zeros-{share}"
+        process = start_program(index_without_embedding_command(history.path), home=home)
+        time.sleep(share * undisturbed_seconds)
         process.kill()
         process.communicate()
-        run(zeros_command(history.path), home=home, memory=False)
-        differing += _differing(clean, indexes.fingerprint(history.path, home))
+        run_program(index_without_embedding_command(history.path), home=home, memory=False)
+        differences += _compare_tables(clean, indexes.index_fingerprint(history.path, home))
     return Row(
         history.name,
-        f"kill -9 at {len(moments)} moments of a run without embedding: tables that differ",
-        len(differing),
+        f"kill -9 at {len(shares)} moments of a run without embedding: tables that differ",
+        len(differences),
         0,
-        "; ".join(differing) or f"at {', '.join(f'{moment:.0%}' for moment in sorted(moments))}",
+        "; ".join(differences) or f"at {', '.join(f'{moment:.0%}' for moment in sorted(shares))}",
     )
 
 
-def _differing(clean: Content, after: Content) -> list[str]:
+def _compare_tables(clean: Content, actual: Content) -> list[str]:
     return [
-        f"{table}: {after[table][0]:,} rows for {content[0]:,}"
+        f"{table}: {actual[table][0]:,} rows for {content[0]:,}"
         for table, content in clean.items()
-        if after[table] != content
+        if actual[table] != content
     ]
 
 
-def _counts(event: re.Match[str]) -> tuple[int, int]:
+def _parse_counts(event: re.Match[str]) -> tuple[int, int]:
     return int(event[1]), int(event[2])
 
 

@@ -1,10 +1,10 @@
-"""An index too large to keep in memory: its side file beside a matrix in memory, and beside a graph.
+"""Benchmark of vector search in a large index: side file against a matrix in memory, and against HNSW.
 
 python -m tests.bench.large_index CLONE [--hunks N] [--home HOME] [--graph]
 
-The clone is indexed, or found indexed under HOME, and its index copied and grown to N hunks (100,000) whose vectors
-are neighbours of the real ones. Questions are the history's own messages. Each way is asked by a process of its own;
-recall is of the hundred hunks that the matrix in memory ranks first.
+The clone is indexed, or its index is copied from HOME, and enlarged to N hunks (100,000) with synthetic vectors
+similar to the real ones. Queries are commit messages of the repository. Each method runs in a new process;
+recall is relative to the first hundred hunks of the matrix in memory.
 """
 
 from __future__ import annotations
@@ -21,75 +21,85 @@ from typing import Any, Final
 import numpy as np
 
 from pipeline.git.repository import open_repository
-from serve.repositories import place_of
+from serve.repositories import locate_index
 from stores import history, quantized_vectors
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 from tests.bench import synthetic_index, vector_search_process
-from tests.bench.programs import lineage, run
-from tests.bench.report import Row, say, show_rows, workspace
+from tests.bench.programs import run_lineage, run_program
+from tests.bench.report import Row, print_line, print_rows, temporary_directory
 
-HUNKS: Final = 100_000
-QUESTIONS: Final = 100
-# Of the hundred best, as the contract has it: what is missed by the side file at most.
-MOST_MISSED: Final = 0.05
-# The codes' bytes for each hunk that may be kept, where a matrix takes 1,536 beside them.
-MOST_OWN_BYTES: Final = 200
+DEFAULT_HUNKS: Final = 100_000
+QUERIES: Final = 100
+# Share of the best hundred hunks that the side file may miss.
+MAX_MISSED_SHARE: Final = 0.05
+# Memory per hunk of the side file; a matrix in memory takes 1,536 bytes.
+MAX_BYTES_PER_HUNK: Final = 200
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("clone", type=Path, metavar="CLONE")
-    parser.add_argument("--hunks", type=int, default=HUNKS)
+    parser.add_argument("--hunks", type=int, default=DEFAULT_HUNKS)
+    parser.add_argument("--home", type=Path, help="LINEAGE_HOME with an index of the clone, which is copied")
     parser.add_argument(
-        "--home", type=Path, help="a LINEAGE_HOME in which the clone is indexed; it is copied"
+        "--graph",
+        action="store_true",
+        help="also build an HNSW index with VSS; takes minutes for 100,000 hunks",
     )
-    parser.add_argument(
-        "--graph", action="store_true", help="build VSS's HNSW too: minutes for 100,000 hunks"
-    )
-    given = parser.parse_args()
-    if given.hunks <= history.MOST_KEPT_ROWS:
-        parser.error(f"an index of up to {history.MOST_KEPT_ROWS:,} texts is kept in memory")
-    with workspace() as folder:
-        place = _copied(given.clone, given.home, folder)
-        show_rows(measure(given.clone, place, given.hunks, graph=given.graph))
+    arguments = parser.parse_args()
+    if arguments.hunks <= history.MAX_ROWS_IN_MEMORY:
+        parser.error(f"an index of up to {history.MAX_ROWS_IN_MEMORY:,} texts is kept in memory")
+    with temporary_directory() as folder:
+        location = _copy_index(arguments.clone, arguments.home, folder)
+        print_rows(measure(arguments.clone, location, arguments.hunks, graph=arguments.graph))
 
 
-def measure(clone: Path, place: Place, hunks: int, *, graph: bool = False) -> Sequence[Row]:
-    synthetic_index.grow(place, hunks)
-    started, used = time.perf_counter(), time.process_time()
-    quantized_vectors.refresh(place)
-    seconds, used = time.perf_counter() - started, time.process_time() - used
-    name = f"{clone.name} grown to {hunks:,}"
-    detail = f"{used:.1f} s of processors; {synthetic_index.room(place)}"
-    rows = [Row(name, "making the side file, seconds", seconds, None, detail)]
+def measure(clone: Path, location: IndexLocation, hunks: int, *, graph: bool = False) -> Sequence[Row]:
+    synthetic_index.enlarge_index(location, hunks)
+    started, cpu_seconds = time.perf_counter(), time.process_time()
+    quantized_vectors.refresh_quantized_file(location)
+    seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_seconds
+    name = f"{clone.name} enlarged to {hunks:,}"
+    detail = f"{cpu_seconds:.1f} s of processors; {synthetic_index.file_sizes(location)}"
+    rows = [Row(name, "building the side file, seconds", seconds, None, detail)]
     if graph:
-        rows.append(_built(name, clone, place))
-    kept = None
-    for way in [way for way in vector_search_process.WAYS if way != "graph" or graph]:
-        said = _asked(clone, place, way)
-        kept = kept or said
-        found = _rows(name, way, said, kept, hunks)
-        for row in found:  # at once: at a million hunks the next way takes minutes
-            say(f"{row.what}: {row.value:.3g} ({row.detail})")
-        rows += found
+        rows.append(_hnsw_build_row(name, clone, location))
+    exact = None
+    for method in [name for name in vector_search_process.METHODS if name != "graph" or graph]:
+        figures = _run_method(clone, location, method)
+        exact = exact or figures
+        method_rows = _method_rows(name, method, figures, exact, hunks)
+        for row in method_rows:  # print immediately: at a million hunks the next method takes minutes
+            print_line(f"{row.measure}: {row.value:.3g} ({row.detail})")
+        rows += method_rows
     return rows
 
 
-def _rows(name: str, way: str, said: dict[str, Any], kept: dict[str, Any], hunks: int) -> list[Row]:
-    most_own, most_missed = (MOST_OWN_BYTES, MOST_MISSED) if way == "codes" else (None, None)
-    memory = f"{said['own'] / 1e6:.0f} MB; opened in {said['opened']:.2f} s"
-    rows = [Row(name, f"{way}: own memory for each hunk, bytes", said["own"] / hunks, most_own, memory)]
-    for part, words in (("everything", ""), ("newest", " in the newest fiftieth")):
-        found, times = said["found"][part], said[part]
+def _method_rows(
+    name: str, method: str, figures: dict[str, Any], exact: dict[str, Any], hunks: int
+) -> list[Row]:
+    max_bytes, max_missed = (MAX_BYTES_PER_HUNK, MAX_MISSED_SHARE) if method == "codes" else (None, None)
+    memory = f"{figures['own'] / 1e6:.0f} MB; opened in {figures['opened']:.2f} s"
+    rows = [
+        Row(name, f"{method}: own memory for each hunk, bytes", figures["own"] / hunks, max_bytes, memory)
+    ]
+    for part, suffix in (("everything", ""), ("newest", " in the newest fiftieth")):
+        found, times = figures["found"][part], figures[part]
         detail = f"p50 {times['p50'] * 1e3:.0f} ms, p95 {times['p95'] * 1e3:.0f} ms by the clock"
-        missed = 1 - _recall(found, kept["found"][part])
+        missed = 1 - _recall(found, exact["found"][part])
         rows += [
-            Row(name, f"{way}: a question{words}, ms of processors", times["processor"] * 1e3, None, detail),
             Row(
                 name,
-                f"{way}: missed of the hundred best{words}",
+                f"{method}: a question{suffix}, ms of processors",
+                times["processor"] * 1e3,
+                None,
+                detail,
+            ),
+            Row(
+                name,
+                f"{method}: missed of the hundred best{suffix}",
                 missed,
-                most_missed,
+                max_missed,
                 f"{len(found)} questions",
             ),
         ]
@@ -101,37 +111,39 @@ def _recall(found: np.ndarray, best: np.ndarray) -> float:
     return float(np.mean([len(set(mine) & set(theirs)) / len(set(theirs)) for mine, theirs in pairs]))
 
 
-def _asked(clone: Path, place: Place, way: str) -> dict[str, Any]:
-    found = place.home / f"{way}.npz"
-    arguments = (str(place.home), str(clone.absolute()), way, str(QUESTIONS), str(found))
-    done = run(
-        (sys.executable, "-m", "tests.bench.vector_search_process", *arguments), home=place.home, memory=False
+def _run_method(clone: Path, location: IndexLocation, method: str) -> dict[str, Any]:
+    result_file = location.home / f"{method}.npz"
+    arguments = (str(location.home), str(clone.absolute()), method, str(QUERIES), str(result_file))
+    result = run_program(
+        (sys.executable, "-m", "tests.bench.vector_search_process", *arguments),
+        home=location.home,
+        memory=False,
     )
-    said: dict[str, Any] = json.loads(done.out)
-    return said | {"found": dict(np.load(found))}
+    figures: dict[str, Any] = json.loads(result.out)
+    return figures | {"found": dict(np.load(result_file))}
 
 
-def _built(name: str, clone: Path, place: Place) -> Row:
-    arguments = (str(place.home), str(clone.absolute()))
-    done = run((sys.executable, "-m", "tests.bench.hnsw", *arguments), home=place.home)
-    said = json.loads(done.out)
+def _hnsw_build_row(name: str, clone: Path, location: IndexLocation) -> Row:
+    arguments = (str(location.home), str(clone.absolute()))
+    result = run_program((sys.executable, "-m", "tests.bench.hnsw", *arguments), home=location.home)
+    figures = json.loads(result.out)
     return Row(
         name,
         "building the graph, seconds",
-        said["seconds"],
+        figures["seconds"],
         None,
-        f"{said['processor']:.1f} s of processors; {said['bytes'] / 1e6:.0f} MB, "
-        f"peak memory {done.peak_bytes / 1e6:.0f} MB",
+        f"{figures['processor']:.1f} s of processors; {figures['bytes'] / 1e6:.0f} MB, "
+        f"peak memory {result.peak_bytes / 1e6:.0f} MB",
     )
 
 
-def _copied(clone: Path, home: Path | None, folder: Path) -> Place:
+def _copy_index(clone: Path, home: Path | None, folder: Path) -> IndexLocation:
     if home is None:
         home = folder / "first"
-        lineage(home, "index", clone.absolute(), "--no-progress")
-    place = place_of(home.absolute(), open_repository(clone))
-    shutil.copytree(place.folder, folder / "home" / place.folder.name)
-    return place_of(folder / "home", open_repository(clone))
+        run_lineage(home, "index", clone.absolute(), "--no-progress")
+    location = locate_index(home.absolute(), open_repository(clone))
+    shutil.copytree(location.folder, folder / "home" / location.folder.name)
+    return locate_index(folder / "home", open_repository(clone))
 
 
 if __name__ == "__main__":

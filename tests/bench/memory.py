@@ -1,8 +1,8 @@
-"""Memory of a process and everything it started, summed.
+"""Memory of a process and all its descendants.
 
-A program is started in a session of its own, and all processes of that session count: workers keep their
-session even when their parent dies. Shared pages count once (proportional set size) where the system tells;
-elsewhere resident sizes are summed, which overstates.
+A program runs in a new session, and all processes of the session are summed: workers keep their
+session even when their parent dies. Shared pages count once (proportional set size) on Linux;
+elsewhere resident sizes are summed, which is too high.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-# A batch lives for seconds, a peak inside it for tenths of one; reading the sizes takes a few milliseconds.
+# Peaks last tenths of a second; a reading takes a few milliseconds.
 INTERVAL_SECONDS: Final = 0.1
 
 _PROC: Final = Path("/proc")
 
 
 @dataclass(slots=True)
-class Peak:
-    """The largest sum seen while a session lived; sampled by a thread between `start` and `stop`."""
+class PeakMemory:
+    """Peak memory of a session, sampled by a thread between `start` and `stop`."""
 
     session: int
     bytes: int = 0
@@ -44,18 +44,18 @@ class Peak:
 
 
 def session_bytes(session: int) -> int:
-    """Memory of all processes of a session, in bytes."""
+    """Return the memory of all processes of a session, in bytes."""
     if _PROC.is_dir():
         return sum(map(_process_bytes, _session_processes(session)))
-    listed = subprocess.run(["ps", "-axo", "pgid=,rss="], capture_output=True, text=True, check=True)
-    rows = (line.split() for line in listed.stdout.splitlines())
+    listing = subprocess.run(["ps", "-axo", "pgid=,rss="], capture_output=True, text=True, check=True)
+    rows = (line.split() for line in listing.stdout.splitlines())
     return sum(int(size) * 1024 for group, size in rows if int(group) == session)
 
 
 def _session_processes(session: int) -> Iterator[Path]:
     for folder in _PROC.glob("[0-9]*"):
         try:
-            # The name in brackets may itself hold brackets and blanks.
+            # The process name may contain brackets and spaces.
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
@@ -64,7 +64,7 @@ def _session_processes(session: int) -> Iterator[Path]:
 
 
 def _process_bytes(folder: Path) -> int:
-    """Proportional set size; 0 for a process that has just ended."""
+    """Return the proportional set size; 0 for a process that has exited."""
     try:
         lines = (folder / "smaps_rollup").read_text().splitlines()
     except OSError:

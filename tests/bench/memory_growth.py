@@ -1,9 +1,9 @@
-"""Whether memory grows with the length of the history: the same repository at two lengths, and an even one made here.
+"""Benchmark of memory growth with the length of the history: one repository at two lengths, and a uniform history.
 
 python -m tests.bench.memory_growth CLONE...
 
-A longer history needs more wherever its files grow. What a run keeps of the commits it has behind it shows beside a
-run that was killed and begun anew two thirds of the way: both have the same commits before them.
+Files of real repositories grow with time, and memory with them. Memory that a run keeps for processed commits shows
+against a run that was killed at two thirds and restarted: both process the same remaining commits.
 """
 
 from __future__ import annotations
@@ -13,93 +13,106 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pipeline.run import BATCHES_IN_A_ROW, COMMITS_PER_BATCH
-from pipeline.workers import usable_cpus
-from tests.bench.histories import History, cut, even
-from tests.bench.indexing import MOST_BYTES, zeros_command
-from tests.bench.kill_recovery import followed, strike
-from tests.bench.memory import Peak
-from tests.bench.programs import LINEAGE, Failed, lineage, run, start
-from tests.bench.report import Asked, Row, main, median
+from pipeline.run import BATCHES_PER_GROUP, COMMITS_PER_BATCH
+from pipeline.workers import count_usable_cpus
+from tests.bench.histories import History, clone_history, create_uniform_history
+from tests.bench.indexing import MAX_BYTES, index_without_embedding_command
+from tests.bench.kill_recovery import kill_run, wait_for_progress
+from tests.bench.memory import PeakMemory
+from tests.bench.programs import LINEAGE, ProgramFailed, run_lineage, run_program, start_program
+from tests.bench.report import BenchmarkOptions, Row, main, median
 
-SHORT: Final = 1_000
-# Files grow as a project ages, and batches with them; what must not be there is a part that follows the
-# number of commits, which over five times as many would show as far more than this.
-TOLERATED: Final = 1.25
-# Where files stay as large, what is left is what the engine knows of the tables it adds to.
-TOLERATED_EVEN: Final = 1.1
-# One run differs from the next by a twentieth. Of 5,000 commits that is 6 KB for each that is kept.
-TOLERATED_ANEW: Final = 1.05
-# Where a run is begun anew, at the latest.
-ANEW_AT: Final = 2 / 3
+SHORT_COMMITS: Final = 1_000
+# Files grow as a project ages, and batches with them; a part that follows the
+# number of commits would show as far more for five times as many.
+MAX_GROWTH: Final = 1.25
+# Uniform histories: what remains is DuckDB's metadata of growing tables.
+MAX_UNIFORM_GROWTH: Final = 1.1
+# Runs differ by 5 %, which for 5,000 commits is 6 KB per commit.
+MAX_CONTINUED_GROWTH: Final = 1.05
+# Share of the commits after which the run is killed and restarted, at most.
+RESTART_SHARE: Final = 2 / 3
 
 
-def measure(clone: Path, folder: Path, asked: Asked) -> Sequence[Row]:
-    if asked.commits <= SHORT:
+def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Row]:
+    if options.commits <= SHORT_COMMITS:
         return []
-    short, long = (cut(clone, folder / f"clone-{commits}", commits) for commits in (SHORT, asked.commits))
+    short, long = (
+        clone_history(clone, folder / f"clone-{commits}", commits)
+        for commits in (SHORT_COMMITS, options.commits)
+    )
     lengths = f"{long.commits:,} / {short.commits:,} commits"
-    full = [_peaks(history, folder / "home", asked.runs) for history in (short, long)]
-    without = [_without(history, folder / f"zeros-{history.commits}") for history in (short, long)]
+    full = [_peaks(history, folder / "home", options.runs) for history in (short, long)]
+    without_embedding = [
+        _peak_without_embedding(history, folder / f"zeros-{history.commits}") for history in (short, long)
+    ]
     return [
-        _growth(long, f"peak memory, {lengths}", TOLERATED, *map(median, full)),
-        _kept(long, folder / "home", asked.runs),
-        _growth(long, f"peak memory without embedding, {lengths}", None, *without),
+        _growth_row(long, f"peak memory, {lengths}", MAX_GROWTH, *map(median, full)),
+        _restarted_row(long, folder / "home", options.runs),
+        _growth_row(long, f"peak memory without embedding, {lengths}", None, *without_embedding),
         Row(
             long.name,
             "peak memory of the longer, bytes",
             max(full[1]),
-            MOST_BYTES,
-            f"largest of {asked.runs}",
+            MAX_BYTES,
+            f"largest of {options.runs}",
         ),
     ]
 
 
-def measure_even(folder: Path, asked: Asked) -> Sequence[Row]:
-    """The row of the made history."""
-    if asked.commits <= SHORT:
+def measure_uniform(folder: Path, options: BenchmarkOptions) -> Sequence[Row]:
+    """Return the row of the uniform history."""
+    if options.commits <= SHORT_COMMITS:
         return []
-    histories = [even(folder / f"even-{commits}", commits) for commits in (SHORT, asked.commits)]
+    histories = [
+        create_uniform_history(folder / f"even-{commits}", commits)
+        for commits in (SHORT_COMMITS, options.commits)
+    ]
     peaks = [
         median(
-            [_without(history, folder / f"home-{history.commits}-{number}") for number in range(asked.runs)]
+            [
+                _peak_without_embedding(history, folder / f"home-{history.commits}-{number}")
+                for number in range(options.runs)
+            ]
         )
         for history in histories
     ]
-    lengths = f"{asked.commits:,} / {SHORT:,} commits"
-    return [_growth(histories[1], f"peak memory without embedding, {lengths}", TOLERATED_EVEN, *peaks)]
+    lengths = f"{options.commits:,} / {SHORT_COMMITS:,} commits"
+    return [
+        _growth_row(histories[1], f"peak memory without embedding, {lengths}", MAX_UNIFORM_GROWTH, *peaks)
+    ]
 
 
-def _kept(history: History, home: Path, runs: int) -> Row:
-    """Peaks over the last third, of runs that came all the way and of runs that only had that to do."""
-    share = _behind(history) / history.commits
-    whole, anew = [], []
+def _restarted_row(history: History, home: Path, runs: int) -> Row:
+    """Compare peak memory over the last third of uninterrupted runs and of restarted runs."""
+    share = _restart_commits(history) / history.commits
+    uninterrupted, restarted = [], []
     for _ in range(runs):
         shutil.rmtree(home, ignore_errors=True)
-        whole.append(_peak_after(history, home, share))
+        uninterrupted.append(_peak_after(history, home, share))
         shutil.rmtree(home, ignore_errors=True)
-        blow = strike(history, home, share)
-        anew.append(lineage(home, "index", history.path, "--no-progress").peak_bytes)
-    what = f"peak memory of the rest, one run / killed at {blow.passed:,} commits and begun anew"
-    return _growth(history, what, TOLERATED_ANEW, median(anew), median(whole))
+        killed = kill_run(history, home, share)
+        restarted.append(run_lineage(home, "index", history.path, "--no-progress").peak_bytes)
+    what = f"peak memory of the rest, one run / killed at {killed.indexed:,} commits and restarted"
+    return _growth_row(history, what, MAX_CONTINUED_GROWTH, median(restarted), median(uninterrupted))
 
 
-def _behind(history: History) -> int:
-    """Commits after which all workers begin another turn, so that the same batches meet as in a whole run."""
-    turn = usable_cpus() * BATCHES_IN_A_ROW * COMMITS_PER_BATCH
-    return int(ANEW_AT * history.commits) // turn * turn
+def _restart_commits(history: History) -> int:
+    """Return the commits after which to restart: a multiple of a round of all workers, so that batches coincide."""
+    commits_per_round = count_usable_cpus() * BATCHES_PER_GROUP * COMMITS_PER_BATCH
+    return int(RESTART_SHARE * history.commits) // commits_per_round * commits_per_round
 
 
 def _peak_after(history: History, home: Path, share: float) -> int:
-    """Peak bytes of a run from the moment on when it told of this share of the commits."""
-    process = start((*LINEAGE, "index", str(history.path), "--no-progress"), home=home)
-    followed(process, share)
-    peak = Peak(process.pid)
+    """Return the peak bytes of a run after it logged this share of the commits."""
+    process = start_program((*LINEAGE, "index", str(history.path), "--no-progress"), home=home)
+    wait_for_progress(process, share)
+    peak = PeakMemory(process.pid)
     peak.start()
-    _, complaints = process.communicate()
+    _, errors = process.communicate()
     peak.stop()
     if process.returncode:
-        raise Failed(f"lineage index ended with {process.returncode}:\n{complaints}")
+        raise ProgramFailed(f"lineage index exited with {process.returncode}:\n{errors}")
     return peak.bytes
 
 
@@ -107,17 +120,17 @@ def _peaks(history: History, home: Path, runs: int) -> list[int]:
     peaks = []
     for _ in range(runs):
         shutil.rmtree(home, ignore_errors=True)
-        peaks.append(lineage(home, "index", history.path, "--no-progress").peak_bytes)
+        peaks.append(run_lineage(home, "index", history.path, "--no-progress").peak_bytes)
     return peaks
 
 
-def _without(history: History, home: Path) -> int:
-    return run(zeros_command(history.path), home=home).peak_bytes
+def _peak_without_embedding(history: History, home: Path) -> int:
+    return run_program(index_without_embedding_command(history.path), home=home).peak_bytes
 
 
-def _growth(history: History, what: str, limit: float | None, base: float, grown: float) -> Row:
-    return Row(history.name, what, grown / base, limit, f"{grown:,.0f} / {base:,.0f} bytes")
+def _growth_row(history: History, what: str, limit: float | None, base: float, peak: float) -> Row:
+    return Row(history.name, what, peak / base, limit, f"{peak:,.0f} / {base:,.0f} bytes")
 
 
 if __name__ == "__main__":
-    main(measure, __doc__ or "", measure_even)
+    main(measure, __doc__ or "", measure_uniform)

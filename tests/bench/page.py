@@ -1,10 +1,10 @@
-"""How fast the page of the viewer is, in chromium without a graphics card; needs a machine that is idle.
+"""Benchmark of the web page in headless Chromium without a GPU; needs an idle machine.
 
 python -m tests.bench.page [--runs 3]
 
-First paint is when the first card of a map of 5,000 nodes stands, from the address on. Frames are counted by
+First paint is the time until the first card of a map of 5,000 nodes is drawn. Frames are counted by
 requestAnimationFrame while the mouse drags and the wheel turns, from the whole map down to single cards and back: the
-best of all rounds stands, since other work on the machine only ever takes frames away. A write is seen when the page
+best round counts, since other work on the machine only costs frames. A write is visible when the page
 has a frame with the new label of a card; time counts from the end of the write, and without the debounce.
 """
 
@@ -23,26 +23,26 @@ from typing import Any, Final
 from msgspec.structs import replace
 from playwright.sync_api import Page, sync_playwright
 
-from mindmap.document import ROOT, Edited, Mindmap, now
-from mindmap.map_store import Maps
+from mindmap.document import ROOT, EditResult, Mindmap, utc_now
+from mindmap.map_store import MapStore
 from mindmap.nodes import NodeUpdate, update_nodes
 from serve.viewer.watcher import QUIET_SECONDS
-from tests.bench.report import Row, say, show_rows, workspace
+from tests.bench.report import Row, print_line, print_rows, temporary_directory
 from tests.browser import maps
-from tests.serve.viewer.helpers import program
+from tests.serve.viewer.helpers import viewer_process
 
 RUNS: Final = 3
 NODES: Final = 5_000
 LINKS: Final = 500
-FEWER: Final = (300, 30)
+SMALL_MAP: Final = (300, 30)
 FRAMES: Final = 90
 WRITES: Final = 40
-# What the page promises: 50 frames a second, the first card, a write on the screen.
+# Upper bounds: 50 frames a second, the first card, a write on the screen.
 FRAME_MILLISECONDS: Final = 20.0
 PAINT_SECONDS: Final = 1.5
-SEEN_SECONDS: Final = 0.3
-# So long a page has to draw all of a map after it was unfolded, and to rest after a gesture.
-SETTLING_MILLISECONDS: Final = 1_500
+MAX_WRITE_SECONDS: Final = 0.3
+# Wait after unfolding a map and after a gesture.
+SETTLE_MILLISECONDS: Final = 1_500
 GESTURES: Final = """async (frames) => {
   const stage = document.querySelector(".stage");
   const { left, top, width, height } = stage.getBoundingClientRect();
@@ -70,7 +70,7 @@ GESTURES: Final = """async (frames) => {
   const found = { "pan, far": await pan(), "zoom in": await zoom(-24), "pan, near": await pan() };
   return { ...found, "zoom out": await zoom(12), "pan, between": await pan(), "zoom out to the end": await zoom(16) };
 }"""
-EXPECTED: Final = """([id, label]) => {
+WAIT_FOR_LABEL: Final = """([id, label]) => {
   window.seen = new Promise((done) => {
     const look = () => {
       const card = document.querySelector(`.card[data-id="${id}"]`);
@@ -83,19 +83,21 @@ EXPECTED: Final = """([id, label]) => {
 
 
 def measure(folder: Path, runs: int = RUNS) -> Sequence[Row]:
-    """All rows; none where there is no chromium."""
+    """Return all rows; none without Chromium."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
-        say("page: chromium is not installed")
+        print_line("page: chromium is not installed")
         return []
-    written = Maps(folder / "maps")
-    documents = [replace(maps.large(*size), id=f"mm_{size[0]}") for size in ((NODES, LINKS), FEWER)]
+    store = MapStore(folder / "maps")
+    documents = [
+        replace(maps.create_large_map(*size), id=f"mm_{size[0]}") for size in ((NODES, LINKS), SMALL_MAP)
+    ]
     for document in documents:
-        written.create(document)
-    with program(written.path, "--port", "0") as (_, line), _browser(chromium) as page:
+        store.create(document)
+    with viewer_process(store.path, "--port", "0") as (_, line), _browser(chromium) as page:
         site = line.split()[0]
-        frames = _frames(page, f"{site}#/map/{documents[0].id}?view=map", runs)
-        return [*frames, *(_seen(page, site, written, document) for document in documents)]
+        frames = _frame_rows(page, f"{site}#/map/{documents[0].id}?view=map", runs)
+        return [*frames, *(_write_latency_row(page, site, store, document) for document in documents)]
 
 
 @contextmanager
@@ -106,46 +108,48 @@ def _browser(chromium: str) -> Iterator[Page]:
         browser.close()
 
 
-def _opened(page: Page, address: str) -> float:
-    """Milliseconds from the address to the first card."""
+def _open_page(page: Page, address: str) -> float:
+    """Open the page; return the milliseconds until the first card."""
     page.goto("about:blank")
     page.goto(address)
     page.wait_for_selector(".card, .boxes path", state="attached")
     return float(page.evaluate("performance.now()"))
 
 
-def _frames(page: Page, address: str, runs: int) -> Iterator[Row]:
+def _frame_rows(page: Page, address: str, runs: int) -> Iterator[Row]:
     paints: list[float] = []
     rounds: list[dict[str, float]] = []
     for _ in range(runs):
-        paints.append(_opened(page, address) / 1000)
+        paints.append(_open_page(page, address) / 1000)
         for key in ("e", "0"):
             page.keyboard.press(key)
-            page.wait_for_timeout(SETTLING_MILLISECONDS)
+            page.wait_for_timeout(SETTLE_MILLISECONDS)
         rounds.append(page.evaluate(GESTURES, FRAMES))
-    busy = f"best of {runs}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    yield Row("made", f"first card of {NODES:,} nodes, seconds", min(paints), PAINT_SECONDS, busy)
+    detail = f"best of {runs}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    yield Row("made", f"first card of {NODES:,} nodes, seconds", min(paints), PAINT_SECONDS, detail)
     for name in rounds[0]:
         each = sorted(one[name] for one in rounds)
         rates = ", ".join(f"{1000 / milliseconds:.0f}" for milliseconds in each)
         yield Row("made", f"{name}, ms a frame", each[0], FRAME_MILLISECONDS, f"{rates} frames a second")
 
 
-def _seen(page: Page, site: str, written: Maps, document: Mindmap) -> Row:
-    """Writes to a card that is in view, one after the other."""
+def _write_latency_row(page: Page, site: str, store: MapStore, document: Mindmap) -> Row:
+    """Measure consecutive writes to a visible card."""
     node_id = document.nodes[ROOT].children[0]
-    _opened(page, f"{site}#/map/{document.id}/node/{node_id}?view=map")
-    page.wait_for_timeout(SETTLING_MILLISECONDS)
-    waits = [_wait(page, written, document.id, NodeUpdate(node_id, f"Write {n}")) for n in range(WRITES)]
+    _open_page(page, f"{site}#/map/{document.id}/node/{node_id}?view=map")
+    page.wait_for_timeout(SETTLE_MILLISECONDS)
+    waits = [
+        _measure_write(page, store, document.id, NodeUpdate(node_id, f"Write {n}")) for n in range(WRITES)
+    ]
     p50, p95 = statistics.median(waits), statistics.quantiles(waits, n=20)[-1]
     detail = f"median {p50:.3f} s beyond the debounce of {QUIET_SECONDS:g} s; {WRITES} writes"
     what = f"a write to the screen, {len(document.nodes):,} nodes, p95, seconds"
-    return Row("made", what, p95, SEEN_SECONDS, detail)
+    return Row("made", what, p95, MAX_WRITE_SECONDS, detail)
 
 
-def _wait(page: Page, written: Maps, mindmap_id: str, update: NodeUpdate) -> float:
-    page.evaluate(EXPECTED, [update.id, update.label])
-    written.change(mindmap_id, lambda found: Edited(update_nodes(found, [update], now()).document, ""))
+def _measure_write(page: Page, store: MapStore, mindmap_id: str, update: NodeUpdate) -> float:
+    page.evaluate(WAIT_FOR_LABEL, [update.id, update.label])
+    store.change(mindmap_id, lambda found: EditResult(update_nodes(found, [update], utc_now()).document, ""))
     done = time.time()
     seen: Any = page.evaluate("window.seen")
     return float(seen) / 1000 - done - QUIET_SECONDS
@@ -153,7 +157,7 @@ def _wait(page: Page, written: Maps, mindmap_id: str, update: NodeUpdate) -> flo
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=RUNS, help="rounds of gestures, the best of which stands")
+    parser.add_argument("--runs", type=int, default=RUNS, help="rounds of gestures; the best one counts")
     given = parser.parse_args()
-    with workspace() as place:
-        show_rows(measure(place, given.runs))
+    with temporary_directory() as place:
+        print_rows(measure(place, given.runs))

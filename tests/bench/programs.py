@@ -1,4 +1,4 @@
-"""Programs run as a person runs them: as whole processes, with their time and their memory."""
+"""Programs run as separate processes, with wall time and peak memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.bench.memory import Peak
+from tests.bench.memory import PeakMemory
 from tests.repos import environment
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
@@ -19,8 +19,8 @@ LINEAGE: Final = (sys.executable, "-m", "serve.cli.app")
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """A program that came to its end: wall seconds from start to exit, peak memory of its session if watched."""
+class ProgramResult:
+    """Result of a program: wall seconds from start to exit, peak memory of its session if measured, output."""
 
     seconds: float
     peak_bytes: int
@@ -29,36 +29,36 @@ class Finished:
     err: str
 
 
-class Failed(AssertionError):
-    """A program that was to succeed and did not."""
+class ProgramFailed(AssertionError):
+    """A program exited with an error."""
 
 
-def lineage(home: Path, *arguments: str | Path, memory: bool = True) -> Finished:
-    """Run `lineage` with its indexes under `home`."""
-    return run((*LINEAGE, *map(str, arguments)), home=home, memory=memory)
+def run_lineage(home: Path, *arguments: str | Path, memory: bool = True) -> ProgramResult:
+    """Run `lineage` with LINEAGE_HOME set to `home`."""
+    return run_program((*LINEAGE, *map(str, arguments)), home=home, memory=memory)
 
 
-def run(command: Sequence[str], *, home: Path, memory: bool = True) -> Finished:
-    """Run a program to its end; it must succeed. Watching its memory costs a short run 8 %."""
+def run_program(command: Sequence[str], *, home: Path, memory: bool = True) -> ProgramResult:
+    """Run a program that must succeed. Measuring memory adds 8 % to the time of a short run."""
     started = time.perf_counter()
-    process = start(command, home=home)
-    peak = Peak(process.pid)
+    process = start_program(command, home=home)
+    peak = PeakMemory(process.pid)
     if memory:
         peak.start()
     out, err = process.communicate()
     seconds = time.perf_counter() - started
     peak.stop()
     if process.returncode:
-        raise Failed(f"{' '.join(command)} ended with {process.returncode}:\n{err}")
-    return Finished(seconds, peak.bytes, process.returncode, out, err)
+        raise ProgramFailed(f"{' '.join(command)} exited with {process.returncode}:\n{err}")
+    return ProgramResult(seconds, peak.bytes, process.returncode, out, err)
 
 
-def start(command: Sequence[str], *, home: Path, daemon: bool = False) -> subprocess.Popen[str]:
-    """Start a program in a session of its own, from the project's folder and without the user's git settings."""
+def start_program(command: Sequence[str], *, home: Path, daemon: bool = False) -> subprocess.Popen[str]:
+    """Start a program in a new session, in the project directory and without the user's git settings."""
     return subprocess.Popen(
         command,
         cwd=PROJECT,
-        env=surroundings(home, daemon=daemon),
+        env=program_environment(home, daemon=daemon),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -67,30 +67,32 @@ def start(command: Sequence[str], *, home: Path, daemon: bool = False) -> subpro
     )
 
 
-def surroundings(home: Path, *, daemon: bool = False) -> dict[str, str]:
-    """The environment of a program, which may ask the daemon or not.
+def program_environment(home: Path, *, daemon: bool = False) -> dict[str, str]:
+    """Return the environment of a program, with or without the daemon.
 
-    It keeps what Python compiles, as one that was installed does.
+    Python writes bytecode, as for an installed program.
     """
-    ours = {
+    overrides = {
         "LINEAGE_HOME": str(home),
         "LINEAGE_NO_DAEMON": "" if daemon else "1",
         "LINEAGE_LOG": "info",
         "PYTHONDONTWRITEBYTECODE": "",
         "PYTHONPATH": str(PROJECT),
     }
-    return environment() | ours
+    return environment() | overrides
 
 
 def git(repository: Path, *arguments: str) -> str:
-    """What git prints, decoded leniently: histories hold any bytes."""
+    """Return git's output, decoded with replacement of invalid bytes."""
     return git_bytes(repository, *arguments).decode("utf-8", errors="replace").removesuffix("\n")
 
 
 def git_bytes(repository: Path, *arguments: str) -> bytes:
-    """What git prints."""
+    """Return git's output."""
     command = ["git", "-C", str(repository), *arguments]
-    done = subprocess.run(command, env=environment(), capture_output=True, check=False)
-    if done.returncode:
-        raise Failed(f"{' '.join(command)} ended with {done.returncode}:\n{os.fsdecode(done.stderr)}")
-    return done.stdout
+    result = subprocess.run(command, env=environment(), capture_output=True, check=False)
+    if result.returncode:
+        raise ProgramFailed(
+            f"{' '.join(command)} exited with {result.returncode}:\n{os.fsdecode(result.stderr)}"
+        )
+    return result.stdout

@@ -1,4 +1,4 @@
-"""What a measure says: one row each, printed as a table; and the arguments all measures share."""
+"""Results of benchmarks as rows of one table, and the arguments that benchmarks share."""
 
 from __future__ import annotations
 
@@ -16,78 +16,81 @@ from typing import Final
 
 import polars as pl
 
-RUNS: Final = 5
-COMMITS: Final = 5_000
-PAIRS: Final = 200
+DEFAULT_RUNS: Final = 5
+DEFAULT_COMMITS: Final = 5_000
+DEFAULT_RANGES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A measure of one history. `limit` is the most `value` may be; `detail` says what went into it."""
+    """One measured value of a repository; `limit` is its upper bound, `detail` lists the values it comes from."""
 
     history: str
-    what: str
+    measure: str
     value: float
     limit: float | None
     detail: str
 
     @property
-    def holds(self) -> bool:
+    def is_within_limit(self) -> bool:
         return self.limit is None or self.value <= self.limit
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a measure is to do: which clones, how many rounds, how many commits at most, how many questions."""
+class BenchmarkOptions:
+    """Options of a benchmark: clones, rounds, maximum commits, and ranges of lines to explain."""
 
     clones: tuple[Path, ...]
     runs: int
     commits: int
-    pairs: int = PAIRS
+    pairs: int = DEFAULT_RANGES
 
 
-Measure = Callable[[Path, Path, Asked], Sequence[Row]]
-Made = Callable[[Path, Asked], Sequence[Row]]
+Measure = Callable[[Path, Path, BenchmarkOptions], Sequence[Row]]
+SyntheticMeasure = Callable[[Path, BenchmarkOptions], Sequence[Row]]
 
 
-def main(measure: Measure, meaning: str, made: Made | None = None) -> None:
-    """Run a measure on each clone given on the command line, then on a made history, and print their rows."""
-    asked = arguments(meaning)
-    rows = [row for clone in asked.clones for row in _measured(measure, clone, asked)]
-    if made:
-        with workspace() as folder:
-            rows += made(folder, asked)
-    show_rows(rows)
+def main(measure: Measure, description: str, measure_synthetic: SyntheticMeasure | None = None) -> None:
+    """Run a benchmark on each clone of the command line, then on a synthetic history, and print the rows."""
+    options = parse_arguments(description)
+    rows = [row for clone in options.clones for row in _measure_clone(measure, clone, options)]
+    if measure_synthetic:
+        with temporary_directory() as folder:
+            rows += measure_synthetic(folder, options)
+    print_rows(rows)
 
 
-def arguments(meaning: str) -> Asked:
-    parser = argparse.ArgumentParser(description=meaning)
+def parse_arguments(description: str) -> BenchmarkOptions:
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("clones", nargs="+", type=Path, metavar="CLONE", help="a local clone, bare or not")
-    parser.add_argument("--runs", type=int, default=RUNS, help="rounds whose median is taken")
+    parser.add_argument("--runs", type=int, default=DEFAULT_RUNS, help="rounds; the median is reported")
     parser.add_argument(
-        "--commits", type=int, default=COMMITS, help="longest history: HEAD is set back to it"
+        "--commits",
+        type=int,
+        default=DEFAULT_COMMITS,
+        help="maximum commits; HEAD is reset to an older commit",
     )
-    parser.add_argument("--pairs", type=int, default=PAIRS, help="ranges of files to explain")
-    given = parser.parse_args()
-    return Asked(tuple(given.clones), given.runs, given.commits, given.pairs)
+    parser.add_argument("--pairs", type=int, default=DEFAULT_RANGES, help="ranges of lines to explain")
+    arguments = parser.parse_args()
+    return BenchmarkOptions(tuple(arguments.clones), arguments.runs, arguments.commits, arguments.pairs)
 
 
-def show_rows(rows: Sequence[Row]) -> None:
-    """The table, and under it the machine it was measured on."""
+def print_rows(rows: Sequence[Row]) -> None:
+    """Print the table of rows and a line about the machine."""
     columns = {
         "history": [row.history for row in rows],
-        "what": [row.what for row in rows],
+        "what": [row.measure for row in rows],
         "value": [f"{row.value:.3g}" for row in rows],
         "at most": ["" if row.limit is None else f"{row.limit:g}" for row in rows],
-        "": ["" if row.limit is None else ("holds" if row.holds else "MISSED") for row in rows],
+        "": ["" if row.limit is None else ("holds" if row.is_within_limit else "MISSED") for row in rows],
         "detail": [row.detail for row in rows],
     }
-    show(pl.DataFrame(columns))
-    say(f"{platform.system()} {platform.machine()}, Python {platform.python_version()}")
+    print_table(pl.DataFrame(columns))
+    print_line(f"{platform.system()} {platform.machine()}, Python {platform.python_version()}")
 
 
-def show(table: pl.DataFrame) -> None:
-    """A whole table, wide as it is."""
+def print_table(table: pl.DataFrame) -> None:
+    """Print a table without truncation."""
     with pl.Config(
         tbl_rows=-1,
         tbl_cols=-1,
@@ -98,10 +101,10 @@ def show(table: pl.DataFrame) -> None:
         tbl_formatting="ASCII_MARKDOWN",
         thousands_separator=True,
     ):
-        say(str(table))
+        print_line(str(table))
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -110,14 +113,14 @@ def median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
-def seconds(values: Sequence[float]) -> str:
-    """A median and its range, in seconds."""
+def format_seconds(values: Sequence[float]) -> str:
+    """Format a median with minimum and maximum, in seconds."""
     return f"{median(values):.2f} s ({min(values):.2f}-{max(values):.2f})"
 
 
 @contextmanager
-def workspace() -> Iterator[Path]:
-    """A folder for clones and indexes, gone afterwards."""
+def temporary_directory() -> Iterator[Path]:
+    """Yield a temporary directory and delete it afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="measuring-"))
     try:
         yield folder
@@ -125,6 +128,6 @@ def workspace() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _measured(measure: Measure, clone: Path, asked: Asked) -> Sequence[Row]:
-    with workspace() as folder:
-        return measure(clone, folder, asked)
+def _measure_clone(measure: Measure, clone: Path, options: BenchmarkOptions) -> Sequence[Row]:
+    with temporary_directory() as folder:
+        return measure(clone, folder, options)

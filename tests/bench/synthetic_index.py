@@ -1,4 +1,4 @@
-"""A large index made of a real one: hunks whose vectors are neighbours of the real ones."""
+"""Enlargement of a real index with synthetic hunks whose vectors are similar to the real ones."""
 
 from __future__ import annotations
 
@@ -10,59 +10,61 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from stores import database
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 from stores.types import EMBEDDING_DIMENSION
 from stores.whitening import Vectors
 
 SEED: Final = 7
-ROWS_AT_ONCE: Final = 20_000
-# Each is a real vector, drawn towards another one, and moved as a third and a fourth differ: so the neighbours
-# spread along the axes that the real ones spread along, as more history of the same project would.
-MOST_DRAWN: Final = 0.4
-MOVED: Final = 0.15
+ROWS_PER_BATCH: Final = 20_000
+# A synthetic vector interpolates between two real ones and adds a difference of two others, so that it
+# varies along the same axes as more history of the project would.
+MAX_INTERPOLATION: Final = 0.4
+NOISE_SHARE: Final = 0.15
 
 _VECTORS: Final = "SELECT embedding FROM vectors SEMI JOIN hunks USING (text_digest) ORDER BY text_digest"
 _HUNKS: Final = """
 INSERT INTO hunks
 WITH real AS (SELECT row_number() OVER (ORDER BY hunk_id) - 1 AS number, * FROM hunks WHERE hunk_id < $real)
 SELECT real.* EXCLUDE (number) REPLACE (
-    fresh.hunk_id AS hunk_id, fresh.text_digest AS text_digest,
-    'grown/' || fresh.hunk_id || '/' || file_path AS file_path, '' AS diff, '' AS semantic_text,
+    new_rows.hunk_id AS hunk_id, new_rows.text_digest AS text_digest,
+    'grown/' || new_rows.hunk_id || '/' || file_path AS file_path, '' AS diff, '' AS semantic_text,
     0 AS word_count, 0 AS symbol_word_count)
-FROM fresh JOIN real ON real.number = fresh.hunk_id % (SELECT count(*) FROM real)"""
+FROM new_rows JOIN real ON real.number = new_rows.hunk_id % (SELECT count(*) FROM real)"""
 
 
-def grow(place: Place, hunks: int) -> None:
-    """Add hunks to an index until it has so many."""
-    chance = np.random.default_rng(SEED)
-    with database.writing(place) as connection:
+def enlarge_index(location: IndexLocation, hunks: int) -> None:
+    """Add synthetic hunks until the index has `hunks` of them."""
+    generator = np.random.default_rng(SEED)
+    with database.open_for_writing(location) as connection:
         connection.execute("SET memory_limit = '4GB'")
         real = _matrix(connection.execute(_VECTORS).to_arrow_table().column(0).combine_chunks())
         [(count, first)] = connection.execute("SELECT count(*), max(hunk_id) + 1 FROM hunks").fetchall()
-        for start in range(first, first + hunks - count, ROWS_AT_ONCE):
-            numbers = np.arange(start, min(start + ROWS_AT_ONCE, first + hunks - count))
-            fresh = _fresh(real, numbers, chance)
-            connection.execute("INSERT INTO vectors SELECT text_digest, embedding FROM fresh")
+        for start in range(first, first + hunks - count, ROWS_PER_BATCH):
+            numbers = np.arange(start, min(start + ROWS_PER_BATCH, first + hunks - count))
+            new_rows = _synthetic_rows(real, numbers, generator)
+            connection.execute("INSERT INTO vectors SELECT text_digest, embedding FROM new_rows")
             connection.execute(_HUNKS, {"real": first})
-            del fresh
+            del new_rows
         connection.execute("CHECKPOINT")
 
 
-def questions(place: Place, count: int) -> Vectors:
-    """Vectors of the history's own messages: what people write of such changes."""
+def query_vectors(location: IndexLocation, count: int) -> Vectors:
+    """Return vectors of commit messages of the repository, to use as queries."""
     messages = "FROM vectors SEMI JOIN commits ON text_digest = message_digest"
     sql = f"SELECT embedding {messages} ORDER BY text_digest LIMIT $1"
-    with database.reading(place) as connection:
+    with database.open_for_reading(location) as connection:
         return _matrix(connection.execute(sql, [count]).to_arrow_table().column(0).combine_chunks())
 
 
-def _fresh(real: Vectors, numbers: npt.NDArray[np.int64], chance: np.random.Generator) -> pa.Table:
+def _synthetic_rows(
+    real: Vectors, numbers: npt.NDArray[np.int64], generator: np.random.Generator
+) -> pa.Table:
     count = len(numbers)
-    one, other, from_, to = (real[chance.integers(0, len(real), count)] for _ in range(4))
-    drawn = chance.uniform(0, MOST_DRAWN, (count, 1)).astype(np.float32)
-    rows = one + drawn * (other - one) + np.float32(MOVED) * (to - from_)
+    one, other, from_, to = (real[generator.integers(0, len(real), count)] for _ in range(4))
+    shares = generator.uniform(0, MAX_INTERPOLATION, (count, 1)).astype(np.float32)
+    rows = one + shares * (other - one) + np.float32(NOISE_SHARE) * (to - from_)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    digests = [chance.bytes(16) for _ in range(count)]
+    digests = [generator.bytes(16) for _ in range(count)]
     embeddings = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), EMBEDDING_DIMENSION)
     return pa.table(
         {"hunk_id": numbers, "text_digest": pa.array(digests, pa.binary()), "embedding": embeddings}
@@ -73,6 +75,10 @@ def _matrix(column: pa.Array) -> Vectors:
     return np.array(column.flatten().to_numpy(zero_copy_only=False)).reshape(-1, EMBEDDING_DIMENSION)
 
 
-def room(place: Place) -> dict[str, int]:
-    """Bytes of the index and of its side file."""
-    return {file.name: file.stat().st_size for file in (place.database, place.codes) if Path(file).exists()}
+def file_sizes(location: IndexLocation) -> dict[str, int]:
+    """Return the size of the index file and of the side file."""
+    return {
+        file.name: file.stat().st_size
+        for file in (location.database, location.quantized_vectors)
+        if Path(file).exists()
+    }

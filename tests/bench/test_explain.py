@@ -1,4 +1,4 @@
-"""The measure of explanations finds what is wrong, and nothing where nothing is."""
+"""Tests of `tests.bench.explain`."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from pathlib import Path
 from serve.api_types import BlamedLine, ExplainRequest
 from serve.explain.explain_change import Explainer
 from tests.bench import explain
-from tests.bench.histories import History, wide
-from tests.bench.report import Asked
+from tests.bench.histories import History, create_wide_history
+from tests.bench.report import BenchmarkOptions
 from tests.repos import Repo
 
 
 def test_measure(tmp_path: Path) -> None:
-    """On a small history every row that does not depend on the machine holds, in both work trees."""
-    history = wide(tmp_path / "made", files=3)
+    """Rows that do not depend on the machine are within their limits, for both work trees."""
+    history = create_wide_history(tmp_path / "made", files=3)
     Repo(history.path).rename("part000", "moved")
     Repo(history.path).commit("Move")
-    rows = explain.measure(history.path, tmp_path, Asked((), 1, 100, 6))
+    rows = explain.measure(history.path, tmp_path, BenchmarkOptions((), 1, 100, 6))
     exact = [row for row in rows if row.limit == 0]
     assert len(exact) == 8
-    assert [row for row in exact if not row.holds] == []
+    assert [row for row in exact if not row.is_within_limit] == []
 
 
-def test_what_is_wrong_is_counted(tmp_path: Path) -> None:
-    """A line of another commit, an excerpt that git does not show, and a wrong path are each found."""
-    history: History = wide(tmp_path / "made", files=1)
+def test_disagreements_are_counted(tmp_path: Path) -> None:
+    """A wrong commit, an excerpt that git does not show, and a wrong path are counted."""
+    history: History = create_wide_history(tmp_path / "made", files=1)
     request = ExplainRequest("part000/module0000.py", 1, 9)
-    asking = explain._ask(history, Explainer(tmp_path / "home"), request)
-    hit = asking.ours.hits[0]
-    assert explain._disagreeing(asking) == 0
-    assert explain._shown_by_git(history, asking, hit)
-    line = replace(asking.ours.lines[0], commit_sha="0" * 40)
-    lines: tuple[BlamedLine, ...] = (line, *asking.ours.lines[1:])
-    assert explain._disagreeing(replace(asking, ours=replace(asking.ours, lines=lines))) == 1
+    asking = explain._compare_with_git(history, Explainer(tmp_path / "home"), request)
+    hit = asking.answer.hits[0]
+    assert explain._count_disagreements(asking) == 0
+    assert explain._is_shown_by_git(history, asking, hit)
+    line = replace(asking.answer.lines[0], commit_sha="0" * 40)
+    lines: tuple[BlamedLine, ...] = (line, *asking.answer.lines[1:])
+    assert explain._count_disagreements(replace(asking, answer=replace(asking.answer, lines=lines))) == 1
     for wrong in (
         replace(hit, file_path="x"),
         replace(hit, diff_excerpt=(hit.diff_excerpt or "") + "+more\n"),
         replace(hit, diff_excerpt=""),
     ):
-        assert not explain._shown_by_git(history, asking, wrong)
+        assert not explain._is_shown_by_git(history, asking, wrong)

@@ -1,4 +1,4 @@
-"""What is said of an index is so."""
+"""Tests of `tests.bench.indexes`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from stores import database
 from tests.bench import indexes
 from tests.repos import Repo
-from tests.serve.sample_index import index
+from tests.serve.sample_index import build_index
 
 
 @pytest.fixture
@@ -20,25 +20,25 @@ def repo(tmp_path: Path) -> Repo:
     return repo
 
 
-def test_fingerprint_is_of_content(repo: Repo, tmp_path: Path) -> None:
-    """An index grown in two steps has the fingerprint of one made at once; another content has another."""
-    index(repo, tmp_path / "once")
-    index(repo, tmp_path / "steps", upto="HEAD~3")
-    before = indexes.fingerprint(repo.path, tmp_path / "steps")
-    index(repo, tmp_path / "steps")
-    once, steps = (indexes.fingerprint(repo.path, tmp_path / name) for name in ("once", "steps"))
+def test_index_fingerprint(repo: Repo, tmp_path: Path) -> None:
+    """Fingerprints are equal for an index built in two steps or one, and differ for other content."""
+    build_index(repo, tmp_path / "once")
+    build_index(repo, tmp_path / "steps", revision="HEAD~3")
+    before = indexes.index_fingerprint(repo.path, tmp_path / "steps")
+    build_index(repo, tmp_path / "steps")
+    once, steps = (indexes.index_fingerprint(repo.path, tmp_path / name) for name in ("once", "steps"))
     assert once == steps
     assert {name for name in once if before[name] != once[name]} >= {"commits", "hunks", "hunk_postings"}
 
 
-def test_room_and_shares(repo: Repo, tmp_path: Path) -> None:
-    """The tables fit into the file; every text hunk of a language is counted once, every text told once."""
-    index(repo, tmp_path / "home")
-    with database.writing(indexes.place(repo.path, tmp_path / "home")) as connection:
+def test_table_sizes_and_symbol_shares(repo: Repo, tmp_path: Path) -> None:
+    """Table sizes fit into the file; hunks per language and distinct texts are counted once."""
+    build_index(repo, tmp_path / "home")
+    with database.open_for_writing(indexes.find_location(repo.path, tmp_path / "home")) as connection:
         connection.execute("CHECKPOINT")
-    room = indexes.room(repo.path, tmp_path / "home")
-    assert 0 < room["bytes"].sum() <= indexes.size(repo.path, tmp_path / "home")
+    room = indexes.table_sizes(repo.path, tmp_path / "home")
+    assert 0 < room["bytes"].sum() <= indexes.index_size(repo.path, tmp_path / "home")
     shares = indexes.symbol_shares(repo.path, tmp_path / "home")
     assert shares.row(0) == ("python", 6, 100.0, 0.0, 0.0)
     # Six hunks and the message all commits have.
-    assert len(indexes.texts(repo.path, tmp_path / "home")) == 7
+    assert len(indexes.embedded_texts(repo.path, tmp_path / "home")) == 7

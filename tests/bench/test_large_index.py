@@ -1,4 +1,4 @@
-"""The large index that is measured is one, and what it is compared with is asked the same."""
+"""Tests of `tests.bench.synthetic_index` and `tests.bench.hnsw`."""
 
 from __future__ import annotations
 
@@ -17,55 +17,57 @@ from stores import (
     vector_search,
     writer,
 )
-from stores.filters import Where
-from stores.index_location import Place
-from stores.types import Reach
-from stores.whitening import unit
+from stores.filters import QueryFilter
+from stores.index_location import IndexLocation
+from stores.types import ReachabilityDelta
+from stores.whitening import normalize
 from tests.bench import hnsw, synthetic_index
-from tests.stores.batches import CURRENT, Document, batch, place_in
+from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_location
 
 HUNKS = 1_500
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(history, "MOST_KEPT_ROWS", 100)
-    here = place_in(tmp_path)
-    with database.writing(here) as connection:
-        writer.begin_pass(connection, here, head="h" * 40, unreached=[], components=CURRENT)
-        writer.replace_batch(connection, batch([Document(number) for number in range(60)]))
-    synthetic_index.grow(here, HUNKS)
-    assert quantized_vectors.refresh(here)
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IndexLocation:
+    monkeypatch.setattr(history, "MAX_ROWS_IN_MEMORY", 100)
+    here = make_location(tmp_path)
+    with database.open_for_writing(here) as connection:
+        writer.record_run_start(connection, here, head="h" * 40, unreached=[], components=CURRENT_VERSIONS)
+        writer.replace_batch(connection, make_batch([Document(number) for number in range(60)]))
+    synthetic_index.enlarge_index(here, HUNKS)
+    assert quantized_vectors.refresh_quantized_file(here)
     return here
 
 
-def test_grown(place: Place) -> None:
-    """It has so many hunks, each with a text of its own whose vector is near a real one's."""
-    with database.reading(place) as connection:
-        seen = snapshot.load(connection, Reach())
-        texts = vector_search.load(connection, seen, side=place.codes)
-    assert len(seen.hunks) == len(seen.texts) == HUNKS
-    assert texts.coded is not None
-    real, rows = texts.coded.codes.rows[:60], texts.coded.codes.rows
+def test_enlarge_index(location: IndexLocation) -> None:
+    """The enlarged index has the given hunks, each with a distinct vector near a real one."""
+    with database.open_for_reading(location) as connection:
+        loaded = snapshot.load_snapshot(connection, ReachabilityDelta())
+        texts = vector_search.load_text_vectors(connection, loaded, side_file=location.quantized_vectors)
+    assert len(loaded.hunks) == len(loaded.texts) == HUNKS
+    assert texts.quantized is not None
+    real, rows = texts.quantized.file.vectors[:60], texts.quantized.file.vectors
     assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)
     assert (rows @ real.T).max(axis=1).min() > 0.5
-    assert len(synthetic_index.questions(place, 20)) == 20
+    assert len(synthetic_index.query_vectors(location, 20)) == 20
 
 
-def test_the_graph_is_asked_the_same(place: Place) -> None:
-    """VSS's graph over the side file's places finds about the hunks that the side file finds."""
-    assert hnsw.build(place)["bytes"] > HUNKS * 1_536
-    with database.reading(place) as connection:
-        seen = snapshot.load(connection, Reach())
-        texts = vector_search.load(connection, seen, side=place.codes)
-        everything = filters.chosen(connection, seen, Where())
-        assert isinstance(texts.coded, quantized_search.Coded)
-        by_row = hnsw.hunks(connection, texts.coded.codes)
+def test_hnsw_recall(location: IndexLocation) -> None:
+    """HNSW finds about the same hunks as the side file."""
+    assert hnsw.build_graph(location)["bytes"] > HUNKS * 1_536
+    with database.open_for_reading(location) as connection:
+        loaded = snapshot.load_snapshot(connection, ReachabilityDelta())
+        texts = vector_search.load_text_vectors(connection, loaded, side_file=location.quantized_vectors)
+        everything = filters.apply_filter(connection, loaded, QueryFilter())
+        assert isinstance(texts.quantized, quantized_search.QuantizedSnapshot)
+        by_row = hnsw.hunk_of_each_row(connection, texts.quantized.file)
         shares = []
-        with hnsw.opened(hnsw.file_of(place)) as graph:
-            for query in synthetic_index.questions(place, 5):
-                exact = {hit.hunk_id for hit in vector_search.ask(connection, seen, texts, query, everything)}
-                placed = unit(texts.space.asked(query.astype(np.float64)))
-                near = by_row[hnsw.nearest(graph, texts.coded.codes, placed, 100)]
+        with hnsw.open_graph(hnsw.graph_file(location)) as graph:
+            for query in synthetic_index.query_vectors(location, 5):
+                exact = {
+                    hit.hunk_id for hit in vector_search.search(connection, loaded, texts, query, everything)
+                }
+                placed = normalize(texts.whitening.transform_query(query.astype(np.float64)))
+                near = by_row[hnsw.nearest_rows(graph, texts.quantized.file, placed, 100)]
                 shares.append(len(exact & set(near.tolist())) / 100)
     assert np.mean(shares) > 0.9

@@ -1,11 +1,11 @@
-"""Memory is that of everything a program started."""
+"""Test of `tests.bench.memory`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from tests.bench.programs import run
+from tests.bench.programs import run_program
 
 HELD = 40_000_000
 PROGRAM = f"""
@@ -18,8 +18,8 @@ else:
 """
 
 
-def test_children_count(tmp_path: Path) -> None:
-    """A program and its child, each with as much, hold twice as much together."""
-    done = run((sys.executable, "-c", PROGRAM, PROGRAM), home=tmp_path)
+def test_session_memory_includes_children(tmp_path: Path) -> None:
+    """The memory of a session includes child processes."""
+    done = run_program((sys.executable, "-c", PROGRAM, PROGRAM), home=tmp_path)
     assert 2 * HELD < done.peak_bytes < 4 * HELD
     assert done.seconds > 0.5

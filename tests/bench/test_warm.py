@@ -1,4 +1,4 @@
-"""The measure of warm questions on a little history."""
+"""Test of `tests.bench.warm` on a small history."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 from tests.bench import warm
-from tests.bench.report import Asked
+from tests.bench.report import BenchmarkOptions
 from tests.repos import Repo
 
 
-def test_rows_of_a_little_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole answers and both forms of the cross-encoder have limits, and the daemon has ended afterwards."""
-    monkeypatch.setattr(warm, "QUESTIONS", 20)
+def test_rows_of_small_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole queries and both precisions of the cross-encoder have limits, and the daemon is stopped."""
+    monkeypatch.setattr(warm, "QUERIES", 20)
     repo = Repo.create(tmp_path / "repo")
-    for number in range(warm.QUESTIONS):
+    for number in range(warm.QUERIES):
         repo.commit_file(
             f"{number % 5}.py", f"def close_{number}(socket): ...\n", f"Close the socket of number {number}"
         )
-    rows = warm.measure(repo.path, tmp_path / "measure", Asked((repo.path,), runs=1, commits=500))
-    limited = [row.what for row in rows[::2] if row.limit is not None]
+    rows = warm.measure(repo.path, tmp_path / "measure", BenchmarkOptions((repo.path,), runs=1, commits=500))
+    limited = [row.measure for row in rows[::2] if row.limit is not None]
     assert limited == [
-        f"warm query of {warm.QUESTIONS} hunks, seconds",
+        f"warm query of {warm.QUERIES} hunks, seconds",
         "the same through the daemon, seconds",
         "reranked, full, through the daemon, seconds",
         "reranked, int8, through the daemon, seconds",

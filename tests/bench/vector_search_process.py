@@ -1,10 +1,11 @@
-"""The vector lane of one index, asked in one way by a process of its own: seconds, memory, and what was found.
+"""Vector search of one index by one method in this process: time, memory, and the hunks found.
 
-python -m tests.bench.vector_search_process HOME PATH WAY QUESTIONS FOUND
+python -m tests.bench.vector_search_process HOME PATH METHOD QUERIES OUTPUT
 
-WAY is `kept` (a matrix in memory), `codes` (the side file), `read` (the vectors read again for each question) or
-`graph` (VSS's HNSW, candidates re-scored exactly). Times and sizes are printed as JSON; FOUND is written as .npz.
-Questions are asked of the whole history and of its newest fiftieth.
+METHOD is `memory` (matrix in memory), `codes` (side file), `read` (vectors read for each query) or
+`graph` (HNSW of VSS, candidates rescored exactly). Times and sizes are printed as JSON. The hunks are written to
+OUTPUT (.npz).
+Queries run over all hunks, and with a filter for the newest 2 %.
 """
 
 from __future__ import annotations
@@ -20,104 +21,116 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from pipeline.git.repository import open_repository
-from serve.repositories import place_of
+from serve.repositories import locate_index
 from stores import database, filters, history, quantized_vectors, snapshot, vector_search
-from stores.filters import Where
-from stores.index_location import Place
+from stores.filters import QueryFilter
+from stores.index_location import IndexLocation
 from stores.snapshot import Snapshot
-from stores.types import Reach
-from stores.whitening import Vectors, unit
+from stores.types import ReachabilityDelta
+from stores.whitening import Vectors, normalize
 from tests.bench import hnsw, synthetic_index
 
 DEPTH: Final = 100
-# The filter that leaves little: the newest of so many hunks.
-NEWEST_OF: Final = 50
-WAYS: Final = ("kept", "codes", "read", "graph")
-# Reading everything again takes seconds a question: enough for a median.
-FEWER: Final = 3
+# The filter keeps one of this many hunks, the newest.
+NEWEST_FRACTION: Final = 50
+METHODS: Final = ("memory", "codes", "read", "graph")
+# Reading all vectors takes seconds per query: these suffice for a median.
+SLOW_METHOD_QUERIES: Final = 3
 
-Ask: TypeAlias = Callable[[Any], list[int]]
-# Figures by name, and the hunks that each question found, of all hunks and of the newest.
-Said: TypeAlias = tuple[dict[str, Any], dict[str, np.ndarray]]
+SearchFunction: TypeAlias = Callable[[Any], list[int]]
+# Figures by name, and the hunks found by each query, of all hunks and of the newest.
+Measurement: TypeAlias = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
 def main() -> None:
-    home, path, way, count, found = sys.argv[1:]
-    place = place_of(Path(home), open_repository(Path(path)))
-    queries = synthetic_index.questions(place, int(count))[: FEWER if way == "read" else None]
-    said, hunks = (_graph if way == "graph" else _lane)(place, queries, way)
-    np.savez(found, allow_pickle=False, **hunks)
-    sys.stdout.write(json.dumps(said))
+    home, path, method, count, output = sys.argv[1:]
+    location = locate_index(Path(home), open_repository(Path(path)))
+    queries = synthetic_index.query_vectors(location, int(count))[
+        : SLOW_METHOD_QUERIES if method == "read" else None
+    ]
+    figures, hunks = (_measure_hnsw if method == "graph" else _measure_lane)(location, queries, method)
+    np.savez(output, allow_pickle=False, **hunks)
+    sys.stdout.write(json.dumps(figures))
 
 
-def _lane(place: Place, queries: Vectors, way: str) -> Said:
-    if way == "kept":
-        history.MOST_KEPT_ROWS = sys.maxsize  # type: ignore[misc]  # all of them, to compare with
-    with database.reading(place) as connection:
-        seen = snapshot.load(connection, Reach())
-        everything = filters.chosen(connection, seen, Where())
-        newest = filters.chosen(connection, seen, _newest(seen))
-        before = _own_bytes()
+def _measure_lane(location: IndexLocation, queries: Vectors, method: str) -> Measurement:
+    if method == "memory":
+        history.MAX_ROWS_IN_MEMORY = sys.maxsize  # type: ignore[misc]  # exact reference
+    with database.open_for_reading(location) as connection:
+        loaded = snapshot.load_snapshot(connection, ReachabilityDelta())
+        all_hunks = filters.apply_filter(connection, loaded, QueryFilter())
+        newest = filters.apply_filter(connection, loaded, _newest_filter(loaded))
+        bytes_before = _anonymous_bytes()
         started = time.perf_counter()
-        texts = vector_search.load(connection, seen, side=place.codes if way == "codes" else None)
+        texts = vector_search.load_text_vectors(
+            connection, loaded, side_file=location.quantized_vectors if method == "codes" else None
+        )
         opened = time.perf_counter() - started
-        assert (texts.coded is not None) == (way == "codes") and (texts.rows is not None) == (way == "kept")
-        ask = partial(vector_search.ask, connection, seen, texts)
-        said, found = _timed(
+        assert (texts.quantized is not None) == (method == "codes") and (texts.vectors is not None) == (
+            method == "memory"
+        )
+        search = partial(vector_search.search, connection, loaded, texts)
+        figures, found = _measure_searches(
             list(queries),
-            lambda query: [hit.hunk_id for hit in ask(query, everything)],
-            lambda query: [hit.hunk_id for hit in ask(query, newest)],
+            lambda query: [hit.hunk_id for hit in search(query, all_hunks)],
+            lambda query: [hit.hunk_id for hit in search(query, newest)],
         )
-        return said | {"opened": opened, "own": max(0, _own_bytes() - before)}, found
+        return figures | {"opened": opened, "own": max(0, _anonymous_bytes() - bytes_before)}, found
 
 
-def _newest(seen: Snapshot) -> Where:
-    return Where(since=seen.hunks.shown.column("commit_date")[len(seen.hunks) // NEWEST_OF].as_py())
+def _newest_filter(loaded: Snapshot) -> QueryFilter:
+    return QueryFilter(
+        since=loaded.hunks.commit_info.column("commit_date")[len(loaded.hunks) // NEWEST_FRACTION].as_py()
+    )
 
 
-def _graph(place: Place, queries: Vectors, _: str) -> Said:
-    with database.reading(place) as connection:
-        found = quantized_vectors.opened(connection, place.codes)
-        assert found is not None
-        by_row = hnsw.hunks(connection, found)
-        seen = snapshot.load(connection, Reach())
-        newest = seen.hunks.ids[filters.chosen(connection, seen, _newest(seen)).kept]
-    placed = [unit(found.space.asked(query.astype(np.float64))) for query in queries]
-    before = _own_bytes()
+def _measure_hnsw(location: IndexLocation, queries: Vectors, _: str) -> Measurement:
+    with database.open_for_reading(location) as connection:
+        quantized = quantized_vectors.open_quantized_file(connection, location.quantized_vectors)
+        assert quantized is not None
+        hunk_of_row = hnsw.hunk_of_each_row(connection, quantized)
+        loaded = snapshot.load_snapshot(connection, ReachabilityDelta())
+        newest = loaded.hunks.ids[filters.apply_filter(connection, loaded, _newest_filter(loaded)).included]
+    transformed = [
+        normalize(quantized.whitening.transform_query(query.astype(np.float64))) for query in queries
+    ]
+    bytes_before = _anonymous_bytes()
     started = time.perf_counter()
-    with hnsw.opened(hnsw.file_of(place)) as graph:
-        hnsw.nearest(graph, found, placed[0], DEPTH)
+    with hnsw.open_graph(hnsw.graph_file(location)) as graph:
+        hnsw.nearest_rows(graph, quantized, transformed[0], DEPTH)
         opened = time.perf_counter() - started
-        # A graph cannot be asked for some of its places: the others are dropped from what it gives.
-        kept = np.isin(by_row, newest)
-        said, hunks = _timed(
-            placed,
-            lambda query: by_row[hnsw.nearest(graph, found, query, DEPTH)].tolist(),
-            lambda query: by_row[hnsw.nearest(graph, found, query, DEPTH, kept)].tolist(),
+        # HNSW cannot filter: hunks outside the filter are dropped from its results.
+        is_newest = np.isin(hunk_of_row, newest)
+        figures, hunks = _measure_searches(
+            transformed,
+            lambda query: hunk_of_row[hnsw.nearest_rows(graph, quantized, query, DEPTH)].tolist(),
+            lambda query: hunk_of_row[hnsw.nearest_rows(graph, quantized, query, DEPTH, is_newest)].tolist(),
         )
-        return said | {"opened": opened, "own": max(0, _own_bytes() - before)}, hunks
+        return figures | {"opened": opened, "own": max(0, _anonymous_bytes() - bytes_before)}, hunks
 
 
-def _timed(queries: list[Any], everything: Ask, newest: Ask) -> Said:
-    """Wall seconds of half and of most of the questions, and processor seconds of one, on which others bear less."""
-    said, found = {}, {}
-    for name, ask in (("everything", everything), ("newest", newest)):
-        ask(queries[0])
+def _measure_searches(
+    queries: list[Any], search_all: SearchFunction, search_newest: SearchFunction
+) -> Measurement:
+    """Return p50 and p95 of the wall seconds, and processor seconds per query, which vary less."""
+    figures, found = {}, {}
+    for name, search in (("everything", search_all), ("newest", search_newest)):
+        search(queries[0])
         times, hunks = [], np.full((len(queries), DEPTH), -1)
-        used = time.process_time()
+        cpu_seconds = time.process_time()
         for row, query in zip(hunks, queries, strict=True):
             started = time.perf_counter()
-            hits = ask(query)
+            hits = search(query)
             times.append(time.perf_counter() - started)
             row[: len(hits)] = hits
-        used = (time.process_time() - used) / len(queries)
-        half, most = np.percentile(times, [50, 95]).tolist()
-        said[name], found[name] = {"p50": half, "p95": most, "processor": used}, hunks
-    return said, found
+        cpu_seconds = (time.process_time() - cpu_seconds) / len(queries)
+        p50, p95 = np.percentile(times, [50, 95]).tolist()
+        figures[name], found[name] = {"p50": p50, "p95": p95, "processor": cpu_seconds}, hunks
+    return figures, found
 
 
-def _own_bytes() -> int:
-    """What this process keeps in memory without the files it has mapped, which are the system's to keep or to drop."""
+def _anonymous_bytes() -> int:
+    """Return the anonymous memory of this process, without memory-mapped files."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
 

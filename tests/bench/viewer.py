@@ -1,9 +1,9 @@
-"""The viewer under load: who misses what, how long after a write is it told, how much memory does it take?
+"""Benchmark of the viewer under load: missed states, latency of events, and memory.
 
 python -m tests.bench.viewer [--seconds 60]
 
-Two hundred browsers listen while twenty writes a second go to eight maps, one of them large. A few of the browsers do
-as the page does and fetch each map they are told of. A browser misses a final state when it is told of nothing after
+Two hundred browsers listen while twenty writes a second go to eight maps, one of them large. A few of them
+fetch each map that an event names, as the page does. A browser misses a final state when there is no event after
 a map's last write, or when what it fetched last is not what is in the file.
 """
 
@@ -23,119 +23,121 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from mindmap.document import ROOT, Mindmap, encode, now
-from mindmap.map_store import Maps
-from mindmap.nodes import NewNode, add_nodes, new_map, note
-from serve.viewer.watcher import MOST_SECONDS, QUIET_SECONDS
-from tests.bench.memory import Peak
-from tests.bench.programs import PROJECT, surroundings
-from tests.bench.report import Row, show_rows, workspace
+from mindmap.document import ROOT, Mindmap, encode, utc_now
+from mindmap.map_store import MapStore
+from mindmap.nodes import NewNode, add_nodes, add_note, new_map
+from serve.viewer.watcher import MAX_DELAY_SECONDS, QUIET_SECONDS
+from tests.bench.memory import PeakMemory
+from tests.bench.programs import PROJECT, program_environment
+from tests.bench.report import Row, print_rows, temporary_directory
 
 BROWSERS: Final = 200
 FETCHING: Final = 5
 MAPS: Final = 8
 NODES: Final = 5_000
-WRITES_A_SECOND: Final = 20
+WRITES_PER_SECOND: Final = 20
 SECONDS: Final = 60.0
-ALONE: Final = 15
-# What the specification gives a change to be seen, beyond the debounce.
-SEEN_SECONDS: Final = 0.3
+SINGLE_WRITES: Final = 15
+# Upper bound of the time from a write to its event, beyond the debounce.
+MAX_EVENT_SECONDS: Final = 0.3
 MEMORY_MEGABYTES: Final = 150
-# For the last events to arrive.
-SETTLING_SECONDS: Final = 3.0
+# Wait for the last events.
+SETTLE_SECONDS: Final = 3.0
 
 
 @dataclass(slots=True)
 class Browser:
-    """One that listens; `told` has the moments at which it was told of each map."""
+    """Client of the event stream; `event_times` holds the times of the events of each map."""
 
     port: int
     fetches: bool
-    told: dict[str, list[float]] = field(default_factory=dict)
+    event_times: dict[str, list[float]] = field(default_factory=dict)
     fetched: dict[str, bytes] = field(default_factory=dict)
     connected: asyncio.Event = field(default_factory=asyncio.Event)
-    _wanted: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+    _queue: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
 
     async def listen(self) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n\r\n".encode())
-        fetching = asyncio.create_task(self._keep_fetching()) if self.fetches else None
+        fetching = asyncio.create_task(self._fetch_repeatedly()) if self.fetches else None
         try:
             while line := await reader.readline():
                 if line.startswith(b"data: "):
-                    self._hear(json.loads(line.removeprefix(b"data: ")))
+                    self._handle_event(json.loads(line.removeprefix(b"data: ")))
         finally:
             writer.close()
             if fetching:
                 fetching.cancel()
 
-    def _hear(self, event: dict[str, str]) -> None:
+    def _handle_event(self, event: dict[str, str]) -> None:
         self.connected.set()
         if "id" in event:
-            self.told.setdefault(event["id"], []).append(time.monotonic())
+            self.event_times.setdefault(event["id"], []).append(time.monotonic())
             if self.fetches:
-                self._wanted.put_nowait(event["id"])
+                self._queue.put_nowait(event["id"])
 
-    async def _keep_fetching(self) -> None:
+    async def _fetch_repeatedly(self) -> None:
         while True:
-            wanted = {await self._wanted.get()}
-            while not self._wanted.empty():
-                wanted.add(self._wanted.get_nowait())
-            for mindmap_id in wanted:
-                self.fetched[mindmap_id] = await fetched(self.port, mindmap_id)
+            mindmap_ids = {await self._queue.get()}
+            while not self._queue.empty():
+                mindmap_ids.add(self._queue.get_nowait())
+            for mindmap_id in mindmap_ids:
+                self.fetched[mindmap_id] = await fetch_map(self.port, mindmap_id)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A write that has come to its end."""
+class CompletedWrite:
+    """A finished write."""
 
     mindmap_id: str
     at: float
 
 
 def measure(folder: Path, seconds: float = SECONDS) -> Sequence[Row]:
-    """All rows."""
-    maps = Maps(folder / "maps")
-    documents = [_map(0 if number else NODES) for number in range(MAPS)]
+    """Return all rows."""
+    store = MapStore(folder / "maps")
+    documents = [create_map(0 if number else NODES) for number in range(MAPS)]
     for document in documents:
-        maps.create(document)
+        store.create(document)
     process = subprocess.Popen(
         (sys.executable, "-m", "serve.cli.mindmap", "viewer", "--port", "0"),
         cwd=PROJECT,
-        env={**surroundings(folder), "MINDMAP_DATA_DIR": str(maps.path)},
+        env={**program_environment(folder), "MINDMAP_DATA_DIR": str(store.path)},
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    peak = Peak(process.pid)
+    peak = PeakMemory(process.pid)
     try:
         assert process.stdout is not None
         port = int(re.findall(r":(\d+)/", process.stdout.readline())[0])
         peak.start()
-        return asyncio.run(_measured(maps, documents, port, seconds, peak))
+        return asyncio.run(_measure_events(store, documents, port, seconds, peak))
     finally:
         process.terminate()
         process.communicate(timeout=20)
 
 
-async def _measured(
-    maps: Maps, documents: list[Mindmap], port: int, seconds: float, peak: Peak
+async def _measure_events(
+    store: MapStore, documents: list[Mindmap], port: int, seconds: float, peak: PeakMemory
 ) -> Sequence[Row]:
     browsers = [Browser(port, number < FETCHING) for number in range(BROWSERS)]
     tasks = [asyncio.create_task(browser.listen()) for browser in browsers]
     await asyncio.gather(*(browser.connected.wait() for browser in browsers))
-    alone = await _written(maps, documents[1:2], ALONE, 1.2)
-    many = await _written(maps, documents, int(seconds * WRITES_A_SECOND), 1 / WRITES_A_SECOND)
-    await asyncio.sleep(SETTLING_SECONDS)
+    single_writes = await _write_notes(store, documents[1:2], SINGLE_WRITES, 1.2)
+    concurrent_writes = await _write_notes(
+        store, documents, int(seconds * WRITES_PER_SECOND), 1 / WRITES_PER_SECOND
+    )
+    await asyncio.sleep(SETTLE_SECONDS)
     peak.stop()
-    missed = _missed(maps, browsers, many)
+    missed = _count_missed(store, browsers, concurrent_writes)
     for task in tasks:
         task.cancel()
     with suppress(asyncio.CancelledError):
         await asyncio.gather(*tasks)
-    took = many[-1].at - many[0].at
-    events = sum(len(moments) for browser in browsers for moments in browser.told.values())
-    detail = f"{len(many):,} writes in {took:.0f} s, {events:,} events told"
+    elapsed = concurrent_writes[-1].at - concurrent_writes[0].at
+    events = sum(len(moments) for browser in browsers for moments in browser.event_times.values())
+    detail = f"{len(concurrent_writes):,} writes in {elapsed:.0f} s, {events:,} events"
     return [
         Row("made", f"{BROWSERS} browsers: final states missed", missed, 0, detail),
         Row(
@@ -145,74 +147,83 @@ async def _measured(
             MEMORY_MEGABYTES,
             f"one of {MAPS} maps has {NODES:,} nodes",
         ),
-        _latency("a write to its event, alone, p95, seconds", alone, browsers, QUIET_SECONDS),
-        _latency("a write to its event, amid the others, p95, seconds", many, browsers, MOST_SECONDS),
+        _latency_row("a write to its event, alone, p95, seconds", single_writes, browsers, QUIET_SECONDS),
+        _latency_row(
+            "a write to its event, amid the others, p95, seconds",
+            concurrent_writes,
+            browsers,
+            MAX_DELAY_SECONDS,
+        ),
     ]
 
 
-async def _written(maps: Maps, documents: list[Mindmap], count: int, pause: float) -> list[Written]:
-    """So many writes, one map after the other, each at its time whatever the one before took."""
-    done, began = [], time.monotonic()
+async def _write_notes(
+    store: MapStore, documents: list[Mindmap], count: int, pause: float
+) -> list[CompletedWrite]:
+    """Write `count` notes to the maps in turn, at fixed times."""
+    completed, started = [], time.monotonic()
     for number in range(count):
-        await asyncio.sleep(max(0.0, began + number * pause - time.monotonic()))
+        await asyncio.sleep(max(0.0, started + number * pause - time.monotonic()))
         mindmap_id = documents[number % len(documents)].id
         await asyncio.to_thread(
-            maps.change, mindmap_id, lambda found, number=number: note(found, f"Write {number}", now())
+            store.change,
+            mindmap_id,
+            lambda found, number=number: add_note(found, f"Write {number}", utc_now()),
         )
-        done.append(Written(mindmap_id, time.monotonic()))
+        completed.append(CompletedWrite(mindmap_id, time.monotonic()))
     await asyncio.sleep(1)
-    return done
+    return completed
 
 
-def _missed(maps: Maps, browsers: list[Browser], writes: list[Written]) -> int:
+def _count_missed(store: MapStore, browsers: list[Browser], writes: list[CompletedWrite]) -> int:
     last = {write.mindmap_id: write.at for write in writes}
     missed = sum(
-        browser.told.get(mindmap_id, [0.0])[-1] < at
+        browser.event_times.get(mindmap_id, [0.0])[-1] < at
         for browser in browsers
         for mindmap_id, at in last.items()
     )
     return missed + sum(
-        browser.fetched.get(mindmap_id) != encode(maps.read(mindmap_id))
+        browser.fetched.get(mindmap_id) != encode(store.read(mindmap_id))
         for browser in browsers[:FETCHING]
         for mindmap_id in last
     )
 
 
-def _latency(what: str, writes: list[Written], browsers: list[Browser], debounce: float) -> Row:
-    """From the end of a write to the first event after it, over all browsers."""
+def _latency_row(measure: str, writes: list[CompletedWrite], browsers: list[Browser], debounce: float) -> Row:
+    """Return the row of the time from a write to the next event, over all browsers."""
     waits = []
     for browser in browsers:
-        moments = {mindmap_id: iter(told) for mindmap_id, told in browser.told.items()}
-        heard = dict.fromkeys(moments, 0.0)
+        moments = {mindmap_id: iter(told) for mindmap_id, told in browser.event_times.items()}
+        last_event = dict.fromkeys(moments, 0.0)
         for write in writes:
-            while heard[write.mindmap_id] < write.at:
-                heard[write.mindmap_id] = next(moments[write.mindmap_id], float("inf"))
-            waits.append(heard[write.mindmap_id] - write.at)
+            while last_event[write.mindmap_id] < write.at:
+                last_event[write.mindmap_id] = next(moments[write.mindmap_id], float("inf"))
+            waits.append(last_event[write.mindmap_id] - write.at)
     p95 = statistics.quantiles(waits, n=20)[-1]
     detail = (
         f"median {statistics.median(waits):.3f} s, of which the debounce {QUIET_SECONDS:g}-{debounce:g} s"
     )
-    return Row("made", what, p95, debounce + SEEN_SECONDS, detail)
+    return Row("made", measure, p95, debounce + MAX_EVENT_SECONDS, detail)
 
 
-async def fetched(port: int, mindmap_id: str) -> bytes:
-    """A map as the viewer sends it."""
+async def fetch_map(port: int, mindmap_id: str) -> bytes:
+    """Return a map as the viewer sends it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = f"GET /api/mindmaps/{mindmap_id} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"
     writer.write(head.encode())
-    said = await reader.read()
+    response = await reader.read()
     writer.close()
-    return said.partition(b"\r\n\r\n")[2]
+    return response.partition(b"\r\n\r\n")[2]
 
 
-def _map(nodes: int) -> Mindmap:
-    document = new_map("Measured", None, now())
+def create_map(nodes: int) -> Mindmap:
+    document = new_map("Measured", None, utc_now())
     for number in range(nodes // 100):
         batch = [
             NewNode(f"Part {number}", "plan"),
             *(NewNode(f"Step {n} of {number}", parent=0) for n in range(99)),
         ]
-        document = add_nodes(document, ROOT, batch, now()).document
+        document = add_nodes(document, ROOT, batch, utc_now()).document
     return document
 
 
@@ -220,5 +231,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long to write for")
     given = parser.parse_args()
-    with workspace() as place:
-        show_rows(measure(place, given.seconds))
+    with temporary_directory() as place:
+        print_rows(measure(place, given.seconds))

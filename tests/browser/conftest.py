@@ -1,4 +1,4 @@
-"""A browser, a viewer, and a page whose every complaint is a failure."""
+"""Fixtures: a browser, a viewer, and a page whose console messages fail the test."""
 
 from __future__ import annotations
 
@@ -11,77 +11,79 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from mindmap.document import Edited, Mindmap
-from mindmap.map_store import Maps
-from tests.serve.viewer.helpers import program
+from mindmap.document import EditResult, Mindmap
+from mindmap.map_store import MapStore
+from tests.serve.viewer.helpers import viewer_process
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-# Two shared cores draw slowly.
-PATIENCE_MS = 12_000
-expect.set_options(timeout=PATIENCE_MS)
+# Rendering is slow on two shared cores.
+TIMEOUT_MS = 12_000
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 @dataclass
 class Site:
-    """A viewer of a data directory, and an agent's hand in it."""
+    """A running viewer; `create_map` and `change_map` act as an agent that writes its data directory."""
 
-    maps: Maps
+    maps: MapStore
     address: str
-    end: Callable[[], None]
+    stop: Callable[[], None]
 
-    def write(self, document: Mindmap, mindmap_id: str = "mm_test") -> Mindmap:
-        named = replace(document, id=mindmap_id)
-        self.maps.create(named)
-        return named
+    def create_map(self, document: Mindmap, mindmap_id: str = "mm_test") -> Mindmap:
+        document_with_id = replace(document, id=mindmap_id)
+        self.maps.create(document_with_id)
+        return document_with_id
 
-    def change(self, edit: Callable[[Mindmap], Mindmap], mindmap_id: str = "mm_test") -> Mindmap:
-        return self.maps.change(mindmap_id, lambda document: Edited(edit(document), ""))[0]
+    def change_map(self, edit: Callable[[Mindmap], Mindmap], mindmap_id: str = "mm_test") -> Mindmap:
+        return self.maps.change(mindmap_id, lambda document: EditResult(edit(document), ""))[0]
 
 
 @dataclass
-class Looking:
-    """A page at a site; `complaints` is what its console said, `quiet` lets it say that the network is away."""
+class PageSession:
+    """A browser page of a viewer. `ignore_console` allows console messages, such as those of failed requests."""
 
     page: Page
     address: str
-    complaints: list[str] = field(default_factory=list)
-    quiet: bool = False
+    console_messages: list[str] = field(default_factory=list)
+    ignore_console: bool = False
 
-    def open(self, place: str = "") -> Page:
-        self.page.goto(f"{self.address}{place}")
+    def open(self, fragment: str = "") -> Page:
+        self.page.goto(f"{self.address}{fragment}")
         return self.page
 
 
-@pytest.fixture(scope="module")  # while it is open, this thread has a loop, and no other test may run one
+@pytest.fixture(scope="module")  # playwright runs an event loop in this thread meanwhile
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("chromium is not installed (apt-get install chromium)")
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     folder = tmp_path / "data"
-    with program(folder, "--port", "0", LINEAGE_HOME=str(tmp_path / "home")) as (process, line):
-        yield Site(Maps(folder), line.split()[0], process.kill)
+    with viewer_process(folder, "--port", "0", LINEAGE_HOME=str(tmp_path / "home")) as (process, line):
+        yield Site(MapStore(folder), line.split()[0], process.kill)
 
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    made = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
-    made.set_default_timeout(PATIENCE_MS)
-    yield made
-    made.close()
+    new_context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+    new_context.set_default_timeout(TIMEOUT_MS)
+    yield new_context
+    new_context.close()
 
 
 @pytest.fixture
-def looking(site: Site, context: BrowserContext) -> Iterator[Looking]:
-    """A page at the site; that the console says nothing and the policy is kept is part of every test."""
-    look = Looking(context.new_page(), site.address)
-    look.page.on("console", lambda said: look.complaints.append(f"{said.type}: {said.text}"))
-    look.page.on("pageerror", lambda error: look.complaints.append(str(error)))
-    yield look
-    assert look.quiet or not look.complaints
+def session(site: Site, context: BrowserContext) -> Iterator[PageSession]:
+    """Open a page of the site. Console messages, violations of the content security policy included, fail the test."""
+    session = PageSession(context.new_page(), site.address)
+    session.page.on(
+        "console", lambda message: session.console_messages.append(f"{message.type}: {message.text}")
+    )
+    session.page.on("pageerror", lambda error: session.console_messages.append(str(error)))
+    yield session
+    assert session.ignore_console or not session.console_messages

@@ -1,6 +1,6 @@
-"""Believable maps of any size: the plan of a coding task, the mental model beside it, the files that it touched.
+"""Realistic maps of any size: plan, mental model and touched files of a coding task.
 
-Everything is written through the project's own edits, as agents write it; the same size gives the same map.
+They are built with the project's own edit functions. The same size gives the same map.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from dataclasses import dataclass, field
 from itertools import count, cycle, islice
 from typing import Any, Final
 
-from mindmap.document import ACTIVE, BLOCKED, DONE, ROOT, CodeChange, Mindmap
-from mindmap.file_touches import Touch, attach, told
+from mindmap.document import BLOCKED, COMPLETED, IN_PROGRESS, ROOT, CodeChange, Mindmap
+from mindmap.file_touches import TouchInput, attach_files, describe_touch
 from mindmap.links import NewLink, change_links
-from mindmap.nodes import add_nodes, flattened, new_map
-from tests.mindmap.sample_maps import id_of, moment
+from mindmap.nodes import add_nodes, flatten_nodes, new_map
+from tests.mindmap.sample_maps import id_by_label, timestamp_at
 
 TITLE: Final = "Resumable uploads for the media service"
 # The task in progress.
-HEAD: Final = "Answer HEAD with the offset to resume at"
+ACTIVE_TASK: Final = "Answer HEAD with the offset to resume at"
 
 PLAN: Final[list[dict[str, Any]]] = [
     {
         "label": "Accept chunks in any order",
         "type": "plan",
         "children": [
-            {"label": "Store a manifest of received byte ranges for each upload", "status": DONE},
-            {"label": HEAD, "status": ACTIVE},
+            {"label": "Store a manifest of received byte ranges for each upload", "status": COMPLETED},
+            {"label": ACTIVE_TASK, "status": IN_PROGRESS},
             {"label": "Reject a chunk whose checksum does not match", "status": "planned"},
             {"label": "Load test with 2,000 parallel uploads: no staging bucket yet", "status": BLOCKED},
         ],
@@ -47,7 +47,7 @@ PLAN: Final[list[dict[str, Any]]] = [
     },
 ]
 LINKS: Final = (
-    (HEAD, "UploadSession", "reads", None),
+    (ACTIVE_TASK, "UploadSession", "reads", None),
     ("UploadSession", "Chunk -> scratch file -> object store", "drives", "animated"),
     (
         "The proxy buffers whole bodies, so offsets look complete too early",
@@ -89,7 +89,18 @@ CONCEPTS: Final = (
     ("risk", "{}: a retry may be counted twice"), ("data_flow", "Request to {} and back"),
     ("note", "{}: owners and on-call"),
 )  # fmt: skip
-STATES: Final = (DONE, DONE, DONE, "planned", "planned", ACTIVE, "planned", DONE, BLOCKED, "planned")
+STATES: Final = (
+    COMPLETED,
+    COMPLETED,
+    COMPLETED,
+    "planned",
+    "planned",
+    IN_PROGRESS,
+    "planned",
+    COMPLETED,
+    BLOCKED,
+    "planned",
+)
 LABELS: Final = ("calls", "publishes to", "guards", "depends on", "would explain", "replaces")
 STYLES: Final = ("solid", "solid", "dashed", "animated")
 CHANGES: Final = (
@@ -103,22 +114,23 @@ CHANGES: Final = (
 )
 
 
-def small(workspace: str | None = None) -> Mindmap:
-    """Twelve nodes, four links, three files: what an agent has after its first minutes."""
-    document = planted(new_map(TITLE, workspace, moment(0)), PLAN, 1)
-    document = linked(
-        document, [(id_of(document, a), id_of(document, b), label, style) for a, b, label, style in LINKS]
+def create_small_map(workspace: str | None = None) -> Mindmap:
+    """Create a map of twelve nodes, four links and three files."""
+    document = add_under_root(new_map(TITLE, workspace, timestamp_at(0)), PLAN, 1)
+    document = add_links(
+        document,
+        [(id_by_label(document, a), id_by_label(document, b), label, style) for a, b, label, style in LINKS],
     )
-    head, session = (id_of(document, label) for label in (LINKS[0][0], "UploadSession"))
-    manifest = id_of(document, "Store a manifest of received byte ranges for each upload")
-    document = touched(
-        document, manifest, 5, Touch("media/ranges.py", "create", changes=(CHANGES[2], CHANGES[6]))
+    head, session = (id_by_label(document, label) for label in (LINKS[0][0], "UploadSession"))
+    manifest = id_by_label(document, "Store a manifest of received byte ranges for each upload")
+    document = attach_file(
+        document, manifest, 5, TouchInput("media/ranges.py", "create", changes=(CHANGES[2], CHANGES[6]))
     )
-    document = touched(
+    document = attach_file(
         document,
         head,
         6,
-        Touch(
+        TouchInput(
             "media/uploads.py",
             lines="40-88",
             symbols=("UploadSession", "head"),
@@ -126,60 +138,62 @@ def small(workspace: str | None = None) -> Mindmap:
             summary="HEAD answers the end of the first gap",
         ),
     )
-    document = touched(document, session, 7, Touch("media/uploads.py", "read", lines="1-120"))
-    renamed = Touch(
+    document = attach_file(document, session, 7, TouchInput("media/uploads.py", "read", lines="1-120"))
+    renamed = TouchInput(
         "media/storage.py", "rename", previous_path="media/files.py", summary="Named for what it keeps"
     )
-    return touched(document, head, 8, renamed)
+    return attach_file(document, head, 8, renamed)
 
 
-def large(nodes: int, links: int, workspace: str | None = None) -> Mindmap:
-    """A map of so many nodes and links, the root counted."""
-    document = new_map(f"Platform migration, {nodes:,} nodes", workspace, moment(0))
-    growing = _Growing(nodes - 1)
-    for number, part in enumerate(growing.parts()):
-        document = planted(document, [part], 1 + number // 10)
+def create_large_map(nodes: int, links: int, workspace: str | None = None) -> Mindmap:
+    """Create a map of this many nodes, the root included, and links."""
+    document = new_map(f"Platform migration, {nodes:,} nodes", workspace, timestamp_at(0))
+    growing = _MapGenerator(nodes - 1)
+    for number, part in enumerate(growing.generate_branches()):
+        document = add_under_root(document, [part], 1 + number // 10)
     ids = [node_id for node_id in document.nodes if node_id != ROOT]
     ends = zip(_strides(ids, 7), _strides(ids, 13), cycle(LABELS), cycle(STYLES), strict=False)
-    document = linked(document, list(islice(((a, b, c, d) for a, b, c, d in ends if a != b), links)))
+    document = add_links(document, list(islice(((a, b, c, d) for a, b, c, d in ends if a != b), links)))
     for number, node_id in enumerate(ids[:: max(1, len(ids) // 60)]):
         change = CHANGES[number % len(CHANGES)]
         path = f"{AREAS[number % 9].lower().replace(' ', '_')}/{('routes', 'models', 'tasks')[number % 3]}.py"
-        touch = Touch(
+        touch = TouchInput(
             path, lines=f"{number + 1}-{number + 30}", changes=(change,), summary="Git modify (+12/-3 lines)"
         )
-        document = touched(document, node_id, 600 + number, touch)
+        document = attach_file(document, node_id, 600 + number, touch)
     return document
 
 
-def planted(document: Mindmap, nodes: Sequence[dict[str, Any]], minutes: int) -> Mindmap:
-    """The map with nodes under its root."""
-    return add_nodes(document, ROOT, flattened(nodes), moment(minutes)).document
+def add_under_root(document: Mindmap, nodes: Sequence[dict[str, Any]], minutes: int) -> Mindmap:
+    """Return the map with nodes added under its root."""
+    return add_nodes(document, ROOT, flatten_nodes(nodes), timestamp_at(minutes)).document
 
 
-def linked(document: Mindmap, ends: Sequence[tuple[str, str, str, str | None]]) -> Mindmap:
-    """The map with links from id to id."""
+def add_links(document: Mindmap, ends: Sequence[tuple[str, str, str, str | None]]) -> Mindmap:
+    """Return the map with links, given as (source id, target id, label, style)."""
     added = [NewLink(source, target, label, style) for source, target, label, style in ends]
-    return change_links(document, added, [], moment(4)).document if added else document
+    return change_links(document, added, [], timestamp_at(4)).document if added else document
 
 
-def touched(document: Mindmap, node_id: str, minutes: int, touch: Touch) -> Mindmap:
-    """The map with a file attached to a node."""
-    return attach(document, node_id, [touch], told(touch, document.workspace_path), moment(minutes))
+def attach_file(document: Mindmap, node_id: str, minutes: int, touch: TouchInput) -> Mindmap:
+    """Return the map with a file attached to a node."""
+    return attach_files(
+        document, node_id, [touch], describe_touch(touch, document.workspace_path), timestamp_at(minutes)
+    )
 
 
 @dataclass(slots=True)
-class _Growing:
-    """Makes nested parts until so many nodes are made."""
+class _MapGenerator:
+    """Generates nested branches until `remaining` nodes exist."""
 
-    left: int
+    remaining: int
     states: Iterator[str] = field(default_factory=lambda: cycle(STATES))
     details: Iterator[str] = field(default_factory=lambda: cycle(DETAILS))
     number: Iterator[int] = field(default_factory=count)
 
-    def parts(self) -> Iterator[dict[str, Any]]:
+    def generate_branches(self) -> Iterator[dict[str, Any]]:
         for goal, area in zip(cycle(GOALS), cycle(AREAS), strict=False):
-            if self.left <= 0:
+            if self.remaining <= 0:
                 return
             if next(self.number) % 3 == 2:
                 yield self._concepts(area)
@@ -187,27 +201,33 @@ class _Growing:
                 yield self._plan(goal.format(area.lower()))
 
     def _plan(self, goal: str) -> dict[str, Any]:
-        plan = self._made(goal, "plan", next(self.states))
-        plan["children"] = [self._step(step) for step in STEPS[: 5 + next(self.number) % 6] if self.left > 0]
+        plan = self._node(goal, "plan", next(self.states))
+        plan["children"] = [
+            self._step(step) for step in STEPS[: 5 + next(self.number) % 6] if self.remaining > 0
+        ]
         return plan
 
     def _step(self, label: str) -> dict[str, Any]:
-        step = self._made(label, "task", next(self.states))
+        step = self._node(label, "task", next(self.states))
         size = (0, 2, 0, 3, 5, 0)[next(self.number) % 6]
         step["children"] = [
-            self._made(next(self.details), "task", next(self.states)) for _ in range(size) if self.left > 0
+            self._node(next(self.details), "task", next(self.states))
+            for _ in range(size)
+            if self.remaining > 0
         ]
         return step
 
     def _concepts(self, area: str) -> dict[str, Any]:
-        head = self._made(f"How {area.lower()} fits together", "component")
-        head["children"] = [self._made(name.format(area), kind) for kind, name in CONCEPTS if self.left > 0]
+        head = self._node(f"How {area.lower()} fits together", "component")
+        head["children"] = [
+            self._node(name.format(area), kind) for kind, name in CONCEPTS if self.remaining > 0
+        ]
         return head
 
-    def _made(self, label: str, kind: str, status: str | None = None) -> dict[str, Any]:
-        self.left -= 1
+    def _node(self, label: str, kind: str, status: str | None = None) -> dict[str, Any]:
+        self.remaining -= 1
         return {"label": label, "type": kind} | ({"status": status} if status else {})
 
 
 def _strides(ids: Sequence[str], by: int) -> Iterator[str]:
-    return (ids[(place * by * 31 + by) % len(ids)] for place in count())
+    return (ids[(index * by * 31 + by) % len(ids)] for index in count())

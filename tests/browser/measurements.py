@@ -1,4 +1,4 @@
-"""What is read off the viewer's page."""
+"""Helpers that read the viewer's page."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page
 
-from tests.browser.conftest import PATIENCE_MS
+from tests.browser.conftest import TIMEOUT_MS
 
-# Longer than a gesture takes to be drawn sharp.
-LOOK_MS = 500
+# Longer than the redraw after a gesture takes.
+POLL_MS = 500
 
 
-def card(page: Page, label: str, part: str = "") -> Locator:
+def find_card(page: Page, label: str, part: str = "") -> Locator:
     where = page.locator(f".pane.{part}") if part else page
     return where.locator(f".card[aria-label^='{label},']")
 
 
-def at_rest(page: Page, read: Callable[[], Any]) -> Any:
-    """What is read, once it stays the same: a busy machine draws when it comes to it."""
-    was = read()
-    for _ in range(PATIENCE_MS // LOOK_MS):
-        page.wait_for_timeout(LOOK_MS)
-        now = read()
-        if now == was:
-            return now
-        was = now
-    raise AssertionError(f"never at rest: {was}")
+def wait_until_stable(page: Page, read: Callable[[], Any]) -> Any:
+    """Call `read` until two results in a row are equal, and return it."""
+    previous = read()
+    for _ in range(TIMEOUT_MS // POLL_MS):
+        page.wait_for_timeout(POLL_MS)
+        current = read()
+        if current == previous:
+            return current
+        previous = current
+    raise AssertionError(f"not stable: {previous}")

@@ -1,4 +1,4 @@
-"""The page that ships is the page whose source is here."""
+"""Built files of the page and checks of its source."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 WEB = Path(__file__).parents[2] / "mindmap" / "web"
 STATIC = WEB.parent / "static"
 FILES = ("index.html", "app.js", "logo.png", "favicon.png", "NOTICE")
-# What a page may cost that opens at once, from a tunnel too.
-LARGEST_SCRIPT = 60_000
+# Gzipped; small enough to load at once through a tunnel.
+MAX_SCRIPT_BYTES = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -29,39 +29,39 @@ def node() -> str:
 
 
 def run(*command: str) -> None:
-    done = subprocess.run(command, cwd=WEB, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(command, cwd=WEB, capture_output=True, text=True, check=False, timeout=300)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
-def test_built_is_what_the_source_makes(node: str, tmp_path: Path) -> None:
-    """Built again, every file is the same to the byte. Else: `npm run build --prefix mindmap/web`, and commit it."""
+def test_built_files_match_source(node: str, tmp_path: Path) -> None:
+    """A new build gives identical files. Otherwise run `npm run build --prefix mindmap/web` and commit the result."""
     run(node, "build.mjs", "--out", str(tmp_path))
     assert sorted(path.name for path in STATIC.iterdir()) == sorted(FILES)
     for name in FILES:
         assert (STATIC / name).read_bytes() == (tmp_path / name).read_bytes(), name
 
 
-def test_source_passes_its_checks(node: str) -> None:
-    """The types hold, and the parts that need no browser do what their tests say."""
+def test_typescript_checks_and_unit_tests(node: str) -> None:
+    """The type check and the unit tests of the page pass."""
     run(node, "node_modules/typescript/bin/tsc", "--noEmit")
     run(node, "build.mjs", "--tests")
     run(node, "--test", *(str(path) for path in sorted((WEB / ".tests").glob("*.test.mjs"))))
 
 
-def test_script_is_small() -> None:
-    """The one script, packed, stays within what was promised."""
-    assert len(gzip.compress((STATIC / "app.js").read_bytes(), 9)) <= LARGEST_SCRIPT
+def test_script_size() -> None:
+    """The gzipped script stays below the limit."""
+    assert len(gzip.compress((STATIC / "app.js").read_bytes(), 9)) <= MAX_SCRIPT_BYTES
 
 
-def test_page_has_nothing_inline() -> None:
-    """No style, no handler and no script stands in the document itself, and nothing comes from elsewhere."""
+def test_page_has_no_inline_code() -> None:
+    """The document has no inline styles, handlers or scripts, and no external resources."""
     page = (STATIC / "index.html").read_text(encoding="utf-8")
     assert re.findall(r"<script[^>]*>([^<]*)</script>", page) == [""]
     assert not re.search(r"<style|\sstyle=|\son\w+=|//", page)
 
 
-def test_lock_names_no_host() -> None:
-    """Every package is pinned with its digest, and none with an address."""
+def test_lock_file_has_digests_and_no_urls() -> None:
+    """Every package in the lock file is pinned by a digest, and none by a URL."""
     packages = json.loads((WEB / "package-lock.json").read_text(encoding="utf-8"))["packages"]
-    tied = [package for name, package in packages.items() if name]
-    assert tied and all("integrity" in package and "resolved" not in package for package in tied)
+    pinned = [package for name, package in packages.items() if name]
+    assert pinned and all("integrity" in package and "resolved" not in package for package in pinned)

@@ -1,4 +1,4 @@
-"""The viewer's page by keyboard: every key, and keys that follow each other quickly."""
+"""Keyboard use of the page, keys in quick succession included."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import re
 from playwright.sync_api import expect
 
 from tests.browser import maps
-from tests.browser.conftest import Looking, Site
-from tests.browser.maps import HEAD
-from tests.browser.measurements import at_rest, card
-from tests.mindmap.sample_maps import id_of
+from tests.browser.conftest import PageSession, Site
+from tests.browser.maps import ACTIVE_TASK
+from tests.browser.measurements import find_card, wait_until_stable
+from tests.mindmap.sample_maps import id_by_label
 
 
-def test_everything_goes_by_keyboard(site: Site, looking: Looking) -> None:
-    """Tab reaches the tree, arrows go through it, keys fold, read, light up and help."""
-    site.write(maps.small())
-    page = looking.open("#/map/mm_test?view=map")
+def test_keyboard_navigation(site: Site, session: PageSession) -> None:
+    """Arrow keys move through the tree, and other keys collapse, select, focus the panel and open the help."""
+    site.create_map(maps.create_small_map())
+    page = session.open("#/map/mm_test?view=map")
     tree = page.get_by_role("tree")
     tree.focus()
     active = re.compile("map-root")
     expect(tree).to_have_attribute("aria-activedescendant", active)
     for key in ("ArrowDown", "ArrowDown", "ArrowDown"):
         page.keyboard.press(key)
-    expect(page.locator(".node h2")).to_have_text(HEAD)
+    expect(page.locator(".node h2")).to_have_text(ACTIVE_TASK)
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".card.selected")).to_have_attribute("aria-expanded", "true")
     page.keyboard.press("Space")
@@ -31,7 +31,7 @@ def test_everything_goes_by_keyboard(site: Site, looking: Looking) -> None:
     page.keyboard.press("ArrowRight")
     expect(page.locator(".card.selected")).to_have_attribute("aria-expanded", "true")
     page.keyboard.press("g")
-    expect(page.locator(".node h2")).to_have_text(HEAD)
+    expect(page.locator(".node h2")).to_have_text(ACTIVE_TASK)
     page.keyboard.press("Enter")
     expect(page.locator("#side-body")).to_be_focused()
     page.keyboard.press("?")
@@ -42,8 +42,8 @@ def test_everything_goes_by_keyboard(site: Site, looking: Looking) -> None:
     expect(page.locator(".session")).to_have_count(1)
 
 
-# Presses keys one right behind the other, before the browser paints: what is drawn by then is drawn at once.
-TYPE = """async keys => {
+# Presses keys in quick succession, before the browser paints.
+PRESS_KEYS = """async keys => {
   for (const key of keys) {
     (document.activeElement ?? document.body).dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
     await null;
@@ -51,56 +51,58 @@ TYPE = """async keys => {
 }"""
 
 
-def test_a_key_right_behind_a_closing_sheet_is_not_lost(site: Site, looking: Looking) -> None:
-    """The browser says that a sheet is closed after it is; a key in between counts."""
-    site.write(maps.small())
-    page = looking.open("#/map/mm_test?view=map")
-    expect(card(page, HEAD)).to_be_visible()
+def test_key_right_after_closing_help(site: Site, session: PageSession) -> None:
+    """A key between the closing of the help dialog and its close event is handled."""
+    site.create_map(maps.create_small_map())
+    page = session.open("#/map/mm_test?view=map")
+    expect(find_card(page, ACTIVE_TASK)).to_be_visible()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
-    page.evaluate(f"document.querySelector('dialog').close(); ({TYPE})(['h'])")
+    page.evaluate(f"document.querySelector('dialog').close(); ({PRESS_KEYS})(['h'])")
     expect(page.locator(".session")).to_have_count(1)
 
 
-def test_a_key_right_behind_an_opening_sheet_is_the_sheets(site: Site, looking: Looking) -> None:
-    """What lies behind the sheet hears nothing from the moment that it is asked for."""
-    site.write(maps.small())
-    page = looking.open("#/map/mm_test?view=map")
-    expect(card(page, HEAD)).to_be_visible()
-    page.evaluate(TYPE, ["?", "h"])
+def test_key_right_after_opening_help(site: Site, session: PageSession) -> None:
+    """A key right after `?` goes to the help dialog, not to the page behind it."""
+    site.create_map(maps.create_small_map())
+    page = session.open("#/map/mm_test?view=map")
+    expect(find_card(page, ACTIVE_TASK)).to_be_visible()
+    page.evaluate(PRESS_KEYS, ["?", "h"])
     expect(page.get_by_role("dialog")).to_be_visible()
     expect(page).to_have_url(re.compile("#/map/mm_test"))
 
 
-def test_a_key_right_behind_enter_is_the_panels(site: Site, looking: Looking) -> None:
-    """Opened by Enter, the panel has the focus at once: an arrow scrolls it and leaves the selection."""
-    document = site.write(maps.small())
-    page = looking.open(f"#/map/mm_test/node/{id_of(document, HEAD)}?view=map")
-    expect(page.locator(".node h2")).to_have_text(HEAD)
-    page.evaluate(TYPE, ["\\", "Enter", "ArrowDown"])
+def test_key_right_after_focusing_panel(site: Site, session: PageSession) -> None:
+    """Enter focuses the panel at once: an arrow key then scrolls it and leaves the selection."""
+    document = site.create_map(maps.create_small_map())
+    page = session.open(f"#/map/mm_test/node/{id_by_label(document, ACTIVE_TASK)}?view=map")
+    expect(page.locator(".node h2")).to_have_text(ACTIVE_TASK)
+    page.evaluate(PRESS_KEYS, ["\\", "Enter", "ArrowDown"])
     expect(page.locator("#side-body")).to_be_focused()
-    expect(page.locator(".node h2")).to_have_text(HEAD)
+    expect(page.locator(".node h2")).to_have_text(ACTIVE_TASK)
 
 
-def test_a_key_right_behind_going_to_the_sessions_does_not_go_back(site: Site, looking: Looking) -> None:
-    """The address tells of the way out a moment later; a key in between is of the sessions."""
-    site.write(maps.small())
-    page = looking.open("#/map/mm_test?view=map")
-    expect(card(page, HEAD)).to_be_visible()
-    page.evaluate(TYPE, ["h", "1"])
+def test_key_right_after_going_to_sessions(site: Site, session: PageSession) -> None:
+    """A key between leaving the map and the hashchange event applies to the session list."""
+    site.create_map(maps.create_small_map())
+    page = session.open("#/map/mm_test?view=map")
+    expect(find_card(page, ACTIVE_TASK)).to_be_visible()
+    page.evaluate(PRESS_KEYS, ["h", "1"])
     expect(page.locator(".session")).to_have_count(1)
 
 
-def test_a_key_while_the_view_glides_is_not_lost(site: Site, looking: Looking) -> None:
-    """Closer, said on the way to the whole map, is closer than the whole map."""
-    site.write(maps.large(300, 20))
-    page = looking.open("#/map/mm_test?view=map")
+def test_key_during_animation(site: Site, session: PageSession) -> None:
+    """A zoom during the animation to the whole map starts from its end."""
+    site.create_map(maps.create_large_map(300, 20))
+    page = session.open("#/map/mm_test?view=map")
     page.emulate_media(reduced_motion="no-preference")
     expect(page.locator(".card").first).to_be_visible()
     page.keyboard.press("e")
     page.keyboard.press("0")
     scale = "document.querySelector('.scene > g').transform.baseVal.consolidate().matrix.a"
     expect(page.locator(".scene")).to_have_class(re.compile("far|mid"))
-    whole = at_rest(page, lambda: page.evaluate(scale))
-    page.evaluate(TYPE, ["0", "+"])
-    page.wait_for_function(f"wanted => Math.abs({scale} - wanted) < wanted / 1_000", arg=1.3 * whole)
+    fit_scale = wait_until_stable(page, lambda: page.evaluate(scale))
+    page.evaluate(PRESS_KEYS, ["0", "+"])
+    page.wait_for_function(
+        f"expected => Math.abs({scale} - expected) < expected / 1_000", arg=1.3 * fit_scale
+    )

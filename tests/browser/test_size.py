@@ -1,4 +1,4 @@
-"""A map of 5,000 nodes is drawn as far as it is seen: what is in the page stays small at every scale."""
+"""Size of the drawing of large maps: only visible cards are drawn, at every scale."""
 
 from __future__ import annotations
 
@@ -7,62 +7,64 @@ import re
 from playwright.sync_api import expect
 
 from tests.browser import maps
-from tests.browser.conftest import Looking, Site
+from tests.browser.conftest import PageSession, Site
 
-# Some twenty elements a card, and a few hundred cards.
-MOST_ELEMENTS = 6_000
-ELEMENTS = "document.querySelectorAll('.scene *').length"
-# Notes whether there is anything on the picture whenever it is shown, which may be for a moment.
-WATCH = """canvas => new MutationObserver(() => {
+# A few hundred cards of about twenty elements.
+MAX_ELEMENTS = 6_000
+COUNT_ELEMENTS = "document.querySelectorAll('.scene *').length"
+# Records whether the backdrop has content whenever it is shown, however briefly.
+WATCH_BACKDROP = """canvas => new MutationObserver(() => {
   if (canvas.hidden || window.painted) return;
   window.painted = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean);
 }).observe(canvas, { attributes: true, attributeFilter: ["hidden"] })"""
 
 
-def test_only_what_is_in_view_is_drawn(site: Site, looking: Looking) -> None:
-    """From the whole map down to single cards; and what is selected is there at every scale."""
-    document = site.write(maps.large(5_000, 500))
-    page = looking.open("#/map/mm_test?view=map")
+def test_only_visible_cards_are_drawn(site: Site, session: PageSession) -> None:
+    """The number of elements stays small at every scale, and the selected card is always drawn."""
+    document = site.create_map(maps.create_large_map(5_000, 500))
+    page = session.open("#/map/mm_test?view=map")
     expect(page.locator(".branches")).to_have_count(1)
     page.keyboard.press("e")
     page.keyboard.press("0")
     expect(page.locator(".scene")).to_have_class(re.compile("far"))
-    assert page.evaluate(ELEMENTS) < MOST_ELEMENTS
-    chosen = list(document.nodes)[2_500]
-    page.locator("#search").fill(chosen)
+    assert page.evaluate(COUNT_ELEMENTS) < MAX_ELEMENTS
+    node_id = list(document.nodes)[2_500]
+    page.locator("#search").fill(node_id)
     page.keyboard.press("Enter")
-    expect(page.locator(f"[data-id='{chosen}']")).to_be_in_viewport()
+    expect(page.locator(f"[data-id='{node_id}']")).to_be_in_viewport()
     for _ in range(8):
-        page.get_by_role("button", name="Wider").click()
-        assert page.evaluate(ELEMENTS) < MOST_ELEMENTS
-        expect(page.locator(f"[data-id='{chosen}']")).to_have_class(re.compile("selected"))
+        page.get_by_role("button", name="Zoom out").click()
+        assert page.evaluate(COUNT_ELEMENTS) < MAX_ELEMENTS
+        expect(page.locator(f"[data-id='{node_id}']")).to_have_class(re.compile("selected"))
 
 
-def test_what_a_gesture_uncovers_shows_at_once(site: Site, looking: Looking) -> None:
-    """While the wheel turns, a picture of the whole map fills what is not drawn yet; at rest everything is drawn."""
-    site.write(maps.large(5_000, 500))
-    page = looking.open("#/map/mm_test?view=map")
+def test_backdrop_during_gestures(site: Site, session: PageSession) -> None:
+    """During a wheel gesture the backdrop fills undrawn parts, and disappears at rest."""
+    site.create_map(maps.create_large_map(5_000, 500))
+    page = session.open("#/map/mm_test?view=map")
     backdrop = page.locator(".backdrop")
     expect(page.locator(".branches")).to_have_count(1)
     page.keyboard.press("e")
     expect(backdrop).to_be_hidden()
     page.locator(".stage").hover()
-    backdrop.evaluate(WATCH)
+    backdrop.evaluate(WATCH_BACKDROP)
     page.mouse.wheel(0, 400)
     page.wait_for_function("window.painted")
     expect(backdrop).to_be_hidden()
-    assert page.evaluate(ELEMENTS) < MOST_ELEMENTS
+    assert page.evaluate(COUNT_ELEMENTS) < MAX_ELEMENTS
 
 
-def test_another_theme_colours_the_small_map_too(site: Site, looking: Looking) -> None:
-    """What is painted and not styled follows from light to dark, by the page's switch and by the system's."""
-    site.write(maps.large(300, 20))
-    page = looking.open("#/map/mm_test?view=map")
-    small = page.locator(".minimap canvas")
+def test_minimap_follows_theme(site: Site, session: PageSession) -> None:
+    """The minimap is repainted when the theme changes, by the page's switch or the system."""
+    site.create_map(maps.create_large_map(300, 20))
+    page = session.open("#/map/mm_test?view=map")
+    minimap = page.locator(".minimap canvas")
     expect(page.locator(".branches")).to_have_count(1)
     page.emulate_media(color_scheme="light")
-    light = small.evaluate("canvas => canvas.toDataURL()")
+    light = minimap.evaluate("canvas => canvas.toDataURL()")
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function("was => document.querySelector('.minimap canvas').toDataURL() !== was", arg=light)
+    page.wait_for_function(
+        "previous => document.querySelector('.minimap canvas').toDataURL() !== previous", arg=light
+    )
     page.keyboard.press("t")
-    assert small.evaluate("canvas => canvas.toDataURL()") == light
+    assert minimap.evaluate("canvas => canvas.toDataURL()") == light

@@ -1,9 +1,10 @@
-"""Records what fp32 makes of 500 hunks of this project's own history: `encoder_reference.npz`.
+"""Script that writes `encoder_reference.npz`: fp32 vectors of 500 hunks of this project's history.
 
     python -m tests.data.encoder_reference WEIGHTS
 
-WEIGHTS is what `pipeline.training.export` wrote beside the bundled file. Run it in a clone with the whole history. The
-vectors come from the plain model in `pipeline.encoders.minilm_numpy`, not from the graph they are to check.
+WEIGHTS is the file that `pipeline.training.export` wrote next to the bundled one. Run it in a clone with the whole
+history. The vectors come from the reference model in `pipeline.encoders.minilm_numpy`, not from the graph that they
+test.
 """
 
 from __future__ import annotations
@@ -15,36 +16,39 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.encoders.base import readable, tokenizer
-from pipeline.encoders.minilm_numpy import Bert
-from pipeline.extract import Task, extract
+from pipeline.encoders.base import load_tokenizer, sanitize_text
+from pipeline.encoders.minilm_numpy import NumpyMiniLM
+from pipeline.extract import ExtractTask, extract_batch
 from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules
 
 ROOT: Final = Path(__file__).parent.parent.parent
 REFERENCE: Final = Path(__file__).with_suffix(".npz")
-HUNKS: Final = 500
+HUNK_COUNT: Final = 500
 
 
 def main(weights: Path) -> None:
-    """Write texts and vectors."""
-    everything = texts()
-    drawn = [everything[place] for place in np.random.default_rng(0).permutation(len(everything))[:HUNKS]]
-    with np.load(weights) as kept:
-        model = Bert(dict(kept))
-    read = tokenizer()
-    vectors = [model.vector(read.encode(text).ids) for text in drawn]
-    as_bytes = np.frombuffer(json.dumps(drawn).encode(), np.uint8)
+    """Sample hunks and write their texts and vectors."""
+    texts = read_texts()
+    order = np.random.default_rng(0).permutation(len(texts))
+    sample = [texts[position] for position in order[:HUNK_COUNT]]
+    with np.load(weights) as arrays:
+        model = NumpyMiniLM(dict(arrays))
+    tokenizer = load_tokenizer()
+    vectors = [model.embed(tokenizer.encode(text).ids) for text in sample]
+    as_bytes = np.frombuffer(json.dumps(sample).encode(), np.uint8)
     np.savez_compressed(REFERENCE, texts=as_bytes, vectors=np.stack(vectors).astype(np.float16))
 
 
-def texts() -> list[str]:
-    """What an index of the history embeds of its hunks, each text once, as much of it as is read."""
+def read_texts() -> list[str]:
+    """Return the distinct texts that an index of the history embeds, truncated as the encoder does."""
     repository = open_repository(ROOT)
-    head = repository.head()
+    head = repository.read_head()
     assert head, "no history to draw from"
-    found = extract(Task(ROOT, IgnoreRules.of(repository), tuple(repository.walk(head))))
-    return sorted({readable(text) for text in found.hunks.column("semantic_text").to_pylist() if text})
+    found = extract_batch(
+        ExtractTask(ROOT, IgnoreRules.from_repository(repository), tuple(repository.walk(head)))
+    )
+    return sorted({sanitize_text(text) for text in found.hunks.column("semantic_text").to_pylist() if text})
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""Ranking, measured on clones you name.
+"""Evaluate ranking on local clones.
 
-python -m tests.eval CLONE... [--protocol NAME] [--encoder NAME] [--samples N] [--seed N] [--folder FOLDER] [--keep]
+python -m tests.eval CLONE... [--protocol NAME] [--encoder NAME] [--samples N] [--seed N] [--folder FOLDER] [--save]
                      [--plot FILE]
 
-Without `--protocol` every protocol is asked that has questions for a history. With `--folder`, working copies and
-indexes stay there, and the next run asks the same indexes. With `--keep`, the numbers go into `tests/eval/results`.
-Of several clones a protocol's last tables take all questions together. With `--plot`, how honest the reranker's
-probabilities are is drawn into a file, PNG or SVG by its name.
+Without `--protocol`, every protocol runs that has queries for a history. With several clones, the last tables of a
+protocol combine the queries of all of them. `--folder` keeps working copies and indexes for the next run. `--save`
+writes the metrics into `tests/eval/results/results.csv`. `--plot` draws reliability diagrams into a PNG or SVG file.
 """
 
 from __future__ import annotations
@@ -19,97 +18,103 @@ from typing import Final
 
 import polars as pl
 
-from tests.bench.report import say, show, workspace
+from tests.bench.report import print_line, print_table, temporary_directory
 from tests.eval import reliability, results
-from tests.eval.evaluation import Evaluated, Run, add_encoder, evaluated, together
-from tests.eval.metrics import differences, parted, summary
-from tests.eval.protocols import PROTOCOLS, Draw
+from tests.eval.evaluation import (
+    EvaluationResult,
+    RunConfig,
+    add_run_options,
+    combine_results,
+    evaluate_history,
+)
+from tests.eval.metrics import compare_paired, compute_auc, summarize
+from tests.eval.protocols import PROTOCOLS, Sample
 from tests.eval.rankings import RERANKED
 
 SAMPLES: Final = 500
 SEED: Final = 1
-PLOTS: Final = (".png", ".svg")
+PLOT_SUFFIXES: Final = (".png", ".svg")
 
 
 def main() -> None:
-    given = _parser().parse_args()
-    # Asked first: a long run outlives changes to the files it was started from.
-    project = results.measured()
+    """Run the command."""
+    arguments = _create_parser().parse_args()
+    # Determined first, because files may change during a long run.
+    version = results.get_project_version()
     with ExitStack() as stack:
-        folder = given.folder or stack.enter_context(workspace())
-        honest: dict[str, pl.DataFrame] = {}
-        for protocol in given.protocol or PROTOCOLS:
-            run = Run(protocol, folder, Draw(given.samples, given.seed), given.encoder)
-            for came in _all(given.clones, run):
-                tell(came, run)
-                if len(came.ranks):
-                    honest[f"{came.history}, {protocol}"] = reliability.of(came.said)
-                if given.keep and len(came.ranks):
-                    results.keep(came, run, project)
-    if given.plot and honest:
-        reliability.draw(honest, given.plot)
+        folder = arguments.folder or stack.enter_context(temporary_directory())
+        calibration: dict[str, pl.DataFrame] = {}
+        for protocol in arguments.protocol or PROTOCOLS:
+            sample = Sample(arguments.samples, arguments.seed)
+            config = RunConfig(protocol, folder, sample, arguments.encoder)
+            for result in _evaluate_histories(arguments.clones, config):
+                print_result(result, protocol)
+                if len(result.ranks):
+                    calibration[f"{result.history}, {protocol}"] = reliability.bin_hits(result.hits)
+                    if arguments.save:
+                        results.save_result(result, config, version)
+    if arguments.plot and calibration:
+        reliability.save_diagrams(calibration, arguments.plot)
 
 
-def _all(clones: Sequence[Path], run: Run) -> Iterator[Evaluated]:
-    """Each history, and after several with questions all of them together."""
-    parts = []
+def _evaluate_histories(clones: Sequence[Path], config: RunConfig) -> Iterator[EvaluationResult]:
+    """Yield the result of each history, then the combined result if several histories have queries."""
+    with_queries = []
     for clone in clones:
-        came = evaluated(clone, run)
-        yield came
-        if len(came.ranks):
-            parts.append(came)
-    if len(parts) > 1:
-        yield together(parts)
+        result = evaluate_history(clone, config)
+        yield result
+        if len(result.ranks):
+            with_queries.append(result)
+    if len(with_queries) > 1:
+        yield combine_results(with_queries)
 
 
-def tell(came: Evaluated, run: Run) -> None:
-    """The tables of one history under one protocol."""
-    ranks = came.answerable
-    count = ranks["question"].n_unique()
-    say(f"\n{came.history}, {run.protocol}: {count} questions over {came.commits:,} commits")
+def print_result(result: EvaluationResult, protocol: str) -> None:
+    """Print the tables of one history under one protocol."""
+    ranks = result.answerable
+    count = ranks["query"].n_unique()
+    print_line(f"\n{result.history}, {protocol}: {count} queries, {result.commits:,} commits")
     if not count:
         return
-    show(summary(ranks))
-    show(differences(ranks, of=RERANKED))
-    if not came.ranks["answerable"].all():
-        show(knowing(came.ranks))
-    show(reliability.of(came.said))
+    print_table(summarize(ranks))
+    print_table(compare_paired(ranks, ranking=RERANKED))
+    if not result.ranks["is_answerable"].all():
+        print_table(compute_answerability(result.ranks))
+    print_table(reliability.bin_hits(result.hits))
 
 
-def knowing(ranks: pl.DataFrame) -> pl.DataFrame:
-    """Whether a ranking's best score tells questions that have an answer from those that have none."""
+def compute_answerability(ranks: pl.DataFrame) -> pl.DataFrame:
+    """Return how well each ranking's best score separates queries with an answer from those without (ROC AUC)."""
     rows = []
-    for (name,), group in ranks.drop_nulls("best").group_by("ranking", maintain_order=True):
-        having, lacking = (group.filter(answerable=is_so)["best"].to_list() for is_so in (True, False))
-        rows.append((name, round(parted(having, lacking), 3), len(having), len(lacking)))
-    columns = ["ranking", "told apart (0.5: chance)", "with answer", "without"]
+    for (name,), group in ranks.drop_nulls("best_score").group_by("ranking", maintain_order=True):
+        with_answer, without = (
+            group.filter(is_answerable=value)["best_score"].to_list() for value in (True, False)
+        )
+        rows.append((name, round(compute_auc(with_answer, without), 3), len(with_answer), len(without)))
+    columns = ["ranking", "AUC (0.5: chance)", "with answer", "without"]
     return pl.DataFrame(rows, schema=columns, orient="row")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _create_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.eval", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("clones", nargs="+", type=Path, metavar="CLONE", help="a local clone, bare or not")
+    add_run_options(parser, SAMPLES, SEED)
     parser.add_argument(
-        "--protocol", action="append", choices=list(PROTOCOLS), help="ask this one; may be given again"
+        "--protocol", action="append", choices=list(PROTOCOLS), help="protocol to run; can be repeated"
     )
-    add_encoder(parser)
-    parser.add_argument("--samples", type=int, default=SAMPLES, help="most questions that are drawn")
-    parser.add_argument("--seed", type=int, default=SEED, help="which questions are drawn")
-    parser.add_argument("--folder", type=Path, help="keep working copies and indexes here")
-    parser.add_argument("--plot", type=_drawable, metavar="FILE", help="draw how honest probabilities are")
-    parser.add_argument("--keep", action="store_true", help="write the numbers into tests/eval/results")
+    parser.add_argument("--plot", type=_parse_plot_path, metavar="FILE", help="draw reliability diagrams")
+    parser.add_argument("--save", action="store_true", help="write the metrics into tests/eval/results")
     return parser
 
 
-def _drawable(name: str) -> Path:
-    """A file that a plot can be saved into; said before the long run, not behind it."""
+def _parse_plot_path(name: str) -> Path:
+    """Check the path of the plot before the long run."""
     file = Path(name)
-    if file.suffix not in PLOTS:
-        raise argparse.ArgumentTypeError(f"{name} has to end in {' or '.join(PLOTS)}")
+    if file.suffix not in PLOT_SUFFIXES:
+        raise argparse.ArgumentTypeError(f"{name} does not end in {' or '.join(PLOT_SUFFIXES)}")
     if not file.absolute().parent.is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder {file.absolute().parent}")
+        raise argparse.ArgumentTypeError(f"folder {file.absolute().parent} does not exist")
     return file
 
 

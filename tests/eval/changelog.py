@@ -1,8 +1,8 @@
-"""Questions with known answers, taken from projects that keep one news fragment per change.
+"""Queries from news fragments, for projects that add one fragment file for each change.
 
-The commit that adds a fragment and touches source code is the answer; the fragment's text, markup and issue
-numbers removed, is the question. A text that several commits added (taken back, and added again) has several
-answers. Fragments and changelogs are left out of the index, or every question would find its own text.
+The query is the text of a fragment without markup and issue numbers. The relevant commits are those that add the
+fragment and change source code; there are several if the fragment was removed and added again. Fragments and
+changelogs are excluded from the index, otherwise every query would find its own text.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from pipeline.syntax.grammars import grammar_of
+from pipeline.syntax.grammars import load_grammar_for_path
 from tests.bench.programs import git
-from tests.eval.question import Question
+from tests.eval.judgments import JudgedQuery
 
-# What git must not know of the commit that answers: in the syntax of `.lineageignore`, for the working copy.
-LEFT_OUT: Final = (
+# Patterns of fragments and changelogs, in the syntax of `.lineageignore`.
+IGNORE_PATTERNS: Final = (
     "changelog.d/",
     "newsfragments/",
     "changelog/",
@@ -32,118 +32,120 @@ LEFT_OUT: Final = (
     "history.rst",
     "NEWS*",
 )
-# Fewer words than this ("Typos.", "Internal.") name no change that anybody could find.
-FEWEST_WORDS: Final = 3
+# Shorter texts ("Typos.", "Internal.") do not identify a change.
+MIN_WORDS: Final = 3
 
 _FRAGMENT: Final = re.compile(
     r"(?:changelog\.d|newsfragments|changelog|docs/changelog|news|CHANGES)/"
     r"[^/_.][^/]*\.[a-z]+(?:\.\d+)?\.(?:md|rst|txt)"
     r"|src/\w+/newsfragments/\d+\.[a-z]+"
-    r"|\.changeset/(?!README)[^/_.]+\.md"  # named at random
+    r"|\.changeset/(?!README)[^/_.]+\.md"  # changesets have random names
 )
 _ISSUE_ROLE: Final = re.compile(r":(?:issue|gh|pr|pull|user|bug):`[^`]*`", re.IGNORECASE)
 _ROLE: Final = re.compile(r":[a-z][\w:+.-]*:(?=`)")
 _IMAGE_OR_LINK: Final = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
-_TITLED: Final = re.compile(r"`([^`<]+?)\s*<[^`>]+>`_{0,2}")
-_ADDRESS: Final = re.compile(r"<?\bhttps?://[^\s>)\]]+>?")
+_RST_LINK: Final = re.compile(r"`([^`<]+?)\s*<[^`>]+>`_{0,2}")
+_URL: Final = re.compile(r"<?\bhttps?://[^\s>)\]]+>?")
 _ISSUE: Final = re.compile(r"(?:\b(?:issues?|pull request|PR|GH|bug)[\s-]*)?#\d+\b|\bGH-\d+\b", re.IGNORECASE)
 _CODE_DIRECTIVE: Final = re.compile(r"^\s*\.\. (?:code|code-block|sourcecode)::.*$", re.MULTILINE)
 _DIRECTIVE: Final = re.compile(r"^\s*\.\. [\w-]+::", re.MULTILINE)
 _FENCE: Final = re.compile(r"^\s*```.*$", re.MULTILINE)
 _EMPHASIS: Final = re.compile(r"(?<!\w)_([^\W_](?:[^_]*[^\W_])?)_(?!\w)")
-_MARKS: Final = re.compile(r"`+(?:_{1,2}(?!\w))?|\*+|^\s*(?:[-+>]|#+)\s+", re.MULTILINE)
-# A changeset says first which packages get which version.
+_MARKUP: Final = re.compile(r"`+(?:_{1,2}(?!\w))?|\*+|^\s*(?:[-+>]|#+)\s+", re.MULTILINE)
+# A changeset begins with the packages and the kind of release.
 _FRONT_MATTER: Final = re.compile(r"\A---\n.*?^---$", re.MULTILINE | re.DOTALL)
 _BYLINE: Final = re.compile(r"\s-+\s+by\b[^\n]*\Z")
-_LEFT_EMPTY: Final = re.compile(r"(?:\s|^)(?:\(\s*\)|\[\s*\])")
+_EMPTY_BRACKETS: Final = re.compile(r"(?:\s|^)(?:\(\s*\)|\[\s*\])")
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """One commit's changed files: paths it added, paths it deleted, and all paths it touched."""
+class FileChanges:
+    """Paths that a commit added, deleted, and changed in any way."""
 
     sha: str
     added: tuple[str, ...]
     deleted: tuple[str, ...]
-    touched: tuple[str, ...]
+    changed: tuple[str, ...]
 
     @property
     def fragments(self) -> list[str]:
-        """Fragments it added, but those that only got another extension, their markup translated."""
-        gone = {PurePosixPath(path).stem for path in self.deleted}
-        return [path for path in self.added if is_fragment(path) and PurePosixPath(path).stem not in gone]
+        """News fragments that the commit added, except those that only got another file extension."""
+        deleted = {PurePosixPath(path).stem for path in self.deleted}
+        return [path for path in self.added if is_fragment(path) and PurePosixPath(path).stem not in deleted]
 
 
-def questions(repository: Path) -> list[Question]:
-    """The questions a history answers, oldest first."""
-    answers: dict[str, set[str]] = {}
-    for changed in commits(repository):
-        if any(map(is_source, changed.touched)):
-            for path in changed.fragments:
-                text = question_of(git(repository, "show", f"{changed.sha}:{path}"))
-                answers.setdefault(text, set()).add(changed.sha)
+def create_queries(repository: Path) -> list[JudgedQuery]:
+    """Return a query for each distinct fragment text, oldest first."""
+    relevant: dict[str, set[str]] = {}
+    for changes in read_changes(repository):
+        if any(map(is_source, changes.changed)):
+            for path in changes.fragments:
+                text = clean_text(git(repository, "show", f"{changes.sha}:{path}"))
+                relevant.setdefault(text, set()).add(changes.sha)
     return [
-        Question.answered(text, shas) for text, shas in answers.items() if len(text.split()) >= FEWEST_WORDS
+        JudgedQuery.with_relevant(text, shas)
+        for text, shas in relevant.items()
+        if len(text.split()) >= MIN_WORDS
     ]
 
 
 def is_fragment(path: str) -> bool:
-    """Whether a path is a news fragment: `<folder>/<issue>.<kind>.<extension>`, or a changeset."""
+    """Return whether a path is a news fragment (`<folder>/<issue>.<kind>.<extension>`) or a changeset."""
     return _FRAGMENT.fullmatch(path) is not None
 
 
 def is_source(path: str) -> bool:
-    """Whether a path holds source code that the index parses."""
-    return grammar_of(path) is not None
+    """Return whether the index parses the file as source code."""
+    return load_grammar_for_path(path) is not None
 
 
-def question_of(fragment: str) -> str:
-    """A fragment's text as a person would type it: no markup, no addresses, no issue numbers."""
-    text = _CODE_DIRECTIVE.sub("", _BYLINE.sub("", _FRONT_MATTER.sub("", fragment).rstrip()))
-    for pattern, instead in (
+def clean_text(text: str) -> str:
+    """Remove markup, URLs, issue numbers, front matter and the author's byline."""
+    text = _CODE_DIRECTIVE.sub("", _BYLINE.sub("", _FRONT_MATTER.sub("", text).rstrip()))
+    for pattern, replacement in (
         (_FENCE, ""),
         (_DIRECTIVE, ""),
         (_ISSUE_ROLE, ""),
         (_ROLE, ""),
         (_IMAGE_OR_LINK, r"\1"),
-        (_TITLED, r"\1"),
-        (_ADDRESS, ""),
+        (_RST_LINK, r"\1"),
+        (_URL, ""),
         (_ISSUE, ""),
         (_EMPHASIS, r"\1"),
-        (_MARKS, ""),
-        (_LEFT_EMPTY, ""),
+        (_MARKUP, ""),
+        (_EMPTY_BRACKETS, ""),
     ):
-        text = pattern.sub(instead, text)
+        text = pattern.sub(replacement, text)
     return " ".join(text.split())
 
 
-def without_issues(text: str) -> str:
-    """A message's text without the numbers of issues, which nobody asks by."""
-    return " ".join(_LEFT_EMPTY.sub("", _ISSUE.sub("", text)).split())
+def strip_issue_numbers(text: str) -> str:
+    """Remove issue numbers, which nobody types in a query."""
+    return " ".join(_EMPTY_BRACKETS.sub("", _ISSUE.sub("", text)).split())
 
 
-def commits(repository: Path) -> Iterator[Changed]:
-    """Every commit HEAD reaches, oldest first, with what it changed; renamed files are not added.
+def read_changes(repository: Path) -> Iterator[FileChanges]:
+    """Yield the changed files of every commit that HEAD reaches, oldest first. A renamed file is not added.
 
-    But merges, and commits without a parent: one brings a project along, or, where a clone is cut, all that was there.
+    Merges and root commits are skipped: the root of a shallow clone adds all files of the project.
     """
     log = ("log", "--reverse", "--no-merges", "--min-parents=1", "--find-renames", "--name-status")
     for entry in git(repository, "-c", "core.quotePath=off", *log, "--format=%x00%H", "HEAD").split("\0")[1:]:
         sha, *lines = entry.split("\n")
-        yield _changed(sha, (line.split("\t") for line in lines if line))
+        yield _parse_changes(sha, (line.split("\t") for line in lines if line))
 
 
-def leave_out(clone: Path) -> None:
-    """Write the ignore rules into a working copy, after those it has."""
+def append_ignore_rules(clone: Path) -> None:
+    """Append `IGNORE_PATTERNS` to the `.lineageignore` of a working copy."""
     rules = clone / ".lineageignore"
-    own = rules.read_text(encoding="utf-8") if rules.exists() else ""
-    rules.write_text("\n".join((own, *LEFT_OUT, "")), encoding="utf-8")
+    existing = rules.read_text(encoding="utf-8") if rules.exists() else ""
+    rules.write_text("\n".join((existing, *IGNORE_PATTERNS, "")), encoding="utf-8")
 
 
-def _changed(sha: str, statuses: Iterable[list[str]]) -> Changed:
+def _parse_changes(sha: str, statuses: Iterable[list[str]]) -> FileChanges:
     rows = [(status, paths[-1]) for status, *paths in statuses]
 
-    def of(kind: str) -> tuple[str, ...]:
-        return tuple(path for status, path in rows if status == kind)
+    def paths_with(letter: str) -> tuple[str, ...]:
+        return tuple(path for status, path in rows if status == letter)
 
-    return Changed(sha, of("A"), of("D"), tuple(path for _, path in rows))
+    return FileChanges(sha, paths_with("A"), paths_with("D"), tuple(path for _, path in rows))

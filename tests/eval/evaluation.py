@@ -1,4 +1,4 @@
-"""One history under one protocol: prepared, indexed, asked; a row for every question and ranking."""
+"""Evaluation of one history under one protocol: prepare it, index it, run the queries, compare with the judgments."""
 
 from __future__ import annotations
 
@@ -11,167 +11,177 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import duckdb
 import polars as pl
 
 from pipeline.encoders.base import Encoder
 from pipeline.encoders.cross_encoder import CrossEncoder
-from pipeline.encoders.registry import bundled_encoder
+from pipeline.encoders.registry import create_bundled_encoder
 from pipeline.git.repository import open_repository
-from pipeline.options import Encoding
-from serve.index_status import standing
-from serve.search.rerank import ReadingRanker, Reranker
+from pipeline.options import EncoderName
+from serve.index_status import load_index_status
+from serve.search.rerank import CrossEncoderReranker, Reranker
 from tests.bench import indexes
 from tests.bench.programs import git
-from tests.eval import histories, reliability
-from tests.eval.grep import Grep
-from tests.eval.histories import Prepared
-from tests.eval.metrics import NDCG, first_answer, gain
-from tests.eval.protocols import PROTOCOLS, Draw, Material
-from tests.eval.question import Question
-from tests.eval.rankings import RERANKED, Asker, Compared, Ranking
+from tests.eval import reliability
+from tests.eval.baselines import GrepSearcher
+from tests.eval.histories import WorkingCopy, prepare_working_copy, update_index
+from tests.eval.judgments import JudgedQuery
+from tests.eval.metrics import NDCG, compute_ndcg, find_first_relevant
+from tests.eval.protocols import PROTOCOLS, QuerySource, Sample
+from tests.eval.rankings import RERANKED, Ranker, Ranking, RankingOptions
 
-# `rank` is null where no answer came; `best` where the ranking has no scores.
+# `rank` is null if no relevant commit was found, `best_score` if the ranking has no scores.
 RANKS: Final = {
-    "question": pl.Int64,
-    "answerable": pl.Boolean,
+    "query": pl.Int64,
+    "is_answerable": pl.Boolean,
     "ranking": pl.String,
     "rank": pl.Int64,
     NDCG: pl.Float64,
-    "best": pl.Float64,
+    "best_score": pl.Float64,
 }
 
 
 @cache
-def cross_encoder() -> CrossEncoder:
-    """The bundled one, in full precision, as the product has it."""
+def load_cross_encoder() -> CrossEncoder:
+    """Load the bundled cross-encoder in full precision, as the product does."""
     return CrossEncoder()
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """What to ask of whom: `folder` keeps working copies and indexes, made with the encoder of that name."""
+class RunConfig:
+    """Protocol, sample, models, and the folder of working copies and indexes."""
 
     protocol: str
     folder: Path
-    draw: Draw
-    encoding: Encoding = Encoding.MINILM
-    encoder: Callable[[Encoding], Encoder] = bundled_encoder
-    reranker: Reranker = field(default_factory=lambda: ReadingRanker(cross_encoder))
+    sample: Sample
+    encoder_name: EncoderName = EncoderName.MINILM
+    load_encoder: Callable[[EncoderName], Encoder] = create_bundled_encoder
+    reranker: Reranker = field(default_factory=lambda: CrossEncoderReranker(load_cross_encoder))
 
     @property
     def home(self) -> Path:
-        """Where the indexes are: each encoder's apart, so that both can be asked about one working copy."""
-        return self.folder / ("home" if self.encoding is Encoding.MINILM else f"home-{self.encoding}")
+        """Folder of the encoder's indexes. Each encoder has its own, so that they can share a working copy."""
+        name = "home" if self.encoder_name is EncoderName.MINILM else f"home-{self.encoder_name}"
+        return self.folder / name
 
 
-def add_encoder(parser: ArgumentParser) -> None:
-    """The option that says which of the bundled encoders a run has."""
+def add_run_options(parser: ArgumentParser, samples: int, seed: int) -> None:
+    """Add the arguments that `python -m tests.eval` and `python -m tests.eval.learn` share, with their defaults."""
+    add_clone_options(parser)
     parser.add_argument(
         "--encoder",
-        type=Encoding,
-        choices=list(Encoding),
-        default=Encoding.MINILM,
-        help="index and ask with this one",
+        type=EncoderName,
+        choices=list(EncoderName),
+        default=EncoderName.MINILM,
+        help="bundled encoder of index and queries",
     )
+    parser.add_argument("--samples", type=int, default=samples, help="maximum number of sampled queries")
+    parser.add_argument("--seed", type=int, default=seed, help="seed of the sample")
+
+
+def add_clone_options(parser: ArgumentParser) -> None:
+    """Add the clones and the folder of working copies."""
+    parser.add_argument("clones", nargs="+", type=Path, metavar="CLONE", help="local clone, bare or not")
+    parser.add_argument("--folder", type=Path, help="keep working copies and indexes here and reuse them")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evaluated:
-    """A history (its name, its HEAD, how many commits) and what came of asking it.
+class EvaluationResult:
+    """Ranks of all queries of a history (its name, HEAD and number of commits).
 
-    `said` has what the reranker said of each commit it ranked, as `reliability.SAID`.
+    `ranks` has the schema `RANKS` (without nDCG if judgments have no grades). `hits` has the schema
+    `reliability.HITS`: the probability of each reranked commit.
     """
 
     history: str
     head: str
     commits: int
     ranks: pl.DataFrame
-    said: pl.DataFrame
+    hits: pl.DataFrame
 
     @property
     def answerable(self) -> pl.DataFrame:
-        """The questions that have an answer."""
-        return self.ranks.filter("answerable").drop("answerable")
+        """Ranks of the queries that have a judged commit."""
+        return self.ranks.filter("is_answerable").drop("is_answerable")
 
 
-def together(parts: Sequence[Evaluated]) -> Evaluated:
-    """Several histories as one: each question weighs the same, wherever it was asked."""
-    ranks, said, first = [], [], 0
-    for part in parts:
-        ranks.append(part.ranks.with_columns(pl.col("question") + first))
-        said.append(part.said.with_columns(pl.col("question") + first))
-        first += part.ranks["question"].n_unique()
-    names = " + ".join(sorted(part.history for part in parts))
-    heads = " + ".join(part.head for part in sorted(parts, key=lambda part: part.history))
-    return Evaluated(names, heads, sum(part.commits for part in parts), pl.concat(ranks), pl.concat(said))
+def combine_results(results: Sequence[EvaluationResult]) -> EvaluationResult:
+    """Return the results of several histories as one. Every query has the same weight."""
+    ranks, hits, offset = [], [], 0
+    for result in results:
+        ranks.append(result.ranks.with_columns(pl.col("query") + offset))
+        hits.append(result.hits.with_columns(pl.col("query") + offset))
+        offset += result.ranks["query"].n_unique()
+    names = " + ".join(sorted(result.history for result in results))
+    heads = " + ".join(result.head for result in sorted(results, key=lambda result: result.history))
+    commits = sum(result.commits for result in results)
+    return EvaluationResult(names, heads, commits, pl.concat(ranks), pl.concat(hits))
 
 
-def evaluated(clone: Path, run: Run) -> Evaluated:
-    """Ask one history; without questions nothing is indexed."""
-    protocol = PROTOCOLS[run.protocol]
-    prepared = histories.prepared(clone, run.folder, protocol.variant, protocol.head(clone))
-    material = Material.of(prepared)
-    questions = protocol.questions(material, run.draw)
-    rows: list[tuple[object, ...]] = []
-    said: list[tuple[object, ...]] = []
-    if questions:
-        histories.index(prepared, run.home, run.encoding)
-        asked = zip(questions, answered(material, run, questions), strict=True)
-        for number, (question, rankings) in enumerate(asked):
-            rows += _rows(number, question, material, rankings)
-            said += _said(number, question, material, rankings)
-    ranks = pl.DataFrame(rows, schema=RANKS, orient="row")
-    head = git(prepared.told, "rev-parse", "HEAD")
-    about = (prepared.history.name, head, prepared.history.commits)
-    hits = pl.DataFrame(said, schema=reliability.SAID, orient="row")
-    return Evaluated(*about, ranks if protocol.graded else ranks.drop(NDCG), hits)
-
-
-def answered(material: Material, run: Run, questions: Sequence[Question]) -> Iterator[list[Ranking]]:
-    """Every ranking of each question, in original shas, near-identical commits counted as one."""
-    counting = material.counting()
-    with asking(material.prepared, run) as asker:
-        for question in questions:
-            yield [ranking.renamed(counting) for ranking in asker.rankings(question.text)]
-
-
-@contextmanager
-def asking(prepared: Prepared, run: Run) -> Iterator[Asker]:
-    """A history's index, open to be asked."""
-    with indexes.opened(prepared.path, run.home) as connection:
-        yield _asker(connection, prepared, run)
-
-
-def _asker(connection: duckdb.DuckDBPyConnection, prepared: Prepared, run: Run) -> Asker:
-    reach = standing(open_repository(prepared.path), connection).reach
-    grep = Grep(prepared.told) if PROTOCOLS[run.protocol].messages else None
-    return Asker.of(
-        connection, run.encoder(run.encoding), reach, Compared(_moment(prepared), grep, run.reranker)
+def evaluate_history(clone: Path, config: RunConfig) -> EvaluationResult:
+    """Evaluate one history. A history without queries is not indexed."""
+    protocol = PROTOCOLS[config.protocol]
+    copy = prepare_working_copy(clone, config.folder, protocol.variant, protocol.find_head(clone))
+    source = QuerySource.from_working_copy(copy)
+    queries = protocol.create_queries(source, config.sample)
+    rank_rows: list[tuple[object, ...]] = []
+    hit_rows: list[tuple[object, ...]] = []
+    if queries:
+        update_index(copy, config.home, config.encoder_name)
+        ranked = zip(queries, rank_queries(source, config, queries), strict=True)
+        for number, (query, rankings) in enumerate(ranked):
+            judged = source.duplicates.merge_judgments(query)
+            rank_rows += _create_rank_rows(number, judged, rankings)
+            hit_rows += _create_hit_rows(number, judged, rankings)
+    ranks = pl.DataFrame(rank_rows, schema=RANKS, orient="row")
+    return EvaluationResult(
+        copy.history.name,
+        git(copy.original, "rev-parse", "HEAD"),
+        copy.history.commits,
+        ranks if protocol.is_graded else ranks.drop(NDCG),
+        pl.DataFrame(hit_rows, schema=reliability.HITS, orient="row"),
     )
 
 
-def _moment(prepared: Prepared) -> datetime:
-    """Ages count from the newest commit, so that a question means the same next year."""
-    seconds = git(prepared.told, "log", "-1", "--format=%ct", "HEAD")
+def rank_queries(
+    source: QuerySource, config: RunConfig, queries: Sequence[JudgedQuery]
+) -> Iterator[list[Ranking]]:
+    """Yield all rankings of each query, with original shas and near-duplicates merged."""
+    mapper = source.sha_mapper()
+    with open_ranker(source.copy, config) as ranker:
+        for query in queries:
+            yield [ranking.map_commits(mapper) for ranking in ranker.rank(query.text)]
+
+
+@contextmanager
+def open_ranker(copy: WorkingCopy, config: RunConfig) -> Iterator[Ranker]:
+    """Open the index of a working copy."""
+    with indexes.open_index(copy.indexed, config.home) as connection:
+        reachability = load_index_status(open_repository(copy.indexed), connection).reachability
+        grep = GrepSearcher(copy.original) if PROTOCOLS[config.protocol].has_messages else None
+        options = RankingOptions(_get_head_time(copy), grep, config.reranker)
+        yield Ranker.from_index(connection, config.load_encoder(config.encoder_name), reachability, options)
+
+
+def _get_head_time(copy: WorkingCopy) -> datetime:
+    """Return the commit time of HEAD. Ages count from it, so that results do not depend on the date of the run."""
+    seconds = git(copy.original, "log", "-1", "--format=%ct", "HEAD")
     return datetime.fromtimestamp(int(seconds), UTC)
 
 
-def _rows(
-    number: int, question: Question, material: Material, rankings: Sequence[Ranking]
+def _create_rank_rows(
+    number: int, query: JudgedQuery, rankings: Sequence[Ranking]
 ) -> Iterator[tuple[object, ...]]:
-    asked = material.twins.asked(question)
     for ranking in rankings:
-        rank = first_answer(ranking.commits, asked.answers)
-        score = gain(ranking.commits, asked.grades)
-        yield number, bool(asked.grades), ranking.name, rank, score, ranking.best
+        rank = find_first_relevant(ranking.commits, query.relevant)
+        ndcg = compute_ndcg(ranking.commits, query.grades)
+        yield number, bool(query.grades), ranking.name, rank, ndcg, ranking.best_score
 
 
-def _said(
-    number: int, question: Question, material: Material, rankings: Sequence[Ranking]
+def _create_hit_rows(
+    number: int, query: JudgedQuery, rankings: Sequence[Ranking]
 ) -> Iterator[tuple[object, ...]]:
-    answers = material.twins.asked(question).answers
     for ranking in rankings:
         if ranking.name == RERANKED:
             for sha, probability in zip(ranking.commits, ranking.scores or (), strict=True):
-                yield number, probability, sha in answers
+                yield number, probability, sha in query.relevant

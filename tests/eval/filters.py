@@ -1,9 +1,9 @@
-"""Filters: is every lane's top 100 the exhaustive ranking, filtered?
+"""Check of filtered search: the top 100 of each lane must equal the filtered exhaustive ranking.
 
 python -m tests.eval.filters CLONE...
 
-The exhaustive side asks without filters and without a limit, and filters here, by its own reading of what
-`language`, `since`, `path` and `author` mean. Questions are subjects of the history's own commits.
+The exhaustive ranking has no filter and no limit. It is filtered here, with a second implementation of `language`,
+`since`, `path` and `author`. Queries are subjects of the history's own commits.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from pathspec import GitIgnoreSpec
 
 from pipeline.encoders.base import Encoder, OnnxEncoder
 from pipeline.git.repository import open_repository
-from pipeline.text import words
-from serve.index_status import standing
-from serve.search.cache import Seen, see
+from pipeline.text import count_terms
+from serve.index_status import load_index_status
+from serve.search.cache import LoadedSnapshot, load_snapshot
 from stores import fulltext, vector_search
-from stores.filters import Chosen, Where, chosen
-from stores.snapshot import LANE_DEPTH, Ranked
-from stores.vector_search import Texts
-from stores.whitening import Space
+from stores.filters import FilterMask, QueryFilter, apply_filter
+from stores.snapshot import LANE_DEPTH, RankedHunk
+from stores.vector_search import TextVectors
+from stores.whitening import Whitening
 from tests.bench import indexes
-from tests.bench.histories import cut
-from tests.bench.programs import lineage
-from tests.bench.report import arguments, say, show, workspace
+from tests.bench.histories import clone_history
+from tests.bench.programs import run_lineage
+from tests.bench.report import parse_arguments, print_line, print_table, temporary_directory
 
-QUESTIONS: Final = 8
-EVERYTHING: Final = 1 << 40
+QUERIES: Final = 8
+NO_LIMIT: Final = 1 << 40
 
 _HUNKS: Final = """
 SELECT hunk_id, language, file_path, commit_date, author_name, author_email
@@ -44,67 +44,70 @@ _SUBJECTS: Final = """
 SELECT split_part(message, chr(10), 1) FROM commits
 WHERE length(message) > 20 ORDER BY commit_date, commit_sha"""
 
-Lane = Callable[[str, Chosen, int], Sequence[Ranked]]
-Lanes = dict[str, Callable[[str, Where, int], Sequence[Ranked]]]
+Lane = Callable[[str, FilterMask, int], Sequence[RankedHunk]]
+FilteredLane = Callable[[str, QueryFilter, int], Sequence[RankedHunk]]
+Lanes = dict[str, FilteredLane]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One question asked of one lane under one filter; `expected` is how many hunks there were to find."""
+    """Result of one query, lane and filter. `expected` is the number of hunks to find."""
 
     lane: str
-    filtered: str
-    equal: bool
+    filter_name: str
+    is_equal: bool
     expected: int
 
 
 def main() -> int:
-    asked = arguments(__doc__ or "")
-    found: list[Comparison] = []
-    for clone in asked.clones:
-        with workspace() as folder:
-            history = cut(clone, folder / "clone", asked.commits)
-            lineage(folder / "home", "index", history.path, "--no-progress")
-            found += compared(history.path, folder / "home", OnnxEncoder())
-    show(table(found))
-    wrong = sum(not comparison.equal for comparison in found)
-    say(f"{len(found)} comparisons, {wrong} differ")
-    return int(wrong > 0)
+    """Run the command. Return 1 if a ranking differs."""
+    options = parse_arguments(__doc__ or "")
+    comparisons: list[Comparison] = []
+    for clone in options.clones:
+        with temporary_directory() as folder:
+            history = clone_history(clone, folder / "clone", options.commits)
+            run_lineage(folder / "home", "index", history.path, "--no-progress")
+            comparisons += compare_lanes(history.path, folder / "home", OnnxEncoder())
+    print_table(summarize(comparisons))
+    different = sum(not comparison.is_equal for comparison in comparisons)
+    print_line(f"{len(comparisons)} comparisons, {different} differ")
+    return int(different > 0)
 
 
-def compared(repository: Path, home: Path, encoder: Encoder) -> list[Comparison]:
-    """Every lane under every filter."""
-    with indexes.opened(repository, home) as connection:
-        reach = standing(open_repository(repository), connection).reach
+def compare_lanes(repository: Path, home: Path, encoder: Encoder) -> list[Comparison]:
+    """Compare every lane under every filter."""
+    with indexes.open_index(repository, home) as connection:
+        reachability = load_index_status(open_repository(repository), connection).reachability
         hunks = connection.execute(_HUNKS).pl()
-        lanes = _lanes(connection, encoder, see(connection, reach))
-        return list(_comparisons(lanes, _questions(connection), hunks))
+        lanes = _create_lanes(connection, encoder, load_snapshot(connection, reachability))
+        return list(_compare(lanes, _select_queries(connection), hunks))
 
 
-def table(found: Sequence[Comparison]) -> pl.DataFrame:
-    """Comparisons by lane and filter."""
-    rows = pl.DataFrame([(c.lane, c.filtered, c.equal, c.expected) for c in found], orient="row")
-    rows.columns = ["lane", "filter", "equal", "expected"]
-    return rows.group_by("lane", "filter", maintain_order=True).agg(
-        pl.len().alias("asked"),
+def summarize(comparisons: Sequence[Comparison]) -> pl.DataFrame:
+    """Return a table of the comparisons by lane and filter."""
+    rows = [(one.lane, one.filter_name, one.is_equal, one.expected) for one in comparisons]
+    table = pl.DataFrame(rows, schema=["lane", "filter", "equal", "expected"], orient="row")
+    return table.group_by("lane", "filter", maintain_order=True).agg(
+        pl.len().alias("queries"),
         pl.col("equal").sum(),
         pl.col("expected").mean().round(1).alias("hunks expected"),
     )
 
 
-def _comparisons(lanes: Lanes, questions: Sequence[str], hunks: pl.DataFrame) -> Iterator[Comparison]:
-    wheres = {name: (where, set(kept(hunks, where))) for name, where in _filters(hunks).items()}
-    for lane, ask in lanes.items():
-        for question in questions:
-            exhaustive = ask(question, Where(), EVERYTHING)
-            for name, (where, keep) in wheres.items():
-                expected = [hit for hit in exhaustive if hit.hunk_id in keep][:LANE_DEPTH]
-                equal = list(ask(question, where, LANE_DEPTH)) == expected
-                yield Comparison(lane, name, equal, len(expected))
+def _compare(lanes: Lanes, queries: Sequence[str], hunks: pl.DataFrame) -> Iterator[Comparison]:
+    filters = _create_filters(hunks)
+    passing = {name: set(filter_hunks(hunks, where)) for name, where in filters.items()}
+    for lane, search in lanes.items():
+        for query in queries:
+            exhaustive = search(query, QueryFilter(), NO_LIMIT)
+            for name, where in filters.items():
+                expected = [hit for hit in exhaustive if hit.hunk_id in passing[name]][:LANE_DEPTH]
+                is_equal = list(search(query, where, LANE_DEPTH)) == expected
+                yield Comparison(lane, name, is_equal, len(expected))
 
 
-def kept(hunks: pl.DataFrame, where: Where) -> list[int]:
-    """Hunks that pass a filter, read off the rows one by one."""
+def filter_hunks(hunks: pl.DataFrame, where: QueryFilter) -> list[int]:
+    """Return the ids of the hunks that pass a filter, by checking each row."""
     spec = GitIgnoreSpec.from_lines([where.path]) if where.path is not None else None
     author = where.author.lower() if where.author is not None else ""
     return [
@@ -117,63 +120,64 @@ def kept(hunks: pl.DataFrame, where: Where) -> list[int]:
     ]
 
 
-def _filters(hunks: pl.DataFrame) -> dict[str, Where]:
-    """Filters that keep much, little and nothing of this history, alone and together."""
+def _create_filters(hunks: pl.DataFrame) -> dict[str, QueryFilter]:
+    """Return filters that many, few and no hunks of this history pass, and one that combines them."""
     language = _most_common(hunks["language"].drop_nulls().to_list())
     extension = _most_common([Path(path).suffix for path in hunks["file_path"] if Path(path).suffix])
     folder = _most_common([path.partition("/")[0] for path in hunks["file_path"] if "/" in path])
     author = _most_common(hunks["author_name"].to_list())
     dates = hunks["commit_date"].sort()
-    half, tenth = dates[len(dates) // 2], dates[len(dates) * 9 // 10]
+    median, last_tenth = dates[len(dates) // 2], dates[len(dates) * 9 // 10]
     return {
-        f"language {language}": Where(language=language),
-        "language klingon": Where(language="klingon"),
-        "since, newer half": Where(since=half),
-        "since, newest tenth": Where(since=tenth),
-        f"path *{extension}": Where(path=f"*{extension}"),
-        f"path /{folder}/": Where(path=f"/{folder}/"),
-        "author, most active": Where(author=author.upper()),
-        "all together": Where(language, half, f"/{folder}/", author),
+        f"language {language}": QueryFilter(language=language),
+        "language klingon": QueryFilter(language="klingon"),
+        "since, newer half": QueryFilter(since=median),
+        "since, newest tenth": QueryFilter(since=last_tenth),
+        f"path *{extension}": QueryFilter(path=f"*{extension}"),
+        f"path /{folder}/": QueryFilter(path=f"/{folder}/"),
+        "author, most active": QueryFilter(author=author.upper()),
+        "all together": QueryFilter(language, median, f"/{folder}/", author),
     }
 
 
 def _most_common(values: Sequence[str]) -> str:
-    # Equal counts are settled by name, so that every run asks the same.
+    # Ties are broken by name, so that every run uses the same filters.
     return min(Counter(values).items(), key=lambda entry: (-entry[1], entry[0]))[0]
 
 
-def _questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
+def _select_queries(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return subjects at equal distances in time."""
     subjects = [subject for (subject,) in connection.execute(_SUBJECTS).fetchall()]
-    return subjects[:: max(1, len(subjects) // QUESTIONS)][:QUESTIONS]
+    return subjects[:: max(1, len(subjects) // QUERIES)][:QUERIES]
 
 
-def _lanes(connection: duckdb.DuckDBPyConnection, encoder: Encoder, seen: Seen) -> Lanes:
-    snapshot = seen.snapshot
-    unwhitened = vector_search.load(connection, snapshot, space=Space.raw())
+def _create_lanes(connection: duckdb.DuckDBPyConnection, encoder: Encoder, loaded: LoadedSnapshot) -> Lanes:
+    snapshot = loaded.snapshot
+    unwhitened = vector_search.load_text_vectors(connection, snapshot, whitening=Whitening.identity())
 
-    def nearest(texts: Texts) -> Lane:
-        return lambda question, chosen, limit: vector_search.ask(
-            connection, snapshot, texts, encoder.encode([question])[0], chosen, limit=limit
+    def search_vectors(texts: TextVectors) -> Lane:
+        return lambda query, mask, limit: vector_search.search(
+            connection, snapshot, texts, encoder.encode([query])[0], mask, limit=limit
         )
 
-    def by_text(question: str, chosen: Chosen, limit: int) -> Sequence[Ranked]:
-        found = fulltext.look_up(connection, snapshot, words(question))
-        return fulltext.hunk_text(snapshot, found, chosen, limit=limit)
+    def search_text(query: str, mask: FilterMask, limit: int) -> Sequence[RankedHunk]:
+        lookup = fulltext.look_up_terms(connection, snapshot, count_terms(query))
+        return fulltext.search_hunk_text(snapshot, lookup, mask, limit=limit)
 
-    def by_names(question: str, chosen: Chosen, limit: int) -> Sequence[Ranked]:
-        found = fulltext.look_up(connection, snapshot, words(question))
-        return fulltext.symbol_names(connection, snapshot, found, chosen, limit=limit)
+    def search_names(query: str, mask: FilterMask, limit: int) -> Sequence[RankedHunk]:
+        lookup = fulltext.look_up_terms(connection, snapshot, count_terms(query))
+        return fulltext.search_symbol_names(connection, snapshot, lookup, mask, limit=limit)
 
-    def filtered(lane: Lane) -> Callable[[str, Where, int], Sequence[Ranked]]:
-        return lambda question, where, limit: lane(question, chosen(connection, snapshot, where), limit)
+    def apply_filters(lane: Lane) -> FilteredLane:
+        return lambda query, where, limit: lane(query, apply_filter(connection, snapshot, where), limit)
 
     lanes = {
-        "vector": nearest(seen.texts),
-        "vector, raw": nearest(unwhitened),
-        "hunk text": by_text,
-        "symbol names": by_names,
+        "vector": search_vectors(loaded.texts),
+        "vector, raw": search_vectors(unwhitened),
+        "hunk text": search_text,
+        "symbol names": search_names,
     }
-    return {name: filtered(lane) for name, lane in lanes.items()}
+    return {name: apply_filters(lane) for name, lane in lanes.items()}
 
 
 if __name__ == "__main__":

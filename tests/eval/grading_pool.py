@@ -1,73 +1,72 @@
-"""What is still to be looked at: commits that some ranking brings in its first ten, and that nobody has graded.
+"""Pool of unjudged commits: commits in the top 10 of any ranking that a query sheet does not judge.
 
 python -m tests.eval.grading_pool CLONE... [--folder FOLDER]
 
-A system is punished for a good answer that nobody looked at. So whoever adds a system or a question looks at what
-comes here, and writes each commit down in the sheet: under `answers` with a grade, or under `dismissed`.
+An unjudged commit counts as irrelevant, even if it is a good answer. So after you add a ranking or a query, judge
+each commit printed here: add it to the sheet under `answers` with a grade, or under `dismissed`.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from tests.bench.programs import git
-from tests.bench.report import say, workspace
-from tests.eval import handwritten, histories
+from tests.bench.report import print_line, temporary_directory
+from tests.eval import judgments
 from tests.eval.__main__ import SAMPLES, SEED
-from tests.eval.evaluation import Run, answered
-from tests.eval.handwritten import BEGINNING, Sheet
-from tests.eval.protocols import PROTOCOLS, Draw, Material
+from tests.eval.evaluation import RunConfig, add_clone_options, rank_queries
+from tests.eval.histories import prepare_working_copy, update_index
+from tests.eval.judgments import SHA_PREFIX_LENGTH, QuerySheet
+from tests.eval.protocols import PROTOCOLS, QuerySource, Sample
 from tests.eval.rankings import Ranking
 
 DEPTH: Final = 10
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("clones", nargs="+", type=Path, metavar="CLONE", help="a local clone, bare or not")
-    parser.add_argument("--folder", type=Path, help="keep working copies and indexes here")
-    given = parser.parse_args()
+    add_clone_options(parser)
+    arguments = parser.parse_args()
     with ExitStack() as stack:
-        folder = given.folder or stack.enter_context(workspace())
-        for clone in given.clones:
-            sheet = handwritten.sheet_of(clone)
+        folder = arguments.folder or stack.enter_context(temporary_directory())
+        for clone in arguments.clones:
+            sheet = judgments.find_sheet(clone)
             if sheet:
-                tell(clone, sheet, Run("questions", folder, Draw(SAMPLES, SEED)))
+                print_pool(clone, sheet, RunConfig("questions", folder, Sample(SAMPLES, SEED)))
 
 
-def tell(clone: Path, sheet: Sheet, run: Run) -> None:
-    """Each question of a sheet, and under it the commits to look at, with the rankings that bring them."""
-    prepared = histories.prepared(clone, run.folder, PROTOCOLS[run.protocol].variant, sheet.head)
-    histories.index(prepared, run.home, run.encoding)
-    material = Material.of(prepared)
-    pools = answered(material, run, [written.question for written in sheet.questions])
-    for written, rankings in zip(sheet.questions, pools, strict=True):
-        say(f"\n{written.text}")
-        judged = written.judged(material.twins.one)
-        for sha, bringing in unjudged(judged, rankings).items():
-            subject = git(prepared.told, "log", "-1", "--format=%as %s", sha)
-            say(f"  {sha[:BEGINNING]} {subject}  [{', '.join(bringing)}]")
+def print_pool(clone: Path, sheet: QuerySheet, config: RunConfig) -> None:
+    """Print each query of a sheet with its unjudged commits and the rankings that contain them."""
+    copy = prepare_working_copy(clone, config.folder, PROTOCOLS[config.protocol].variant, sheet.head)
+    update_index(copy, config.home, config.encoder_name)
+    source = QuerySource.from_working_copy(copy)
+    rankings_by_query = rank_queries(source, config, [handwritten.query for handwritten in sheet.questions])
+    for handwritten, rankings in zip(sheet.questions, rankings_by_query, strict=True):
+        print_line(f"\n{handwritten.text}")
+        judged = handwritten.list_judged(source.duplicates.canonical_sha)
+        for sha, names in find_unjudged(judged, rankings).items():
+            subject = git(copy.original, "log", "-1", "--format=%as %s", sha)
+            print_line(f"  {sha[:SHA_PREFIX_LENGTH]} {subject}  [{', '.join(names)}]")
 
 
-def unjudged(judged: Set[str], rankings: Sequence[Ranking]) -> dict[str, list[str]]:
-    """Commits among the first of any ranking that are neither graded nor dismissed, with those rankings' names."""
-    brought: dict[str, list[str]] = {}
-    for sha, name in _firsts(rankings):
-        if sha[:BEGINNING] not in judged:
-            brought.setdefault(sha, []).append(name)
-    return brought
+def find_unjudged(judged: Set[str], rankings: Sequence[Ranking]) -> dict[str, list[str]]:
+    """Return the unjudged commits in the top 10 of any ranking, with the names of those rankings.
 
-
-def _firsts(rankings: Sequence[Ranking]) -> Iterator[tuple[str, str]]:
+    `judged` contains sha prefixes.
+    """
+    names: dict[str, list[str]] = {}
     for ranking in rankings:
         for sha in ranking.commits[:DEPTH]:
-            yield sha, ranking.name
+            if sha[:SHA_PREFIX_LENGTH] not in judged:
+                names.setdefault(sha, []).append(ranking.name)
+    return names
 
 
 if __name__ == "__main__":

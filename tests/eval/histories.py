@@ -1,4 +1,4 @@
-"""A clone -> the working copy that a protocol asks, indexed: made once in a folder, and found there again."""
+"""Working copies of a clone for each protocol, and their indexes. Existing ones in a folder are reused."""
 
 from __future__ import annotations
 
@@ -8,78 +8,78 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from pipeline.options import Encoding
-from tests.bench.histories import History, cut
-from tests.bench.programs import git, lineage
+from pipeline.options import EncoderName
+from tests.bench.histories import History, clone_history
+from tests.bench.programs import git, run_lineage
 from tests.eval import hidden_messages
-from tests.eval.changelog import leave_out
+from tests.eval.changelog import append_ignore_rules
 
 
 class Variant(Enum):
-    """What the index may know: all, all but announcements of changes, or no messages and no announcements."""
+    """Content of the index: everything, no changelogs, or neither changelogs nor commit messages."""
 
     WHOLE = "whole"
-    UNANNOUNCED = "unannounced"
-    SCRUBBED = "scrubbed"
+    NO_CHANGELOGS = "unannounced"
+    NO_MESSAGES = "scrubbed"
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """`told` is the history in its authors' words, `path` the indexed one; `shas` leads from the first to the second.
+class WorkingCopy:
+    """Original repository, and the one that is indexed.
 
-    Shas that are not in `shas` are the same in both.
+    `indexed_shas` maps original shas to indexed shas. A sha that is missing is the same in both.
     """
 
     history: History
-    told: Path
-    path: Path
-    shas: Mapping[str, str]
+    original: Path
+    indexed: Path
+    indexed_shas: Mapping[str, str]
 
 
-def prepared(clone: Path, folder: Path, variant: Variant, head: str = "HEAD") -> Prepared:
-    """The working copy at `head`, not indexed yet."""
+def prepare_working_copy(clone: Path, folder: Path, variant: Variant, head: str = "HEAD") -> WorkingCopy:
+    """Create or find the working copy of a variant with `head` checked out. It is not indexed yet."""
     tip = git(clone, "rev-parse", f"{head}^{{commit}}")
-    told = _place(folder, Variant.WHOLE, clone, tip)
-    if not told.exists():
-        _made(told, lambda part: _cut_at(clone, part, tip))
-    history = History.of(clone, told)
+    original = _get_path(folder, Variant.WHOLE, clone, tip)
+    if not original.exists():
+        _create_folder(original, lambda target: _clone_at(clone, target, tip))
+    history = History.from_clone(clone, original)
     if variant is Variant.WHOLE:
-        return Prepared(history, told, told, {})
-    path = _place(folder, variant, clone, tip)
-    if not path.exists():
-        _made(path, lambda part: _without(variant, told, part))
-    shas = hidden_messages.shas_of(path) if variant is Variant.SCRUBBED else {}
-    return Prepared(history, told, path, shas)
+        return WorkingCopy(history, original, original, {})
+    indexed = _get_path(folder, variant, clone, tip)
+    if not indexed.exists():
+        _create_folder(indexed, lambda target: _create_variant(variant, original, target))
+    shas = hidden_messages.load_sha_map(indexed) if variant is Variant.NO_MESSAGES else {}
+    return WorkingCopy(history, original, indexed, shas)
 
 
-def index(prepared: Prepared, home: Path, encoding: Encoding) -> None:
-    """Bring its index to its HEAD."""
-    options = ("--incremental", "--no-progress", "--encoder", encoding)
-    lineage(home, "index", prepared.path, *options, memory=False)
+def update_index(copy: WorkingCopy, home: Path, encoder: EncoderName) -> None:
+    """Index the working copy up to its HEAD."""
+    options = ("--incremental", "--no-progress", "--encoder", encoder)
+    run_lineage(home, "index", copy.indexed, *options, memory=False)
 
 
-def _place(folder: Path, variant: Variant, clone: Path, tip: str) -> Path:
-    """One place for each history, state of it, and variant: another HEAD is asked in another working copy."""
+def _get_path(folder: Path, variant: Variant, clone: Path, tip: str) -> Path:
+    """Return a path that is unique for variant, commit and clone."""
     return folder / f"{variant.value}-{tip[:12]}" / clone.absolute().as_posix().strip("/").replace("/", "-")
 
 
-def _without(variant: Variant, told: Path, path: Path) -> None:
-    if variant is Variant.SCRUBBED:
-        hidden_messages.scrub(told, path)
+def _create_variant(variant: Variant, original: Path, target: Path) -> None:
+    if variant is Variant.NO_MESSAGES:
+        hidden_messages.hide_messages(original, target)
     else:
-        cut(told, path)
-    leave_out(path)
+        clone_history(original, target)
+    append_ignore_rules(target)
 
 
-def _cut_at(clone: Path, path: Path, tip: str) -> None:
-    cut(clone, path)
-    git(path, "reset", "--quiet", "--hard", tip)
+def _clone_at(clone: Path, target: Path, tip: str) -> None:
+    clone_history(clone, target)
+    git(target, "reset", "--quiet", "--hard", tip)
 
 
-def _made(path: Path, make: Callable[[Path], None]) -> None:
-    """Make a folder under another name first: one that is there is whole."""
+def _create_folder(path: Path, create: Callable[[Path], None]) -> None:
+    """Create a folder under a temporary name and rename it, so that an existing folder is always complete."""
     part = path.with_name(f"{path.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.parent.mkdir(parents=True, exist_ok=True)
-    make(part)
+    create(part)
     part.rename(path)

@@ -1,17 +1,18 @@
-"""The reranker's numbers, learnt from clones you name.
+"""Fit the reranker's weights on local clones.
 
-python -m tests.eval.learn CLONE... [--untold CLONE]... [--encoder NAME] [--samples N] [--seed N] [--folder FOLDER]
+python -m tests.eval.learn CLONE... [--without-messages CLONE]... [--encoder NAME] [--samples N] [--seed N]
+                           [--folder FOLDER]
 
-Of each history four kinds of questions are asked, over an index without its changelogs: what its news fragments say,
-what a sentence of a commit's body says, what somebody wrote for one commit (`learning/`), and what somebody would ask
-that several commits answer, with grades (`learning/sheets/`). Of those that are to be untold also subjects, over an
-index without messages either, so that what a change itself says has a weight that holds where messages say little: of
-one in five, for most histories tell what they did. What is known of their
-candidates (`serve.search.features`) is weighed so that commits that answer come first: a softmax over the candidates of
-a question, as listwise learning to rank has it (Cao et al., 2007). The sum is then made a probability (Platt, 1999),
-for which each history is also asked questions of another one, which nothing there answers. Prints the numbers for
-`serve/search/rerank.py`, and how probable what answers came out. With `--encoder` another encoder's indexes are asked.
-Nothing of the histories' texts is kept.
+Four kinds of queries run on an index without changelogs: news fragments, sentences of message bodies, queries written
+for one commit (`learning/`), and graded queries with several relevant commits (`learning/sheets/`). For the clones of
+`--without-messages`, subjects run on an index without messages too, so that features of the change itself get a weight
+that holds for terse messages. Choose one history in five for it: most histories have good messages.
+
+The weights of the features (`serve.search.features`) minimize a listwise softmax loss over the candidates of each
+query (Cao et al., 2007). The weighted sum is then calibrated to a probability (Platt, 1999). For the calibration, each
+history also runs queries of the other histories, which have no answer there.
+
+Prints the weights for `serve/search/rerank.py`, and the calibration. No text of the histories is saved.
 """
 
 from __future__ import annotations
@@ -32,225 +33,249 @@ import polars as pl
 
 from serve.search import features
 from serve.search.features import FEATURES
-from serve.search.rerank import FIT
-from serve.search.retrieval import fuse
+from serve.search.rerank import CROSS_ENCODER_SCORE
+from serve.search.retrieval import reciprocal_rank_fusion
 from stores.snapshot import Floats
-from tests.bench.report import say, show, workspace
-from tests.eval import histories, reliability
-from tests.eval.evaluation import Run, add_encoder, asking, cross_encoder
-from tests.eval.histories import Variant
-from tests.eval.protocols import Draw, Material, by_body, by_changelog, by_hand, by_subject, written_at
-from tests.eval.question import Question
-from tests.eval.rankings import Asker
+from tests.bench.report import print_line, print_table, temporary_directory
+from tests.eval import reliability
+from tests.eval.evaluation import RunConfig, add_run_options, load_cross_encoder, open_ranker
+from tests.eval.histories import Variant, prepare_working_copy, update_index
+from tests.eval.judgments import JudgedQuery
+from tests.eval.protocols import (
+    QuerySource,
+    Sample,
+    create_body_queries,
+    create_changelog_queries,
+    create_subject_queries,
+    find_judged_head,
+    load_handwritten_queries,
+)
+from tests.eval.rankings import Ranker
 
-WRITTEN: Final = Path(__file__).parent / "learning"
-SHEETS: Final = WRITTEN / "sheets"
-# A history with many bodies must not drown what was written for it.
+COMMIT_QUERIES_FOLDER: Final = Path(__file__).parent / "learning"
+SHEETS_FOLDER: Final = COMMIT_QUERIES_FOLDER / "sheets"
+# Limits each kind of query, so that histories with many bodies do not outweigh the handwritten queries.
 SAMPLES: Final = 150
 SEED: Final = 1
-# Of 0.01, 0.03, 0.1 and 0.2 the last gave the best order on histories that were not learnt from; none was far off.
-DECAY: Final = 0.2
+# L2 regularization. Of 0.01, 0.03, 0.1 and 0.2 the last ranked held-out histories best; the differences were small.
+WEIGHT_DECAY: Final = 0.2
 STEPS: Final = 1_000
-RATE: Final = 0.02
+LEARNING_RATE: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidates:
-    """One question's: a row of evidence for each, what was read of it last, and the grade of its commit.
+class CandidateList:
+    """Candidates of one query: a row of features each (the cross-encoder's score last) and grades (0: irrelevant)."""
 
-    A grade of 0 says that it answers nothing.
-    """
-
-    rows: Floats
+    features: Floats
     grades: Floats
 
-    @property
-    def unread(self) -> Candidates:
-        """The same without what was read."""
-        return Candidates(self.rows[:, : len(FEATURES)], self.grades)
+    def without_cross_encoder(self) -> CandidateList:
+        """Return the candidates without the last feature."""
+        return CandidateList(self.features[:, : len(FEATURES)], self.grades)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Learnt:
-    """A weight for each feature, and what is added to their sum."""
+class LogisticModel:
+    """Weight of each feature, and bias."""
 
     weights: Floats
     bias: float
 
-    def probabilities(self, rows: Floats) -> Floats:
-        """How probable it is that each row's commit answers."""
+    def predict(self, rows: Floats) -> Floats:
+        """Return the probability that each candidate is relevant."""
         return np.asarray(1 / (1 + np.exp(-(rows @ self.weights + self.bias))))
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """What is learnt from: a history, as far as an index may know it, and its questions."""
+class TrainingHistory:
+    """Variant of a history, and its queries."""
 
-    material: Material
-    questions: tuple[Question, ...]
+    source: QuerySource
+    queries: tuple[JudgedQuery, ...]
 
     @classmethod
-    def told(cls, clone: Path, draw: Draw, folder: Path) -> History:
-        """Without announcements of changes."""
-        material = Material.of(
-            histories.prepared(clone, folder, Variant.UNANNOUNCED, written_at(clone, SHEETS))
-        )
+    def with_messages(cls, clone: Path, sample: Sample, folder: Path) -> TrainingHistory:
+        """Return the history without changelogs and its four kinds of queries."""
+        source = _prepare_source(clone, folder, Variant.NO_CHANGELOGS)
         kinds = (
-            by_changelog(material, draw)[: draw.samples],
-            by_body(material, draw),
-            by_somebody(material),
-            by_hand(material, draw, SHEETS),
+            create_changelog_queries(source, sample)[: sample.size],
+            create_body_queries(source, sample),
+            select_commit_queries(source),
+            load_handwritten_queries(source, sample, SHEETS_FOLDER),
         )
-        return cls(material, tuple(question for kind in kinds for question in kind))
+        return cls(source, tuple(query for kind in kinds for query in kind))
 
     @classmethod
-    def untold(cls, clone: Path, draw: Draw, folder: Path) -> History:
-        """Without messages."""
-        material = Material.of(histories.prepared(clone, folder, Variant.SCRUBBED, written_at(clone, SHEETS)))
-        return cls(material, tuple(by_subject(material, draw)))
+    def without_messages(cls, clone: Path, sample: Sample, folder: Path) -> TrainingHistory:
+        """Return the history without messages and a sample of its subjects."""
+        source = _prepare_source(clone, folder, Variant.NO_MESSAGES)
+        return cls(source, tuple(create_subject_queries(source, sample)))
 
     @property
     def name(self) -> str:
-        """The same for all that is made of one clone."""
-        return self.material.prepared.history.name
+        """Name of the history, the same for all its variants."""
+        return self.source.copy.history.name
+
+
+def _prepare_source(clone: Path, folder: Path, variant: Variant) -> QuerySource:
+    copy = prepare_working_copy(clone, folder, variant, find_judged_head(clone, SHEETS_FOLDER))
+    return QuerySource.from_working_copy(copy)
 
 
 def main() -> None:
-    parser = _parser()
-    given = parser.parse_args()
+    """Run the command."""
+    parser = _create_parser()
+    arguments = parser.parse_args()
     with ExitStack() as stack:
-        folder = given.folder or stack.enter_context(workspace())
-        draw = Draw(given.samples, given.seed)
-        run = Run("changelog", folder, draw, given.encoder)
-        told = [History.told(clone, draw, folder) for clone in given.clones]
-        untold = [History.untold(clone, draw, folder) for clone in given.untold]
-        candidates = [
-            one for history in (*told, *untold) for one in asked(history, _foreign(history, told, draw), run)
+        folder = arguments.folder or stack.enter_context(temporary_directory())
+        sample = Sample(arguments.samples, arguments.seed)
+        config = RunConfig("changelog", folder, sample, arguments.encoder)
+        whole = [TrainingHistory.with_messages(clone, sample, folder) for clone in arguments.clones]
+        terse = [
+            TrainingHistory.without_messages(clone, sample, folder) for clone in arguments.without_messages
         ]
-    if not any(one.grades.any() for one in candidates):
-        parser.error("nothing these histories are asked has an answer in them to learn from")
-    tell("by evidence alone", [one.unread for one in candidates])
-    tell("by evidence and what was read", candidates)
+        lists = [
+            candidates
+            for history in (*whole, *terse)
+            for candidates in collect_candidates(
+                history, _sample_foreign(history, whole, sample.seed), config
+            )
+        ]
+    if not any(candidates.grades.any() for candidates in lists):
+        parser.error("no query of these histories has a relevant candidate; add clones")
+    print_model("features alone", [candidates.without_cross_encoder() for candidates in lists])
+    print_model("features and cross-encoder", lists)
 
 
-def tell(what: str, candidates: Sequence[Candidates]) -> None:
-    """The numbers of one of the rankers, and how honest it is."""
-    learnt = calibrated(weighed(candidates), candidates)
-    say(f"\n{what}")
-    for feature, weight in zip((*FEATURES, FIT), learnt.weights, strict=False):
-        say(f'    "{feature}": {weight:.3f},')
-    say(f"bias {learnt.bias:.3f}")
-    show(honesty(learnt, candidates))
+def print_model(title: str, lists: Sequence[CandidateList]) -> None:
+    """Fit a model, and print its weights and calibration."""
+    model = calibrate(fit_weights(lists), lists)
+    print_line(f"\n{title}")
+    for feature, weight in zip((*FEATURES, CROSS_ENCODER_SCORE), model.weights, strict=False):
+        print_line(f'    "{feature}": {weight:.3f},')
+    print_line(f"bias {model.bias:.3f}")
+    print_table(measure_calibration(model, lists))
 
 
-def by_somebody(material: Material) -> list[Question]:
-    """The questions that somebody wrote for commits of this history."""
-    texts = written()
+def select_commit_queries(source: QuerySource) -> list[JudgedQuery]:
+    """Return the handwritten queries for single commits of this history."""
+    texts = load_commit_queries()
     return [
-        Question.answered(texts[commit.sha], [commit.sha])
-        for commit in material.commits
+        JudgedQuery.with_relevant(texts[commit.sha], [commit.sha])
+        for commit in source.commits
         if commit.sha in texts
     ]
 
 
 @cache
-def written() -> Mapping[str, str]:
-    """Every written question by the commit it asks for, whichever history that is in."""
-    files = (tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(WRITTEN.glob("*.toml")))
+def load_commit_queries() -> Mapping[str, str]:
+    """Load the handwritten query of each commit, for all histories."""
+    paths = sorted(COMMIT_QUERIES_FOLDER.glob("*.toml"))
+    files = (tomllib.loads(path.read_text(encoding="utf-8")) for path in paths)
     return {sha: text for file in files for sha, text in file.items()}
 
 
-def asked(history: History, foreign: Sequence[Question], run: Run) -> Iterator[Candidates]:
-    """The candidates of each of a history's questions, and of questions that it does not answer."""
-    prepared = history.material.prepared
-    histories.index(prepared, run.home, run.encoding)
-    with asking(prepared, run) as asker:
-        counting = history.material.counting()
-        for question in (*history.questions, *foreign):
-            counted = history.material.twins.asked(question)
-            yield from candidates_of(asker, counted, counting)
+def collect_candidates(
+    history: TrainingHistory, foreign: Sequence[JudgedQuery], config: RunConfig
+) -> Iterator[CandidateList]:
+    """Yield the candidates of each query of the history, and of the foreign queries. Indexes the history first."""
+    source = history.source
+    update_index(source.copy, config.home, config.encoder_name)
+    with open_ranker(source.copy, config) as ranker:
+        mapper = source.sha_mapper()
+        for query in (*history.queries, *foreign):
+            yield from compute_candidates(ranker, source.duplicates.merge_judgments(query), mapper)
 
 
-def candidates_of(asker: Asker, question: Question, counting: Callable[[str], str]) -> Iterator[Candidates]:
-    """What is known of a question's candidates; none where no lane finds any."""
-    query = asker.query(question.text)
-    rankings = asker.ranked(query)
-    fused = fuse(rankings.lanes, query.profile.candidates)
+def compute_candidates(
+    ranker: Ranker, query: JudgedQuery, mapper: Callable[[str], str]
+) -> Iterator[CandidateList]:
+    """Yield the candidates of a query, or nothing if there are none. `mapper` maps indexed to judged shas."""
+    parsed = ranker.parse_query(query.text)
+    results = ranker.run_retrievers(parsed)
+    fused = reciprocal_rank_fusion(results.lanes, parsed.profile.candidates)
     if fused:
-        ones = (counting(candidate.commit_sha) for candidate in fused)
-        known = features.gather(asker.index, query, rankings, fused)
-        fits = cross_encoder().scores(known.pairs.question, known.pairs.changes())
-        grades = np.array([question.grades.get(sha, 0) for sha in ones], np.float64)
-        yield Candidates(np.column_stack((known.rows, fits)), grades)
+        computed = features.compute_features(ranker.index, parsed, results, fused)
+        inputs = computed.rerank_inputs
+        scores = load_cross_encoder().score_changes(inputs.question, inputs.load_changes())
+        grades = [query.grades.get(mapper(candidate.commit_sha), 0) for candidate in fused]
+        yield CandidateList(np.column_stack((computed.rows, scores)), np.array(grades, np.float64))
 
 
-def weighed(candidates: Sequence[Candidates]) -> Floats:
-    """A weight for each feature, in its unit: those that put what answers before what does not."""
-    lists = [one for one in candidates if one.grades.any()]
-    rows = np.concatenate([one.rows for one in lists])
-    starts = np.cumsum([0, *(len(one.rows) for one in lists[:-1])])
-    wanted = np.concatenate([(2**one.grades - 1) / (2**one.grades - 1).sum() for one in lists])
-    spread = np.where(rows.std(axis=0) > 0, rows.std(axis=0), 1)
-    rows /= spread
+def fit_weights(lists: Sequence[CandidateList]) -> Floats:
+    """Fit a non-negative weight for each feature so that relevant candidates rank first (listwise softmax loss)."""
+    lists = [candidates for candidates in lists if candidates.grades.any()]
+    rows = np.concatenate([candidates.features for candidates in lists])
+    starts = np.cumsum([0, *(len(candidates.features) for candidates in lists[:-1])])
+    gains = [2**candidates.grades - 1 for candidates in lists]
+    targets = np.concatenate([gain / gain.sum() for gain in gains])
+    deviation = np.where(rows.std(axis=0) > 0, rows.std(axis=0), 1)
+    rows /= deviation
     weights, first, second = np.zeros((3, rows.shape[1]))
     for step in range(1, STEPS + 1):
-        slope = (_shares(rows @ weights, starts) - wanted) @ rows / len(lists) + DECAY * weights
-        # Adam (Kingma and Ba, 2015), whose steps need no tuning.
-        first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
-        weights = weights - RATE * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
-        weights = np.maximum(weights, 0)  # more of anything never speaks against a hit
-    return np.asarray(weights / spread)
+        gradient = (_softmax(rows @ weights, starts) - targets) @ rows / len(lists) + WEIGHT_DECAY * weights
+        # Adam (Kingma and Ba, 2015) with its default parameters.
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        update = (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+        # Each feature is evidence for relevance, never against it.
+        weights = np.maximum(weights - LEARNING_RATE * update, 0)
+    return np.asarray(weights / deviation)
 
 
-def _shares(scores: Floats, starts: npt.NDArray[np.int64]) -> Floats:
-    """The softmax of each question's scores; questions begin at `starts`."""
+def _softmax(scores: Floats, starts: npt.NDArray[np.int64]) -> Floats:
+    """Return the softmax of each query's scores; `starts` has the first position of each query."""
     sizes = np.diff([*starts, len(scores)])
-    raised = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), sizes))
-    return np.asarray(raised / np.repeat(np.add.reduceat(raised, starts), sizes))
+    exponentials = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), sizes))
+    return np.asarray(exponentials / np.repeat(np.add.reduceat(exponentials, starts), sizes))
 
 
-def calibrated(weights: Floats, candidates: Sequence[Candidates]) -> Learnt:
-    """The same order as probabilities: scale and offset under which what answered is likeliest (Newton's method)."""
-    scores = np.concatenate([one.rows @ weights for one in candidates])
-    answers = np.concatenate([one.grades > 0 for one in candidates])
+def calibrate(weights: Floats, lists: Sequence[CandidateList]) -> LogisticModel:
+    """Scale the weights and add a bias, by maximum likelihood (Newton's method). The order stays the same."""
+    scores = np.concatenate([candidates.features @ weights for candidates in lists])
+    is_relevant = np.concatenate([candidates.grades > 0 for candidates in lists])
     columns = np.column_stack((scores, np.ones_like(scores)))
-    fitted = np.zeros(2)
+    parameters = np.zeros(2)
     for _ in range(50):
-        likely = 1 / (1 + np.exp(-(columns @ fitted)))
-        curvature = columns.T @ (columns * (likely * (1 - likely))[:, None])
-        fitted = fitted + np.linalg.solve(curvature, columns.T @ (answers - likely))
-    scale, offset = fitted
-    return Learnt(weights * scale, float(offset))
+        probabilities = 1 / (1 + np.exp(-(columns @ parameters)))
+        hessian = columns.T @ (columns * (probabilities * (1 - probabilities))[:, None])
+        parameters = parameters + np.linalg.solve(hessian, columns.T @ (is_relevant - probabilities))
+    scale, bias = parameters
+    return LogisticModel(weights * scale, float(bias))
 
 
-def honesty(learnt: Learnt, candidates: Sequence[Candidates]) -> pl.DataFrame:
-    """What was said of candidates beside what is so, as `reliability.table` has it."""
-    said = np.concatenate([learnt.probabilities(one.rows) for one in candidates])
-    return reliability.table(said, np.concatenate([one.grades > 0 for one in candidates]))
+def measure_calibration(model: LogisticModel, lists: Sequence[CandidateList]) -> pl.DataFrame:
+    """Return the table of `reliability.bin_probabilities` for the model's probabilities."""
+    probabilities = np.concatenate([model.predict(candidates.features) for candidates in lists])
+    is_relevant = np.concatenate([candidates.grades > 0 for candidates in lists])
+    return reliability.bin_probabilities(probabilities, is_relevant)
 
 
-def _foreign(history: History, told: Sequence[History], draw: Draw) -> list[Question]:
-    """Questions of the other histories, as many as half of its own, without their answers."""
-    texts = [question.text for other in told if other.name != history.name for question in other.questions]
-    chance = random.Random(draw.seed)  # noqa: S311 - a repeatable draw, nothing secret
-    chosen = chance.sample(texts, min(len(texts), len(history.questions) // 2))
-    return [Question(text, {}) for text in chosen]
+def _sample_foreign(
+    history: TrainingHistory, histories: Sequence[TrainingHistory], seed: int
+) -> list[JudgedQuery]:
+    """Return queries of the other histories without judgments, at most half as many as the history has."""
+    texts = [query.text for other in histories if other.name != history.name for query in other.queries]
+    generator = random.Random(seed)  # noqa: S311 - a repeatable sample, nothing secret
+    sample = generator.sample(texts, min(len(texts), len(history.queries) // 2))
+    return [JudgedQuery(text, {}) for text in sample]
 
 
-def _parser() -> argparse.ArgumentParser:
+def _create_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.eval.learn",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("clones", nargs="+", type=Path, metavar="CLONE", help="a local clone, bare or not")
+    add_run_options(parser, SAMPLES, SEED)
     parser.add_argument(
-        "--untold", action="append", default=[], type=Path, metavar="CLONE", help="asked without messages too"
+        "--without-messages",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="CLONE",
+        help="clone to fit on without messages too",
     )
-    add_encoder(parser)
-    parser.add_argument("--samples", type=int, default=SAMPLES, help="most questions of one kind and history")
-    parser.add_argument("--seed", type=int, default=SEED, help="which questions are drawn")
-    parser.add_argument("--folder", type=Path, help="keep working copies and indexes here")
     return parser
 
 

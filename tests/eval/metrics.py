@@ -1,9 +1,8 @@
-"""How good a ranking of commits is: reciprocal rank, recall, and how sure the sample lets us be.
+"""Metrics of rankings (MRR, recall, nDCG) with bootstrap confidence intervals.
 
-A result is one row per question and ranking: `rank` is the place of the first commit that answers, counted
-from 1, and null where none came; where answers are graded, `nDCG@10` stands beside it. Intervals are percentiles
-of means over questions drawn again with replacement; the seed is fixed, so that the same ranks give the same
-interval.
+Input is a frame with one row for each query and ranking. `rank` is the position of the first relevant commit, from 1,
+or null if there is none. `nDCG@10` exists if the judgments have grades. An interval consists of percentiles of the
+means of resampled queries. The seed is fixed, so that the same ranks give the same interval.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ import numpy.typing as npt
 import polars as pl
 
 RECALL_DEPTHS: Final = (1, 5, 10, 50)
-RECIPROCAL_DEPTH: Final = 10
-GAIN_DEPTH: Final = 10
-NDCG: Final = f"nDCG@{GAIN_DEPTH}"
-# The interval's ends move by less than 0.002 between seeds at this many.
+MRR_DEPTH: Final = 10
+NDCG_DEPTH: Final = 10
+NDCG: Final = f"nDCG@{NDCG_DEPTH}"
+# With this many, the ends of the interval differ by less than 0.002 between seeds.
 RESAMPLES: Final = 5_000
 SEED: Final = 2
 CONFIDENCE: Final = 0.95
@@ -29,7 +28,7 @@ CONFIDENCE: Final = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over questions and the interval that holds it with `CONFIDENCE`."""
+    """Mean over queries, and its confidence interval."""
 
     mean: float
     low: float
@@ -39,89 +38,98 @@ class Estimate:
         return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-def first_answer(ranking: Sequence[str], answers: frozenset[str]) -> int | None:
-    """The place, from 1, of the first commit that answers."""
-    return next((place for place, sha in enumerate(ranking, 1) if sha in answers), None)
+def find_first_relevant(ranking: Sequence[str], relevant: frozenset[str]) -> int | None:
+    """Return the rank, from 1, of the first relevant commit, or None."""
+    return next((rank for rank, sha in enumerate(ranking, 1) if sha in relevant), None)
 
 
-def gain(ranking: Sequence[str], grades: Mapping[str, int], depth: int = GAIN_DEPTH) -> float:
-    """Normalised discounted cumulative gain: 1 for the best order there could be, 0 where nothing graded came.
+def compute_ndcg(ranking: Sequence[str], grades: Mapping[str, int], depth: int = NDCG_DEPTH) -> float:
+    """Return the normalized discounted cumulative gain: 1 for the ideal ranking, 0 without a judged commit.
 
-    A commit of grade g is worth 2^g - 1, at place p divided by log2(p + 1) (Burges et al., 2005).
+    The gain of grade g is 2^g - 1; at rank r it is divided by log2(r + 1) (Burges et al., 2005).
     """
-    best = sorted(grades.values(), reverse=True)
-    came = [grades.get(sha, 0) for sha in ranking]
-    ideal = _discounted(best[:depth])
-    return _discounted(came[:depth]) / ideal if ideal else 0.0
+    ideal = _compute_dcg(sorted(grades.values(), reverse=True)[:depth])
+    actual = _compute_dcg([grades.get(sha, 0) for sha in ranking[:depth]])
+    return actual / ideal if ideal else 0.0
 
 
-def _discounted(grades: Sequence[int]) -> float:
-    return sum((2.0**grade - 1) / log2(place + 1) for place, grade in enumerate(grades, 1))
+def _compute_dcg(grades: Sequence[int]) -> float:
+    return sum((2.0**grade - 1) / log2(rank + 1) for rank, grade in enumerate(grades, 1))
 
 
-def distinct(shas: Iterable[str]) -> list[str]:
-    """Commits in the order of their best hunk."""
+def deduplicate(shas: Iterable[str]) -> list[str]:
+    """Return the distinct shas in the order of their first occurrence."""
     return list(dict.fromkeys(shas))
 
 
-def reciprocal(depth: int = RECIPROCAL_DEPTH) -> pl.Expr:
-    """A question's reciprocal rank, 0 below the depth."""
+def reciprocal_rank(depth: int = MRR_DEPTH) -> pl.Expr:
+    """Return the reciprocal rank of a query, 0 below the depth."""
     rank = pl.col("rank")
     return pl.when(rank <= depth).then(1 / rank).otherwise(0.0).alias(f"MRR@{depth}")
 
 
-def found_within(depth: int) -> pl.Expr:
-    """1 where an answer came within the depth, else 0."""
+def has_relevant_within(depth: int) -> pl.Expr:
+    """Return 1.0 if a relevant commit is within the depth, else 0.0."""
     return (pl.col("rank") <= depth).fill_null(value=False).cast(pl.Float64).alias(f"R@{depth}")
 
 
-def scored(ranks: pl.DataFrame) -> pl.DataFrame:
-    """Every question's scores beside its rank."""
-    return ranks.with_columns(reciprocal(), *map(found_within, RECALL_DEPTHS))
+def add_metrics(ranks: pl.DataFrame) -> pl.DataFrame:
+    """Add a column for each metric of a query."""
+    return ranks.with_columns(reciprocal_rank(), *map(has_relevant_within, RECALL_DEPTHS))
 
 
-def measures(ranks: pl.DataFrame) -> list[str]:
-    """What can be said of these ranks, the chief measure first."""
+def list_metrics(ranks: pl.DataFrame) -> list[str]:
+    """Return the names of the metrics, the primary one first."""
     graded = [NDCG] if NDCG in ranks.columns else []
-    return [*graded, f"MRR@{RECIPROCAL_DEPTH}", *(f"R@{depth}" for depth in RECALL_DEPTHS)]
+    return [*graded, f"MRR@{MRR_DEPTH}", *(f"R@{depth}" for depth in RECALL_DEPTHS)]
 
 
-def estimate(values: npt.NDArray[np.float64]) -> Estimate:
-    """Mean and bootstrap interval of one measure over questions."""
+def bootstrap_mean(values: npt.NDArray[np.float64]) -> Estimate:
+    """Return the mean of a metric over queries with its bootstrap confidence interval."""
     draws = np.random.default_rng(SEED).integers(len(values), size=(RESAMPLES, len(values)))
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(values[draws].mean(axis=1), [tail, 1 - tail])
     return Estimate(float(values.mean()), float(low), float(high))
 
 
-def estimates(ranks: pl.DataFrame) -> Iterator[tuple[str, str, Estimate]]:
-    """Ranking, measure, and what it comes to."""
-    for (name,), group in scored(ranks).group_by("ranking", maintain_order=True):
-        for measure in measures(ranks):
-            yield str(name), measure, estimate(group[measure].to_numpy())
+def estimate_metrics(ranks: pl.DataFrame) -> Iterator[tuple[str, str, Estimate]]:
+    """Yield ranking, metric and estimate."""
+    for (name,), group in add_metrics(ranks).group_by("ranking", maintain_order=True):
+        for metric in list_metrics(ranks):
+            yield str(name), metric, bootstrap_mean(group[metric].to_numpy())
 
 
-def summary(ranks: pl.DataFrame) -> pl.DataFrame:
-    """A line per ranking: each measure with its interval."""
+def summarize(ranks: pl.DataFrame) -> pl.DataFrame:
+    """Return a table with a row for each ranking and a column for each metric."""
     rows: dict[str, dict[str, str]] = {}
-    for name, measure, value in estimates(ranks):
-        rows.setdefault(name, {"ranking": name})[measure] = str(value)
+    for name, metric, value in estimate_metrics(ranks):
+        rows.setdefault(name, {"ranking": name})[metric] = str(value)
     return pl.DataFrame(list(rows.values()))
 
 
-def differences(ranks: pl.DataFrame, *, of: str) -> pl.DataFrame:
-    """What each other ranking lacks to this one, question by question: an interval above 0 is a real lead."""
-    table = scored(ranks)
-    ours = table.filter(ranking=of).sort("question")
+def compare_paired(ranks: pl.DataFrame, *, ranking: str) -> pl.DataFrame:
+    """Return the paired differences of this ranking to each other one.
+
+    The difference is significant if its interval does not contain 0.
+    """
+    table = add_metrics(ranks)
+    ours = table.filter(ranking=ranking).sort("query")
     rows = []
-    for (name,), group in table.filter(pl.col("ranking") != of).group_by("ranking", maintain_order=True):
-        theirs = group.sort("question")
-        gains = {key: str(estimate((ours[key] - theirs[key]).to_numpy())) for key in measures(ranks)}
-        rows.append({"ranking": f"{of} - {name}"} | gains)
+    for (name,), group in table.filter(pl.col("ranking") != ranking).group_by("ranking", maintain_order=True):
+        theirs = group.sort("query")
+        gains = {
+            key: str(bootstrap_mean((ours[key] - theirs[key]).to_numpy())) for key in list_metrics(ranks)
+        }
+        rows.append({"ranking": f"{ranking} - {name}"} | gains)
     return pl.DataFrame(rows)
 
 
-def parted(answered: Sequence[float], unanswered: Sequence[float]) -> float:
-    """How often a question that has an answer gets the higher best score than one that has none; 0.5 is chance."""
-    pairs = [(one > other) + (one == other) / 2 for one in answered for other in unanswered]
+def compute_auc(positives: Sequence[float], negatives: Sequence[float]) -> float:
+    """Return the area under the ROC curve: the share of pairs in which the positive has the higher score.
+
+    Equal scores count half, so 0.5 is chance.
+    """
+    pairs = [
+        (positive > negative) + (positive == negative) / 2 for positive in positives for negative in negatives
+    ]
     return sum(pairs) / len(pairs)

@@ -1,4 +1,4 @@
-"""The protocols: what each asks of a history, and what its index may know."""
+"""Evaluation protocols: the queries of each, their judgments, and the content of the index."""
 
 from __future__ import annotations
 
@@ -9,104 +9,108 @@ from typing import Final
 
 from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules
-from tests.eval import body_sentences, changelog, handwritten
-from tests.eval.commits import Told, told
-from tests.eval.histories import Prepared, Variant
-from tests.eval.near_duplicates import Twins, patch_ids
-from tests.eval.question import Question
-from tests.eval.sampling import drawn, names_a_file, tellable
+from tests.eval import changelog, judgments, message_queries
+from tests.eval.commits import Commit, DuplicateGroups, read_commits, read_patch_ids
+from tests.eval.histories import Variant, WorkingCopy
+from tests.eval.judgments import JudgedQuery
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
-    """How many questions at most, where there are more than that, and which."""
+class Sample:
+    """Maximum number of queries to draw, and the seed of the draw."""
 
-    samples: int
+    size: int
     seed: int
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
-    """What questions are made of: a history's commits, oldest first, and which of them count as one."""
+class QuerySource:
+    """Working copy with its commits, oldest first, and their near-duplicates."""
 
-    prepared: Prepared
-    commits: Sequence[Told]
-    twins: Twins
+    copy: WorkingCopy
+    commits: Sequence[Commit]
+    duplicates: DuplicateGroups
 
     @classmethod
-    def of(cls, prepared: Prepared) -> Material:
-        commits = tuple(told(prepared.told))
-        return cls(prepared, commits, Twins.of(commits, patch_ids(prepared.told)))
+    def from_working_copy(cls, copy: WorkingCopy) -> QuerySource:
+        """Read the commits of the original repository."""
+        commits = tuple(read_commits(copy.original))
+        return cls(copy, commits, DuplicateGroups.from_commits(commits, read_patch_ids(copy.original)))
 
-    def counting(self) -> Callable[[str], str]:
-        """An indexed commit's sha -> the sha, in the authors' history, of the commit that it counts as."""
-        originals = {new: old for old, new in self.prepared.shas.items()}
-        return lambda sha: self.twins.one(originals.get(sha, sha))
+    def sha_mapper(self) -> Callable[[str], str]:
+        """Return a function from an indexed sha to the original sha that represents its near-duplicates."""
+        original_shas = {indexed: original for original, indexed in self.copy.indexed_shas.items()}
+        return lambda sha: self.duplicates.canonical_sha(original_shas.get(sha, sha))
 
-    def tellable(self) -> list[Told]:
-        """The commits worth asking for."""
-        ignored = IgnoreRules.of(open_repository(self.prepared.path)).ignored
-        return tellable(self.commits, self.twins, lambda path: not ignored(path))
+    def select_commits(self) -> list[Commit]:
+        """Return the commits that can serve as an answer."""
+        is_ignored = IgnoreRules.from_repository(open_repository(self.copy.indexed)).is_ignored
+        return message_queries.select_commits(
+            self.commits, self.duplicates, lambda path: not is_ignored(path)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """What the index may know, how questions are made (in original shas), and whether their answers have grades.
+    """Content of the index, and functions that create the queries (with original shas).
 
-    `head` is the commit of a clone that is asked.
+    `find_head` returns the commit of a clone to index. `is_graded` says whether judgments have grades.
     """
 
     variant: Variant
-    questions: Callable[[Material, Draw], Sequence[Question]]
-    head: Callable[[Path], str] = lambda _: "HEAD"
-    graded: bool = False
+    create_queries: Callable[[QuerySource, Sample], Sequence[JudgedQuery]]
+    find_head: Callable[[Path], str] = lambda _: "HEAD"
+    is_graded: bool = False
 
     @property
-    def messages(self) -> bool:
-        """Whether messages are there to be found."""
-        return self.variant is not Variant.SCRUBBED
+    def has_messages(self) -> bool:
+        """Whether the index contains commit messages."""
+        return self.variant is not Variant.NO_MESSAGES
 
 
-def by_changelog(material: Material, _: Draw) -> Sequence[Question]:
-    """News fragments, answered by the commits that brought them; all of them, in every draw."""
-    return changelog.questions(material.prepared.told)
+def create_changelog_queries(source: QuerySource, _: Sample) -> Sequence[JudgedQuery]:
+    """Return the texts of all news fragments with the commits that added them."""
+    return changelog.create_queries(source.copy.original)
 
 
-def by_subject(material: Material, draw: Draw) -> Sequence[Question]:
-    """Subjects, answered by their commits."""
-    asked = [
-        Question.answered(changelog.without_issues(commit.subject), [commit.sha])
-        for commit in material.tellable()
-        if not names_a_file(commit.subject, commit.paths)
+def create_subject_queries(source: QuerySource, sample: Sample) -> Sequence[JudgedQuery]:
+    """Return a sample of subjects with their commits."""
+    queries = [
+        JudgedQuery.with_relevant(changelog.strip_issue_numbers(commit.subject), [commit.sha])
+        for commit in source.select_commits()
+        if not message_queries.mentions_file(commit.subject, commit.paths)
     ]
-    return drawn(asked, draw.samples, draw.seed)
+    return message_queries.draw_sample(queries, sample.size, sample.seed)
 
 
-def by_body(material: Material, draw: Draw) -> Sequence[Question]:
-    """Sentences of bodies, answered by the commits that say them."""
-    asked: dict[str, set[str]] = {}
-    for commit in material.tellable():
-        sentence = body_sentences.sentence_of(commit.subject, commit.body)
+def create_body_queries(source: QuerySource, sample: Sample) -> Sequence[JudgedQuery]:
+    """Return a sample of sentences from message bodies with the commits that contain them."""
+    relevant: dict[str, set[str]] = {}
+    for commit in source.select_commits():
+        sentence = message_queries.find_body_sentence(commit.subject, commit.body)
         if sentence:
-            asked.setdefault(sentence, set()).add(commit.sha)
-    return drawn([Question.answered(*said) for said in asked.items()], draw.samples, draw.seed)
+            relevant.setdefault(sentence, set()).add(commit.sha)
+    queries = [JudgedQuery.with_relevant(text, shas) for text, shas in relevant.items()]
+    return message_queries.draw_sample(queries, sample.size, sample.seed)
 
 
-def by_hand(material: Material, _: Draw, folder: Path | None = None) -> Sequence[Question]:
-    """Questions somebody wrote for this history; all of them, in every draw."""
-    sheet = handwritten.sheet_of(material.prepared.told, folder)
-    return [written.question for written in sheet.questions] if sheet else []
+def load_handwritten_queries(
+    source: QuerySource, _: Sample, folder: Path | None = None
+) -> Sequence[JudgedQuery]:
+    """Return all queries of the repository's sheet; none if it has no sheet."""
+    sheet = judgments.find_sheet(source.copy.original, folder)
+    return [handwritten.query for handwritten in sheet.questions] if sheet else []
 
 
-def written_at(clone: Path, folder: Path | None = None) -> str:
-    """The commit that a clone's written questions were answered at."""
-    sheet = handwritten.sheet_of(clone, folder)
+def find_judged_head(clone: Path, folder: Path | None = None) -> str:
+    """Return the commit that the repository's sheet was judged at, or "HEAD" if it has no sheet."""
+    sheet = judgments.find_sheet(clone, folder)
     return sheet.head if sheet else "HEAD"
 
 
 PROTOCOLS: Final = {
-    "changelog": Protocol(Variant.UNANNOUNCED, by_changelog),
-    "scrubbed": Protocol(Variant.SCRUBBED, by_subject),
-    "body": Protocol(Variant.WHOLE, by_body),
-    "questions": Protocol(Variant.WHOLE, by_hand, written_at, graded=True),
+    "changelog": Protocol(Variant.NO_CHANGELOGS, create_changelog_queries),
+    "scrubbed": Protocol(Variant.NO_MESSAGES, create_subject_queries),
+    "body": Protocol(Variant.WHOLE, create_body_queries),
+    "questions": Protocol(Variant.WHOLE, load_handwritten_queries, find_judged_head, is_graded=True),
 }

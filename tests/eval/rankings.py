@@ -1,10 +1,12 @@
-"""One question -> the commits of every ranking, best first.
+"""Rankings of commits for a query: those of the product, of its parts, and of the baselines.
 
-Lanes are asked as `find_pattern` asks them, to its depth of 100 hunks, and a commit stands where its best hunk
-does. `fusion` is the product's answer without reranking, all its candidates, `reranked` the same in the order of
-the reranker, and `reranked, nothing read` in that of its evidence without the cross-encoder. Three rankings are there
-to explain them: vectors before whitening, fusion of two lanes, and fusion with nothing read out of the question (no
-filters, no intent).
+A commit has the rank of its best hunk. All lanes have the product's depth of 100 hunks.
+
+- `RERANKED`: the product's answer; `NO_CROSS_ENCODER`: the same, reranked by the features alone
+- `FUSION`: all candidates of the product before reranking
+- each lane alone, and vectors without whitening
+- fusion without the symbol lane, and fusion of the query as plain text (no filters, no intent)
+- the baselines
 """
 
 from __future__ import annotations
@@ -18,146 +20,158 @@ from typing import Final
 import duckdb
 
 from pipeline.encoders.base import Encoder
-from pipeline.text import words
+from pipeline.text import count_terms
 from serve.api_types import FindRequest
 from serve.search import find_pattern, query, retrieval
-from serve.search.cache import Seen, see
+from serve.search.cache import LoadedSnapshot, load_snapshot
 from serve.search.query import Query
-from serve.search.query_hints import Here
-from serve.search.rerank import EvidenceRanker, Reranker
-from serve.search.retrieval import Candidate, Rankings, fuse
+from serve.search.query_hints import RepositoryContext
+from serve.search.rerank import FeatureReranker, Reranker
+from serve.search.retrieval import Candidate, RetrieverResults, reciprocal_rank_fusion
 from stores import filters, fulltext, hunk_details, vector_search
-from stores.filters import Where
-from stores.snapshot import LANE_DEPTH, Ranked
-from stores.types import Reach
-from stores.vector_search import Texts
-from stores.whitening import Space
-from tests.eval import baseline, grep
-from tests.eval.grep import Grep
-from tests.eval.metrics import distinct
+from stores.filters import QueryFilter
+from stores.snapshot import LANE_DEPTH, RankedHunk
+from stores.types import ReachabilityDelta
+from stores.vector_search import TextVectors
+from stores.whitening import Whitening
+from tests.eval.baselines import BM25, GREP, BM25Index, GrepSearcher
+from tests.eval.metrics import deduplicate
 
+# Names of rankings are keys of results/results.csv.
 FUSION: Final = "fusion"
 RERANKED: Final = "reranked"
-BY_EVIDENCE: Final = "reranked, nothing read"
-BASELINE: Final = "plain BM25 (baseline)"
+NO_CROSS_ENCODER: Final = "reranked, nothing read"
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """A name and the commits, best first; `scores` are those of their best hunks, where the ranking has scores."""
+    """Distinct commits, best first, with the scores of their best hunks if the ranking has scores."""
 
     name: str
     commits: list[str]
     scores: list[float] | None = None
 
     @classmethod
-    def of(cls, name: str, hits: Iterable[tuple[str, float]]) -> Ranking:
-        """Commits and scores, best first; a commit stands where it comes first."""
+    def from_hits(cls, name: str, hits: Iterable[tuple[str, float]]) -> Ranking:
+        """Return the ranking of (sha, score) pairs, best first. The first pair of a commit counts."""
         scores: dict[str, float] = {}
         for sha, score in hits:
             scores.setdefault(sha, score)
         return cls(name, list(scores), list(scores.values()))
 
     @property
-    def best(self) -> float | None:
-        """The first one's score: 0 where nothing came, None where the ranking has no scores."""
+    def best_score(self) -> float | None:
+        """Score of the first commit: 0 if the ranking is empty, None if it has no scores."""
         return None if self.scores is None else next(iter(self.scores), 0.0)
 
-    def renamed(self, name_of: Callable[[str], str]) -> Ranking:
-        """The same with other names for commits; those that share one stand once, where the best of them does."""
-        names = map(name_of, self.commits)
+    def map_commits(self, mapper: Callable[[str], str]) -> Ranking:
+        """Return the ranking with mapped shas. Commits that map to the same sha get the best rank of them."""
+        shas = map(mapper, self.commits)
         if self.scores is None:
-            return Ranking(self.name, distinct(names))
-        return Ranking.of(self.name, zip(names, self.scores, strict=True))
+            return Ranking(self.name, deduplicate(shas))
+        return Ranking.from_hits(self.name, zip(shas, self.scores, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """What stands beside the lanes: the moment ages count from, `git log --grep`, if there is one, and the reranker."""
+class RankingOptions:
+    """Time that ages count from, the reranker, and `git log --grep` (None without messages)."""
 
     now: datetime
-    grep: Grep | None
+    grep: GrepSearcher | None
     reranker: Reranker
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asker:
-    """An opened index, ready to be asked in every way; what does not depend on the question is made once."""
+class Ranker:
+    """Opened index with everything that does not depend on the query, ready to compute all rankings."""
 
     index: duckdb.DuckDBPyConnection
     encoder: Encoder
-    seen: Seen
-    unwhitened: Texts
-    plain: duckdb.DuckDBPyConnection
-    beside: Compared
+    loaded: LoadedSnapshot
+    unwhitened: TextVectors
+    bm25: BM25Index
+    options: RankingOptions
 
     @classmethod
-    def of(cls, index: duckdb.DuckDBPyConnection, encoder: Encoder, reach: Reach, beside: Compared) -> Asker:
-        seen = see(index, reach)
-        unwhitened = vector_search.load(index, seen.snapshot, space=Space.raw())
-        return cls(index, encoder, seen, unwhitened, baseline.built(index), beside)
+    def from_index(
+        cls,
+        index: duckdb.DuckDBPyConnection,
+        encoder: Encoder,
+        reachability: ReachabilityDelta,
+        options: RankingOptions,
+    ) -> Ranker:
+        """Load the snapshot of an opened index and build the BM25 baseline."""
+        loaded = load_snapshot(index, reachability)
+        unwhitened = vector_search.load_text_vectors(index, loaded.snapshot, whitening=Whitening.identity())
+        return cls(index, encoder, loaded, unwhitened, BM25Index.from_index(index), options)
 
-    def rankings(self, question: str) -> Iterator[Ranking]:
-        """Every ranking of one question."""
-        asked = self.query(question)
-        ranked = self.ranked(asked)
-        yield from self._lanes(asked, ranked)
-        yield from self._fusions(question, asked, ranked)
-        yield Ranking(BASELINE, distinct(baseline.ask(self.plain, question, LANE_DEPTH)))
-        if self.beside.grep:
-            yield Ranking(grep.NAME, self.beside.grep.ask(question, LANE_DEPTH))
+    def rank(self, text: str) -> Iterator[Ranking]:
+        """Yield every ranking of a query."""
+        parsed = self.parse_query(text)
+        results = self.run_retrievers(parsed)
+        yield from self._rank_lanes(parsed, results)
+        yield from self._rank_fusions(text, parsed, results)
+        yield Ranking(BM25, deduplicate(self.bm25.search(text, LANE_DEPTH)))
+        if self.options.grep:
+            yield Ranking(GREP, self.options.grep.search(text, LANE_DEPTH))
 
-    def query(self, question: str) -> Query:
-        """A question as the product reads it."""
-        here = Here(
-            hunk_details.languages(self.index).__contains__, partial(hunk_details.has_path, self.index)
+    def parse_query(self, text: str) -> Query:
+        """Parse a query as the product does."""
+        context = RepositoryContext(
+            hunk_details.list_languages(self.index).__contains__, partial(hunk_details.has_path, self.index)
         )
-        return query.parse_query(FindRequest(question), self.beside.now, here)
+        return query.parse_query(FindRequest(text), self.options.now, context)
 
-    def ranked(self, asked: Query) -> Rankings:
-        """Every lane's answer."""
-        return retrieval.rank(self.index, lambda: self.seen, asked, self.encoder)
+    def run_retrievers(self, parsed: Query) -> RetrieverResults:
+        """Run the lanes as the product does."""
+        return retrieval.run_retrievers(self.index, lambda: self.loaded, parsed, self.encoder)
 
-    def _lanes(self, asked: Query, ranked: Rankings) -> Iterator[Ranking]:
-        index, snapshot = self.index, self.seen.snapshot
-        chosen = filters.chosen(index, snapshot, asked.where)
-        yield _ranking(
-            "vector, raw", vector_search.ask(index, snapshot, self.unwhitened, ranked.vector, chosen)
+    def _rank_lanes(self, parsed: Query, results: RetrieverResults) -> Iterator[Ranking]:
+        index, snapshot = self.index, self.loaded.snapshot
+        mask = filters.apply_filter(index, snapshot, parsed.filters)
+        raw = vector_search.search(index, snapshot, self.unwhitened, results.vector, mask)
+        yield _rank_hunks("vector, raw", raw)
+        yield _rank_hunks("vector, whitened", results.vectors)
+        yield _rank_hunks("BM25, hunk text", results.hunk_text)
+        # Searched again, because the product skips this lane for some intents.
+        lookup = fulltext.look_up_terms(
+            index, snapshot, count_terms(" ".join(parsed.symbols)) or parsed.terms
         )
-        yield _ranking("vector, whitened", ranked.nearest)
-        yield _ranking("BM25, hunk text", ranked.text)
-        # Asked even where the question's intent leaves it out.
-        found = fulltext.look_up(index, snapshot, words(" ".join(asked.symbols)) or asked.terms)
-        symbols = fulltext.symbol_names(index, snapshot, found, chosen, quoted=asked.symbols)
-        yield _ranking("BM25, symbol names", symbols)
+        symbols = fulltext.search_symbol_names(index, snapshot, lookup, mask, quoted_names=parsed.symbols)
+        yield _rank_hunks("BM25, symbol names", symbols)
 
-    def _fusions(self, question: str, asked: Query, ranked: Rankings) -> Iterator[Ranking]:
-        candidates = fuse(ranked.lanes, asked.profile.candidates)
-        yield _ranking(FUSION, candidates)
-        for name, reranker in ((RERANKED, self.beside.reranker), (BY_EVIDENCE, EvidenceRanker())):
-            placed = find_pattern.ordered(self.index, asked, ranked, candidates, reranker)
-            probable = ((one.candidate.commit_sha, one.probability or 0.0) for one in placed)
-            yield Ranking.of(name, probable)
-        as_text = self._as_text(question, asked)
-        in_text = fuse(self.ranked(as_text).lanes, as_text.profile.candidates)
-        yield _ranking("fusion, question as text only", in_text)
-        two = fuse((ranked.nearest, ranked.text), asked.profile.candidates)
-        yield _ranking("fusion, no symbol lane", two)
-
-    def _as_text(self, text: str, asked: Query) -> Query:
-        return Query(
-            text=text,
-            terms=tuple(words(text)),
-            symbols=(),
-            where=Where(),
-            intent=query.Intent.UNKNOWN,
-            roles=frozenset(),
-            profile=query.PROFILES[query.Intent.UNKNOWN],
-            explained=asked.explained,
-            k=asked.k,
-            now=asked.now,
+    def _rank_fusions(self, text: str, parsed: Query, results: RetrieverResults) -> Iterator[Ranking]:
+        candidates = reciprocal_rank_fusion(results.lanes, parsed.profile.candidates)
+        yield _rank_hunks(FUSION, candidates)
+        for name, reranker in ((RERANKED, self.options.reranker), (NO_CROSS_ENCODER, FeatureReranker())):
+            hits = find_pattern.rank_candidates(self.index, parsed, results, candidates, reranker)
+            yield Ranking.from_hits(
+                name, ((hit.candidate.commit_sha, hit.probability or 0.0) for hit in hits)
+            )
+        plain = _plain_query(text, parsed)
+        plain_candidates = reciprocal_rank_fusion(self.run_retrievers(plain).lanes, plain.profile.candidates)
+        yield _rank_hunks("fusion, question as text only", plain_candidates)
+        two_lanes = (results.vectors, results.hunk_text)
+        yield _rank_hunks(
+            "fusion, no symbol lane", reciprocal_rank_fusion(two_lanes, parsed.profile.candidates)
         )
 
 
-def _ranking(name: str, hits: Sequence[Ranked | Candidate]) -> Ranking:
-    return Ranking.of(name, ((hit.commit_sha, hit.score) for hit in hits))
+def _plain_query(text: str, parsed: Query) -> Query:
+    """Return the query without filters, symbols and intent."""
+    return Query(
+        text=text,
+        terms=tuple(count_terms(text)),
+        symbols=(),
+        filters=QueryFilter(),
+        intent=query.Intent.UNKNOWN,
+        roles=frozenset(),
+        profile=query.PROFILES[query.Intent.UNKNOWN],
+        query_profile=parsed.query_profile,
+        k=parsed.k,
+        now=parsed.now,
+    )
+
+
+def _rank_hunks(name: str, hits: Sequence[RankedHunk | Candidate]) -> Ranking:
+    return Ranking.from_hits(name, ((hit.commit_sha, hit.score) for hit in hits))

@@ -1,7 +1,7 @@
-"""How honest probabilities are: of what was said to answer with 0.7, seven tenths should.
+"""Calibration of the reranker's probabilities, as a table and as reliability diagrams.
 
-A hit is one commit of the reranked answer to one question. Questions that a history does not answer take part: whatever
-was said of their hits, none answers.
+A hit is one commit of the reranked answer to one query. Probabilities are calibrated if, of the hits with probability
+0.7, 70 % are relevant. Queries without a relevant commit take part: none of their hits is relevant.
 """
 
 from __future__ import annotations
@@ -17,65 +17,65 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from serve.analysis import charts
-from serve.search.rerank import WEAK
+from serve.search.rerank import WEAK_PROBABILITY
 from stores.snapshot import Floats
 
-# What one question's hits were said to be and are.
-SAID: Final = {"question": pl.Int64, "probability": pl.Float64, "answers": pl.Boolean}
-# The first bin is that of hits marked as weak.
-BINS: Final = (0.0, WEAK, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
-COLUMNS: Final = ("probability", "hits", "said, mean", "answer, share")
-IN_A_ROW: Final = 3
-PANEL_INCHES: Final = 3.4
+# Schema of a frame with one row for each hit.
+HITS: Final = {"query": pl.Int64, "probability": pl.Float64, "is_relevant": pl.Boolean}
+# The first bin has the hits that the product marks as weak.
+BINS: Final = (0.0, WEAK_PROBABILITY, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+MEAN: Final = "mean probability"
+SHARE: Final = "share relevant"
+COLUMNS: Final = ("probability", "hits", MEAN, SHARE)
+DIAGRAMS_PER_ROW: Final = 3
+DIAGRAM_INCHES: Final = 3.4
 TITLE_INCHES: Final = 0.7
-LONGEST_NAME: Final = 36
-# Of a share among n: two standard errors, by Agresti and Coull's plus four, which holds near 0 and 1 too.
-_PLUS: Final = 2
+MAX_NAME_LENGTH: Final = 36
+# Error bars are two standard errors with two added successes and failures (Agresti and Coull), for shares near 0 and 1.
+_PSEUDO_COUNT: Final = 2
 
 
-def table(said: Floats, answers: npt.NDArray[np.bool_]) -> pl.DataFrame:
-    """A line for each range of probabilities: honest where the last two columns agree."""
-    bins = np.digitize(said, BINS[1:-1])
+def bin_probabilities(probabilities: Floats, is_relevant: npt.NDArray[np.bool_]) -> pl.DataFrame:
+    """Return a row for each bin that has hits. Calibrated probabilities have equal values in the last two columns."""
+    bins = np.digitize(probabilities, BINS[1:-1])
     rows = [
-        (f"{low:.2f} to {high:.2f}", int(here.sum()), said[here].mean(), answers[here].mean())
-        for place, (low, high) in enumerate(pairwise(BINS))
-        if (here := bins == place).any()
+        (f"{low:.2f} to {high:.2f}", int(mask.sum()), probabilities[mask].mean(), is_relevant[mask].mean())
+        for number, (low, high) in enumerate(pairwise(BINS))
+        if (mask := bins == number).any()
     ]
-    shown = pl.DataFrame(rows, schema=list(COLUMNS), orient="row")
-    return shown.with_columns(pl.col(COLUMNS[2:]).cast(pl.Float64).round(3))
+    table = pl.DataFrame(rows, schema=list(COLUMNS), orient="row")
+    return table.with_columns(pl.col(MEAN, SHARE).cast(pl.Float64).round(3))
 
 
-def of(said: pl.DataFrame) -> pl.DataFrame:
-    """The same of a frame that has the columns of `SAID`."""
-    return table(said["probability"].to_numpy(), said["answers"].to_numpy())
+def bin_hits(hits: pl.DataFrame) -> pl.DataFrame:
+    """Return the table of a frame with the columns of `HITS`."""
+    return bin_probabilities(hits["probability"].to_numpy(), hits["is_relevant"].to_numpy())
 
 
-def draw(tables: Mapping[str, pl.DataFrame], file: Path) -> None:
-    """A plot of each table, three in a row, into a PNG or SVG file: honest is what lies on the diagonal."""
-    title = "What a probability of the reranker is worth"
-    note = (
-        "A dot is a range of probabilities with twice its standard error; a grey bar, its share of all hits."
-    )
-    rows = -(-len(tables) // IN_A_ROW)
-    figure = charts.new_figure(TITLE_INCHES + rows * PANEL_INCHES, title, note)
-    for place, (name, shown) in enumerate(tables.items(), 1):
-        axes = figure.add_subplot(rows, min(len(tables), IN_A_ROW), place)
-        _panel(axes, name, shown)
-        axes.set_ylabel("share that answers" if place % IN_A_ROW == 1 else "", color=charts.FAINT)
+def save_diagrams(tables: Mapping[str, pl.DataFrame], file: Path) -> None:
+    """Draw a reliability diagram of each table into a PNG or SVG file. Calibrated bins are on the diagonal."""
+    title = "Calibration of the reranker"
+    note = "Dot: range of probabilities, with twice its standard error. Grey bar: its share of all hits."
+    rows = -(-len(tables) // DIAGRAMS_PER_ROW)
+    figure = charts.new_figure(TITLE_INCHES + rows * DIAGRAM_INCHES, title, note)
+    for number, (name, table) in enumerate(tables.items(), 1):
+        axes = figure.add_subplot(rows, min(len(tables), DIAGRAMS_PER_ROW), number)
+        _draw_diagram(axes, name, table)
+        axes.set_ylabel(SHARE if number % DIAGRAMS_PER_ROW == 1 else "", color=charts.FAINT)
     figure.savefig(file)
 
 
-def _panel(axes: Axes, name: str, shown: pl.DataFrame) -> None:
-    said, share, hits = (shown[column].to_numpy() for column in ("said, mean", "answer, share", "hits"))
-    n = hits + 2 * _PLUS
-    middle = (share * hits + _PLUS) / n
-    error = 2 * np.sqrt(middle * (1 - middle) / n)
+def _draw_diagram(axes: Axes, name: str, table: pl.DataFrame) -> None:
+    mean, share, hits = (table[column].to_numpy() for column in (MEAN, SHARE, "hits"))
+    n = hits + 2 * _PSEUDO_COUNT
+    center = (share * hits + _PSEUDO_COUNT) / n
+    error = 2 * np.sqrt(center * (1 - center) / n)
     axes.plot([0, 1], [0, 1], color=charts.GREY, linewidth=1, linestyle="--")
-    axes.bar(said, hits / hits.sum(), width=0.03, color=charts.GRID)
-    axes.errorbar(said, middle, yerr=error, fmt="none", color=charts.BLUE, linewidth=1.2)
-    axes.plot(said, share, "o", color=charts.BLUE, markersize=5)
-    charts.quiet(axes, grid="both").set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="probability")
+    axes.bar(mean, hits / hits.sum(), width=0.03, color=charts.GRID)
+    axes.errorbar(mean, center, yerr=error, fmt="none", color=charts.BLUE, linewidth=1.2)
+    axes.plot(mean, share, "o", color=charts.BLUE, markersize=5)
+    charts.style_axes(axes, grid="both").set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="probability")
     axes.set_xticks((0, 0.2, 0.4, 0.6, 0.8))
     axes.set_title(
-        charts.shortened(name, LONGEST_NAME), loc="left", fontsize=10, color=charts.INK, fontweight="bold"
+        charts.shorten(name, MAX_NAME_LENGTH), loc="left", fontsize=10, color=charts.INK, fontweight="bold"
     )

@@ -1,4 +1,4 @@
-"""What was measured, kept for the project's own history: one line for each number, in a CSV file people can diff."""
+"""Results file: a CSV file with a row for each metric of each ranking, for comparison between versions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 
 import polars as pl
 
-from pipeline.options import Encoding
+from pipeline.options import EncoderName
 from tests.bench.programs import PROJECT, git
-from tests.eval.evaluation import Evaluated, Run
-from tests.eval.metrics import estimates
+from tests.eval.evaluation import EvaluationResult, RunConfig
+from tests.eval.metrics import estimate_metrics
 
 FILE: Final = Path(__file__).parent / "results" / "results.csv"
-# A line is replaced by one that agrees in these: the same project measured again.
+# A new row replaces the row with the same values in these columns.
 KEYS: Final = ("project", "history", "protocol", "samples", "seed", "system", "metric")
 COLUMNS: Final = {
     "project": pl.String,
@@ -33,28 +33,28 @@ COLUMNS: Final = {
 DIGITS: Final = 4
 
 
-def keep(evaluated: Evaluated, run: Run, project: str, file: Path = FILE) -> None:
-    """Write the numbers into the file; `project` is the commit that was measured."""
-    new = pl.DataFrame(list(_lines(evaluated, run, project)), schema=COLUMNS, orient="row")
+def save_result(result: EvaluationResult, config: RunConfig, version: str, file: Path = FILE) -> None:
+    """Write the metrics into the file. `version` is the return value of `get_project_version`."""
+    new = pl.DataFrame(list(_create_rows(result, config, version)), schema=COLUMNS, orient="row")
     old = pl.read_csv(file, schema=COLUMNS) if file.exists() else new.clear()
-    kept = pl.concat([old.join(new, on=list(KEYS), how="anti"), new])
+    merged = pl.concat([old.join(new, on=list(KEYS), how="anti"), new])
     file.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_csv(file)
+    merged.write_csv(file)
 
 
-def measured(project: Path = PROJECT) -> str:
-    """The project's commit, with a plus where the code that ran is not what was committed."""
-    others = f":!{FILE.relative_to(PROJECT).as_posix()}"  # git excludes no absolute path
-    changed = git(project, "status", "--porcelain", "--untracked-files=no", "--", ".", others)
-    return git(project, "rev-parse", "HEAD") + ("+" if changed else "")
+def get_project_version(project: Path = PROJECT) -> str:
+    """Return the sha of HEAD, followed by "+" if tracked files other than the results are modified."""
+    except_results = f":!{FILE.relative_to(PROJECT).as_posix()}"  # pathspecs of git are relative
+    changes = git(project, "status", "--porcelain", "--untracked-files=no", "--", ".", except_results)
+    return git(project, "rev-parse", "HEAD") + ("+" if changes else "")
 
 
-def _lines(evaluated: Evaluated, run: Run, project: str) -> Iterable[tuple[object, ...]]:
-    ranks = evaluated.answerable
-    count = ranks["question"].n_unique()
-    about = (project, evaluated.history, evaluated.head, run.protocol, run.draw.samples, run.draw.seed)
-    # Only what is usual goes without saying.
-    made = "" if run.encoding is Encoding.MINILM else f" ({run.encoding})"
-    for system, metric, value in estimates(ranks):
-        numbers = (round(number, DIGITS) for number in (value.mean, value.low, value.high))
-        yield *about, system + made, metric, *numbers, count
+def _create_rows(result: EvaluationResult, config: RunConfig, version: str) -> Iterable[tuple[object, ...]]:
+    ranks = result.answerable
+    count = ranks["query"].n_unique()
+    sample = config.sample
+    prefix = (version, result.history, result.head, config.protocol, sample.size, sample.seed)
+    suffix = "" if config.encoder_name is EncoderName.MINILM else f" ({config.encoder_name})"
+    for ranking, metric, estimate in estimate_metrics(ranks):
+        numbers = (round(number, DIGITS) for number in (estimate.mean, estimate.low, estimate.high))
+        yield *prefix, ranking + suffix, metric, *numbers, count

@@ -1,4 +1,4 @@
-"""Fragments become questions whose answers are known."""
+"""Tests of `tests.eval.changelog`: queries from news fragments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules
-from tests.eval.changelog import is_fragment, leave_out, question_of, questions
+from tests.eval.changelog import append_ignore_rules, clean_text, create_queries, is_fragment
 from tests.repos import Repo
 
 CLEANED = {
@@ -24,13 +24,13 @@ CLEANED = {
 
 
 @pytest.mark.parametrize("fragment", CLEANED)
-def test_markup_and_numbers_go(fragment: str) -> None:
-    """A question is the fragment's words: no markup, no addresses, no issue numbers; names stay whole."""
-    assert question_of(fragment) == CLEANED[fragment]
+def test_clean_text(fragment: str) -> None:
+    """Markup, URLs and issue numbers are removed; identifiers stay whole."""
+    assert clean_text(fragment) == CLEANED[fragment]
 
 
-def test_what_is_a_fragment() -> None:
-    """Fragments lie in a folder of that name and are named for an issue and a kind; changesets have any name."""
+def test_is_fragment() -> None:
+    """Fragments are in a changelog folder and named after an issue and a kind; changesets have any name."""
     paths = [
         "changelog.d/1606.change.md",
         "newsfragments/3041.bugfix.rst",
@@ -50,16 +50,14 @@ def test_what_is_a_fragment() -> None:
     assert [path for path in paths if is_fragment(path)] == fragments
 
 
-def test_a_changeset_says_packages_first() -> None:
-    """What a changeset says to the tool is no part of the question, nor is who wrote a fragment."""
-    assert (
-        question_of('---\n"@urql/core": patch\n---\n\nFix `retry` of queries.\n') == "Fix retry of queries."
-    )
-    assert question_of("Paths with spaces work again - by :user:`ada`.\n") == "Paths with spaces work again"
+def test_front_matter_and_byline() -> None:
+    """The front matter of a changeset and the byline of a fragment are removed."""
+    assert clean_text('---\n"@urql/core": patch\n---\n\nFix `retry` of queries.\n') == "Fix retry of queries."
+    assert clean_text("Paths with spaces work again - by :user:`ada`.\n") == "Paths with spaces work again"
 
 
-def test_answers_touch_source(tmp_path: Path) -> None:
-    """The answer adds a fragment and touches source; fragments alone, moved or translated ask nothing."""
+def test_relevant_commits_change_source(tmp_path: Path) -> None:
+    """A relevant commit adds a fragment and changes source; lone, renamed and converted fragments give no query."""
     repo = Repo.create(tmp_path)
     repo.commit_file("README", "Sockets\n", "Begin")
     repo.write("newsfragments/1.bugfix.rst", "Close the socket after an error.\n")
@@ -75,37 +73,36 @@ def test_answers_touch_source(tmp_path: Path) -> None:
     repo.write("newsfragments/1.bugfix.rst", "Close the socket after an error.\n")
     again = repo.commit_file("socket.py", "closed = True\n")
 
-    (question,) = questions(repo.path)
+    (query,) = create_queries(repo.path)
 
-    assert question.text == "Close the socket after an error."
-    assert question.answers == {fixed, again}
+    assert query.text == "Close the socket after an error."
+    assert query.relevant == {fixed, again}
 
 
-def test_what_was_there_when_a_history_begins(tmp_path: Path) -> None:
-    """What the first commit brings along asks nothing, nor what the first one of a clone that is cut seems to."""
+def test_root_commit(tmp_path: Path) -> None:
+    """Fragments of a root commit give no query, neither in a full nor in a shallow clone."""
     repo = Repo.create(tmp_path / "repo")
     repo.write("newsfragments/1.bugfix.rst", "Close the socket after an error.\n")
     repo.commit_file("socket.py", "closed = True\n")
     for number in (2, 3):
         repo.write(f"newsfragments/{number}.bugfix.rst", f"Wait for the socket {number} seconds longer.\n")
         repo.commit_file("socket.py", f"wait = {number}\n")
-    repo.git("clone", "--quiet", "--depth", "2", repo.path.as_uri(), str(tmp_path / "cut"))
+    repo.git("clone", "--quiet", "--depth", "2", repo.path.as_uri(), str(tmp_path / "shallow"))
 
-    asked = [[one.text for one in questions(path)] for path in (repo.path, tmp_path / "cut")]
-
-    assert asked == [
+    clones = (repo.path, tmp_path / "shallow")
+    assert [[query.text for query in create_queries(path)] for path in clones] == [
         ["Wait for the socket 2 seconds longer.", "Wait for the socket 3 seconds longer."],
         ["Wait for the socket 3 seconds longer."],
     ]
 
 
-def test_fragments_are_left_out(tmp_path: Path) -> None:
-    """The working copy's index knows neither fragments nor changelogs, and its own rules stay."""
+def test_append_ignore_rules(tmp_path: Path) -> None:
+    """The working copy ignores fragments and changelogs, and its existing rules still apply."""
     repo = Repo.create(tmp_path)
     repo.write(".lineageignore", "/generated/\n")
     repo.commit_file("a.py", "a = 1\n")
-    leave_out(repo.path)
-    rules = IgnoreRules.of(open_repository(repo.path))
-    hidden = ["newsfragments/1.bugfix.rst", "changelog.d/1.change.md", "CHANGELOG.md", "docs/changelog.rst"]
-    assert all(map(rules.ignored, [*hidden, "docs/source/history.rst", "generated/a.py"]))
-    assert not any(map(rules.ignored, ["a.py", "src/changelogs.py", "docs/index.rst"]))
+    append_ignore_rules(repo.path)
+    rules = IgnoreRules.from_repository(open_repository(repo.path))
+    ignored = ["newsfragments/1.bugfix.rst", "changelog.d/1.change.md", "CHANGELOG.md", "docs/changelog.rst"]
+    assert all(map(rules.is_ignored, [*ignored, "docs/source/history.rst", "generated/a.py"]))
+    assert not any(map(rules.is_ignored, ["a.py", "src/changelogs.py", "docs/index.rst"]))

@@ -1,4 +1,4 @@
-"""A little real history under every protocol, with its real index."""
+"""Tests of the evaluation on a small real history with its index."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from serve.search.features import Evidence
+from serve.search.features import CandidateFeatures
 from stores.snapshot import Floats
-from tests.eval import grading_pool, grep, handwritten, reliability, results
-from tests.eval.__main__ import knowing, tell
-from tests.eval.evaluation import RANKS, Evaluated, Run, evaluated, together
-from tests.eval.handwritten import Answer, Written
-from tests.eval.metrics import NDCG, scored
-from tests.eval.protocols import Draw
-from tests.eval.rankings import BASELINE, FUSION, RERANKED, Ranking
+from tests.eval import grading_pool, judgments, reliability, results
+from tests.eval.__main__ import compute_answerability, print_result
+from tests.eval.baselines import BM25, GREP
+from tests.eval.evaluation import RANKS, EvaluationResult, RunConfig, combine_results, evaluate_history
+from tests.eval.judgments import Answer, HandwrittenQuery
+from tests.eval.metrics import NDCG, add_metrics
+from tests.eval.protocols import Sample
+from tests.eval.rankings import FUSION, RERANKED, Ranking
 from tests.repos import Repo
 
 CHANGES = {
@@ -26,7 +27,7 @@ CHANGES = {
     "Tell how long a request took": "def elapsed(request):\n    return clock() - request.started\n",
 }
 SHEET = """
-history = "somebody/little"
+history = "somebody/small"
 language = "python"
 root = "{root}"
 head = "{head}"
@@ -43,97 +44,102 @@ kind = "none"
 
 
 @pytest.fixture
-def little(tmp_path: Path) -> Repo:
-    repo = Repo.create(tmp_path / "little")
-    askers = ("Mechanics", "Librarians", "Surveyors", "Bakers")
+def repo(tmp_path: Path) -> Repo:
+    """Repository with four commits, each with a subject and a body."""
+    repo = Repo.create(tmp_path / "small")
+    teams = ("Mechanics", "Librarians", "Surveyors", "Bakers")
     for number, (subject, source) in enumerate(CHANGES.items()):
-        message = f"{subject}\n\n{askers[number]} wanted to have that for many years.\n"
+        message = f"{subject}\n\n{teams[number]} wanted to have that for many years.\n"
         repo.commit_file(f"part{number}.py", source, message)
     return repo
 
 
-class Backwards:
-    """A reranker that turns fusion's order round."""
+class ReverseReranker:
+    """Reranker that reverses the order of fusion."""
 
-    def probabilities(self, evidence: Evidence) -> Floats:
-        return np.linspace(0.1, 0.9, len(evidence.rows))
-
-
-def first(ranks: pl.DataFrame, ranking: str) -> list[float]:
-    return scored(ranks).filter(ranking=ranking)["MRR@10"].to_list()
+    def predict(self, features: CandidateFeatures) -> Floats:
+        """Return increasing probabilities."""
+        return np.linspace(0.1, 0.9, len(features.rows))
 
 
-def test_scrubbed_then_kept(little: Repo, tmp_path: Path) -> None:
-    """Without messages the change itself answers; numbers are kept once however often they are measured."""
-    run = Run("scrubbed", tmp_path / "folder", Draw(3, 1), reranker=Backwards())
-    came = evaluated(little.path, run)
-    names = set(came.ranks["ranking"])
-    assert {FUSION, RERANKED, BASELINE} < names and grep.NAME not in names
-    assert came.answerable["question"].n_unique() == 3
-    assert sum(first(came.answerable, FUSION)) > sum(first(came.answerable, RERANKED))
+def reciprocal_ranks(ranks: pl.DataFrame, ranking: str) -> list[float]:
+    """Return the reciprocal rank of each query."""
+    return add_metrics(ranks).filter(ranking=ranking)["MRR@10"].to_list()
+
+
+def test_hidden_messages_and_results_file(repo: Repo, tmp_path: Path) -> None:
+    """Without messages, the change itself is found; saving a result twice does not duplicate its rows."""
+    config = RunConfig("scrubbed", tmp_path / "folder", Sample(3, 1), reranker=ReverseReranker())
+    result = evaluate_history(repo.path, config)
+    names = set(result.ranks["ranking"])
+    assert {FUSION, RERANKED, BM25} < names and GREP not in names
+    assert result.answerable["query"].n_unique() == 3
+    assert sum(reciprocal_ranks(result.answerable, FUSION)) > sum(
+        reciprocal_ranks(result.answerable, RERANKED)
+    )
 
     file = tmp_path / "results" / "results.csv"
     for _ in range(2):
-        results.keep(came, run, "c" * 40, file)
-    kept = pl.read_csv(file)
-    assert list(kept.columns) == list(results.COLUMNS)
-    assert len(kept) == len(names) * 5 and kept["n"].unique().to_list() == [3]
-    assert kept["head"].unique().to_list() == [little.head]
+        results.save_result(result, config, "c" * 40, file)
+    saved = pl.read_csv(file)
+    assert list(saved.columns) == list(results.COLUMNS)
+    assert len(saved) == len(names) * 5 and saved["n"].unique().to_list() == [3]
+    assert saved["head"].unique().to_list() == [repo.head]
 
 
-def test_body_and_questions(little: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With messages `git log --grep` takes part; questions without an answer count only for calibration."""
-    body = evaluated(little.path, Run("body", tmp_path / "folder", Draw(500, 1)))
-    assert body.answerable["question"].n_unique() == len(CHANGES)
-    assert first(body.answerable, grep.NAME) == [1.0] * len(CHANGES)
+def test_body_and_handwritten_queries(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With messages, `git log --grep` takes part; queries without an answer do not count for ranking metrics."""
+    body = evaluate_history(repo.path, RunConfig("body", tmp_path / "folder", Sample(500, 1)))
+    assert body.answerable["query"].n_unique() == len(CHANGES)
+    assert reciprocal_ranks(body.answerable, GREP) == [1.0] * len(CHANGES)
 
     sheets = tmp_path / "sheets"
     sheets.mkdir()
-    answer = little.git("log", "-1", "--format=%H", "--grep=cache")
-    sheets.joinpath("little.toml").write_text(
-        SHEET.format(root=little.git("rev-list", "--max-parents=0", "HEAD"), head=little.head, answer=answer)
+    answer = repo.git("log", "-1", "--format=%H", "--grep=cache")
+    sheets.joinpath("small.toml").write_text(
+        SHEET.format(root=repo.git("rev-list", "--max-parents=0", "HEAD"), head=repo.head, answer=answer)
     )
-    monkeypatch.setattr(handwritten, "FOLDER", sheets)
-    little.commit_file("later.py", "cache = {}\n", "Limit the size of the cache again")
-    run = Run("questions", tmp_path / "folder", Draw(500, 1))
-    came = evaluated(little.path, run)
-    assert came.commits == len(CHANGES), "a commit made since the questions were written takes part"
-    assert came.answerable.filter(ranking=FUSION)[NDCG].to_list() == [1.0]
-    assert knowing(came.ranks).filter(ranking=FUSION)["told apart (0.5: chance)"].to_list() == [1.0]
-    tell(came, run)
+    monkeypatch.setattr(judgments, "SHEETS_FOLDER", sheets)
+    repo.commit_file("later.py", "cache = {}\n", "Limit the size of the cache again")
+    result = evaluate_history(repo.path, RunConfig("questions", tmp_path / "folder", Sample(500, 1)))
+    assert result.commits == len(CHANGES), "a commit after the judged head takes part"
+    assert result.answerable.filter(ranking=FUSION)[NDCG].to_list() == [1.0]
+    answerability = compute_answerability(result.ranks)
+    assert answerability.filter(ranking=FUSION)["AUC (0.5: chance)"].to_list() == [1.0]
+    print_result(result, "questions")
 
 
-def test_together() -> None:
-    """Questions of several histories stay apart, so that rankings are compared question by question."""
+def test_combine_results() -> None:
+    """Queries of several histories get distinct numbers, as paired comparisons need."""
 
-    def of(history: str, *ranks: int) -> Evaluated:
+    def create_result(history: str, *ranks: int) -> EvaluationResult:
         rows = [(number, True, FUSION, rank, 0.0, 1.0) for number, rank in enumerate(ranks)]
-        said = [(number, 0.5, rank == 1) for number, rank in enumerate(ranks)]
+        hits = [(number, 0.5, rank == 1) for number, rank in enumerate(ranks)]
         frames = (
             pl.DataFrame(rows, schema=RANKS, orient="row"),
-            pl.DataFrame(said, schema=reliability.SAID, orient="row"),
+            pl.DataFrame(hits, schema=reliability.HITS, orient="row"),
         )
-        return Evaluated(history, f"head of {history}", 10, *frames)
+        return EvaluationResult(history, f"head of {history}", 10, *frames)
 
-    both = together([of("b", 1, 2), of("a", 4)])
+    both = combine_results([create_result("b", 1, 2), create_result("a", 4)])
     assert (both.history, both.head, both.commits) == ("a + b", "head of a + head of b", 20)
-    assert both.ranks.select("question", "rank").rows() == [(0, 1), (1, 2), (2, 4)]
-    assert both.said.rows() == [(0, 0.5, True), (1, 0.5, False), (2, 0.5, False)]
+    assert both.ranks.select("query", "rank").rows() == [(0, 1), (1, 2), (2, 4)]
+    assert both.hits.rows() == [(0, 0.5, True), (1, 0.5, False), (2, 0.5, False)]
 
 
-def test_no_questions(little: Repo, tmp_path: Path) -> None:
-    """A history that a protocol has no questions for is not indexed."""
-    came = evaluated(little.path, Run("changelog", tmp_path / "folder", Draw(500, 1)))
-    assert not len(came.ranks)
+def test_no_queries(repo: Repo, tmp_path: Path) -> None:
+    """A history without queries is not indexed."""
+    result = evaluate_history(repo.path, RunConfig("changelog", tmp_path / "folder", Sample(500, 1)))
+    assert not len(result.ranks)
     assert not (tmp_path / "folder" / "home").exists()
 
 
 def test_pool() -> None:
-    """What the first ten bring and nobody judged is to be looked at, with who brought it; a twin's grade counts."""
+    """The pool has the unjudged commits of the top 10; the grade of a near-duplicate counts as a judgment."""
     shas = [letter * 40 for letter in "abcdefghijkl"]
     answer = Answer("9" * 40, 3, "does it too")
-    written = Written("how?", "api", (answer,), dismissed=("b" * 10,))
-    judged = written.judged({answer.sha: shas[2]}.__getitem__)
-    found = grading_pool.unjudged(judged, [Ranking("one", shas), Ranking("other", shas[:1])])
+    query = HandwrittenQuery("how?", "api", (answer,), dismissed=("b" * 10,))
+    judged = query.list_judged({answer.sha: shas[2]}.__getitem__)
+    found = grading_pool.find_unjudged(judged, [Ranking("one", shas), Ranking("other", shas[:1])])
     assert list(found) == [shas[0], *shas[3:10]]
     assert found[shas[0]] == ["one", "other"]

@@ -1,4 +1,4 @@
-"""Learning: what answers comes first, probabilities are honest, and the whole command on a small history."""
+"""Tests of `tests.eval.learn`: weights, calibration, and the command on small histories."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from serve.search.features import FEATURES
-from serve.search.rerank import FIT
-from tests.eval import handwritten, learn
-from tests.eval.learn import Candidates
-from tests.eval.question import PRECEDENT
+from serve.search.rerank import CROSS_ENCODER_SCORE
+from tests.eval import judgments, learn
+from tests.eval.judgments import HIGHLY_RELEVANT
+from tests.eval.learn import CandidateList
 from tests.repos import Repo
 
-TELLING = 3
+INFORMATIVE = 3
 HISTORIES = {
     "sockets": {
         "Close the socket when the peer goes away": "def on_eof(socket):\n    socket.close()\n",
@@ -29,88 +29,86 @@ HISTORIES = {
 }
 
 
-def drawn(seed: int, lists: int, *, strength: float) -> list[Candidates]:
-    """Questions of ten candidates: the answer's chance grows with one feature, the others are noise."""
+def draw_lists(seed: int, count: int, *, strength: float) -> list[CandidateList]:
+    """Return lists of ten candidates. One feature determines the probability of relevance, the others are noise."""
     random = np.random.default_rng(seed)
-    made = []
-    for _ in range(lists):
+    lists = []
+    for _ in range(count):
         rows = random.random((10, len(FEATURES)))
-        likely = 1 / (1 + np.exp(-(strength * rows[:, TELLING] - strength)))
-        made.append(Candidates(rows, PRECEDENT * (random.random(10) < likely).astype(np.float64)))
-    return made
+        probabilities = 1 / (1 + np.exp(-(strength * rows[:, INFORMATIVE] - strength)))
+        is_relevant = random.random(10) < probabilities
+        lists.append(CandidateList(rows, HIGHLY_RELEVANT * is_relevant.astype(np.float64)))
+    return lists
 
 
-def test_the_telling_feature_is_found() -> None:
-    """The weight goes to what tells answers apart, whatever its unit."""
-    lists = drawn(1, 300, strength=6)
-    weights = learn.weighed(lists)
-    assert int(np.argmax(weights)) == TELLING
-    assert weights[TELLING] > 5 * np.abs(np.delete(weights, TELLING)).max()
+def test_informative_feature_gets_the_weight() -> None:
+    """The informative feature gets the largest weight, and the weight scales with its unit."""
+    lists = draw_lists(1, 300, strength=6)
+    weights = learn.fit_weights(lists)
+    assert int(np.argmax(weights)) == INFORMATIVE
+    assert weights[INFORMATIVE] > 5 * np.abs(np.delete(weights, INFORMATIVE)).max()
 
-    def wider(one: Candidates) -> Candidates:
-        scales = np.ones(len(FEATURES))
-        scales[TELLING] = 100
-        return Candidates(one.rows * scales, one.grades)
+    scales = np.ones(len(FEATURES))
+    scales[INFORMATIVE] = 100
+    scaled = [CandidateList(candidates.features * scales, candidates.grades) for candidates in lists]
 
-    assert learn.weighed([wider(one) for one in lists])[TELLING] == pytest.approx(weights[TELLING] / 100)
+    assert learn.fit_weights(scaled)[INFORMATIVE] == pytest.approx(weights[INFORMATIVE] / 100)
 
 
-def test_probabilities_are_honest() -> None:
-    """On questions that were not learnt from, what is said to be likely is as often true."""
-    lists = drawn(2, 500, strength=6)
-    learnt = learn.calibrated(learn.weighed(lists), lists)
-    table = learn.honesty(learnt, drawn(3, 500, strength=6))
+def test_calibration() -> None:
+    """Probabilities of held-out queries agree with the share of relevant candidates."""
+    lists = draw_lists(2, 500, strength=6)
+    model = learn.calibrate(learn.fit_weights(lists), lists)
+    table = learn.measure_calibration(model, draw_lists(3, 500, strength=6))
     large = table.filter(table["hits"] > 200)
     assert len(large) >= 4
-    assert max((large["said, mean"] - large["answer, share"]).abs().to_list()) < 0.06
+    assert max((large["mean probability"] - large["share relevant"]).abs().to_list()) < 0.06
 
 
-def test_written_questions() -> None:
-    """Every question is for a commit of its own, and none for a history that measures."""
-    files = list(learn.WRITTEN.glob("*.toml"))
-    written = learn.written()
-    assert len(written) > 500
-    assert all(len(sha) == 40 and 3 <= len(text.split()) <= 25 for sha, text in written.items())
-    measured = set(handwritten.sheets()) | {
-        "pytest",
-        "pip",
-        "aiohttp",
-        "twisted",
-        "attrs",
-        "trio",
-    }
-    assert not measured & {file.stem for file in files}
+def test_commit_queries() -> None:
+    """There are enough queries of sensible length, and none about a holdout history."""
+    files = list(learn.COMMIT_QUERIES_FOLDER.glob("*.toml"))
+    queries = learn.load_commit_queries()
+    assert len(queries) > 500
+    assert all(len(sha) == 40 and 3 <= len(text.split()) <= 25 for sha, text in queries.items())
+    holdout = {*judgments.load_sheets(), "pytest", "pip", "aiohttp", "twisted", "attrs", "trio"}
+    assert not holdout & {file.stem for file in files}
 
 
 def test_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two histories are asked, with their messages and without; each feature has a weight, with reading and without,
-    and each history's questions are foreign to the other."""
-    clones = [str(made(tmp_path / name, changes).path) for name, changes in HISTORIES.items()]
-    untold = [f"--untold={clone}" for clone in clones]
-    monkeypatch.setattr(sys, "argv", ["learn", *clones, *untold, "--folder", str(tmp_path / "folder")])
+    """The command fits on two histories, with and without messages, and prints each weight of both models."""
+    clones = [str(create_repo(tmp_path / name, changes).path) for name, changes in HISTORIES.items()]
+    without_messages = [f"--without-messages={clone}" for clone in clones]
+    arguments = [*clones, *without_messages, "--folder", str(tmp_path / "folder")]
+    monkeypatch.setattr(sys, "argv", ["learn", *arguments])
     learn.main()
-    said = capsys.readouterr().out
-    assert re.findall(r'^ {4}"(.+)": -?[\d.]+,$', said, re.MULTILINE) == [*FEATURES, *FEATURES, FIT]
-    assert len(re.findall(r"^bias -?[\d.]+$", said, re.MULTILINE)) == 2
+    output = capsys.readouterr().out
+    assert re.findall(r'^ {4}"(.+)": -?[\d.]+,$', output, re.MULTILINE) == [
+        *FEATURES,
+        *FEATURES,
+        CROSS_ENCODER_SCORE,
+    ]
+    assert len(re.findall(r"^bias -?[\d.]+$", output, re.MULTILINE)) == 2
     assert len(list((tmp_path / "folder" / "home").iterdir())) == 4
-    assert "answer, share" in said
+    assert "share relevant" in output
 
 
-def test_nothing_to_learn_from(
+def test_no_queries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A history that nothing can be asked of ends with a sentence, not with an error of numpy's."""
-    clone = made(tmp_path / "clone", next(iter(HISTORIES.values()))).path
+    """A history without queries ends with a message and exit code 2."""
+    clone = create_repo(tmp_path / "clone", next(iter(HISTORIES.values()))).path
     monkeypatch.setattr(sys, "argv", ["learn", str(clone), "--folder", str(tmp_path / "folder")])
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as error:
         learn.main()
-    assert ended.value.code == 2
-    assert "nothing these histories are asked has an answer" in capsys.readouterr().err
+    assert error.value.code == 2
+    assert "no query of these histories has a relevant candidate" in capsys.readouterr().err
 
 
-def made(path: Path, changes: dict[str, str]) -> Repo:
+def create_repo(path: Path, changes: dict[str, str]) -> Repo:
+    """Create a repository with a commit for each subject and source."""
     repo = Repo.create(path)
     for number, (subject, source) in enumerate(changes.items()):
         repo.commit_file(f"part{number}.py", source, subject)

@@ -1,4 +1,4 @@
-"""Which state of the project a number belongs to."""
+"""Test of `tests.eval.results`: version of the project."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tests.eval import results
 from tests.repos import Repo
 
 
-def test_numbers_do_not_change_the_code_that_made_them(tmp_path: Path) -> None:
-    """A run that kept its numbers leaves the next one's code as committed; a changed program does not."""
+def test_project_version(tmp_path: Path) -> None:
+    """A modified results file does not mark the version as modified; a modified program does."""
     repo = Repo.create(tmp_path / "project")
-    kept = results.FILE.relative_to(PROJECT).as_posix()
+    file = results.FILE.relative_to(PROJECT).as_posix()
     repo.write("program.py", "a = 1\n")
-    repo.write(kept, "numbers\n")
+    repo.write(file, "results\n")
     head = repo.commit("Begin")
-    assert results.measured(repo.path) == head
-    repo.write(kept, "more numbers\n")
-    assert results.measured(repo.path) == head
+    assert results.get_project_version(repo.path) == head
+    repo.write(file, "more results\n")
+    assert results.get_project_version(repo.path) == head
     repo.write("program.py", "a = 2\n")
-    assert results.measured(repo.path) == f"{head}+"
+    assert results.get_project_version(repo.path) == f"{head}+"

@@ -1,4 +1,4 @@
-"""What tests of watched workspaces share: maps, a repository with some files, a watcher."""
+"""Fixtures: a map store, a repository with some files, a watcher."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from mindmap.map_store import Maps
+from mindmap.map_store import MapStore
 from mindmap.watcher import Watcher
-from tests.mindmap.watcher_helpers import git_for
+from tests.mindmap.watcher_helpers import find_git
 from tests.repos import Repo
 
 
 @pytest.fixture
-def maps(tmp_path: Path) -> Maps:
-    return Maps(tmp_path / "maps")
+def store(tmp_path: Path) -> MapStore:
+    return MapStore(tmp_path / "maps")
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def repo(tmp_path: Path) -> Repo:
 
 
 @pytest.fixture
-def watcher(maps: Maps) -> Iterator[Watcher]:
-    watcher = Watcher(maps, git_for)
+def watcher(store: MapStore) -> Iterator[Watcher]:
+    watcher = Watcher(store, find_git)
     yield watcher
     watcher.stop()

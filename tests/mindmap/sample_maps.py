@@ -1,4 +1,4 @@
-"""Small maps that tests start from, and what must be true of every map."""
+"""Small maps for tests, and a check that a map is consistent."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from itertools import pairwise
 from typing import Final
 
 from mindmap.document import ROOT, Mindmap
-from mindmap.nodes import add_nodes, flattened, new_map
+from mindmap.nodes import add_nodes, flatten_nodes, new_map
 
 NOON: Final = "2026-01-01T12:00:00.000Z"
 
 
-def moment(minutes: int) -> str:
-    """So many minutes after noon."""
+def timestamp_at(minutes: int) -> str:
+    """Return the timestamp of so many minutes after NOON."""
     return f"2026-01-01T{12 + minutes // 60:02}:{minutes % 60:02}:00.000Z"
 
 
-def a_map(*nodes: Mapping[str, object], workspace: str | None = None) -> Mindmap:
-    """A map with these nodes under its root."""
+def create_map(*nodes: Mapping[str, object], workspace: str | None = None) -> Mindmap:
+    """Return a map with these nodes under its root."""
     document = new_map("A map", workspace, NOON)
-    return add_nodes(document, ROOT, flattened(nodes), NOON).document if nodes else document
+    return add_nodes(document, ROOT, flatten_nodes(nodes), NOON).document if nodes else document
 
 
-def id_of(document: Mindmap, label: str) -> str:
-    """The id of the one node that is called so."""
-    (found,) = [node.id for node in document.nodes.values() if node.label == label]
-    return found
+def id_by_label(document: Mindmap, label: str) -> str:
+    """Return the id of the only node with this label."""
+    (node_id,) = [node.id for node in document.nodes.values() if node.label == label]
+    return node_id
 
 
-def check(document: Mindmap) -> None:
-    """Parent and children agree, nothing is in a circle, links join what is there, the log has its newest on top."""
+def assert_consistent(document: Mindmap) -> None:
+    """Check that the nodes form a tree, both ends of every link exist, and the log has its newest entry first."""
     reached = [ROOT]
-    for node_id in reached:  # grows as it goes
+    for node_id in reached:  # the list grows in the loop
         node = document.nodes[node_id]
         assert node.id == node_id
         assert all(document.nodes[child].parent == node_id for child in node.children)
@@ -40,7 +40,7 @@ def check(document: Mindmap) -> None:
     assert len(reached) == len(set(reached)) == len(document.nodes)
     assert document.nodes[ROOT].parent is None
     assert all(link.source in document.nodes and link.target in document.nodes for link in document.links)
-    assert len({link.triple for link in document.links}) == len(document.links)
+    assert len({link.key for link in document.links}) == len(document.links)
     assert len({link.id for link in document.links}) == len(document.links)
     assert all(newer.timestamp >= older.timestamp for newer, older in pairwise(document.activity_log))
     assert len(document.activity_log) <= 100

@@ -1,4 +1,4 @@
-"""What a document's file holds, and what is made of files that others wrote."""
+"""Documents: the file format, unknown fields, damaged files, repair and timestamps."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from mindmap.document import (
     Node,
     decode,
     encode,
-    now,
-    plain,
+    to_json_value,
+    utc_now,
 )
-from mindmap.file_touches import Touch, attach
+from mindmap.file_touches import TouchInput, attach_files
 from mindmap.links import NewLink, change_links
-from mindmap.map_store import mended
-from mindmap.nodes import NodeUpdate, note, update_nodes
-from tests.mindmap.sample_maps import NOON, a_map, check, id_of, moment
+from mindmap.map_store import repair
+from mindmap.nodes import NodeUpdate, add_note, update_nodes
+from tests.mindmap.sample_maps import NOON, assert_consistent, create_map, id_by_label, timestamp_at
 
 
-def test_file() -> None:
-    """The file has the specified names, and only the fields that apply."""
-    document = a_map({"label": "Parse"}, {"label": "Why", "type": "decision"}, workspace="/workspace")
-    parse, why = id_of(document, "Parse"), id_of(document, "Why")
+def test_file_format() -> None:
+    """The file has the specified field names, and only the fields that apply."""
+    document = create_map({"label": "Parse"}, {"label": "Why", "type": "decision"}, workspace="/workspace")
+    parse, why = id_by_label(document, "Parse"), id_by_label(document, "Why")
     document = change_links(
-        document, [NewLink(why, parse, "shapes", "dashed", "for now")], [], moment(1)
+        document, [NewLink(why, parse, "shapes", "dashed", "for now")], [], timestamp_at(1)
     ).document
     change = CodeChange(kind="rename", symbol="parse", previous_symbol="read", detail="says what it does")
-    touch = Touch("a.py", "rename", "b.py", "1-9", ("parse",), (change,), "Parser")
-    document = attach(document, parse, [touch], "Touched a.py", moment(2))
+    touch = TouchInput("a.py", "rename", "b.py", "1-9", ("parse",), (change,), "Parser")
+    document = attach_files(document, parse, [touch], "Touched a.py", timestamp_at(2))
     stored = json.loads(encode(document))
     assert stored == {
         "id": document.id,
         "title": "A map",
         "workspacePath": "/workspace",
         "createdAt": NOON,
-        "updatedAt": moment(2),
+        "updatedAt": timestamp_at(2),
         "nodes": {
             "root": {
                 "id": "root",
@@ -79,10 +79,10 @@ def test_file() -> None:
                             }
                         ],
                         "summary": "Parser",
-                        "timestamp": moment(2),
+                        "timestamp": timestamp_at(2),
                     }
                 ],
-                "updatedAt": moment(2),
+                "updatedAt": timestamp_at(2),
             },
             why: {
                 "id": why,
@@ -104,18 +104,18 @@ def test_file() -> None:
             }
         ],
         "activityLog": [
-            {"timestamp": moment(2), "message": "Touched a.py", "nodeId": parse, "file": "a.py"},
-            {"timestamp": moment(1), "message": "Linked 'Why' -> 'Parse': shapes"},
+            {"timestamp": timestamp_at(2), "message": "Touched a.py", "nodeId": parse, "file": "a.py"},
+            {"timestamp": timestamp_at(1), "message": "Linked 'Why' -> 'Parse': shapes"},
             {"timestamp": NOON, "message": "Added 2 nodes under 'A map'"},
             {"timestamp": NOON, "message": "Created 'A map'"},
         ],
     }
     assert decode(encode(document), document.id) == document
-    assert plain(document) == stored
+    assert to_json_value(document) == stored
 
 
 def test_unknown_fields_survive() -> None:
-    """What a newer version wrote into any part is still there after this version changed the same part."""
+    """Unknown fields of a newer version survive changes in every part of a document."""
     later: dict[str, Any] = {"unknown": {"a": 1}, "colour": ["red", {"deep": None}]}
     raw = {
         "title": "Later",
@@ -146,11 +146,11 @@ def test_unknown_fields_survive() -> None:
     document = update_nodes(
         document, [NodeUpdate("n_1", label="Epos"), NodeUpdate("root", label="Sooner")], NOON
     ).document
-    document = attach(
-        document, "n_1", [Touch("a.py", changes=(CodeChange(kind="add", symbol="g"),))], "Touched", NOON
+    document = attach_files(
+        document, "n_1", [TouchInput("a.py", changes=(CodeChange(kind="add", symbol="g"),))], "Touched", NOON
     )
     document = change_links(document, [NewLink("root", "n_1", style="solid")], [], NOON).document
-    stored = json.loads(encode(note(document, "Noted", NOON).document))
+    stored = json.loads(encode(add_note(document, "Noted", NOON).document))
     node = stored["nodes"]["n_1"]
     parts = [
         stored,
@@ -169,14 +169,14 @@ def test_unknown_fields_survive() -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"nonsense", b"\xff\xfe", b"[" * 100_000, b'{"title": "' + b"x" * 1000]
 )
-def test_damaged(content: bytes) -> None:
-    """What is no JSON is damaged, also where it is nested without end."""
+def test_damaged_files(content: bytes) -> None:
+    """Invalid or too deeply nested JSON is reported as damaged."""
     with pytest.raises(DamagedMindmap, match="mm_1 is damaged"):
         decode(content, "mm_1")
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         ("[]", "Expected `object`"),
         ("{}", "missing required field `title`"),
@@ -185,11 +185,11 @@ def test_damaged(content: bytes) -> None:
         ('{"title": "x", "nodes": [], "later": 1}', "Expected `object`, got `array`"),
     ],
 )
-def test_foreign(content: str, says: str) -> None:
-    """Sound JSON of another shape is told apart from damage, and the error says where it differs."""
+def test_foreign_files(content: str, message: str) -> None:
+    """Valid JSON of another shape is not called damaged, and the error names the difference."""
     with pytest.raises(ForeignMindmap) as caught:
         decode(content.encode(), "mm_1")
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 IDS = st.sampled_from(["root", "n_1", "n_2", "n_3", "n_4", "n_gone"])
@@ -200,60 +200,62 @@ IDS = st.sampled_from(["root", "n_1", "n_2", "n_3", "n_4", "n_gone"])
     children=st.dictionaries(IDS, st.lists(IDS, max_size=5)),
     links=st.lists(st.tuples(IDS, IDS), max_size=3, unique=True),
 )
-def test_mending(
+def test_repair(
     parents: dict[str, str | None], children: dict[str, list[str]], links: list[tuple[str, str]]
 ) -> None:
-    """Whatever parents and children a file claims, the map is a tree afterwards and has every node."""
-    document = a_map()
+    """Repair turns any parents and children into a tree, without losing a node."""
+    document = create_map()
     nodes = {
         key: Node(id=key, label=key, type="note", parent=parent, children=tuple(children.get(key, ())))
         for key, parent in parents.items()
         if key != "n_gone"
     }
-    made = tuple(Link(id=f"l_{n}", source=source, target=target) for n, (source, target) in enumerate(links))
+    link_list = tuple(
+        Link(id=f"l_{n}", source=source, target=target) for n, (source, target) in enumerate(links)
+    )
     broken = decode(encode(document), "mm_1")
-    broken = mended(
+    broken = repair(
         type(broken)(
             id="mm_1",
             title="x",
             nodes=nodes,
-            links=made,
+            links=link_list,
             activity_log=broken.activity_log,
             updated_at=broken.updated_at,
         )
     )
     assert set(broken.nodes) == set(nodes) | {"root"}
-    check(broken)
-    assert mended(broken) is broken
+    assert_consistent(broken)
+    assert repair(broken) is broken
 
 
-def test_mending_a_long_chain() -> None:
-    """Thousands of nodes that only say what they are under, the lowest first, are put right in a moment."""
-    document = a_map()
+def test_repair_of_a_long_chain() -> None:
+    """Thousands of nodes that only state their parent, the deepest first, are repaired quickly."""
+    document = create_map()
     chain = {
         f"n_{n}": Node(id=f"n_{n}", label="x", type="note", parent=f"n_{n - 1}")
         for n in reversed(range(1, 5_000))
     }
-    began = time.process_time()
-    mended_map = mended(structs.replace(document, nodes={**document.nodes, **chain}))
-    assert time.process_time() - began < 2.0
-    assert [mended_map.nodes[f"n_{n}"].parent for n in (1, 2, 4_999)] == ["root", "n_1", "n_4998"]
-    check(mended_map)
+    start = time.process_time()
+    repaired = repair(structs.replace(document, nodes={**document.nodes, **chain}))
+    assert time.process_time() - start < 2.0
+    assert [repaired.nodes[f"n_{n}"].parent for n in (1, 2, 4_999)] == ["root", "n_1", "n_4998"]
+    assert_consistent(repaired)
 
 
-def test_sound_maps_are_left_alone() -> None:
-    """Nothing is mended where nothing is wrong."""
-    document = a_map({"label": "A", "children": [{"label": "B"}]})
-    assert mended(document) is document
+def test_consistent_maps_are_not_repaired() -> None:
+    """Repair returns a consistent document itself."""
+    document = create_map({"label": "A", "children": [{"label": "B"}]})
+    assert repair(document) is document
 
 
-def test_moments() -> None:
-    """Moments have milliseconds and a Z, so that text sorts as time does."""
-    before, after = now(), now()
+def test_timestamps() -> None:
+    """Timestamps have milliseconds and a Z, so that text order is time order."""
+    before, after = utc_now(), utc_now()
     assert before <= after
     assert len(before) == len("2026-01-01T12:00:00.000Z") and before.endswith("Z")
 
 
-def test_touch_is_plain() -> None:
-    """Lists of parts are plain too."""
-    assert plain([FileTouch(path="a.py")]) == [{"path": "a.py", "action": "modify", "timestamp": ""}]
+def test_json_value_of_a_list() -> None:
+    """A list of document parts becomes a list of dicts."""
+    assert to_json_value([FileTouch(path="a.py")]) == [{"path": "a.py", "action": "modify", "timestamp": ""}]

@@ -1,4 +1,4 @@
-"""Maps as text: outlines, Markdown, Mermaid, JSON, and the search in them."""
+"""Text forms of maps: outlines, Markdown, Mermaid, JSON; and word search."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import pytest
 
 from mindmap import export
 from mindmap.document import ROOT, CodeChange, Mindmap, decode
-from mindmap.export import FORMATS, as_json, markdown, mermaid
-from mindmap.file_touches import Touch, attach
+from mindmap.export import FORMATS, to_markdown, to_mermaid
+from mindmap.file_touches import TouchInput, attach_files
 from mindmap.links import NewLink, change_links
 from mindmap.nodes import NodeUpdate, update_nodes
-from mindmap.tree import has_words, nodes_with
-from tests.mindmap.sample_maps import NOON, a_map, id_of
+from mindmap.tree import find_nodes, matches_words
+from tests.mindmap.sample_maps import NOON, create_map, id_by_label
 
 
 @pytest.fixture
 def document() -> Mindmap:
-    document = a_map(
+    document = create_map(
         {
             "label": "Parse *all*\nheaders",
             "type": "plan",
@@ -29,12 +29,12 @@ def document() -> Mindmap:
         {"label": "Use a [table]", "type": "decision"},
         workspace="/workspace",
     )
-    lexer, table = id_of(document, "Lexer"), id_of(document, "Use a [table]")
+    lexer, table = id_by_label(document, "Lexer"), id_by_label(document, "Use a [table]")
     change = CodeChange(kind="add", symbol="lex")
-    document = attach(
+    document = attach_files(
         document,
         lexer,
-        [Touch("src/`a`.py", "rename", "b.py", "1-9", ("lex",), (change,), "Words")],
+        [TouchInput("src/`a`.py", "rename", "b.py", "1-9", ("lex",), (change,), "Words")],
         "Touched",
         NOON,
     )
@@ -44,12 +44,12 @@ def document() -> Mindmap:
 
 
 def test_outline(document: Mindmap) -> None:
-    """A line for each node, with its box or type, its id, and what there is beside it."""
+    """An outline has a line for each node with its box or type, its id and its remarks."""
     lexer, deep, deeper, table = (
-        id_of(document, label) for label in ("Lexer", "Deep", "Deeper", "Use a [table]")
+        id_by_label(document, label) for label in ("Lexer", "Deep", "Deeper", "Use a [table]")
     )
     parse = document.nodes[ROOT].children[0]
-    assert export.text(export.lines(document)).splitlines() == [
+    assert export.format_outline(export.outline_lines(document)).splitlines() == [
         "- A map {root}",
         f"  - [~] Parse *all* headers {{{parse}}} - plan",
         f"    - [x] Lexer {{{lexer}}} - 1 file",
@@ -57,7 +57,7 @@ def test_outline(document: Mindmap) -> None:
         f"      - [!] Deeper {{{deeper}}} - code",
         f"  - (decision) Use a [table] {{{table}}}",
     ]
-    assert [branches for branches, _ in export.drawn(export.lines(document))] == [
+    assert [branches for branches, _ in export.with_branches(export.outline_lines(document))] == [
         "",
         "├─ ",
         "│  ├─ ",
@@ -67,26 +67,26 @@ def test_outline(document: Mindmap) -> None:
     ]
 
 
-def test_outline_in_parts(document: Mindmap) -> None:
-    """Lower levels are dropped first, and what is hidden is counted."""
+def test_limited_outline(document: Mindmap) -> None:
+    """The deepest levels are dropped first, and hidden nodes are counted."""
     parse = document.nodes[ROOT].children[0]
-    assert [(line.label, line.hidden) for line in export.lines(document, deepest=1)] == [
+    assert [(line.label, line.hidden_count) for line in export.outline_lines(document, max_depth=1)] == [
         ("A map", 0),
         ("Parse *all* headers", 3),
         ("Use a [table]", 0),
     ]
-    assert [line.depth for line in export.lines(document, most=5)] == [0, 1, 2, 2, 1]
-    assert [line.label for line in export.lines(document, parse, deepest=1)] == [
+    assert [line.depth for line in export.outline_lines(document, max_lines=5)] == [0, 1, 2, 2, 1]
+    assert [line.label for line in export.outline_lines(document, parse, max_depth=1)] == [
         "Parse *all* headers",
         "Lexer",
         "Deep",
     ]
-    assert len(export.lines(document, most=2)) == 2
+    assert len(export.outline_lines(document, max_lines=2)) == 2
 
 
 def test_markdown(document: Mindmap) -> None:
-    """Tasks are boxes to tick; what Markdown would read is escaped."""
-    shown = markdown(document)
+    """Tasks become task list items; Markdown characters are escaped."""
+    shown = to_markdown(document)
     assert shown.startswith(
         "# A map\n\n1 of 4 done (25 %), updated 2026-01-01T12:00:00.000Z\n\n"
         "- [ ] Parse \\*all\\* headers _(in progress)_\n"
@@ -100,8 +100,8 @@ def test_markdown(document: Mindmap) -> None:
 
 
 def test_mermaid(document: Mindmap) -> None:
-    """Every node and link is drawn, with text that Mermaid reads as text."""
-    assert mermaid(document) == (
+    """Every node and link is drawn, with escaped text."""
+    assert to_mermaid(document) == (
         "flowchart LR\n"
         '  n0(["A map"])\n'
         '  n1["Parse #42;all#42; headers"]\n'
@@ -119,23 +119,25 @@ def test_mermaid(document: Mindmap) -> None:
 
 
 def test_json(document: Mindmap) -> None:
-    """JSON is the document itself."""
-    assert decode(as_json(document).encode(), document.id) == document
+    """The JSON export is the stored document."""
+    assert decode(FORMATS["json"](document).encode(), document.id) == document
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_empty_map(form: str) -> None:
-    """A map of nothing but its root is text too, with files on the root."""
-    assert "A map" in FORMATS[form](a_map())
-    assert "a.py" in FORMATS["markdown"](attach(a_map(), ROOT, [Touch("a.py")], "Touched", NOON))
+@pytest.mark.parametrize("export_format", FORMATS)
+def test_empty_map(export_format: str) -> None:
+    """A map with only a root can be exported, with files on the root."""
+    assert "A map" in FORMATS[export_format](create_map())
+    assert "a.py" in FORMATS["markdown"](
+        attach_files(create_map(), ROOT, [TouchInput("a.py")], "Touched", NOON)
+    )
 
 
 def test_search(document: Mindmap) -> None:
-    """Words are found anywhere on a node, in any case; all of them must be."""
-    lexer = id_of(document, "Lexer")
-    assert [node.id for node in nodes_with(document, "LEX words", ROOT)] == [lexer]
-    assert list(nodes_with(document, "lexer table", ROOT)) == []
-    assert has_words(document, "lexer TABLE /workspace") and has_words(document, "")
-    assert not has_words(document, "lexer nowhere")
+    """Search is case-insensitive and finds nodes and maps that contain all words."""
+    lexer = id_by_label(document, "Lexer")
+    assert [node.id for node in find_nodes(document, "LEX words", ROOT)] == [lexer]
+    assert list(find_nodes(document, "lexer table", ROOT)) == []
+    assert matches_words(document, "lexer TABLE /workspace") and matches_words(document, "")
+    assert not matches_words(document, "lexer nowhere")
     renamed = update_nodes(document, [NodeUpdate(ROOT, label="Another")], NOON).document
-    assert has_words(renamed, "another")
+    assert matches_words(renamed, "another")

@@ -1,4 +1,4 @@
-"""What git says of a workspace, in real repositories of every condition."""
+"""Git sync and ignore rules in real repositories."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mindmap import git
-from mindmap.file_touches import TOUCHED_FILES, Touch, attach, attach_to
+from mindmap.file_touches import TOUCHED_FILES, TouchInput, attach_files, attach_to_target
 from mindmap.git import GitFailed, NoWorkTree, Workspace
 from mindmap.git_sync import changed_files
-from mindmap.ignore import ignored, ignored_by_git
+from mindmap.ignore import git_ignored_paths, is_ignored
 from mindmap.nodes import NodeUpdate, update_nodes
-from tests.mindmap.sample_maps import NOON, a_map, check, id_of, moment
-from tests.mindmap.workspaces import changed, found, git_of
+from tests.mindmap.sample_maps import NOON, assert_consistent, create_map, id_by_label, timestamp_at
+from tests.mindmap.workspaces import open_git, summaries_by_path, touches_of
 from tests.repos import Repo
 
 TEN = "".join(f"line {number}\n" for number in range(10))
@@ -28,7 +28,7 @@ def repo(tmp_path: Path) -> Repo:
 
 
 def test_every_status(repo: Repo) -> None:
-    """Each of git's statuses becomes the specified action, with its lines."""
+    """Each git status becomes the specified action, with its line counts."""
     for name in ("changed", "staged", "gone", "removed", "old", "left", "both", "moved"):
         repo.write(f"{name}.txt", TEN + name)
     repo.commit("All")
@@ -52,7 +52,7 @@ def test_every_status(repo: Repo) -> None:
     repo.write("fleeting.txt", "x\n")
     repo.git("add", "fleeting.txt")
     (repo.path / "fleeting.txt").unlink()
-    assert found(repo) == {
+    assert summaries_by_path(repo) == {
         "changed.txt": "Git modify (+2/-1 lines)",
         "staged.txt": "Git modify (+0/-1 lines)",
         "gone.txt": "Git delete (+0/-11 lines)",
@@ -72,7 +72,7 @@ def test_every_status(repo: Repo) -> None:
 
 
 def test_one_path_is_one_touch(repo: Repo) -> None:
-    """A file that git was told to forget, or whose name another took, is one touch, of what is on disk."""
+    """A file removed from the index, or replaced by another of its name, is one touch of the file on disk."""
     for name in ("forgotten.txt", "old.txt", "swept.txt"):
         repo.write(name, TEN + name)
     repo.commit("All")
@@ -82,28 +82,31 @@ def test_one_path_is_one_touch(repo: Repo) -> None:
     repo.rename("old.txt", "new.txt")
     (repo.path / "new.txt").unlink()
     repo.write("old.txt", "another\n")
-    assert found(repo) == {
+    assert summaries_by_path(repo) == {
         "forgotten.txt": "Git create (+10/-0 lines)",
         "swept.txt": "Git delete (+0/-11 lines)",
         "new.txt": "Git delete (+0/-0 lines)",
         "old.txt": "Git create (+1/-0 lines)",
     }
-    assert len(changed(repo.path)) == 4
+    assert len(touches_of(repo.path)) == 4
 
 
 def test_before_the_first_commit(repo: Repo) -> None:
-    """Without a commit everything is new, staged or not."""
+    """Without a commit every file is new, staged or not."""
     repo.write("staged.txt", TEN)
     repo.git("add", "staged.txt")
     repo.write("new.txt", "one\n")
-    assert found(repo) == {"staged.txt": "Git create (+10/-0 lines)", "new.txt": "Git create (+1/-0 lines)"}
+    assert summaries_by_path(repo) == {
+        "staged.txt": "Git create (+10/-0 lines)",
+        "new.txt": "Git create (+1/-0 lines)",
+    }
 
 
 def test_nothing_changed(repo: Repo) -> None:
-    """A clean work tree has nothing to attach."""
-    assert found(repo) == {}
+    """A clean work tree has no touches."""
+    assert summaries_by_path(repo) == {}
     repo.commit_file("a.txt", "a\n")
-    assert found(repo) == {}
+    assert summaries_by_path(repo) == {}
 
 
 @pytest.mark.parametrize(
@@ -121,19 +124,19 @@ def test_nothing_changed(repo: Repo) -> None:
     ],
 )
 def test_any_name(repo: Repo, name: bytes) -> None:
-    """Any file name comes through, new, changed and renamed; bytes that are no text are written out."""
+    """Any file name works, new, changed and renamed; invalid UTF-8 is escaped."""
     shown = name.decode("utf-8", "backslashreplace")
     repo.write(name, "one\n")
-    assert found(repo) == {shown: "Git create (+1/-0 lines)"}
+    assert summaries_by_path(repo) == {shown: "Git create (+1/-0 lines)"}
     repo.commit("Add it")
     repo.write(name, "one\ntwo\n")
-    assert found(repo) == {shown: "Git modify (+1/-0 lines)"}
+    assert summaries_by_path(repo) == {shown: "Git modify (+1/-0 lines)"}
     repo.git("mv", "--", name, b"plain.txt")
-    assert found(repo) == {f"{shown} -> plain.txt": "Git rename (+1/-0 lines)"}
+    assert summaries_by_path(repo) == {f"{shown} -> plain.txt": "Git rename (+1/-0 lines)"}
 
 
-def test_subfolder_as_workspace(repo: Repo) -> None:
-    """A workspace inside the work tree has paths of its own, and nothing of what is outside."""
+def test_subdirectory_as_workspace(repo: Repo) -> None:
+    """A workspace inside the work tree has paths relative to itself, and no files from outside."""
     repo.write("app/a.txt", TEN)
     repo.write("other/b.txt", TEN + "b")
     repo.commit("All")
@@ -142,7 +145,7 @@ def test_subfolder_as_workspace(repo: Repo) -> None:
     repo.write("application.txt", "x\n")
     repo.write("other/c.txt", "x\n")
     repo.rename("other/b.txt", "app/b.txt")
-    assert found(repo, "app") == {
+    assert summaries_by_path(repo, "app") == {
         "a.txt": "Git modify (+0/-10 lines)",
         "src/new.txt": "Git create (+1/-0 lines)",
         "b.txt": "Git create (+11/-0 lines)",
@@ -150,7 +153,7 @@ def test_subfolder_as_workspace(repo: Repo) -> None:
 
 
 def test_conflicts(repo: Repo) -> None:
-    """Files in conflict are modified ones, however both sides came to them."""
+    """Conflicting files count as modified."""
     repo.write("both.txt", "base\n")
     repo.write("theirs-gone.txt", "base\n")
     repo.commit("Base")
@@ -165,29 +168,29 @@ def test_conflicts(repo: Repo) -> None:
     repo.write("theirs-gone.txt", "main\n")
     repo.commit("Main")
     repo.git("merge", "side", check=False)
-    assert {path: summary.split()[1] for path, summary in found(repo).items()} == dict.fromkeys(
+    assert {path: summary.split()[1] for path, summary in summaries_by_path(repo).items()} == dict.fromkeys(
         ("both.txt", "added.txt", "theirs-gone.txt"), "modify"
     )
 
 
 def test_odd_files(repo: Repo) -> None:
-    """Links are one line and lead nowhere; binary files have none; a repository inside is not looked into."""
+    """A symbolic link has one line, a binary file none, and a nested repository is left out."""
     (repo.path / "link").symlink_to("/etc/passwd")
     repo.write("binary", b"\0\n\n\n")
     repo.write("late-binary", b"x\n" * 8_000 + b"\0")
     Repo.create(repo.path / "inner").commit_file("a.txt", "a\n")
     os.mkfifo(repo.path / "pipe")
-    assert found(repo) == {
+    assert summaries_by_path(repo) == {
         "link": "Git create (+1/-0 lines)",
         "binary": "Git create (+0/-0 lines)",
         "late-binary": "Git create (+8001/-0 lines)",
     }
     repo.git("add", "binary")
-    assert found(repo)["binary"] == "Git create (+0/-0 lines)"
+    assert summaries_by_path(repo)["binary"] == "Git create (+0/-0 lines)"
 
 
 def test_ignored(repo: Repo) -> None:
-    """What the watcher ignores is skipped, tracked or not, and so is what git ignores."""
+    """Files with ignored names are skipped, tracked or not, and so are files that git ignores."""
     names = (
         "node_modules/a.js",
         "dist/a.js",
@@ -205,21 +208,21 @@ def test_ignored(repo: Repo) -> None:
         repo.write(name, "x\n")
     repo.write(".gitignore", "secret\n")
     repo.write("secret", "x\n")
-    assert set(found(repo)) == {"data/m.txt", "src/data/m.json", "builder/x", ".gitignore"}
-    assert all(ignored(name) for name in names)
+    assert set(summaries_by_path(repo)) == {"data/m.txt", "src/data/m.json", "builder/x", ".gitignore"}
+    assert all(is_ignored(name) for name in names)
     repo.commit("All")
     repo.write("dist/a.js", "y\n")
-    assert found(repo) == {}
+    assert summaries_by_path(repo) == {}
 
 
 def test_maps_in_the_workspace(repo: Repo) -> None:
-    """Maps that are kept in the workspace, or are all there is in it, are attached to no map."""
+    """Map files inside the workspace are not attached, even if the workspace is the map directory."""
     for name in ("kept/maps/mm_1.json", "kept/maps/.locks/mm_1.lock", "kept/maps.txt", "kept/a.json"):
         repo.write(name, "{}\n")
-    git = git_of(repo.path)
+    git = open_git(repo.path)
     (repo.path / "link").symlink_to(repo.path / "kept/maps")
-    for maps in (repo.path / "kept/maps", repo.path / "link"):
-        touches = changed_files(str(repo.path), git, maps)
+    for map_directory in (repo.path / "kept/maps", repo.path / "link"):
+        touches = changed_files(str(repo.path), git, map_directory)
         assert {touch.path for touch in touches} == {"kept/maps.txt", "kept/a.json", "link"}
     inside = changed_files(str(repo.path / "kept"), git, repo.path / "kept/maps")
     assert {touch.path for touch in inside} == {"maps.txt", "a.json"}
@@ -227,8 +230,8 @@ def test_maps_in_the_workspace(repo: Repo) -> None:
     assert {touch.path for touch in itself} == {"maps/mm_1.json", "maps/.locks/mm_1.lock", "maps.txt"}
 
 
-def test_nothing_configured_acts(repo: Repo, tmp_path: Path) -> None:
-    """No monitor, external diff, text conversion, filter or hook of the repository or a submodule is run."""
+def test_configured_programs_do_not_run(repo: Repo, tmp_path: Path) -> None:
+    """No monitor, external diff, text conversion, filter or hook of the repository or a submodule runs."""
     trap = tmp_path / "trap"
     trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\nexit 1\n")
     trap.chmod(0o755)
@@ -238,7 +241,7 @@ def test_nothing_configured_acts(repo: Repo, tmp_path: Path) -> None:
     repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "sub")
     repo.write(".gitattributes", "*.txt diff=trap filter=trap\n")
     repo.commit("All")
-    for place in (repo.path, repo.path / "sub"):
+    for directory in (repo.path, repo.path / "sub"):
         settings = {
             "core.fsmonitor": trap,
             "core.pager": trap,
@@ -250,15 +253,15 @@ def test_nothing_configured_acts(repo: Repo, tmp_path: Path) -> None:
             "filter.trap.required": "true",
         }
         for name, value in settings.items():
-            Repo(place).git("config", name, str(value))
+            Repo(directory).git("config", name, str(value))
     repo.write("a.txt", "b\n")
     repo.write("sub/a.txt", "b\n")
-    assert found(repo) == {"a.txt": "Git modify (+1/-1 lines)"}
+    assert summaries_by_path(repo) == {"a.txt": "Git modify (+1/-1 lines)"}
     assert not (tmp_path / "sprung").exists()
 
 
 def test_configuration_changes_nothing(repo: Repo) -> None:
-    """What people set for their own reading does not change the answer."""
+    """The user's configuration of status and diff does not change the result."""
     repo.write("old.txt", TEN)
     repo.commit("All")
     repo.rename("old.txt", "new.txt")
@@ -273,41 +276,43 @@ def test_configuration_changes_nothing(repo: Repo) -> None:
         ("status.branch", "true"),
     ):
         repo.git("config", name, value)
-    assert found(repo) == {
+    assert summaries_by_path(repo) == {
         "old.txt -> new.txt": "Git rename (+0/-0 lines)",
         "sub/a.txt": "Git create (+1/-0 lines)",
     }
 
 
 def test_failures(repo: Repo, tmp_path: Path) -> None:
-    """A bare repository, a folder elsewhere and a git that fails are told apart, each with what to do."""
+    """A bare repository, a directory outside and a failing git raise different errors."""
     bare = Repo.create(tmp_path / "bare", bare=True)
     with pytest.raises(NoWorkTree, match="Name a work tree"):
-        changed(bare.path)
+        touches_of(bare.path)
     with pytest.raises(NoWorkTree, match="is not in the work tree"):
-        changed_files(str(tmp_path), git_of(repo.path), tmp_path)
+        changed_files(str(tmp_path), open_git(repo.path), tmp_path)
     repo.write("a.txt", "a\n")
     repo.git("add", "a.txt")
     (repo.path / ".git" / "index").write_bytes(b"broken")
     with pytest.raises(GitFailed, match="git status failed"):
-        changed(repo.path)
+        touches_of(repo.path)
 
 
 def test_attached(repo: Repo) -> None:
-    """Changed files go to the active task in one entry of the log; a rename takes over what the old path had."""
+    """Changed files attach to the task in progress in one log entry; a rename moves the entry of the old path."""
     repo.write("old.txt", TEN)
     repo.commit("All")
-    document = a_map({"label": "Task"}, workspace=str(repo.path))
-    task = id_of(document, "Task")
-    document = attach(document, task, [Touch("old.txt", symbols=("f",), lines="1-2")], "Touched", NOON)
+    document = create_map({"label": "Task"}, workspace=str(repo.path))
+    task = id_by_label(document, "Task")
+    document = attach_files(
+        document, task, [TouchInput("old.txt", symbols=("f",), lines="1-2")], "Touched", NOON
+    )
     repo.rename("old.txt", "new.txt")
     repo.write("more.txt", "x\n")
-    touches = changed(repo.path)
-    unasked = attach_to(document, None, touches, "Git sync", moment(1)).document
-    assert unasked.nodes[id_of(unasked, TOUCHED_FILES)].files[0].path == "new.txt"
+    touches = touches_of(repo.path)
+    unasked = attach_to_target(document, None, touches, "Git sync", timestamp_at(1)).document
+    assert unasked.nodes[id_by_label(unasked, TOUCHED_FILES)].files[0].path == "new.txt"
     assert [touch.path for touch in unasked.nodes[task].files] == ["new.txt"]
     active = update_nodes(document, [NodeUpdate(task, status="in_progress")], NOON).document
-    done = attach_to(active, None, touches, "Git sync", moment(1))
+    done = attach_to_target(active, None, touches, "Git sync", timestamp_at(1))
     assert done.ids == (task,)
     taken, added = done.document.nodes[task].files
     assert (taken.path, taken.previous_path, taken.symbols, taken.lines) == (
@@ -318,11 +323,11 @@ def test_attached(repo: Repo) -> None:
     )
     assert (added.path, added.action) == ("more.txt", "create")
     assert len(done.document.activity_log) == len(active.activity_log) + 1
-    check(done.document)
+    assert_consistent(done.document)
 
 
 def test_git_decides_what_is_ignored(repo: Repo, tmp_path: Path) -> None:
-    """git's rules at every level count, for what is not tracked; a path that git will not judge is not ignored."""
+    """git's ignore rules of all levels apply to untracked files; a path that git rejects is not ignored."""
     inner = Repo.create(tmp_path / "inner")
     inner.commit_file("a.txt", "a\n")
     repo.write(".gitignore", "*.log\n!kept.log\n")
@@ -343,8 +348,8 @@ def test_git_decides_what_is_ignored(repo: Repo, tmp_path: Path) -> None:
         b":(glob)*.log",
         b"gone/away.log",
     ]
-    workspace = Workspace.of(str(repo.path), git_of(repo.path))
-    assert ignored_by_git(workspace, paths) == {
+    workspace = Workspace.from_path(str(repo.path), open_git(repo.path))
+    assert git_ignored_paths(workspace, paths) == {
         b"a.log",
         b"deep/own",
         b"private",
@@ -352,9 +357,9 @@ def test_git_decides_what_is_ignored(repo: Repo, tmp_path: Path) -> None:
         b":(glob)*.log",
         b"gone/away.log",
     }
-    deep = Workspace.of(str(repo.path / "deep"), git_of(repo.path))
-    assert ignored_by_git(deep, [b"own", b"x", b"a.log"]) == {b"own", b"a.log"}
-    assert ignored_by_git(workspace, [b"deep/sub/a.txt"] * 30 + [b"a.log"]) == set()
+    deep = Workspace.from_path(str(repo.path / "deep"), open_git(repo.path))
+    assert git_ignored_paths(deep, [b"own", b"x", b"a.log"]) == {b"own", b"a.log"}
+    assert git_ignored_paths(workspace, [b"deep/sub/a.txt"] * 30 + [b"a.log"]) == set()
 
 
 @given(
@@ -366,11 +371,11 @@ def test_git_decides_what_is_ignored(repo: Repo, tmp_path: Path) -> None:
         unique_by=lambda entry: entry[1],
     )
 )
-def test_status_is_understood_to_the_end(entries: list[tuple[str, bytes]]) -> None:
-    """Whatever the names, each entry is found; an entry with two paths takes exactly two."""
-    said = b"".join(
+def test_status_parser(entries: list[tuple[str, bytes]]) -> None:
+    """The parser finds every entry, whatever the names, and consumes two paths for renames and copies."""
+    output = b"".join(
         code.encode() + b" " + name + b"\0" + (b"old\0" if "R" in code or "C" in code else b"")
         for code, name in entries
     )
-    paths = [change.path for change in git.parse_status(said) if change.path != b"old"]
+    paths = [change.path for change in git.parse_status(output) if change.path != b"old"]
     assert paths == [name for _, name in entries if name != b"old"]

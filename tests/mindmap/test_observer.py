@@ -1,4 +1,4 @@
-"""Folders under watch that are moved, deleted, made again, ignored, or too many: real folders, real observers."""
+"""Observers of workspaces: moved, deleted, recreated, ignored and too many directories."""
 
 from __future__ import annotations
 
@@ -7,169 +7,195 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from watchdog.events import DirCreatedEvent, FileSystemEventHandler
 
-from mindmap import inotify_observer
-from mindmap.document import now
-from mindmap.file_events import Watching
-from mindmap.map_store import Maps
-from mindmap.nodes import settle_in
-from mindmap.observer import WholeTrees
-from mindmap.watcher import LAST_SECONDS, QUIET_SECONDS, Watcher
-from tests.mindmap.sample_maps import a_map
-from tests.mindmap.watcher_helpers import PATIENCE, actions, files, git_for, until, watched
+from mindmap import observer
+from mindmap.document import utc_now
+from mindmap.file_events import WatchStatus
+from mindmap.map_store import MapStore
+from mindmap.nodes import set_workspace
+from mindmap.observer import EVENT_DELAY_SECONDS, WorkspaceObserver
+from mindmap.watcher import LAST_BATCH_SECONDS, Watcher
+from tests.mindmap.sample_maps import create_map
+from tests.mindmap.watcher_helpers import (
+    TIMEOUT_SECONDS,
+    actions_by_path,
+    create_watched_map,
+    files_by_path,
+    find_git,
+    wait_until,
+)
 from tests.repos import Repo
 
 
 @pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look often whether folders are the same, or the tests would wait."""
-    monkeypatch.setattr("mindmap.watcher.LOOK_SECONDS", 0.2)
+def frequent_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check workspaces often, so that tests do not wait long."""
+    monkeypatch.setattr("mindmap.watcher.CHECK_SECONDS", 0.2)
 
 
-def folders(watcher: Watcher) -> set[str]:
-    """The folders that are watched, of all workspaces, by their last two names; every watch is of one of them."""
-    observer = watcher._observer
-    assert isinstance(observer, inotify_observer.SparingObserver)
+def watched_directories(watcher: Watcher) -> set[str]:
+    """Return the watched directories of all workspaces by their last two names; the kernel has no other watch."""
     paths: list[Path] = []
 
-    def each_watch_has_its_folder() -> bool:
+    def each_watch_has_its_directory() -> bool:
+        observers = [workspace.observer for workspace in watcher._workspaces.values()]
         paths[:] = [
             Path(os.fsdecode(path))
-            for watch in list(observer._emitter_for_watch)
-            if (group := observer._group(watch)) is not None
-            for path in list(group._active_callbacks_by_watch.values())
+            for workspace_observer in observers
+            if workspace_observer is not None
+            for path in workspace_observer._watches.copy()
         ]
-        return len(paths) >= len(observer._descriptor._watch_for_wd)
+        return len(paths) == count_inotify_watches()
 
-    # Of one that comes or goes one place knows before the other.
-    eventually(each_watch_has_its_folder)
+    # While a directory is added or removed, the numbers differ.
+    wait_for(each_watch_has_its_directory)
     return {"/".join(path.parts[-2:]) if path.name != "repo" else "repo" for path in paths}
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not holds():
+def count_inotify_watches() -> int:
+    """Return how many inotify watches the kernel holds for this process."""
+    count = 0
+    for file in Path("/proc/self/fdinfo").iterdir():
+        with suppress(OSError):
+            count += file.read_text().count("inotify wd:")
+    return count
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    end = time.monotonic() + TIMEOUT_SECONDS
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
 
 
-def test_folder_moved_out(maps: Maps, watcher: Watcher, repo: Repo, tmp_path: Path) -> None:
-    """A folder that is moved out of the workspace takes its files away, and what happens in it then is not told."""
+def test_directory_moved_out_of_the_workspace(
+    store: MapStore, watcher: Watcher, repo: Repo, tmp_path: Path
+) -> None:
+    """Files in a directory moved out of the workspace count as deleted; later changes there are not recorded."""
     repo.write("deep/er/untracked.py", "x\n")
-    mindmap_id = watched(maps, watcher, repo.path)
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     repo.write("deep/er/known.py", "x\n")
-    until(maps, mindmap_id, lambda document: "deep/er/known.py" in actions(document))
+    wait_until(store, mindmap_id, lambda document: "deep/er/known.py" in actions_by_path(document))
     (repo.path / "deep").rename(tmp_path / "out")
     (tmp_path / "out/er/gone.py").write_text("elsewhere\n")
     (tmp_path / "out/er/elsewhere.py").write_text("x\n")
-    gone = {"deep/er/gone.py": "delete", "deep/er/known.py": "delete"}
-    until(maps, mindmap_id, lambda document: actions(document) == gone)
-    assert folders(watcher) == {"repo"}
+    deleted = {"deep/er/gone.py": "delete", "deep/er/known.py": "delete"}
+    wait_until(store, mindmap_id, lambda document: actions_by_path(document) == deleted)
+    wait_for(lambda: watched_directories(watcher) == {"repo"})
     (tmp_path / "out/er/gone.py").write_text("still elsewhere\n")
     repo.write("deep/er/new.py", "again\n")
-    document = until(maps, mindmap_id, lambda document: "deep/er/new.py" in actions(document))
-    assert actions(document) == {**gone, "deep/er/new.py": "create"}
-    assert folders(watcher) == {"repo", "repo/deep", "deep/er"}
+    document = wait_until(store, mindmap_id, lambda document: "deep/er/new.py" in actions_by_path(document))
+    assert actions_by_path(document) == {**deleted, "deep/er/new.py": "create"}
+    wait_for(lambda: watched_directories(watcher) == {"repo", "repo/deep", "deep/er"})
 
 
-def test_folder_moved_within(maps: Maps, watcher: Watcher, repo: Repo) -> None:
-    """A folder that is moved within the workspace is watched where it is now, unless git ignores it there."""
-    mindmap_id = watched(maps, watcher, repo.path)
+def test_directory_moved_within_the_workspace(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+    """A directory that is moved within the workspace is watched in its new place, unless git ignores it there."""
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     (repo.path / "deep").rename(repo.path / "deeper")
     moved = {"deep/er/gone.py": "delete", "deeper/er/gone.py": "create"}
-    until(maps, mindmap_id, lambda document: actions(document) == moved)
+    wait_until(store, mindmap_id, lambda document: actions_by_path(document) == moved)
     repo.write("deeper/er/gone.py", "later\n")
-    until(maps, mindmap_id, lambda document: actions(document)["deeper/er/gone.py"] == "modify")
-    assert folders(watcher) == {"repo", "repo/deeper", "deeper/er"}
+    wait_until(store, mindmap_id, lambda document: actions_by_path(document)["deeper/er/gone.py"] == "modify")
+    wait_for(lambda: watched_directories(watcher) == {"repo", "repo/deeper", "deeper/er"})
     (repo.path / "deeper/er").rename(repo.path / "er.log")
-    until(maps, mindmap_id, lambda document: actions(document)["deeper/er/gone.py"] == "delete")
-    eventually(lambda: folders(watcher) == {"repo", "repo/deeper"})
-    assert "er.log/gone.py" not in actions(maps.read(mindmap_id))
+    wait_until(store, mindmap_id, lambda document: actions_by_path(document)["deeper/er/gone.py"] == "delete")
+    wait_for(lambda: watched_directories(watcher) == {"repo", "repo/deeper"})
+    assert "er.log/gone.py" not in actions_by_path(store.read(mindmap_id))
 
 
 @pytest.mark.parametrize("moved", ["outer/repo", "outer"], ids=["itself", "its parent"])
-def test_workspace_moved(maps: Maps, watcher: Watcher, repo: Repo, tmp_path: Path, moved: str) -> None:
-    """A workspace that is moved away is not followed, and is watched again when a folder of its name is there."""
-    place, away = tmp_path / "outer/repo", tmp_path / "away"
-    place.parent.mkdir()
-    repo.path.rename(place)
-    mindmap_id = watched(maps, watcher, place)
+def test_moved_workspace(store: MapStore, watcher: Watcher, repo: Repo, tmp_path: Path, moved: str) -> None:
+    """A workspace that is moved away is not followed; a new directory at its path is watched again."""
+    workspace, away = tmp_path / "outer/repo", tmp_path / "away"
+    workspace.parent.mkdir()
+    repo.path.rename(workspace)
+    mindmap_id = create_watched_map(store, watcher, workspace)
     (tmp_path / moved).rename(away)
-    inside = away if moved == "outer/repo" else away / "repo"
-    (inside / "old.py").unlink()
-    (inside / "saved.py").write_text("elsewhere\n")
+    moved_workspace = away if moved == "outer/repo" else away / "repo"
+    (moved_workspace / "old.py").unlink()
+    (moved_workspace / "saved.py").write_text("elsewhere\n")
     time.sleep(1.5)
-    assert files(maps.read(mindmap_id)) == {}
-    place.mkdir(parents=True)
-    eventually(lambda: folders(watcher) == {"repo"})
-    (place / "back.py").write_text("x\n")
-    until(maps, mindmap_id, lambda document: "back.py" in actions(document))
-    (inside / "saved.py").write_text("elsewhere still\n")
+    assert files_by_path(store.read(mindmap_id)) == {}
+    workspace.mkdir(parents=True)
+    wait_for(lambda: watched_directories(watcher) == {"repo"})
+    (workspace / "back.py").write_text("x\n")
+    wait_until(store, mindmap_id, lambda document: "back.py" in actions_by_path(document))
+    (moved_workspace / "saved.py").write_text("elsewhere still\n")
     time.sleep(1.0)
-    assert actions(maps.read(mindmap_id)) == {"back.py": "create"}
+    assert actions_by_path(store.read(mindmap_id)) == {"back.py": "create"}
 
 
-def test_workspace_deleted_and_made_again(maps: Maps, watcher: Watcher, repo: Repo) -> None:
-    """A workspace that is deleted and made again is watched again, though nobody asks."""
-    mindmap_id = watched(maps, watcher, repo.path)
+def test_recreated_workspace(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+    """A workspace that is deleted and recreated is watched again without a call."""
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     for path in sorted(repo.path.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     repo.path.rmdir()
     repo.path.mkdir()
-    until(maps, mindmap_id, lambda document: actions(document).get("deep/er/gone.py") == "delete")
-    eventually(lambda: folders(watcher) == {"repo"})
+    wait_until(
+        store, mindmap_id, lambda document: actions_by_path(document).get("deep/er/gone.py") == "delete"
+    )
+    wait_for(lambda: watched_directories(watcher) == {"repo"})
     (repo.path / "back.py").write_text("x\n")
-    until(maps, mindmap_id, lambda document: actions(document).get("back.py") == "create")
+    wait_until(store, mindmap_id, lambda document: actions_by_path(document).get("back.py") == "create")
 
 
-def test_map_with_another_workspace(maps: Maps, watcher: Watcher, repo: Repo, tmp_path: Path) -> None:
-    """A map whose workspace went and that got another hears no more of the first when that is there again."""
-    mindmap_id = watched(maps, watcher, repo.path)
+def test_map_that_got_another_workspace(
+    store: MapStore, watcher: Watcher, repo: Repo, tmp_path: Path
+) -> None:
+    """A map that got another workspace does not record changes in the first one, even if that comes back."""
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     repo.path.rename(tmp_path / "away")
     other = Repo.create(tmp_path / "other")
-    maps.change(mindmap_id, lambda document: settle_in(document, str(other.path), now()))
-    assert watcher.watch(mindmap_id, str(other.path)).is_on
+    store.change(mindmap_id, lambda document: set_workspace(document, str(other.path), utc_now()))
+    assert watcher.watch(mindmap_id, str(other.path)).is_watched
     (tmp_path / "away").rename(repo.path)
     time.sleep(0.5)
     repo.write("old.py", "first\n")
     other.write("b.py", "second\n")
-    assert set(actions(until(maps, mindmap_id, lambda document: "b.py" in actions(document)))) == {"b.py"}
+    assert set(
+        actions_by_path(wait_until(store, mindmap_id, lambda document: "b.py" in actions_by_path(document)))
+    ) == {"b.py"}
 
 
 @pytest.mark.parametrize("_", range(3))
-def test_last_instant(maps: Maps, repo: Repo, tmp_path: Path, _: int) -> None:
-    """What happened right before the end is recorded, what a rename keeps waiting too, and the end is soon."""
-    watcher = Watcher(maps, git_for)
-    mindmap_id = watched(maps, watcher, repo.path)
+def test_events_right_before_stop(store: MapStore, repo: Repo, tmp_path: Path, _: int) -> None:
+    """Events right before `stop` are recorded, the delayed half of a rename too, and `stop` returns soon."""
+    watcher = Watcher(store, find_git)
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     (repo.path / "saved.py").rename(tmp_path / "out.py")
     repo.write("old.py", "last\n")
-    began = time.monotonic()
+    start = time.monotonic()
     watcher.stop()
-    assert time.monotonic() - began < QUIET_SECONDS + LAST_SECONDS
-    assert actions(maps.read(mindmap_id)) == {"old.py": "modify", "saved.py": "delete"}
+    assert time.monotonic() - start < EVENT_DELAY_SECONDS + LAST_BATCH_SECONDS
+    assert actions_by_path(store.read(mindmap_id)) == {"old.py": "modify", "saved.py": "delete"}
 
 
-def test_watched_while_it_is_forgotten(maps: Maps, watcher: Watcher, repo: Repo) -> None:
-    """A map that comes to a workspace just as its last one goes keeps it under watch."""
-    mindmap_id = watched(maps, watcher, repo.path)
-    (one,) = watcher._watched.values()
-    watcher._forget(one)
+def test_map_added_while_workspace_is_removed(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+    """A workspace stays watched if a map is added just before it is removed as unused."""
+    mindmap_id = create_watched_map(store, watcher, repo.path)
+    (workspace,) = watcher._workspaces.values()
+    watcher._remove_unused(workspace)
     repo.write("old.py", "x\n")
-    until(maps, mindmap_id, lambda document: bool(actions(document)))
+    wait_until(store, mindmap_id, lambda document: bool(actions_by_path(document)))
 
 
-def test_watching_under_load(maps: Maps, watcher: Watcher, repo: Repo, tmp_path: Path) -> None:
-    """Workspaces are taken under watch while another is told of much: nobody waits for the other forever."""
-    watched(maps, watcher, repo.path)
-    other = a_map()
-    maps.create(other)
-    ended = threading.Event()
+def test_watching_during_events(store: MapStore, watcher: Watcher, repo: Repo, tmp_path: Path) -> None:
+    """Starting watches while another workspace has many events does not deadlock."""
+    create_watched_map(store, watcher, repo.path)
+    other = create_map()
+    store.create(other)
+    stopped = threading.Event()
 
     def write() -> None:
-        while not ended.is_set():
+        while not stopped.is_set():
             repo.write("old.py", str(time.monotonic()))
 
     def watch_many() -> None:
@@ -181,115 +207,140 @@ def test_watching_under_load(maps: Maps, watcher: Watcher, repo: Repo, tmp_path:
     writing, watching = (threading.Thread(target=target, daemon=True) for target in (write, watch_many))
     writing.start()
     watching.start()
-    watching.join(PATIENCE)
-    ended.set()
+    watching.join(TIMEOUT_SECONDS)
+    stopped.set()
     assert not watching.is_alive()
-    writing.join(PATIENCE)
+    writing.join(TIMEOUT_SECONDS)
 
 
-def test_what_may_not_be_watched(
-    maps: Maps, watcher: Watcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_home_is_not_watched(
+    store: MapStore, watcher: Watcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The home folder and what is above it are not watched, and the reason is said; a folder in it may be."""
+    """The home directory and its parents are not watched, with a reason; a directory in it is."""
     home = tmp_path / "home"
     (home / "project").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
-    document = a_map()
-    maps.create(document)
-    for path, what in (("/", "more than your home folder"), (tmp_path, "more than"), (home, "is your home")):
+    document = create_map()
+    store.create(document)
+    for path, reason in (
+        ("/", "a parent of your home directory"),
+        (tmp_path, "a parent"),
+        (home, "is your home"),
+    ):
         for _ in range(2):
-            answer = watcher.watch(document.id, str(path))
-            assert not answer.is_on
-            assert what in answer.remark and "Name the folder of one project" in answer.remark
-    assert watcher._observer is None
-    assert watcher.watch(document.id, str(home / "project")) == Watching(is_on=True)
+            status = watcher.watch(document.id, str(path))
+            assert not status.is_watched
+            assert reason in status.message and "Name the directory of one project" in status.message
+    assert watcher._thread is None
+    assert watcher.watch(document.id, str(home / "project")) == WatchStatus(is_watched=True)
 
 
-def test_own_limit(
-    maps: Maps, repo: Repo, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_limit_of_watched_directories(
+    store: MapStore, repo: Repo, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of very many folders some are watched; that the others are not is said once, to the log and to who asks."""
+    """If there are too many directories, some are watched; the limit is logged once and reported to one caller."""
     for number in range(9):
         repo.write(f"f{number}/a.py", "x\n")
-    monkeypatch.setattr(inotify_observer, "MOST_WATCHES", 5)
-    watcher = Watcher(maps, git_for)
-    document = a_map(workspace=str(repo.path))
-    maps.create(document)
+    monkeypatch.setattr(observer, "MAX_WATCHES", 5)
+    watcher = Watcher(store, find_git)
+    document = create_map(workspace=str(repo.path))
+    store.create(document)
     with caplog.at_level(logging.WARNING):
         first = watcher.watch(document.id, str(repo.path))
         second = watcher.watch(document.id, str(repo.path))
         repo.write("f10/a.py", "x\n")
         time.sleep(0.3)
-    assert first.is_on and "5 folders are watched, and no more" in first.remark
-    assert second == Watching(is_on=True)
-    assert len(folders(watcher)) == 5
+    assert first.is_watched and "5 directories are watched, and no more" in first.message
+    assert second == WatchStatus(is_watched=True)
+    assert len(watched_directories(watcher)) == 5
     assert len([record for record in caplog.records if "no more" in record.getMessage()]) == 1
     watcher.stop()
 
 
-def test_share_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However little the system allows, most of it is left to others."""
-    monkeypatch.setattr(inotify_observer, "ALLOWED", tmp_path / "allowed")
-    assert inotify_observer.most_watches() == inotify_observer.MOST_WATCHES
-    (tmp_path / "allowed").write_text("8192\n")
-    assert inotify_observer.most_watches() == 2048
+def test_share_of_system_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most a quarter of the system's watches is used."""
+    monkeypatch.setattr(observer, "SYSTEM_LIMIT_FILE", tmp_path / "limit")
+    assert observer.max_watches() == observer.MAX_WATCHES
+    (tmp_path / "limit").write_text("4096\n")
+    assert observer.max_watches() == 1024
 
 
-def test_ignored_folders(maps: Maps, watcher: Watcher, repo: Repo) -> None:
-    """A folder that git ignores is not watched, be it there before, made later, or ignored from now on."""
+def test_directory_found_twice(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A directory that is found twice, as while it is being filled, is watched once and without a warning."""
+    workspace_observer = WorkspaceObserver(
+        os.fsencode(tmp_path), FileSystemEventHandler(), lambda _: False, logging.getLogger().warning
+    )
+    wait_for(lambda: count_inotify_watches() == 0)
+    workspace_observer.start()
+    (tmp_path / "new").mkdir()
+    for _ in range(2):
+        workspace_observer.on_any_event(DirCreatedEvent(str(tmp_path / "new")))
+    assert count_inotify_watches() == 2
+    workspace_observer.remove_directory(os.fsencode(tmp_path / "new"))
+    assert count_inotify_watches() == 1
+    workspace_observer.stop()
+    assert not recwarn.list and not caplog.records
+
+
+def test_ignored_directories_are_not_watched(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+    """A directory that git ignores is not watched, whether it existed before, is new, or is newly ignored."""
     repo.write(".gitignore", "/venv/\n/later/\n")
     repo.write("venv/lib/x/a.py", "x\n")
     repo.write("venv2/a.py", "x\n")
     repo.write("node_modules/x/a.js", "x\n")
-    mindmap_id = watched(maps, watcher, repo.path)
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     root = {"repo", "repo/deep", "deep/er"}
-    assert folders(watcher) == {*root, "repo/venv2"}
+    assert watched_directories(watcher) == {*root, "repo/venv2"}
     repo.write("later/lib/x/a.py", "x\n")
     repo.write("now/lib/a.py", "x\n")
-    eventually(lambda: folders(watcher) == {*root, "repo/venv2", "repo/now", "now/lib"})
+    wait_for(lambda: watched_directories(watcher) == {*root, "repo/venv2", "repo/now", "now/lib"})
     repo.write(".gitignore", "/venv2/\n")
-    eventually(lambda: {*root, "repo/venv", "later/lib"} < folders(watcher))
-    eventually(lambda: "repo/venv2" not in folders(watcher))
+    wait_for(lambda: {*root, "repo/venv", "later/lib"} < watched_directories(watcher))
+    wait_for(lambda: "repo/venv2" not in watched_directories(watcher))
     repo.write("venv/lib/x/b.py", "x\n")
-    document = until(maps, mindmap_id, lambda document: "venv/lib/x/b.py" in actions(document))
-    assert "later/lib/x/a.py" not in actions(document)
+    document = wait_until(store, mindmap_id, lambda document: "venv/lib/x/b.py" in actions_by_path(document))
+    assert "later/lib/x/a.py" not in actions_by_path(document)
 
 
-def test_tracked_in_an_ignored_folder(maps: Maps, watcher: Watcher, repo: Repo) -> None:
-    """A folder that git would ignore and yet has a file of is watched."""
+def test_tracked_file_in_an_ignored_directory(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+    """A directory that git ignores but tracks a file of is watched."""
     repo.write(".gitignore", "out/\n")
     repo.write("out/kept.py", "x\n")
     repo.git("add", "--force", "out/kept.py")
     repo.commit("Keep it")
-    mindmap_id = watched(maps, watcher, repo.path)
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     repo.write("out/kept.py", "y\n")
     repo.write("out/other.py", "y\n")
-    until(maps, mindmap_id, lambda document: actions(document) == {"out/kept.py": "modify"})
+    wait_until(store, mindmap_id, lambda document: actions_by_path(document) == {"out/kept.py": "modify"})
 
 
 def test_without_git(
-    maps: Maps, repo: Repo, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: MapStore, repo: Repo, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without a git program files are recorded all the same, and that its rules are not kept is said."""
+    """Without a git program files are recorded too, with a warning that ignore rules do not apply."""
     monkeypatch.setenv("PATH", "")
-    watcher = Watcher(maps, git_for)
+    watcher = Watcher(store, find_git)
     with caplog.at_level(logging.WARNING):
-        mindmap_id = watched(maps, watcher, repo.path)
+        mindmap_id = create_watched_map(store, watcher, repo.path)
         (repo.path / "a.log").write_text("x\n")
-        until(maps, mindmap_id, lambda document: actions(document) == {"a.log": "create"})
+        wait_until(store, mindmap_id, lambda document: actions_by_path(document) == {"a.log": "create"})
         (repo.path / "b.log").write_text("x\n")
-        until(maps, mindmap_id, lambda document: len(files(document)) == 2)
+        wait_until(store, mindmap_id, lambda document: len(files_by_path(document)) == 2)
     watcher.stop()
-    said = [record.getMessage() for record in caplog.records if "git was not found" in record.getMessage()]
-    assert len(said) == len(set(said)) == 2
+    messages = [
+        record.getMessage() for record in caplog.records if "git was not found" in record.getMessage()
+    ]
+    assert len(messages) == len(set(messages)) == 2
 
 
-def test_elsewhere(maps: Maps, repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system tells of whole trees, its own observer serves as well."""
-    monkeypatch.setattr("mindmap.watcher.observer", lambda _: WholeTrees())
-    watcher = Watcher(maps, git_for)
-    mindmap_id = watched(maps, watcher, repo.path)
+def test_recursive_observer(store: MapStore, repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recursive watch of other systems attaches files too."""
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    watcher = Watcher(store, find_git)
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     repo.write("old.py", "x\n")
     repo.write("new/a.py", "x\n")
-    until(maps, mindmap_id, lambda document: set(actions(document)) == {"old.py", "new/a.py"})
+    wait_until(store, mindmap_id, lambda document: set(actions_by_path(document)) == {"old.py", "new/a.py"})
     watcher.stop()

@@ -1,27 +1,27 @@
-"""Ranges of lines as agents write them."""
+"""Validation of line ranges."""
 
 from __future__ import annotations
 
 import pytest
 
-from mindmap.validation import BadLines, bounds, kept
+from mindmap.validation import BadLines, normalize_line_range, parse_line_range
 
 
-def test_spans() -> None:
-    """Lines are taken as agents write them and as commands take them, and kept in one form."""
+def test_line_ranges() -> None:
+    """Line ranges are accepted in several forms and stored in one."""
     written = ("10-20", "10:20", " 10 - 20 ", "7", " 7 ", "7-7")
-    assert [bounds(said) for said in written] == [(10, 20)] * 3 + [(7, 7)] * 3
-    assert [kept(said) for said in written] == ["10-20"] * 3 + ["7"] * 3
-    assert [kept(said) for said in (None, "", " ")] == [None] * 3
+    assert [parse_line_range(text) for text in written] == [(10, 20)] * 3 + [(7, 7)] * 3
+    assert [normalize_line_range(text) for text in written] == ["10-20"] * 3 + ["7"] * 3
+    assert [normalize_line_range(text) for text in (None, "", " ")] == [None] * 3
 
 
 @pytest.mark.parametrize(
-    "said", ["banana", "0", "20-10", "-5", "1-2-3", "1-", "1-2, 5-6", "9" * 20, "\u0661", ""]
+    "text", ["banana", "0", "20-10", "-5", "1-2-3", "1-", "1-2, 5-6", "9" * 20, "\u0661", ""]
 )
-def test_no_spans(said: str) -> None:
-    """What is no range is refused with the form of one, in few words."""
+def test_invalid_line_ranges(text: str) -> None:
+    """An invalid line range raises a short error that shows a valid one."""
     with pytest.raises(BadLines, match="`10-20`, or `10` for one"):
-        bounds(said)
-    with pytest.raises(BadLines) as refused:
-        bounds(said + "x" * 10_000)
-    assert len(str(refused.value)) < 300
+        parse_line_range(text)
+    with pytest.raises(BadLines) as caught:
+        parse_line_range(text + "x" * 10_000)
+    assert len(str(caught.value)) < 300

@@ -1,7 +1,8 @@
-"""Workspaces under watch: real files, real observers, real maps."""
+"""Watcher: changed files are attached to maps, with real files, observers and maps."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -11,27 +12,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from watchdog.observers.inotify_c import (
-    WATCHDOG_ALL_EVENTS,
-    CallbackId,
-    InotifyEvent,
-    InotifyFD,
-    WatchDescriptor,
-)
+from watchdog.events import FileSystemEventHandler
+from watchdog.observers.api import BaseObserver
 
-from mindmap.document import ROOT, Edited, Mindmap, now
-from mindmap.file_events import Kind, Pending
-from mindmap.file_touches import TOUCHED_FILES, Touch, attach
-from mindmap.map_store import Maps
+from mindmap.document import ROOT, EditResult, Mindmap, utc_now
+from mindmap.file_events import EventBatch, EventKind
+from mindmap.file_touches import TOUCHED_FILES, TouchInput, attach_files
+from mindmap.map_store import MapStore
 from mindmap.watcher import Watcher
-from tests.mindmap.sample_maps import NOON, a_map, id_of
-from tests.mindmap.watcher_helpers import actions, files, git_for, until, watched
+from tests.mindmap.sample_maps import NOON, create_map, id_by_label
+from tests.mindmap.watcher_helpers import (
+    actions_by_path,
+    create_watched_map,
+    files_by_path,
+    find_git,
+    wait_until,
+)
 from tests.repos import Repo
 
 
-def test_files_are_attached(maps: Maps, watcher: Watcher, repo: Repo) -> None:
-    """What is created, modified and deleted goes to the active task in one batch; what is ignored does not."""
-    mindmap_id = watched(maps, watcher, repo.path)
+def test_files_are_attached(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+    """Created, modified and deleted files attach to the task in progress in one batch; ignored files do not."""
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     repo.write("new/deep/new.py", "new\n")
     repo.write("old.py", "changed\n")
     (repo.path / "deep/er/gone.py").unlink()
@@ -40,259 +42,258 @@ def test_files_are_attached(maps: Maps, watcher: Watcher, repo: Repo) -> None:
     for name in ("a.log", "node_modules/x/a.js", "a.tmp", "a.swp", "a~", "build/out", "data/m.json"):
         repo.write(name, "x\n")
     (repo.path / "last.py").symlink_to("old.py")
-    document = until(maps, mindmap_id, lambda document: "last.py" in actions(document))
-    assert actions(document) == {
+    document = wait_until(store, mindmap_id, lambda document: "last.py" in actions_by_path(document))
+    assert actions_by_path(document) == {
         "new/deep/new.py": "create",
         "old.py": "modify",
         "deep/er/gone.py": "delete",
         "last.py": "create",
     }
-    assert files(document)["old.py"].summary == "Auto-detected file modify"
+    assert files_by_path(document)["old.py"].summary == "Auto-detected file modify"
     assert document.activity_log[0].message == "Auto-detected changes of 4 files"
     repo.write("new/deep/new.py", "newer\n")
-    document = until(maps, mindmap_id, lambda document: actions(document)["new/deep/new.py"] == "modify")
+    document = wait_until(
+        store, mindmap_id, lambda document: actions_by_path(document)["new/deep/new.py"] == "modify"
+    )
     assert document.activity_log[0].message == "Auto-detected file modify: new/deep/new.py"
     assert document.activity_log[0].file == "new/deep/new.py"
 
 
-def save_over(path: Path) -> None:
-    """As many editors do: write beside, rename over."""
+def save_by_renaming_over(path: Path) -> None:
+    """Save like many editors: write another file, rename it over the old one."""
     draft = path.with_name(f"{path.name}.1234")
     draft.write_text("saved\n")
     draft.replace(path)
 
 
-def save_behind(path: Path) -> None:
-    """As others do: rename the old away, write anew."""
+def save_by_renaming_away(path: Path) -> None:
+    """Save like other editors: rename the old file, write a new one."""
     path.rename(path.with_name(f"{path.name}~"))
     path.write_text("saved\n")
 
 
-@pytest.mark.parametrize("save", [save_over, save_behind])
-def test_saving_by_rename(maps: Maps, watcher: Watcher, repo: Repo, save: Callable[[Path], None]) -> None:
-    """An editor that saves by renaming has modified the file, and nothing else."""
-    mindmap_id = watched(maps, watcher, repo.path)
+@pytest.mark.parametrize("save", [save_by_renaming_over, save_by_renaming_away])
+def test_saving_by_rename(
+    store: MapStore, watcher: Watcher, repo: Repo, save: Callable[[Path], None]
+) -> None:
+    """A save by rename is one modification of the file."""
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     save(repo.path / "saved.py")
-    save_over(repo.path / "made.py")
-    document = until(maps, mindmap_id, lambda document: {"saved.py", "made.py"} <= actions(document).keys())
-    assert actions(document) == {"saved.py": "modify", "made.py": "create"}
+    save_by_renaming_over(repo.path / "made.py")
+    document = wait_until(
+        store, mindmap_id, lambda document: {"saved.py", "made.py"} <= actions_by_path(document).keys()
+    )
+    assert actions_by_path(document) == {"saved.py": "modify", "made.py": "create"}
 
 
-def test_thousands_at_once(maps: Maps, watcher: Watcher, repo: Repo) -> None:
-    """Thousands of files in new folders are all attached."""
-    mindmap_id = watched(maps, watcher, repo.path)
+def test_thousands_at_once(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+    """Thousands of files in new directories are all attached."""
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     for number in range(3_000):
         repo.write(f"new/{number % 50}/f{number}.py", "x\n")
-    until(maps, mindmap_id, lambda document: len(files(document)) == 3_000)
+    wait_until(store, mindmap_id, lambda document: len(files_by_path(document)) == 3_000)
 
 
-def test_without_a_task_and_without_git(maps: Maps, watcher: Watcher, tmp_path: Path) -> None:
-    """Without an active task there is a node for touched files; a folder outside git is watched as well."""
+def test_without_task_and_git(store: MapStore, watcher: Watcher, tmp_path: Path) -> None:
+    """Without a task in progress a node for touched files is created; a directory outside git is watched too."""
     (tmp_path / "plain").mkdir()
-    document = a_map(workspace=str(tmp_path / "plain"))
-    maps.create(document)
+    document = create_map(workspace=str(tmp_path / "plain"))
+    store.create(document)
     watcher.watch(document.id, str(tmp_path / "plain"))
     (tmp_path / "plain" / "a.log").write_text("x")
-    document = until(maps, document.id, lambda document: len(document.nodes) > 1)
-    assert set(files(document, TOUCHED_FILES)) == {"a.log"}
+    document = wait_until(store, document.id, lambda document: len(document.nodes) > 1)
+    assert set(files_by_path(document, TOUCHED_FILES)) == {"a.log"}
 
 
-def test_two_servers(maps: Maps, watcher: Watcher, repo: Repo) -> None:
-    """Of two servers that watch one workspace, one records an event."""
-    mindmap_id = watched(maps, watcher, repo.path)
-    other = Watcher(maps, git_for)
+def test_two_watchers_record_an_event_once(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+    """If two watchers watch one workspace, only one records an event."""
+    mindmap_id = create_watched_map(store, watcher, repo.path)
+    other = Watcher(store, find_git)
     other.watch(mindmap_id, str(repo.path))
     repo.write("a.py", "x\n")
     repo.write("b.py", "x\n")
-    until(maps, mindmap_id, lambda document: len(files(document)) == 2)
+    wait_until(store, mindmap_id, lambda document: len(files_by_path(document)) == 2)
     other.stop()
     time.sleep(1.0)
-    entries = [entry for entry in maps.read(mindmap_id).activity_log if entry.message.startswith("Auto")]
+    entries = [entry for entry in store.read(mindmap_id).activity_log if entry.message.startswith("Auto")]
     assert len(entries) == 1
 
 
-def test_a_write_that_is_told_of_late(tmp_path: Path) -> None:
-    """A write happened when its file says so: what an agent says of it is not older for being heard of sooner."""
+def test_time_of_a_late_event(tmp_path: Path) -> None:
+    """A late event has the time of the write, so it is not newer than a touch recorded in between."""
     (tmp_path / "a.py").write_text("x\n")
     time.sleep(0.1)
-    said = now()
+    touch_time = utc_now()
     time.sleep(0.1)
-    for told, is_news in ((now(), False), ("2100-01-01T00:00:00.000Z", True)):
-        pending = Pending()
-        pending.add(b"a.py", Kind.MODIFIED, told)
-        (event,) = pending.settled(os.fsencode(tmp_path))
-        assert (event.at > said) == is_news
+    for event_time, is_newer in ((utc_now(), False), ("2100-01-01T00:00:00.000Z", True)):
+        batch = EventBatch()
+        batch.add_file_event(b"a.py", EventKind.MODIFIED, event_time)
+        (event,) = batch.file_changes(os.fsencode(tmp_path))
+        assert (event.timestamp > touch_time) == is_newer
     (tmp_path / "a.py").write_text("y\n")
-    pending.add(b"a.py", Kind.MODIFIED, now())
-    (event,) = pending.settled(os.fsencode(tmp_path))
-    assert event.at > said
+    batch.add_file_event(b"a.py", EventKind.MODIFIED, utc_now())
+    (event,) = batch.file_changes(os.fsencode(tmp_path))
+    assert event.timestamp > touch_time
 
 
-def test_agent_was_first(maps: Maps, watcher: Watcher, repo: Repo) -> None:
-    """What the agent says of a file it saved is not said over, on whatever node; its rename stays a rename."""
-    mindmap_id = watched(maps, watcher, repo.path)
+def test_touch_of_the_agent_is_kept(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+    """An event does not replace what the agent logged about a file, on any node; a rename stays a rename."""
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     (repo.path / "old.py").rename(repo.path / "new.py")
     repo.write("saved.py", "changed\n")
-    given = [Touch("new.py", "rename", "old.py", summary="Named for what it does")]
-    maps.change(mindmap_id, lambda document: _attached(document, id_of(document, "Task"), given))
-    maps.change(
-        mindmap_id, lambda document: _attached(document, ROOT, [Touch("saved.py", summary="Rewritten")])
+    touches = [TouchInput("new.py", "rename", "old.py", summary="Named for what it does")]
+    store.change(mindmap_id, lambda document: attach_edit(document, id_by_label(document, "Task"), touches))
+    store.change(
+        mindmap_id,
+        lambda document: attach_edit(document, ROOT, [TouchInput("saved.py", summary="Rewritten")]),
     )
     repo.write("other.py", "x\n")
-    document = until(maps, mindmap_id, lambda document: "other.py" in actions(document))
-    assert actions(document) == {"new.py": "rename", "other.py": "create"}
+    document = wait_until(store, mindmap_id, lambda document: "other.py" in actions_by_path(document))
+    assert actions_by_path(document) == {"new.py": "rename", "other.py": "create"}
     assert [touch.path for touch in document.nodes[ROOT].files] == ["saved.py"]
     repo.write("new.py", "later\n")
-    before = files(document)["new.py"].timestamp
-    document = until(maps, mindmap_id, lambda document: files(document)["new.py"].timestamp > before)
-    touch = files(document)["new.py"]
+    before = files_by_path(document)["new.py"].timestamp
+    document = wait_until(
+        store, mindmap_id, lambda document: files_by_path(document)["new.py"].timestamp > before
+    )
+    touch = files_by_path(document)["new.py"]
     assert (touch.action, touch.summary) == ("rename", "Named for what it does")
 
 
-def test_deletion_under_a_renamed_name(maps: Maps, watcher: Watcher, repo: Repo) -> None:
-    """A file that came to have the old name of a renamed one can be deleted like any other."""
-    mindmap_id = watched(maps, watcher, repo.path)
+def test_deletion_of_a_file_with_a_renamed_files_name(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+    """The deletion of a new file with the old name of a renamed file is recorded."""
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     (repo.path / "old.py").rename(repo.path / "new.py")
-    given = [Touch("new.py", "rename", "old.py")]
-    maps.change(mindmap_id, lambda document: _attached(document, id_of(document, "Task"), given))
+    touches = [TouchInput("new.py", "rename", "old.py")]
+    store.change(mindmap_id, lambda document: attach_edit(document, id_by_label(document, "Task"), touches))
     repo.write("old.py", "another\n")
-    document = until(maps, mindmap_id, lambda document: "old.py" in actions(document))
+    document = wait_until(store, mindmap_id, lambda document: "old.py" in actions_by_path(document))
     (repo.path / "old.py").unlink()
-    document = until(maps, mindmap_id, lambda document: actions(document)["old.py"] == "delete")
-    assert actions(document) == {"new.py": "rename", "old.py": "delete"}
+    document = wait_until(store, mindmap_id, lambda document: actions_by_path(document)["old.py"] == "delete")
+    assert actions_by_path(document) == {"new.py": "rename", "old.py": "delete"}
 
 
-def _attached(document: Mindmap, node: str, touches: list[Touch]) -> Edited:
-    return Edited(attach(document, node, touches, "Touched", now()), "Touched")
+def attach_edit(document: Mindmap, node: str, touches: list[TouchInput]) -> EditResult:
+    return EditResult(attach_files(document, node, touches, "Touched", utc_now()), "Touched")
 
 
-def test_many_maps_and_folders(maps: Maps, watcher: Watcher, repo: Repo, tmp_path: Path) -> None:
-    """Each map hears of its own workspace; a map that is deleted is heard of no more, and keeps nobody from others."""
+def test_several_maps_and_workspaces(store: MapStore, watcher: Watcher, repo: Repo, tmp_path: Path) -> None:
+    """Each map records changes in its own workspace; a deleted map does not affect the others."""
     other = Repo.create(tmp_path / "other")
-    first, second, third = (watched(maps, watcher, path) for path in (repo.path, repo.path, other.path))
-    maps.delete(second)
+    first, second, third = (
+        create_watched_map(store, watcher, path) for path in (repo.path, repo.path, other.path)
+    )
+    store.delete(second)
     repo.write("a.py", "x\n")
     other.write("b.py", "x\n")
-    assert actions(until(maps, first, lambda document: bool(actions(document)))) == {"a.py": "create"}
-    assert actions(until(maps, third, lambda document: bool(actions(document)))) == {"b.py": "create"}
-    assert maps.folder.ids() in ([first, third], [third, first])
+    assert actions_by_path(wait_until(store, first, lambda document: bool(actions_by_path(document)))) == {
+        "a.py": "create"
+    }
+    assert actions_by_path(wait_until(store, third, lambda document: bool(actions_by_path(document)))) == {
+        "b.py": "create"
+    }
+    assert store.directory.list_ids() in ([first, third], [third, first])
 
 
-def test_deleted_workspace(maps: Maps, watcher: Watcher, repo: Repo) -> None:
-    """A workspace that was deleted and is there again is watched again when asked."""
-    mindmap_id = watched(maps, watcher, repo.path)
+def test_deleted_workspace(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+    """A recreated workspace is watched again by a call."""
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     shutil.rmtree(repo.path)
-    until(maps, mindmap_id, lambda document: actions(document).get("old.py") == "delete")
+    wait_until(store, mindmap_id, lambda document: actions_by_path(document).get("old.py") == "delete")
     repo.path.mkdir()
-    assert watcher.watch(mindmap_id, str(repo.path)).is_on
+    assert watcher.watch(mindmap_id, str(repo.path)).is_watched
     (repo.path / "back.py").write_text("x")
-    until(maps, mindmap_id, lambda document: actions(document).get("back.py") == "create")
+    wait_until(store, mindmap_id, lambda document: actions_by_path(document).get("back.py") == "create")
     shutil.rmtree(repo.path)
     time.sleep(0.8)
-    assert not watcher.watch(mindmap_id, str(repo.path)).is_on
+    assert not watcher.watch(mindmap_id, str(repo.path)).is_watched
 
 
-def test_limit_is_said_once(
-    maps: Maps, repo: Repo, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_system_limit_is_logged_once(
+    store: MapStore, repo: Repo, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where the system has no more watches to give it is said once, and what is watched is recorded."""
-    give = InotifyFD.add_callback
+    """The system's limit of watches is logged once, and changes in watched directories are recorded."""
+    schedule = BaseObserver.schedule
 
-    def give_one(self: InotifyFD, path: bytes, *rest: Any) -> object:
-        if path != os.fsencode(repo.path):
-            raise OSError(28, "inotify watch limit reached")
-        return give(self, path, *rest)
+    def schedule_only_root(
+        self: BaseObserver, handler: FileSystemEventHandler, path: str, **options: Any
+    ) -> object:
+        if path != str(repo.path):
+            raise OSError(errno.ENOSPC, "inotify watch limit reached")
+        return schedule(self, handler, path, **options)
 
-    monkeypatch.setattr(InotifyFD, "add_callback", give_one)
-    watcher = Watcher(maps, git_for)
+    monkeypatch.setattr(BaseObserver, "schedule", schedule_only_root)
+    watcher = Watcher(store, find_git)
     with caplog.at_level(logging.WARNING):
-        mindmap_id = watched(maps, watcher, repo.path)
+        mindmap_id = create_watched_map(store, watcher, repo.path)
         repo.write("deep/new/a.py", "x\n")
         repo.write("top.py", "x\n")
-        document = until(maps, mindmap_id, lambda document: "top.py" in actions(document))
+        document = wait_until(store, mindmap_id, lambda document: "top.py" in actions_by_path(document))
     watcher.stop()
-    assert actions(document) == {"top.py": "create"}
+    assert actions_by_path(document) == {"top.py": "create"}
     assert [record.getMessage() for record in caplog.records if "limit" in record.getMessage()] == [
         caplog.records[0].getMessage()
     ]
     assert "fs.inotify.max_user_watches" in caplog.text
 
 
-def test_last_batch(maps: Maps, repo: Repo) -> None:
-    """What happened just before the end is recorded, and the end does not take long."""
-    watcher = Watcher(maps, git_for)
-    mindmap_id = watched(maps, watcher, repo.path)
+def test_stop_records_the_last_batch(store: MapStore, repo: Repo) -> None:
+    """`stop` records the last events and returns soon."""
+    watcher = Watcher(store, find_git)
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     repo.write("old.py", "last\n")
     time.sleep(0.2)
-    began = time.monotonic()
+    start = time.monotonic()
     watcher.stop()
-    assert time.monotonic() - began < 1.5
-    assert actions(maps.read(mindmap_id)) == {"old.py": "modify"}
+    assert time.monotonic() - start < 1.5
+    assert actions_by_path(store.read(mindmap_id)) == {"old.py": "modify"}
 
 
-def test_data_directory_in_the_workspace(watcher: Watcher, maps: Maps, tmp_path: Path) -> None:
-    """Maps kept inside a workspace are no work of anybody."""
-    document = a_map({"label": "Task", "status": "in_progress"}, workspace=str(tmp_path))
-    maps.create(document)
+def test_maps_in_the_workspace_are_ignored(watcher: Watcher, store: MapStore, tmp_path: Path) -> None:
+    """Changes of map files inside the workspace are not recorded."""
+    document = create_map({"label": "Task", "status": "in_progress"}, workspace=str(tmp_path))
+    store.create(document)
     watcher.watch(document.id, str(tmp_path))
     (tmp_path / "a.py").write_text("x")
-    document = until(maps, document.id, lambda document: bool(actions(document)))
+    document = wait_until(store, document.id, lambda document: bool(actions_by_path(document)))
     time.sleep(1.0)
-    assert set(actions(maps.read(document.id))) == {"a.py"}
+    assert set(actions_by_path(store.read(document.id))) == {"a.py"}
 
 
-def test_first_and_last_decide(tmp_path: Path) -> None:
-    """How a file began and how it ends is all that counts of what happened between."""
+def test_events_are_coalesced(tmp_path: Path) -> None:
+    """The first event of a file and its state on disk decide the action."""
     for name in ("kept", "made"):
         (tmp_path / name).write_text("x")
-    pending = Pending()
+    batch = EventBatch()
     for path, kinds in {
-        b"kept": (Kind.DELETED, Kind.CREATED, Kind.MODIFIED),
-        b"made": (Kind.CREATED, Kind.MODIFIED),
-        b"gone": (Kind.MODIFIED, Kind.DELETED),
-        b"fleeting": (Kind.CREATED, Kind.DELETED),
-        b"folder": (Kind.CREATED,),
-        b"moved/away": (Kind.CREATED, Kind.MODIFIED),
+        b"kept": (EventKind.DELETED, EventKind.CREATED, EventKind.MODIFIED),
+        b"made": (EventKind.CREATED, EventKind.MODIFIED),
+        b"gone": (EventKind.MODIFIED, EventKind.DELETED),
+        b"fleeting": (EventKind.CREATED, EventKind.DELETED),
+        b"folder": (EventKind.CREATED,),
+        b"moved/away": (EventKind.CREATED, EventKind.MODIFIED),
     }.items():
         for kind in kinds:
-            pending.add(path, kind, NOON)
+            batch.add_file_event(path, kind, NOON)
     (tmp_path / "folder").mkdir()
-    settled = {
-        event.path: event.action(was_known=False) for event in pending.take().settled(os.fsencode(tmp_path))
+    actions = {
+        event.path: event.action(was_known=False)
+        for event in batch.take_all().file_changes(os.fsencode(tmp_path))
     }
-    assert settled == {
+    assert actions == {
         b"kept": "modify",
         b"made": "create",
         b"gone": "delete",
         b"fleeting": None,
     }
-    assert not pending
+    assert not batch
 
 
-def test_folders_in_folders(maps: Maps, watcher: Watcher, repo: Repo) -> None:
-    """Folders that are made faster than they can be watched lose no file, and the observer is none the worse."""
-    mindmap_id = watched(maps, watcher, repo.path)
+def test_nested_new_directories(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+    """No file is lost in nested directories that are created faster than they can be watched."""
+    mindmap_id = create_watched_map(store, watcher, repo.path)
     for number in range(200):
         repo.write(f"new/{number}/a/b/c/d/e/f.py", "x\n")
-    until(maps, mindmap_id, lambda document: len(files(document)) == 200)
+    wait_until(store, mindmap_id, lambda document: len(files_by_path(document)) == 200)
     repo.write("old.py", "later\n")
-    until(maps, mindmap_id, lambda document: "old.py" in actions(document))
-
-
-class Deaf:
-    """Is told of what happens in a folder, and does nothing about it."""
-
-    def on_event(self, _: InotifyEvent) -> None: ...
-
-    def on_watch_deleted(self, _: WatchDescriptor) -> None: ...
-
-    def on_queue_overflow(self) -> None: ...
-
-
-def test_folder_found_twice(tmp_path: Path) -> None:
-    """A folder that is found twice, which happens while it is being filled, is watched once, without a word."""
-    from mindmap.inotify_observer import SparingInotify
-
-    inotify, group = SparingInotify(lambda _: None, 10), Deaf()
-    first = inotify.add_callback(os.fsencode(tmp_path), WATCHDOG_ALL_EVENTS, group, CallbackId(1))
-    assert inotify.add_callback(os.fsencode(tmp_path), WATCHDOG_ALL_EVENTS, group, CallbackId(1)) == first
+    wait_until(store, mindmap_id, lambda document: "old.py" in actions_by_path(document))

@@ -1,4 +1,4 @@
-"""Maps whose workspaces are watched, and what is attached to them in time."""
+"""Helpers for watcher tests: maps with a watched workspace, and waiting for attached files."""
 
 from __future__ import annotations
 
@@ -7,45 +7,49 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mindmap.document import FileTouch, Mindmap
-from mindmap.git import Git
-from mindmap.map_store import Maps
+from mindmap.git import GitRunner
+from mindmap.map_store import MapStore
 from mindmap.watcher import Watcher
 from pipeline.git.errors import NotARepository
-from tests.mindmap.sample_maps import a_map, id_of
-from tests.mindmap.workspaces import git_of
+from tests.mindmap.sample_maps import create_map, id_by_label
+from tests.mindmap.workspaces import open_git
 
-# How long a batch may take to arrive on a machine with other work.
-PATIENCE = 20.0
+# Longest wait for a batch on a busy machine.
+TIMEOUT_SECONDS = 20.0
 
 
-def git_for(path: str) -> Git | None:
+def find_git(path: str) -> GitRunner | None:
+    """Return the git runner of a directory; None outside repositories."""
     try:
-        return git_of(Path(path))
+        return open_git(Path(path))
     except NotARepository:
         return None
 
 
-def watched(maps: Maps, watcher: Watcher, path: Path) -> str:
-    """A map whose workspace is watched, with a task in progress."""
-    document = a_map({"label": "Task", "status": "in_progress"}, workspace=str(path))
-    maps.create(document)
-    assert watcher.watch(document.id, str(path)).is_on
+def create_watched_map(store: MapStore, watcher: Watcher, path: Path) -> str:
+    """Create a map with a task in progress, watch its workspace, and return its id."""
+    document = create_map({"label": "Task", "status": "in_progress"}, workspace=str(path))
+    store.create(document)
+    assert watcher.watch(document.id, str(path)).is_watched
     return document.id
 
 
-def files(document: Mindmap, label: str = "Task") -> dict[str, FileTouch]:
-    return {touch.path: touch for touch in document.nodes[id_of(document, label)].files}
+def files_by_path(document: Mindmap, label: str = "Task") -> dict[str, FileTouch]:
+    """Return the files of the node with this label."""
+    return {touch.path: touch for touch in document.nodes[id_by_label(document, label)].files}
 
 
-def actions(document: Mindmap) -> dict[str, str]:
-    return {path: touch.action for path, touch in files(document).items()}
+def actions_by_path(document: Mindmap) -> dict[str, str]:
+    """Return the action of each file of the task."""
+    return {path: touch.action for path, touch in files_by_path(document).items()}
 
 
-def until(maps: Maps, mindmap_id: str, holds: Callable[[Mindmap], bool]) -> Mindmap:
-    end = time.monotonic() + PATIENCE
+def wait_until(store: MapStore, mindmap_id: str, condition: Callable[[Mindmap], bool]) -> Mindmap:
+    """Wait until a map fulfils the condition, and return it."""
+    end = time.monotonic() + TIMEOUT_SECONDS
     while True:
-        document = maps.read(mindmap_id)
-        if holds(document) or time.monotonic() > end:
-            assert holds(document), actions(document)
+        document = store.read(mindmap_id)
+        if condition(document) or time.monotonic() > end:
+            assert condition(document), actions_by_path(document)
             return document
         time.sleep(0.05)

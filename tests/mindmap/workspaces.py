@@ -1,32 +1,30 @@
-"""Workspaces in real repositories, and the git program as the product lends it."""
+"""Helpers for git sync tests in real repositories."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from mindmap.file_touches import Touch
+from mindmap.file_touches import TouchInput
 from mindmap.git_sync import changed_files
-from pipeline.git.commit_graph import program
-from pipeline.git.git_cli import Git
+from pipeline.git.commit_graph import create_git_program
+from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import open_repository
 from tests.repos import Repo
 
 
-def git_of(path: Path) -> Git:
-    """The git program for the repository a workspace is in."""
-    return program(open_repository(path))
+def open_git(path: Path) -> GitProgram:
+    """Return the git runner of the repository that contains a directory."""
+    return create_git_program(open_repository(path))
 
 
-def changed(path: Path) -> list[Touch]:
-    """What differs from HEAD in a workspace, where no maps are kept."""
-    return changed_files(str(path), git_of(path), path / "no maps")
+def touches_of(path: Path) -> list[TouchInput]:
+    """Return the touches of git sync in a workspace without maps."""
+    return changed_files(str(path), open_git(path), path / "no maps")
 
 
-def found(repo: Repo, folder: str = "") -> dict[str, str]:
-    """Path -> summary of the files that git says differ from HEAD, an old path in front."""
-    path = repo.path / folder
-    touches = changed(path)
+def summaries_by_path(repo: Repo, directory: str = "") -> dict[str, str]:
+    """Return the summaries of all touches by path; the key of a rename is `old -> new`."""
     return {
         (f"{touch.previous_path} -> " if touch.previous_path else "") + touch.path: touch.summary or ""
-        for touch in touches
+        for touch in touches_of(repo.path / directory)
     }

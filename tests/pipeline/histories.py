@@ -1,4 +1,4 @@
-"""Histories for tests of whole passes, and passes over them with an encoder that can be computed by hand."""
+"""Repositories for tests of index runs, and index runs with a simple encoder."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.git.repository import open_repository
-from pipeline.run import Options, Pass, Progress, Summary
-from pipeline.workers import Workers
-from serve.repositories import place_of
+from pipeline.run import IndexRun, Progress, RunOptions, RunSummary
+from pipeline.workers import WorkerPool
+from serve.repositories import locate_index
 from stores import locks
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 from tests.repos import Repo
 from tests.serve.sample_index import WordEncoder
 
@@ -24,8 +24,8 @@ class Greeter:
 """
 
 
-def interleaved(path: Path, rounds: int = 6) -> Repo:
-    """Two branches that grow by turns and merge again and again, so that no walk is one line."""
+def create_interleaved_repo(path: Path, rounds: int = 6) -> Repo:
+    """Create a repository whose branches grow in turns and merge repeatedly."""
     repo = Repo.create(path)
     repo.commit_file("greeter.py", GREETER, "Greet and part")
     for number in range(rounds):
@@ -46,16 +46,16 @@ def interleaved(path: Path, rounds: int = 6) -> Repo:
     return repo
 
 
-def place(repo: Repo, home: Path) -> Place:
-    return place_of(home, open_repository(repo.path))
+def get_location(repo: Repo, home: Path) -> IndexLocation:
+    return locate_index(home, open_repository(repo.path))
 
 
-def index(
-    repo: Repo, home: Path, heard: list[Progress] | None = None, *, jobs: int = 1, **options: Any
-) -> Summary:
-    """One pass over the repository as it stands."""
-    report = (lambda _: None) if heard is None else heard.append
+def run_index(
+    repo: Repo, home: Path, reports: list[Progress] | None = None, *, jobs: int = 1, **options: Any
+) -> RunSummary:
+    """Run an index run over the repository. `reports` collects its progress."""
+    report = (lambda _: None) if reports is None else reports.append
     repository = open_repository(repo.path)
-    here = place(repo, home)
-    with locks.sole_run(here), Workers(jobs) as workers:
-        return Pass(repository, here, Options(**options), WordEncoder(), workers, report).run()
+    location = get_location(repo, home)
+    with locks.acquire_run_lock(location), WorkerPool(jobs) as workers:
+        return IndexRun(repository, location, RunOptions(**options), WordEncoder(), workers, report).run()

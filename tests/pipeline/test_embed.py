@@ -1,4 +1,4 @@
-"""Each distinct text is embedded once, and where it lands depends on nothing but the rows."""
+"""Embedding stage: each distinct text once, in the order of the rows."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pipeline.embed import Embedding, distinct, embed
+from pipeline.embed import EmbeddingStage, collect_distinct_texts, embed_texts
 from pipeline.encoders.base import OnnxEncoder
-from pipeline.extract import Extracted, Task, extract
+from pipeline.extract import ExtractedBatch, ExtractTask, extract_batch
 from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules
 from pipeline.profile import Profile
-from pipeline.text import digest
+from pipeline.text import compute_digest
 from pipeline.write import write_batch
-from stores.connections import Held
+from stores.connections import IndexWriter
 from stores.schema import VECTORS
 from stores.types import EMBEDDING_DIMENSION
 from tests.repos import Repo
-from tests.stores.batches import place_in
+from tests.stores.batches import make_location
 
 
-class Recording:
-    """An encoder that notes what it was given; a text's row holds its length everywhere."""
+class RecordingEncoder:
+    """Encoder that records its calls. All components of a vector are the length of its text."""
 
     name = "recording"
     dimension = EMBEDDING_DIMENSION
 
     def __init__(self) -> None:
-        self.given: list[list[str]] = []
+        self.calls: list[list[str]] = []
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        self.given.append(list(texts))
+        self.calls.append(list(texts))
         lengths = np.array([len(text) for text in texts], np.float32)
         return np.repeat(lengths[:, None], self.dimension, axis=1)
 
     def unload(self) -> None:
-        """Nothing was loaded."""
+        """Do nothing."""
 
 
 @pytest.fixture
-def extracted(tmp_path: Path) -> Extracted:
-    """Two commits with the same message; the second adds a file like the first one's, and another."""
+def extracted(tmp_path: Path) -> ExtractedBatch:
+    """Rows of two commits with the same message: the first adds a file, the second changes it and adds another."""
     repo = Repo.create(tmp_path)
     repo.write("a.py", "x = 1\n")
     first = repo.commit("Add a module")
@@ -52,51 +52,55 @@ def extracted(tmp_path: Path) -> Extracted:
     repo.write("b.py", "z = 3\n" * 20)
     second = repo.commit("Add a module")
     repository = open_repository(tmp_path)
-    return extract(Task(repository.root, IgnoreRules.of(repository), (first, second)))
+    return extract_batch(
+        ExtractTask(repository.root, IgnoreRules.from_repository(repository), (first, second))
+    )
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Iterator[Held]:
-    """An index that has nothing yet."""
-    with Held(place_in(tmp_path / "home")) as held:
-        yield held
+def index(tmp_path: Path) -> Iterator[IndexWriter]:
+    """Empty index."""
+    with IndexWriter(make_location(tmp_path / "home")) as writer:
+        yield writer
 
 
-def test_each_distinct_text_once(extracted: Extracted, index: Held) -> None:
-    """Messages and hunks are embedded together, a repeated text once."""
-    encoder = Recording()
-    vectors = Embedding(encoder, index, Profile()).vectors(extracted)
-    (given,) = encoder.given
-    assert sorted(given) == sorted({"Add a module", *extracted.hunks["semantic_text"].to_pylist()})
+def test_distinct_texts_are_embedded_once(extracted: ExtractedBatch, index: IndexWriter) -> None:
+    """Messages and hunks are embedded in one call, a repeated text once."""
+    encoder = RecordingEncoder()
+    vectors = EmbeddingStage(encoder, index, Profile()).embed_batch(extracted)
+    (encoded,) = encoder.calls
+    assert sorted(encoded) == sorted({"Add a module", *extracted.hunks["semantic_text"].to_pylist()})
     assert vectors.schema.equals(VECTORS)
-    assert vectors.num_rows == len(given) == 4
+    assert vectors.num_rows == len(encoded) == 4
 
 
-def test_a_later_batch_embeds_what_is_new(extracted: Extracted, index: Held) -> None:
-    """What one batch embedded the next does not, nor another pass."""
-    encoder = Recording()
-    stage = Embedding(encoder, index, Profile())
-    write_batch(index, extracted, stage.vectors(extracted), None, Profile())
-    for later in (stage, Embedding(encoder, index, Profile())):
-        assert later.vectors(extracted).num_rows == 0
-    assert encoder.given[1:] == [[], []]
+def test_known_texts_are_not_embedded_again(extracted: ExtractedBatch, index: IndexWriter) -> None:
+    """A text that the index has is not embedded again, neither by the same stage nor by another."""
+    encoder = RecordingEncoder()
+    stage = EmbeddingStage(encoder, index, Profile())
+    write_batch(index, extracted, stage.embed_batch(extracted), None, Profile())
+    for later in (stage, EmbeddingStage(encoder, index, Profile())):
+        assert later.embed_batch(extracted).num_rows == 0
+    assert encoder.calls[1:] == [[], []]
 
 
-def test_rows_come_in_order_of_first_appearance(extracted: Extracted) -> None:
-    """The encoder gets the longest text first; the rows keep the order of the texts, each with its own."""
-    encoder = Recording()
-    texts = distinct(extracted)
-    vectors = embed(texts, encoder)
-    (given,) = encoder.given
-    assert given == sorted(given, key=len, reverse=True)
+def test_rows_are_in_order_of_first_appearance(extracted: ExtractedBatch) -> None:
+    """The encoder gets the longest text first, but rows are in the order of the texts."""
+    encoder = RecordingEncoder()
+    texts = collect_distinct_texts(extracted)
+    vectors = embed_texts(texts, encoder)
+    (encoded,) = encoder.calls
+    assert encoded == sorted(encoded, key=len, reverse=True)
     assert vectors["text_digest"].to_pylist() == list(texts)
     assert [row[0] for row in vectors["embedding"].to_pylist()] == [len(text) for text in texts.values()]
 
 
-def test_vectors_do_not_depend_on_the_batch(extracted: Extracted) -> None:
-    """A text's vector is bit for bit the same in a batch and alone."""
+def test_vectors_do_not_depend_on_the_batch(extracted: ExtractedBatch) -> None:
+    """The vector of a text is the same to the bit in a batch and alone."""
     encoder = OnnxEncoder(threads=2)
-    together = embed(distinct(extracted), encoder)
-    for key, text in distinct(extracted).items():
+    together = embed_texts(collect_distinct_texts(extracted), encoder)
+    for key, text in collect_distinct_texts(extracted).items():
         row = together["text_digest"].to_pylist().index(key)
-        assert together["embedding"][row].equals(embed({digest(text): text}, encoder)["embedding"][0])
+        assert together["embedding"][row].equals(
+            embed_texts({compute_digest(text): text}, encoder)["embedding"][0]
+        )

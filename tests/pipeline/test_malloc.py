@@ -1,4 +1,4 @@
-"""What is freed goes back to the system. Asked of processes of their own: an allocator cannot be told to forget."""
+"""Malloc limits, tested in separate processes because they cannot be undone."""
 
 from __future__ import annotations
 
@@ -9,32 +9,30 @@ import sys
 
 import pytest
 
-# What somebody may have told the allocator already, or put in its place.
-TOUCHING = ("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")
+# Variables that configure or replace the allocator.
+ALLOCATOR_VARIABLES = ("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")
 
-glibc = pytest.mark.skipif(
-    platform.libc_ver()[0] != "glibc", reason="only glibc's allocator is told anything"
-)
+glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc's allocator")
 
-# Once a large block was freed, glibc keeps twice as much at the end of the heap.
-KEPT = """
+# After a large block was freed, glibc keeps twice its size at the end of the heap.
+MEASURE_FREED_MEMORY = """
 import re
 from pathlib import Path
 from pipeline import malloc
 def kilobytes():
     return int(re.search(r"Rss: +([0-9]+)", Path("/proc/self/smaps_rollup").read_text())[1])
-{told}
+{limit}
 large = bytearray(16 << 20)
 del large
-begun = kilobytes()
-many = [bytearray(100 << 10) for _ in range(150)]
-del many
-print(kilobytes() - begun)
+before = kilobytes()
+blocks = [bytearray(100 << 10) for _ in range(150)]
+del blocks
+print(kilobytes() - before)
 """
-HEAPS = """
+PRINT_MALLOC_INFO = """
 import ctypes, threading
 from pipeline import malloc
-{told}
+{limit}
 libc, together = ctypes.CDLL(None), threading.Barrier(4)
 libc.malloc.restype = ctypes.c_void_p
 def allocate():
@@ -51,23 +49,25 @@ libc.fflush(None)
 
 
 @glibc
-def test_freed_memory_goes_back() -> None:
-    """A megabyte at most stays of fifteen; untold, they all do."""
-    assert int(said(KEPT, told=True)) < 1_000
-    assert int(said(KEPT, told=False)) > 10_000
+def test_freed_memory_is_returned() -> None:
+    """Of 15 MB freed memory at most one stays; without the limits more than 10 stay."""
+    assert int(run_program(MEASURE_FREED_MEMORY, is_limited=True)) < 1_000
+    assert int(run_program(MEASURE_FREED_MEMORY, is_limited=False)) > 10_000
 
 
 @glibc
-def test_one_heap_for_all_threads() -> None:
-    """So that what one thread freed is there for the others; untold, each has its own."""
-    assert said(HEAPS, told=True).count("<heap nr=") == 1
-    assert said(HEAPS, told=False).count("<heap nr=") > 1
+def test_threads_share_an_arena() -> None:
+    """With the limits all threads use one arena; without them each has its own."""
+    assert run_program(PRINT_MALLOC_INFO, is_limited=True).count("<heap nr=") == 1
+    assert run_program(PRINT_MALLOC_INFO, is_limited=False).count("<heap nr=") > 1
 
 
-def said(program: str, *, told: bool) -> str:
-    text = program.format(told="malloc.limit_malloc_arenas()" if told else "")
-    untouched = {name: value for name, value in os.environ.items() if not name.startswith(TOUCHING)}
-    done = subprocess.run(
-        [sys.executable, "-c", text], env=untouched, capture_output=True, text=True, check=True
+def run_program(program: str, *, is_limited: bool) -> str:
+    text = program.format(limit="malloc.limit_malloc_arenas()" if is_limited else "")
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(ALLOCATOR_VARIABLES)
+    }
+    result = subprocess.run(
+        [sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True
     )
-    return done.stdout
+    return result.stdout

@@ -1,4 +1,4 @@
-"""A whole pass: what it leaves does not depend on how it was run, or how often it was stopped."""
+"""Index runs: the rows do not depend on batches, workers or interruptions."""
 
 from __future__ import annotations
 
@@ -13,260 +13,264 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline import head_symbols, run
-from pipeline.extract import Extracted, Task
+from pipeline.extract import ExtractedBatch, ExtractTask
 from pipeline.git.errors import NothingToIndex
 from pipeline.git.repository import Repository
-from pipeline.head_symbols import Outlined, Slice
-from pipeline.parse import outline
+from pipeline.head_symbols import HeadSlice, ParsedFiles
+from pipeline.parse import parse_outline
 from pipeline.run import Progress
 from pipeline.syntax.grammars import Grammar
-from pipeline.workers import Workers
+from pipeline.workers import WorkerPool
 from stores import database, history, maintenance
-from tests.bench.indexes import fingerprint
-from tests.pipeline.histories import index, interleaved, place
+from tests.bench.indexes import index_fingerprint
+from tests.pipeline.histories import create_interleaved_repo, get_location, run_index
 from tests.repos import Repo
 from tests.serve.sample_index import WordEncoder
 
 ROOT = Path(__file__).parents[2]
-SLOWLY = """
+SLOW_RUN = """
 import sys, time
 from pathlib import Path
-from tests.pipeline.histories import index
+from tests.pipeline.histories import run_index
 from tests.repos import Repo
 from tests.serve.sample_index import WordEncoder
 encode = WordEncoder.encode
-def slowly(self, texts):
+def encode_slowly(self, texts):
     time.sleep(0.1)
     return encode(self, texts)
-WordEncoder.encode = slowly
-index(Repo(Path(sys.argv[1])), Path(sys.argv[2]), commit_batch=2)
+WordEncoder.encode = encode_slowly
+run_index(Repo(Path(sys.argv[1])), Path(sys.argv[2]), commit_batch=2)
 """
 
 
 @pytest.fixture(scope="module")
 def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
-    return interleaved(tmp_path_factory.mktemp("interleaved") / "repo")
+    return create_interleaved_repo(tmp_path_factory.mktemp("interleaved") / "repo")
 
 
 @pytest.fixture(scope="module")
-def clean(repo: Repo, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
-    """What one undisturbed pass leaves."""
-    home = tmp_path_factory.mktemp("clean")
-    index(repo, home)
-    return fingerprint(repo.path, home)
+def full_run(repo: Repo, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+    """Rows of a single uninterrupted run."""
+    home = tmp_path_factory.mktemp("full")
+    run_index(repo, home)
+    return index_fingerprint(repo.path, home)
 
 
 @pytest.mark.parametrize(("batch", "workers"), [(1, 1), (7, 1), (3, 2), (100, 2)])
 def test_rows_do_not_depend_on_batches_or_workers(
-    repo: Repo, clean: object, tmp_path: Path, batch: int, workers: int
+    repo: Repo, full_run: object, tmp_path: Path, batch: int, workers: int
 ) -> None:
-    """However the work is cut and spread, the rows are the same, vectors bit for bit."""
-    index(repo, tmp_path, commit_batch=batch, jobs=workers)
-    assert fingerprint(repo.path, tmp_path) == clean
+    """Rows and vectors are identical for any batch size and number of workers."""
+    run_index(repo, tmp_path, commit_batch=batch, jobs=workers)
+    assert index_fingerprint(repo.path, tmp_path) == full_run
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stops=st.lists(st.integers(0, 45), min_size=1, max_size=4))
-def test_an_incremental_index_equals_a_full_one(
-    repo: Repo, clean: object, tmp_path_factory: pytest.TempPathFactory, stops: list[int]
+def test_incremental_runs_equal_a_full_run(
+    repo: Repo, full_run: object, tmp_path_factory: pytest.TempPathFactory, stops: list[int]
 ) -> None:
-    """Indexing along the way, at any commits of any branch in any order, ends where one pass ends.
+    """Runs at any commits in any order, then at HEAD, give the rows of a single run.
 
-    Each pass on the way leaves out exactly what its HEAD does not reach.
+    After each run, the unreached commits are exactly those recorded ones that HEAD does not reach.
     """
     home = tmp_path_factory.mktemp("incremental")
     shas = repo.git("rev-list", "main").splitlines()
     for stop in stops:
         repo.switch(shas[stop % len(shas)], detach=True)
-        index(repo, home, commit_batch=5)
+        run_index(repo, home, commit_batch=5)
         reached = set(repo.git("rev-list", "HEAD").splitlines())
-        with database.reading(place(repo, home)) as connection:
-            assert history.unreached(connection) == set(history.all_recorded(connection)) - reached
+        with database.open_for_reading(get_location(repo, home)) as connection:
+            assert (
+                history.load_unreached_commits(connection)
+                == set(history.list_recorded_commits(connection)) - reached
+            )
     repo.switch("main")
-    index(repo, home)
-    assert fingerprint(repo.path, home) == clean
+    run_index(repo, home)
+    assert index_fingerprint(repo.path, home) == full_run
 
 
-def test_a_pass_knows_nothing_of_the_one_before_it(tmp_path: Path) -> None:
-    """One process, a shallow clone, and what a fetch brings between two passes: every commit is read."""
+def test_runs_in_one_process_share_no_state(tmp_path: Path) -> None:
+    """A second run in the same process reads the commits that a fetch brought to a shallow clone."""
     origin = Repo.create(tmp_path / "origin")
     for number in range(4):
         origin.commit_file("a.py", f"a = {number}\n", f"Change {number}")
     clone = origin.clone(tmp_path / "clone", "--depth=2")
-    assert len(index(clone, tmp_path).unreadable) == 1
+    assert len(run_index(clone, tmp_path).unreadable) == 1
     clone.git("fetch", "--quiet", "--unshallow")
-    assert index(clone, tmp_path).unreadable == ()
+    assert run_index(clone, tmp_path).unreadable == ()
 
 
 @pytest.mark.parametrize("after", [1, 6, 14])
-def test_a_killed_pass_goes_on_where_it_was(repo: Repo, clean: object, tmp_path: Path, after: int) -> None:
-    """`kill -9` after some batches loses none of them; the next pass ends with the rows of a clean one."""
-    command = [sys.executable, "-c", SLOWLY, str(repo.path), str(tmp_path)]
+def test_run_after_kill_continues(repo: Repo, full_run: object, tmp_path: Path, after: int) -> None:
+    """`kill -9` loses no finished batch, and the next run completes the index."""
+    command = [sys.executable, "-c", SLOW_RUN, str(repo.path), str(tmp_path)]
     process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
-    while recorded(repo, tmp_path) < after and process.poll() is None:
+    while count_recorded(repo, tmp_path) < after and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    before = recorded(repo, tmp_path)
+    before = count_recorded(repo, tmp_path)
     assert before >= after
-    summary = index(repo, tmp_path)
-    assert fingerprint(repo.path, tmp_path) == clean
-    assert summary.commits <= clean_commits(clean) - before + 2
+    summary = run_index(repo, tmp_path)
+    assert index_fingerprint(repo.path, tmp_path) == full_run
+    assert summary.commits <= count_full_run_commits(full_run) - before + 2
 
 
-def recorded(repo: Repo, home: Path) -> int:
+def count_recorded(repo: Repo, home: Path) -> int:
     try:
-        with database.reading(place(repo, home)) as connection:
-            status = history.status(connection)
+        with database.open_for_reading(get_location(repo, home)) as connection:
+            status = history.load_index_summary(connection)
     except database.NotIndexed:
         return 0
     return status.commits if status else 0
 
 
-def clean_commits(clean: object) -> int:
-    assert isinstance(clean, dict)
-    return int(clean["commits"][0])
+def count_full_run_commits(full_run: object) -> int:
+    assert isinstance(full_run, dict)
+    return int(full_run["commits"][0])
 
 
-def test_a_pass_with_nothing_to_do_changes_no_row(repo: Repo, clean: object, tmp_path: Path) -> None:
-    """A second pass over the same HEAD finds nothing."""
-    index(repo, tmp_path)
-    summary = index(repo, tmp_path)
+def test_second_run_changes_nothing(repo: Repo, full_run: object, tmp_path: Path) -> None:
+    """A second run over the same HEAD writes no row."""
+    run_index(repo, tmp_path)
+    summary = run_index(repo, tmp_path)
     assert (summary.commits, summary.hunks, summary.head_symbols) == (0, 0, 0)
-    assert fingerprint(repo.path, tmp_path) == clean
+    assert index_fingerprint(repo.path, tmp_path) == full_run
 
 
-def test_ignored_commits_leave_no_rows_and_are_passed(repo: Repo, tmp_path: Path) -> None:
+def test_ignored_commits_have_no_rows(repo: Repo, tmp_path: Path) -> None:
     """A commit that changes only ignored files is not recorded; empty commits and merges keep their message."""
-    index(repo, tmp_path)
-    with database.reading(place(repo, tmp_path)) as connection:
-        status = history.status(connection)
+    run_index(repo, tmp_path)
+    with database.open_for_reading(get_location(repo, tmp_path)) as connection:
+        status = history.load_index_summary(connection)
         messages = {m for (m,) in connection.execute("SELECT message FROM commits").fetchall()}
     assert status and status.last_indexed_commit == repo.head
     assert "Only what is ignored" not in messages
     assert {"Nothing at all", "Bring in topic 0"} <= messages
 
 
-def test_progress_moves_with_the_watermark(repo: Repo, tmp_path: Path) -> None:
-    """First it is told what there is to do, then each batch with the commits done so far and the last of them."""
-    heard: list[Progress] = []
-    index(repo, tmp_path, heard, commit_batch=10)
+def test_progress_reports(repo: Repo, tmp_path: Path) -> None:
+    """Progress is reported before the first batch and after each one, with the watermark."""
+    reports: list[Progress] = []
+    run_index(repo, tmp_path, reports, commit_batch=10)
     total = len(repo.git("rev-list", "HEAD").splitlines())
-    assert [now.commits for now in heard] == [0, *range(10, total, 10), total]
-    assert {now.total for now in heard} == {total}
-    assert heard[-1].watermark == repo.head
+    assert [progress.processed_commits for progress in reports] == [0, *range(10, total, 10), total]
+    assert {progress.total_commits for progress in reports} == {total}
+    assert reports[-1].watermark == repo.head
 
 
-def test_force_extracts_head_symbols_only(repo: Repo, clean: object, tmp_path: Path) -> None:
-    """`--force` makes every HEAD symbol anew and leaves history as it is."""
-    first = index(repo, tmp_path)
-    again = index(repo, tmp_path, force=True)
+def test_force_rewrites_only_head_symbols(repo: Repo, full_run: object, tmp_path: Path) -> None:
+    """`force` rewrites every HEAD symbol and no commit."""
+    first = run_index(repo, tmp_path)
+    again = run_index(repo, tmp_path, force=True)
     assert (again.commits, again.head_symbols) == (0, first.head_symbols) and first.head_symbols > 0
-    assert fingerprint(repo.path, tmp_path) == clean
+    assert index_fingerprint(repo.path, tmp_path) == full_run
 
 
-def test_only_changed_files_are_parsed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One new commit costs the outline of the one file it changed."""
-    repo = interleaved(tmp_path / "repo", rounds=2)
-    index(repo, tmp_path / "home")
-    outlined: list[str] = []
+def test_only_changed_files_are_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new commit causes only the file that it changed to be parsed."""
+    repo = create_interleaved_repo(tmp_path / "repo", rounds=2)
+    run_index(repo, tmp_path / "home")
+    parsed_grammars: list[str] = []
 
-    def told(source: bytes, grammar: Grammar) -> object:
-        outlined.append(grammar.name)
-        return outline(source, grammar)
+    def recording_parse(source: bytes, grammar: Grammar) -> object:
+        parsed_grammars.append(grammar.name)
+        return parse_outline(source, grammar)
 
-    monkeypatch.setattr(head_symbols, "outline", told)
+    monkeypatch.setattr(head_symbols, "parse_outline", recording_parse)
     repo.commit_file("main.py", "def turned():\n    return 1\n", "Turn away")
-    index(repo, tmp_path / "home")
-    assert outlined == ["python"]
+    run_index(repo, tmp_path / "home")
+    assert parsed_grammars == ["python"]
 
 
-def test_the_snapshot_stands_in_line_behind_the_history(
-    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """HEAD's files are handed out with the batches, so that workers go on while the last ones are written."""
-    handed: list[str] = []
-    work = head_symbols.work
+def test_head_tasks_follow_commit_tasks(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of HEAD are queued right after the batches, so that workers do not idle."""
+    task_types: list[str] = []
+    work = head_symbols.run_task
 
-    def noted(task: Task | Slice) -> Extracted | Outlined:
-        handed.append(type(task).__name__)
+    def recording(task: ExtractTask | HeadSlice) -> ExtractedBatch | ParsedFiles:
+        task_types.append(type(task).__name__)
         return work(task)
 
-    monkeypatch.setattr(run, "work", noted)
-    index(repo, tmp_path, commit_batch=100)
-    assert handed == [*["Task"] * (len(handed) - 1), "Slice"] and len(handed) > 1
+    monkeypatch.setattr(run, "run_task", recording)
+    run_index(repo, tmp_path, commit_batch=100)
+    assert task_types == [*["ExtractTask"] * (len(task_types) - 1), "HeadSlice"] and len(task_types) > 1
 
 
-def test_a_deleted_file_leaves_the_snapshot(tmp_path: Path) -> None:
-    """Symbols of a file that HEAD no longer has are gone."""
-    repo = interleaved(tmp_path / "repo", rounds=1)
-    index(repo, tmp_path / "home")
+def test_deleted_file_leaves_head_snapshot(tmp_path: Path) -> None:
+    """Symbols of a file that HEAD no longer has are deleted."""
+    repo = create_interleaved_repo(tmp_path / "repo", rounds=1)
+    run_index(repo, tmp_path / "home")
     repo.remove("greeter.py")
     repo.commit("No greeting any more")
-    index(repo, tmp_path / "home")
-    with database.reading(place(repo, tmp_path / "home")) as connection:
-        assert "greeter.py" not in history.head_files(connection)
+    run_index(repo, tmp_path / "home")
+    with database.open_for_reading(get_location(repo, tmp_path / "home")) as connection:
+        assert "greeter.py" not in history.load_head_files(connection)
         names = {n for (n,) in connection.execute("SELECT name FROM head_symbols").fetchall()}
     assert "Greeter" not in names and "turn" in names
 
 
-def test_unreadable_commits_are_tried_again(tmp_path: Path) -> None:
-    """A missing object costs its commit only; once it is back, the next pass takes the commit up."""
-    repo = interleaved(tmp_path / "repo", rounds=1)
+def test_unreadable_commits_are_retried(tmp_path: Path) -> None:
+    """A missing object makes only its commit unreadable; once restored, the next run indexes the commit."""
+    repo = create_interleaved_repo(tmp_path / "repo", rounds=1)
     sha = repo.git("log", "--format=%H", "-1", "--grep=Turn 0.1")
     blob = repo.git("rev-parse", f"{sha}:main.py")
     loose = repo.path / ".git" / "objects" / blob[:2] / blob[2:]
     content = loose.read_bytes()
     loose.unlink()
     home = tmp_path / "home"
-    assert index(repo, home).unreadable
-    assert index(repo, home).unreadable
+    assert run_index(repo, home).unreadable
+    assert run_index(repo, home).unreadable
     loose.write_bytes(content)
-    assert not index(repo, home).unreadable
-    index(repo, tmp_path / "clean")
-    assert fingerprint(repo.path, home) == fingerprint(repo.path, tmp_path / "clean")
+    assert not run_index(repo, home).unreadable
+    run_index(repo, tmp_path / "full_run")
+    assert index_fingerprint(repo.path, home) == index_fingerprint(repo.path, tmp_path / "full_run")
 
 
-def test_the_index_is_made_compact_in_the_room_of_models_and_packs(
+def test_memory_is_freed_before_compaction(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pass has given back what it read with before the whole index may be copied."""
-    done: list[str] = []
-    noting(monkeypatch, WordEncoder, "encode", done)
-    noting(monkeypatch, WordEncoder, "unload", done)
-    noting(monkeypatch, Repository, "let_go", done)
-    noting(monkeypatch, Workers, "dismiss", done)
-    noting(monkeypatch, maintenance, "tidy", done)
-    index(repo, tmp_path)
-    first, *rest = done
-    assert first == "let_go"
-    assert [name for name in rest if name != "encode"][:3] == ["dismiss", "unload", "tidy"]
+    """Repository memory, workers and encoder are released before the index may be copied."""
+    calls: list[str] = []
+    record_calls(monkeypatch, WordEncoder, "encode", calls)
+    record_calls(monkeypatch, WordEncoder, "unload", calls)
+    record_calls(monkeypatch, Repository, "release_memory", calls)
+    record_calls(monkeypatch, WorkerPool, "request_shutdown", calls)
+    record_calls(monkeypatch, maintenance, "compact_if_needed", calls)
+    run_index(repo, tmp_path)
+    first, *rest = calls
+    assert first == "release_memory"
+    assert [name for name in rest if name != "encode"][:3] == [
+        "request_shutdown",
+        "unload",
+        "compact_if_needed",
+    ]
     assert "encode" in rest and "encode" not in rest[rest.index("unload") :]
 
 
-def noting(patch: pytest.MonkeyPatch, owner: object, name: str, done: list[str]) -> None:
-    """Have each call of a function noted."""
+def record_calls(patch: pytest.MonkeyPatch, owner: object, name: str, calls: list[str]) -> None:
+    """Record the name of a function at each call."""
     called = getattr(owner, name)
 
-    def noted(*given: object, **named: object) -> object:
-        done.append(name)
-        return called(*given, **named)
+    def recording(*args: object, **kwargs: object) -> object:
+        calls.append(name)
+        return called(*args, **kwargs)
 
-    patch.setattr(owner, name, noted)
+    patch.setattr(owner, name, recording)
 
 
-def test_no_commits_is_said(tmp_path: Path) -> None:
-    """A repository without commits is an error that says what to do."""
+def test_repository_without_commits(tmp_path: Path) -> None:
+    """A repository without commits is an error with a hint."""
     with pytest.raises(NothingToIndex, match="Commit something"):
-        index(Repo.create(tmp_path / "repo"), tmp_path / "home")
+        run_index(Repo.create(tmp_path / "repo"), tmp_path / "home")
 
 
-def test_unreadable_head_tree_keeps_the_snapshot(tmp_path: Path) -> None:
-    """Without HEAD's tree the history before it is indexed all the same."""
-    repo = interleaved(tmp_path / "repo", rounds=1)
-    tree = repo.git("rev-parse", "HEAD^{tree}")
+def test_unreadable_head_tree(tmp_path: Path) -> None:
+    """If HEAD's tree is missing, the other commits are indexed."""
+    repo = create_interleaved_repo(tmp_path / "repo", rounds=1)
     repo.commit_file("extra.py", "x = 1\n")
     tree = repo.git("rev-parse", "HEAD^{tree}")
     (repo.path / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
-    summary = index(repo, tmp_path / "home")
+    summary = run_index(repo, tmp_path / "home")
     assert len(summary.unreadable) == 1 and summary.commits > 5 and summary.head_symbols == 0

@@ -1,4 +1,4 @@
-"""Objects that are lost and come back, and a HEAD that moves: what a pass remembers, forgets and leaves out."""
+"""Index runs with missing objects, a moving HEAD and interruptions."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 
 from pipeline import walk, write
 from pipeline.git.repository import open_repository
-from pipeline.walk import reach
+from pipeline.walk import compute_reachability_delta
 from serve import index_status
 from serve.cli import index as index_command
 from stores import database, history
-from tests.bench.indexes import fingerprint
-from tests.pipeline.histories import index, interleaved, place
+from tests.bench.indexes import index_fingerprint
+from tests.pipeline.histories import create_interleaved_repo, get_location, run_index
 from tests.repos import Repo
 
 
 @contextmanager
-def lost(repo: Repo, name: str) -> Iterator[None]:
-    """Without one object, which is back afterwards."""
+def without_object(repo: Repo, name: str) -> Iterator[None]:
+    """Remove an object, and restore it afterwards."""
     sha = repo.git("rev-parse", name)
     loose = repo.path / ".git" / "objects" / sha[:2] / sha[2:]
     content = loose.read_bytes()
@@ -30,40 +30,40 @@ def lost(repo: Repo, name: str) -> Iterator[None]:
     loose.write_bytes(content)
 
 
-def left_out(repo: Repo, home: Path) -> set[str]:
-    """The recorded commits that an answer about HEAD leaves out."""
-    with database.reading(place(repo, home)) as connection:
-        status = history.status(connection)
+def get_excluded_commits(repo: Repo, home: Path) -> set[str]:
+    """Return the recorded commits that answers about HEAD exclude."""
+    with database.open_for_reading(get_location(repo, home)) as connection:
+        status = history.load_index_summary(connection)
         assert status is not None
         opened = open_repository(repo.path)
-        change = reach(opened, opened.head(), status.head_commit)
-        return (history.unreached(connection) | set(change.gone)) - set(change.back)
+        change = compute_reachability_delta(opened, opened.read_head(), status.head_commit)
+        return (history.load_unreached_commits(connection) | set(change.removed)) - set(change.added)
 
 
-def unreached(repo: Repo, home: Path) -> set[str]:
-    """The same, as git and the record say it."""
-    with database.reading(place(repo, home)) as connection:
-        return set(history.all_recorded(connection)) - set(repo.git("rev-list", "HEAD").splitlines())
+def compute_unreached_commits(repo: Repo, home: Path) -> set[str]:
+    """Return the recorded commits that HEAD does not reach, according to git."""
+    with database.open_for_reading(get_location(repo, home)) as connection:
+        return set(history.list_recorded_commits(connection)) - set(repo.git("rev-list", "HEAD").splitlines())
 
 
-def waiting(repo: Repo, home: Path) -> list[str]:
-    with database.reading(place(repo, home)) as connection:
-        return [entry.commit_sha for entry in history.unreadable(connection)]
+def get_unreadable_commits(repo: Repo, home: Path) -> list[str]:
+    with database.open_for_reading(get_location(repo, home)) as connection:
+        return [entry.commit_sha for entry in history.load_unreadable_commits(connection)]
 
 
-def symbols(repo: Repo, home: Path) -> set[str]:
-    with database.reading(place(repo, home)) as connection:
+def get_head_symbols(repo: Repo, home: Path) -> set[str]:
+    with database.open_for_reading(get_location(repo, home)) as connection:
         return {name for (name,) in connection.execute("SELECT name FROM head_symbols").fetchall()}
 
 
-def is_done(repo: Repo, home: Path) -> bool:
-    """Whether `--incremental` would say that the index is at HEAD."""
-    return index_command._indexed_head(open_repository(repo.path), place(repo, home)) is not None
+def is_up_to_date(repo: Repo, home: Path) -> bool:
+    """Return whether `--incremental` reports that the index is at HEAD."""
+    return index_command._find_indexed_head(open_repository(repo.path), get_location(repo, home)) is not None
 
 
 @pytest.fixture
-def sides(tmp_path: Path) -> Repo:
-    """Two branches, each with a commit of its own."""
+def two_branches(tmp_path: Path) -> Repo:
+    """Repository of two branches, each with its own commit."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "def base(): pass\n", "Base")
     repo.branch("side")
@@ -73,158 +73,163 @@ def sides(tmp_path: Path) -> Repo:
     return repo
 
 
-def test_head_may_move_while_a_pass_waits(
-    sides: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_head_moves_while_run_waits(
+    two_branches: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is left out is noted for the HEAD that the pass aims at, though somebody switches branches meanwhile."""
+    """Unreached commits are recorded for the HEAD that the run indexes, even if a user switches branches meanwhile."""
     home = tmp_path / "home"
     for branch in ("side", "main"):
-        sides.switch(branch)
-        index(sides, home)
-    begin = write.begin
+        two_branches.switch(branch)
+        run_index(two_branches, home)
+    start_run = write.start_run
 
-    def begin_late(*given: object, **named: object) -> object:
-        sides.switch("side")
-        return begin(*given, **named)  # type: ignore[arg-type]  # handed on as it came
+    def switch_branch_first(*args: object, **kwargs: object) -> object:
+        two_branches.switch("side")
+        return start_run(*args, **kwargs)  # type: ignore[arg-type]  # passed through unchanged
 
-    monkeypatch.setattr(write, "begin", begin_late)
-    index(sides, home)
-    assert left_out(sides, home) == unreached(sides, home) != set()
-    sides.switch("main")
-    assert left_out(sides, home) == unreached(sides, home) != set()
+    monkeypatch.setattr(write, "start_run", switch_branch_first)
+    run_index(two_branches, home)
+    assert get_excluded_commits(two_branches, home) == compute_unreached_commits(two_branches, home) != set()
+    two_branches.switch("main")
+    assert get_excluded_commits(two_branches, home) == compute_unreached_commits(two_branches, home) != set()
 
 
-def test_questions_are_answered_while_history_is_walked(
-    sides: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_index_is_readable_during_walk(
+    two_branches: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pass does not hold the index while it walks, which takes seconds where history is long."""
+    """A run does not lock the index during the walk, which takes seconds for a long history."""
     home = tmp_path / "home"
-    index(sides, home)
-    walked = walk.walked
-    asked: list[int] = []
+    run_index(two_branches, home)
+    list_candidates = walk.list_candidate_commits
+    commit_counts: list[int] = []
 
-    def walked_beside_a_reader(*given: object) -> list[str]:
-        with database.reading(place(sides, home), wait=5) as connection:
-            status = history.status(connection)
-            asked.append(status.commits if status else 0)
-        return walked(*given)  # type: ignore[arg-type]  # handed on as it came
+    def read_index_first(*args: object) -> list[str]:
+        with database.open_for_reading(get_location(two_branches, home), wait=5) as connection:
+            status = history.load_index_summary(connection)
+            commit_counts.append(status.commits if status else 0)
+        return list_candidates(*args)  # type: ignore[arg-type]  # passed through unchanged
 
-    monkeypatch.setattr(write, "walked", walked_beside_a_reader)
-    index(sides, home)
-    assert asked == [2]
+    monkeypatch.setattr(write, "list_candidate_commits", read_index_first)
+    run_index(two_branches, home)
+    assert commit_counts == [2]
 
 
-def test_a_commit_of_another_branch_is_tried_again_there(sides: Repo, tmp_path: Path) -> None:
-    """One that could not be read is waited for while HEAD reaches it, and found anew when HEAD reaches it again."""
+def test_unreadable_commit_of_another_branch(two_branches: Repo, tmp_path: Path) -> None:
+    """An unreadable commit is retried only while HEAD reaches it, and found again when HEAD reaches it again."""
     home = tmp_path / "home"
-    sides.switch("side")
-    zebra = sides.head
-    sides.commit_file("y.py", "def yak(): pass\n", "Above it")
+    two_branches.switch("side")
+    zebra = two_branches.head
+    two_branches.commit_file("y.py", "def yak(): pass\n", "Child")
     for _ in range(2):
-        sides.switch("side")
-        with lost(sides, f"{zebra}:z.py"):
-            assert [entry.commit_sha for entry in index(sides, home).unreadable] == [zebra]
-            assert not is_done(sides, home)
-            sides.switch("main")
-            assert index(sides, home).unreadable == ()
-            assert is_done(sides, home) and waiting(sides, home) == []
-            assert left_out(sides, home) == unreached(sides, home)
-    sides.git("reset", "--quiet", "--hard", "HEAD~1")  # below both
-    index(sides, home)
-    sides.switch("side")
-    assert index(sides, home).commits == 1
-    assert (waiting(sides, home), left_out(sides, home)) == ([], unreached(sides, home))
+        two_branches.switch("side")
+        with without_object(two_branches, f"{zebra}:z.py"):
+            assert [entry.commit_sha for entry in run_index(two_branches, home).unreadable] == [zebra]
+            assert not is_up_to_date(two_branches, home)
+            two_branches.switch("main")
+            assert run_index(two_branches, home).unreadable == ()
+            assert is_up_to_date(two_branches, home) and get_unreadable_commits(two_branches, home) == []
+            assert get_excluded_commits(two_branches, home) == compute_unreached_commits(two_branches, home)
+    two_branches.git("reset", "--quiet", "--hard", "HEAD~1")  # below both
+    run_index(two_branches, home)
+    two_branches.switch("side")
+    assert run_index(two_branches, home).commits == 1
+    assert (get_unreadable_commits(two_branches, home), get_excluded_commits(two_branches, home)) == (
+        [],
+        compute_unreached_commits(two_branches, home),
+    )
 
 
-def test_a_killed_pass_forgets_nothing_that_is_waited_for(
-    sides: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_interrupted_run_keeps_unreadable_commits(
+    two_branches: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until a pass ends the watermark may still stand above what could not be read."""
+    """A run that is interrupted before its end forgets no unreadable commit."""
     home = tmp_path / "home"
-    sides.switch("side")
-    zebra = sides.head
-    sides.commit_file("y.py", "def yak(): pass\n", "Above it")
-    with lost(sides, f"{zebra}:z.py"):
-        index(sides, home)
-    sides.git("checkout", "--quiet", "--detach", f"{zebra}~1")
+    two_branches.switch("side")
+    zebra = two_branches.head
+    two_branches.commit_file("y.py", "def yak(): pass\n", "Child")
+    with without_object(two_branches, f"{zebra}:z.py"):
+        run_index(two_branches, home)
+    two_branches.git("checkout", "--quiet", "--detach", f"{zebra}~1")
 
-    def killed(*_: object, **__: object) -> object:
+    def raise_interrupt(*_: object, **__: object) -> object:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(write, "finish", killed)
-        index(sides, home)
-    sides.switch("side")
-    assert index(sides, home).commits == 1
-    assert waiting(sides, home) == []
+        patch.setattr(write, "finish_run", raise_interrupt)
+        run_index(two_branches, home)
+    two_branches.switch("side")
+    assert run_index(two_branches, home).commits == 1
+    assert get_unreadable_commits(two_branches, home) == []
 
 
-def test_a_killed_pass_and_the_way_back(sides: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pass stopped after HEAD's symbols, then HEAD where it was before: the snapshot is brought back, too."""
+def test_interrupted_run_then_reset(
+    two_branches: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an interrupted run and a reset of HEAD, the next run restores the old symbols of HEAD."""
     home = tmp_path / "home"
-    index(sides, home)
-    before = sides.head
-    sides.commit_file("m.py", "def walrus(): pass\n", "Turn it into a walrus")
+    run_index(two_branches, home)
+    before = two_branches.head
+    two_branches.commit_file("m.py", "def walrus(): pass\n", "Turn it into a walrus")
 
-    def killed(*_: object, **__: object) -> object:
+    def raise_interrupt(*_: object, **__: object) -> object:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(write, "finish", killed)
-        index(sides, home)
-    assert "walrus" in symbols(sides, home)
-    sides.git("reset", "--quiet", "--hard", before)
-    assert not is_done(sides, home)
-    index(sides, home)
-    assert is_done(sides, home)
-    assert symbols(sides, home) == {"base", "okapi"}
+        patch.setattr(write, "finish_run", raise_interrupt)
+        run_index(two_branches, home)
+    assert "walrus" in get_head_symbols(two_branches, home)
+    two_branches.git("reset", "--quiet", "--hard", before)
+    assert not is_up_to_date(two_branches, home)
+    run_index(two_branches, home)
+    assert is_up_to_date(two_branches, home)
+    assert get_head_symbols(two_branches, home) == {"base", "okapi"}
 
 
 @pytest.mark.parametrize("missing", ["HEAD:src", "HEAD:src/a.py"])
-def test_a_part_of_head_that_cannot_be_read_is_tried_again(tmp_path: Path, missing: str) -> None:
-    """Without a directory or a file of HEAD the snapshot is not taken for done, and it is told; then it is made."""
+def test_unreadable_part_of_head_is_retried(tmp_path: Path, missing: str) -> None:
+    """If a directory or file of HEAD is unreadable, the run reports it, and the next one completes the snapshot."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("top.py", "def top(): pass\n")
     repo.commit_file("src/a.py", "def old(): pass\n")
     home = tmp_path / "home"
-    index(repo, home)
+    run_index(repo, home)
     repo.commit_file("src/a.py", "def new(): pass\n")
-    with lost(repo, missing):
-        summary = index(repo, home)
-        assert len(summary.head_unread) == 1
-        assert not is_done(repo, home)
-        assert symbols(repo, home) == {"top", "old"}
-    index(repo, home)
-    assert is_done(repo, home)
-    index(repo, tmp_path / "clean")
-    assert symbols(repo, home) == {"top", "new"}
-    assert fingerprint(repo.path, home) == fingerprint(repo.path, tmp_path / "clean")
+    with without_object(repo, missing):
+        summary = run_index(repo, home)
+        assert len(summary.unreadable_head_files) == 1
+        assert not is_up_to_date(repo, home)
+        assert get_head_symbols(repo, home) == {"top", "old"}
+    run_index(repo, home)
+    assert is_up_to_date(repo, home)
+    run_index(repo, tmp_path / "clean")
+    assert get_head_symbols(repo, home) == {"top", "new"}
+    assert index_fingerprint(repo.path, home) == index_fingerprint(repo.path, tmp_path / "clean")
 
 
-def test_force_takes_nothing_away_that_it_cannot_make_again(tmp_path: Path) -> None:
-    """Symbols of a file whose content is lost outlive `--force`, and its parser is not vouched for."""
-    repo = interleaved(tmp_path / "repo", rounds=1)
-    index(repo, tmp_path / "home")
-    before = symbols(repo, tmp_path / "home")
-    with lost(repo, "HEAD:greeter.py"):
-        assert index(repo, tmp_path / "home", force=True).head_unread == ("greeter.py",)
-    assert symbols(repo, tmp_path / "home") == before
+def test_force_keeps_symbols_of_unreadable_file(tmp_path: Path) -> None:
+    """`force` keeps the symbols of a file that is unreadable."""
+    repo = create_interleaved_repo(tmp_path / "repo", rounds=1)
+    run_index(repo, tmp_path / "home")
+    before = get_head_symbols(repo, tmp_path / "home")
+    with without_object(repo, "HEAD:greeter.py"):
+        assert run_index(repo, tmp_path / "home", force=True).unreadable_head_files == ("greeter.py",)
+    assert get_head_symbols(repo, tmp_path / "home") == before
 
 
-def test_a_deepened_clone_is_behind(tmp_path: Path) -> None:
-    """The commits that unshallowing brought count as behind HEAD until a pass takes them up."""
+def test_deepened_clone_is_behind(tmp_path: Path) -> None:
+    """Commits that `--unshallow` fetched count as behind HEAD until a run indexes them."""
     origin = Repo.create(tmp_path / "origin")
     for number in range(5):
         origin.commit_file("a.py", f"a = {number}\n", f"Change {number}")
     clone = origin.clone(tmp_path / "clone", "--depth=2")
     home = tmp_path / "home"
-    index(clone, home)
-    assert behind(clone, home) == 0
+    run_index(clone, home)
+    assert count_commits_behind(clone, home) == 0
     clone.git("fetch", "--quiet", "--unshallow")
-    assert behind(clone, home) == 4
-    index(clone, home)
-    assert behind(clone, home) == 0
+    assert count_commits_behind(clone, home) == 4
+    run_index(clone, home)
+    assert count_commits_behind(clone, home) == 0
 
 
-def behind(repo: Repo, home: Path) -> int:
-    return index_status.of_path(repo.path, home)[1].behind
+def count_commits_behind(repo: Repo, home: Path) -> int:
+    return index_status.load_status_at_path(repo.path, home)[1].commits_behind

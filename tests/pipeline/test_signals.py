@@ -1,4 +1,4 @@
-"""Signals that wait for the end of a step."""
+"""Deferral of termination signals."""
 
 from __future__ import annotations
 
@@ -9,66 +9,66 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline import signals
-from pipeline.signals import ENDING
+from pipeline.signals import TERMINATION_SIGNALS
 
 
 @pytest.fixture(autouse=True)
-def raising() -> Iterator[None]:
-    """Each signal raises, as in a program at work."""
-    before = [signal.signal(number, signal.default_int_handler) for number in ENDING]
+def default_handlers() -> Iterator[None]:
+    """Each signal raises KeyboardInterrupt."""
+    before = [signal.signal(number, signal.default_int_handler) for number in TERMINATION_SIGNALS]
     yield
-    for number, handler in zip(ENDING, before, strict=True):
+    for number, handler in zip(TERMINATION_SIGNALS, before, strict=True):
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", ENDING)
-def test_a_signal_comes_after_the_step(number: signal.Signals) -> None:
-    """However often it came meanwhile; the next one comes at once again."""
-    done = []
-    with pytest.raises(KeyboardInterrupt), signals.held_off():
+@pytest.mark.parametrize("number", TERMINATION_SIGNALS)
+def test_signal_is_deferred(number: signal.Signals) -> None:
+    """A signal in the body is raised once, after the body; later signals are not deferred."""
+    completed = []
+    with pytest.raises(KeyboardInterrupt), signals.defer_signals():
         signal.raise_signal(number)
         signal.raise_signal(number)
-        done.append(number)
-    assert done == [number]
+        completed.append(number)
+    assert completed == [number]
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(number)
 
 
-def test_an_error_of_the_step_is_not_lost() -> None:
-    """A step that fails after a signal came: the signal's error has the step's for its context."""
-    with pytest.raises(KeyboardInterrupt) as caught, signals.held_off():
+def test_error_of_body_is_kept_as_context() -> None:
+    """If the body fails after a signal, its error is the context of the signal's exception."""
+    with pytest.raises(KeyboardInterrupt) as caught, signals.defer_signals():
         signal.raise_signal(signal.SIGINT)
         raise ValueError
     assert isinstance(caught.value.__context__, ValueError)
 
 
-def test_a_step_within_a_step() -> None:
-    """The signal waits for the outer one."""
-    done = []
-    with pytest.raises(KeyboardInterrupt), signals.held_off():
-        with signals.held_off():
+def test_nested_deferral() -> None:
+    """In nested bodies the signal is raised after the outer one."""
+    completed = []
+    with pytest.raises(KeyboardInterrupt), signals.defer_signals():
+        with signals.defer_signals():
             signal.raise_signal(signal.SIGINT)
-        done.append("outer")
-    assert done == ["outer"]
+        completed.append("outer")
+    assert completed == ["outer"]
 
 
-def test_what_is_ignored_stays_ignored() -> None:
-    """As SIGHUP under nohup."""
+def test_ignored_signal_stays_ignored() -> None:
+    """An ignored signal, such as SIGHUP under nohup, stays ignored."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with signals.held_off():
+    with signals.defer_signals():
         signal.raise_signal(signal.SIGHUP)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
-def test_another_thread_holds_off_nothing() -> None:
-    """Signals interrupt the main thread alone, whose handlers nobody else may set."""
-    seen = []
+def test_other_thread_defers_nothing() -> None:
+    """Outside the main thread no handler is replaced."""
+    handlers = []
 
-    def step() -> None:
-        with signals.held_off():
-            seen.append(signal.getsignal(signal.SIGINT))
+    def run() -> None:
+        with signals.defer_signals():
+            handlers.append(signal.getsignal(signal.SIGINT))
 
-    thread = threading.Thread(target=step)
+    thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert seen == [signal.default_int_handler]
+    assert handlers == [signal.default_int_handler]

@@ -1,4 +1,4 @@
-"""Semantic text and words."""
+"""Semantic text of hunks, and index terms."""
 
 from __future__ import annotations
 
@@ -10,78 +10,79 @@ from hypothesis import strategies as st
 from pipeline import text
 
 
-def test_an_identifier_counts_whole_and_in_parts() -> None:
-    """camelCase and snake_case are split, parts are stemmed, the identifier is kept whole."""
-    assert text.words("parseHTTPHeaders(user_names2)") == {
+def test_identifier_terms() -> None:
+    """An identifier yields the stems of its camelCase and snake_case parts, and itself unstemmed."""
+    assert text.count_terms("parseHTTPHeaders(user_names2)") == {
         "pars": 1, "http": 1, "header": 1, "parsehttpheaders": 1,
         "user": 1, "name": 1, "2": 1, "user_names2": 1,
     }  # fmt: skip
 
 
-def test_a_plain_word_counts_once_under_its_stem() -> None:
-    """Word forms meet at one stem, so that a question matches code written in another form."""
-    assert text.words("caching cached caches Cache") == {"cach": 3 + 1}
+def test_word_forms_share_a_stem() -> None:
+    """Forms of a word count under one stem, so that a query matches code with another form."""
+    assert text.count_terms("caching cached caches Cache") == {"cach": 3 + 1}
 
 
-def test_words_outside_ascii_stay_whole() -> None:
-    """Letters of every script are letters; case splits only ASCII identifiers."""
-    assert set(text.words("größe_日本 Ünïcode")) == {"größe", "日本", "größe_日本", "ünïcode"}
+def test_non_ascii_words() -> None:
+    """Letters of every script form words; only ASCII identifiers are split by case."""
+    assert set(text.count_terms("größe_日本 Ünïcode")) == {"größe", "日本", "größe_日本", "ünïcode"}
 
 
-def test_a_hash_is_not_a_word() -> None:
-    """A run too long to be typed leaves no word."""
-    assert text.words("a" * (text.LONGEST_WORD + 1)) == {}
+def test_long_tokens_have_no_terms() -> None:
+    """A token over the length limit yields no term."""
+    assert text.count_terms("a" * (text.MAX_TOKEN_CHARACTERS + 1)) == {}
 
 
-def test_words_in_their_order() -> None:
-    """Token by token, what is made of parts behind its parts; in a sequence the parts stand for it."""
-    said = text.spelled("parseHTTP the retries")
-    assert said == [("pars", "http", "parsehttp"), ("the",), ("retri",)]
-    assert text.sequence(said) == ["pars", "http", "the", "retri"]
+def test_tokenize() -> None:
+    """Each token lists its stems, then its whole form if it has parts; flattened terms omit the whole form."""
+    tokens = text.tokenize("parseHTTP the retries")
+    assert tokens == [("pars", "http", "parsehttp"), ("the",), ("retri",)]
+    assert text.flatten_terms(tokens) == ["pars", "http", "the", "retri"]
 
 
-def test_identifiers_and_how_they_were_written() -> None:
-    """What is made of parts is an identifier; each word is known as it was typed first."""
-    asked = "Retrying parseHTTP, retry max_retries"
-    assert text.identifiers(asked) == {"parsehttp", "max_retries"}
-    written = {"retri": "Retrying", "pars": "parse", "http": "HTTP", "parsehttp": "parseHTTP"}
-    assert text.as_written(asked) == written | {"max": "max", "max_retries": "max_retries"}
+def test_compound_identifiers_and_surface_forms() -> None:
+    """Tokens with several parts are compound; each term maps to its first spelling."""
+    query = "Retrying parseHTTP, retry max_retries"
+    assert text.find_compound_identifiers(query) == {"parsehttp", "max_retries"}
+    forms = {"retri": "Retrying", "pars": "parse", "http": "HTTP", "parsehttp": "parseHTTP"}
+    assert text.find_surface_forms(query) == forms | {"max": "max", "max_retries": "max_retries"}
 
 
 @given(st.text())
-def test_spelled_words_are_the_words(said: str) -> None:
-    """Counted or in their order, they are the same words."""
-    assert Counter(word for token in text.spelled(said) for word in token) == text.words(said)
+def test_tokenized_and_counted_terms_agree(value: str) -> None:
+    """`tokenize` and `count_terms` yield the same terms."""
+    assert Counter(term for terms in text.tokenize(value) for term in terms) == text.count_terms(value)
 
 
 @given(st.binary())
-def test_any_bytes_pass(data: bytes) -> None:
-    """Whatever a file holds, words and digests come out."""
+def test_any_bytes_have_terms_and_a_digest(data: bytes) -> None:
+    """Terms and digests can be computed for any content."""
     decoded = data.decode("utf-8", errors="replace")
-    assert all(word and count > 0 for word, count in text.words(decoded).items())
-    assert len(text.digest(data.decode("utf-8", errors="surrogateescape"))) == 16
+    assert all(term and count > 0 for term, count in text.count_terms(decoded).items())
+    assert len(text.compute_digest(data.decode("utf-8", errors="surrogateescape"))) == 16
 
 
 @given(st.text(), st.text())
-def test_words_add_up(left: str, right: str) -> None:
-    """The words of two texts are the words of the texts on two lines."""
-    assert text.words(f"{left}\n{right}") == text.words(left) + text.words(right)
+def test_term_counts_are_additive(left: str, right: str) -> None:
+    """The terms of two lines are those of each line together."""
+    assert text.count_terms(f"{left}\n{right}") == text.count_terms(left) + text.count_terms(right)
 
 
-def whole(**changes: str) -> str:
-    parts = {
+def build_text(**changes: str) -> str:
+    """Build the semantic text of a sample hunk with these changes."""
+    fields = {
         "message": "Cache the template lookup\n\n\nIt was slow.",
         "path": "src/templating.py",
         "change": "modified",
         "added": "    key  = (loader,\tname)\n\n    return cache[key]\n",
         "removed": "    return find(name)\n",
     }
-    return text.semantic_text(**(parts | changes), language="python", symbols=["Loader", "find"])
+    return text.build_semantic_text(**(fields | changes), language="python", symbols=["Loader", "find"])
 
 
-def test_semantic_text_in_the_specified_order() -> None:
-    """Commit, file, language, symbols, change, added lines; blank space that says nothing is left out."""
-    assert whole() == (
+def test_semantic_text() -> None:
+    """The text has message, path, language, symbols, change and added lines, without redundant whitespace."""
+    assert build_text() == (
         "Cache the template lookup\nIt was slow.\n"
         "file: src/templating.py\n"
         "language: python\n"
@@ -91,18 +92,18 @@ def test_semantic_text_in_the_specified_order() -> None:
     )
 
 
-def test_a_deletion_shows_what_it_removed() -> None:
-    """With nothing added the removed lines stand in."""
-    assert whole(added="").endswith("change: modified\nreturn find(name)")
+def test_semantic_text_of_a_deletion() -> None:
+    """If nothing was added, the text has the removed lines."""
+    assert build_text(added="").endswith("change: modified\nreturn find(name)")
 
 
-def test_a_long_message_leaves_room_for_the_change() -> None:
-    """However long the message, the change is in the text."""
-    assert whole(message="x" * 10_000).endswith("return cache[key]")
+def test_long_message_is_truncated() -> None:
+    """A long message is truncated, so that the change is in the text."""
+    assert build_text(message="x" * 10_000).endswith("return cache[key]")
 
 
-def test_the_lane_text_has_no_cuts() -> None:
-    """Full text reads all of a long message and change."""
+def test_lane_text_is_not_truncated() -> None:
+    """The full-text input has the whole message and change."""
     long = "word " * 5_000
-    lane = text.lane_text(message=long, path="a.py", symbols=["f"], added=long, removed="gone")
-    assert text.words(lane)["word"] == 10_000 and "gone" not in text.words(lane)
+    lane = text.build_lane_text(message=long, path="a.py", symbols=["f"], added=long, removed="gone")
+    assert text.count_terms(lane)["word"] == 10_000 and "gone" not in text.count_terms(lane)

@@ -1,4 +1,4 @@
-"""The `lineage` command as tests give it, what it is asked about, and what a program loads."""
+"""Helpers that run the `lineage` command, create a repository for it, and list the packages a program loads."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from serve.cli import app
 from tests.repos import Repo
 
 ROOT = Path(app.__file__).parents[2]
-# What takes long to load, and no program needs to say its help.
-HEAVY = (
+# Packages that load slowly; no program may import them for its help text.
+HEAVY_PACKAGES = (
     "duckdb numpy pyarrow onnxruntime tokenizers pygit2 rich tree_sitter tornado joblib polars Stemmer pathspec "
     "questionary prompt_toolkit mcp starlette uvicorn"
 )
 
 
-def timeouts(path: Path) -> Repo:
-    """A new repository whose two commits, of a source and of a text, answer "timeout"."""
+def create_timeout_repo(path: Path) -> Repo:
+    """Create a repository of two commits, to a source and a text file, that both match "timeout"."""
     repo = Repo.create(path)
     repo.commit_file("src/tcp.py", "def connect():\n    timeout()\n", "Add a timeout to connect")
     repo.commit_file("docs/ü.md", "# timeout ü\n", "Describe the timeout ✓")
     return repo
 
 
-def lineage(*arguments: str | Path) -> int:
-    """The exit code of the command, run in this process."""
+def run_lineage(*arguments: str | Path) -> int:
+    """Run the command in this process and return its exit code."""
     return app.main([str(argument) for argument in arguments])
 
 
-def indexed(repo: Repo, *flags: str) -> int:
-    """The exit code of `lineage index` without workers, whose processes would not see what a test has patched."""
-    return lineage("index", repo.path, "--workers", "1", *flags)
+def run_index(repo: Repo, *options: str) -> int:
+    """Run `lineage index` without worker processes, which would not see patches, and return the exit code."""
+    return run_lineage("index", repo.path, "--workers", "1", *options)
 
 
-def loaded_by(statement: str) -> set[str]:
-    """The packages that are loaded once a program has run this."""
-    done = subprocess.run(
+def list_loaded_packages(statement: str) -> set[str]:
+    """Return the packages that are loaded after a new Python process has run the statement."""
+    process = subprocess.run(
         [sys.executable, "-c", f"{statement}\nimport sys\nprint(*sys.modules)"],
         cwd=ROOT,
         capture_output=True,
@@ -46,4 +46,4 @@ def loaded_by(statement: str) -> set[str]:
         check=True,
         env=os.environ.copy(),
     )
-    return {name.partition(".")[0] for name in done.stdout.split()}
+    return {name.partition(".")[0] for name in process.stdout.split()}

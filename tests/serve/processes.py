@@ -1,4 +1,4 @@
-"""The `lineage` command as a process of its own, and what it hears."""
+"""Helpers that run the `lineage` command as a process."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.serve.commands import ROOT
 
 
 @contextmanager
-def heard(number: signal.Signals) -> Iterator[None]:
-    """Programs that are started meanwhile hear this signal, also where the tests run without a terminal and do not."""
+def default_signal_handler(number: signal.Signals) -> Iterator[None]:
+    """Start processes with this signal's default action, even if the test run ignores it."""
     before = signal.signal(number, signal.SIG_DFL)
     try:
         yield
@@ -24,8 +24,8 @@ def heard(number: signal.Signals) -> Iterator[None]:
         signal.signal(number, before)
 
 
-class Options(TypedDict, total=False):
-    """Those of `subprocess.Popen`."""
+class PopenOptions(TypedDict, total=False):
+    """Options of `subprocess.Popen`."""
 
     cwd: Path
     env: Mapping[str, str]
@@ -34,25 +34,30 @@ class Options(TypedDict, total=False):
     stderr: int | IO[Any]
 
 
-def start(*arguments: str, **options: Unpack[Options]) -> subprocess.Popen[bytes]:
-    """The command at work."""
+def start_lineage(*arguments: str, **options: Unpack[PopenOptions]) -> subprocess.Popen[bytes]:
+    """Start the command and return the process."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    asked: Options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment, **options}
-    return subprocess.Popen([sys.executable, "-m", "serve.cli.app", *arguments], **asked)
+    popen_options: PopenOptions = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "env": environment,
+        **options,
+    }
+    return subprocess.Popen([sys.executable, "-m", "serve.cli.app", *arguments], **popen_options)
 
 
-def lineage(*arguments: str, **options: Unpack[Options]) -> tuple[int, str, str]:
-    """Exit code, output and complaints."""
-    process = start(*arguments, **options)
+def run_lineage(*arguments: str, **options: Unpack[PopenOptions]) -> tuple[int, str, str]:
+    """Run the command; return its exit code, stdout and stderr."""
+    process = start_lineage(*arguments, **options)
     out, err = process.communicate(timeout=60)
     return process.returncode, (out or b"").decode(), (err or b"").decode()
 
 
-def on_terminal(*arguments: str) -> str:
-    """What a person sees."""
+def run_on_terminal(*arguments: str) -> str:
+    """Run the command on a terminal; return what it prints there."""
     screen, keyboard = os.openpty()
     try:
-        process = start(
+        process = start_lineage(
             *arguments, stdout=keyboard, env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
         )
         process.communicate(timeout=60)

@@ -1,4 +1,4 @@
-"""Real repositories with real indexes, their vectors from an encoder that can be computed by hand."""
+"""Real indexes of test repositories, with vectors that can be computed by hand."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.component_versions import components
-from pipeline.extract import Task, extract
+from pipeline.component_versions import get_component_versions
+from pipeline.extract import ExtractTask, extract_batch
 from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules
-from pipeline.text import words
-from pipeline.walk import reach, unreached
-from serve.repositories import place_of
+from pipeline.text import count_terms
+from pipeline.walk import compute_reachability_delta, find_unreachable
+from serve.repositories import locate_index
 from stores import compatibility, database, history, schema, writer
-from stores.compatibility import Components
+from stores.compatibility import ComponentVersions
 from stores.types import EMBEDDING_DIMENSION
 from stores.writer import Batch
 from tests.repos import Repo
@@ -28,7 +28,7 @@ from tests.repos import Repo
 
 @dataclass(frozen=True, slots=True)
 class WordEncoder:
-    """An encoder whose vectors are near when texts share words: each word is a direction of its own."""
+    """Encoder that gives each word its own dimension, so texts are similar if they share words."""
 
     name: str = "words"
     dimension: int = EMBEDDING_DIMENSION
@@ -36,32 +36,42 @@ class WordEncoder:
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         rows = np.array([self._row(text) for text in texts]).reshape(-1, self.dimension)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        found: npt.NDArray[np.float32] = (rows / lengths).astype(np.float32)
-        return found
+        vectors: npt.NDArray[np.float32] = (rows / lengths).astype(np.float32)
+        return vectors
 
     def unload(self) -> None:
-        """Nothing was loaded."""
+        """Do nothing: there is no model."""
 
     def _row(self, text: str) -> npt.NDArray[np.float64]:
         row = np.full(self.dimension, 1e-3)
-        for word in words(text):
+        for word in count_terms(text):
             row[int.from_bytes(hashlib.blake2b(word.encode(), digest_size=4).digest()) % self.dimension] += 1
         return row
 
 
-def index(
-    repo: Repo, home: Path, *, recorded: Components | None = None, upto: str = "HEAD", **changed: Any
+def build_index(
+    repo: Repo,
+    home: Path,
+    *,
+    versions: ComponentVersions | None = None,
+    revision: str = "HEAD",
+    **changed: Any,
 ) -> None:
-    """Index the repository up to a commit, as if `recorded` versions, or ours with some changed, had made it."""
+    """Index the repository up to `revision`.
+
+    The index records `versions`, by default the current ones, with the `changed` fields replaced.
+    """
     repository = open_repository(repo.path)
-    head = repo.git("rev-parse", upto)
-    place = place_of(home, repository)
-    found = extract(Task(repo.path, IgnoreRules.of(repository), tuple(repository.walk(head))))
+    head = repo.git("rev-parse", revision)
+    location = locate_index(home, repository)
+    extracted = extract_batch(
+        ExtractTask(repo.path, IgnoreRules.from_repository(repository), tuple(repository.walk(head)))
+    )
     texts = {
         digest: text
         for table, key, column in (
-            (found.commits, "message_digest", "message"),
-            (found.hunks, "text_digest", "semantic_text"),
+            (extracted.commits, "message_digest", "message"),
+            (extracted.hunks, "text_digest", "semantic_text"),
         )
         for digest, text in zip(table.column(key).to_pylist(), table.column(column).to_pylist(), strict=True)
         if text
@@ -75,16 +85,22 @@ def index(
         }
     )
     rows = {
-        name: getattr(found, name)
-        for name in ("commits", "hunks", "hunk_symbols", "hunk_words", "symbol_words")
+        name: getattr(extracted, name)
+        for name in ("commits", "hunks", "hunk_symbols", "hunk_terms", "symbol_terms")
     }
-    with database.writing(place) as connection:
-        status = history.status(connection)
-        seen = reach(repository, repository.head(), status.head_commit if status else None)
-        dropped = unreached(seen, history.unreached(connection), history.all_recorded(connection))
-        versions = replace(recorded or components(), **{"embed_cache": "off"} | changed)
-        writer.begin_pass(connection, place, head=head, unreached=dropped, components=versions)
-        writer.replace_batch(connection, Batch(covered=found.shas, vectors=vectors, watermark=head, **rows))
-        for name in compatibility.NAMES:
-            vouched = compatibility.version(versions, name)
-            connection.execute("UPDATE metadata SET version = ? WHERE component = ?", [vouched, name])
+    with database.open_for_writing(location) as connection:
+        summary = history.load_index_summary(connection)
+        delta = compute_reachability_delta(
+            repository, repository.read_head(), summary.head_commit if summary else None
+        )
+        unreachable = find_unreachable(
+            delta, history.load_unreached_commits(connection), history.list_recorded_commits(connection)
+        )
+        versions = replace(versions or get_component_versions(), **{"embed_cache": "off"} | changed)
+        writer.record_run_start(connection, location, head=head, unreached=unreachable, components=versions)
+        writer.replace_batch(
+            connection, Batch(covered_commits=extracted.shas, vectors=vectors, watermark=head, **rows)
+        )
+        for name in compatibility.COMPONENT_NAMES:
+            version = compatibility.component_version(versions, name)
+            connection.execute("UPDATE metadata SET version = ? WHERE component = ?", [version, name])

@@ -1,4 +1,4 @@
-"""The environment, as the program understands it."""
+"""Settings from environment variables."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ from serve import config
 ROOT = Path(config.__file__).parent.parent
 
 
-def test_defaults() -> None:
-    """With nothing set: hidden folders in the person's home, informative logs, a daemon allowed, the full model."""
+def test_default_settings() -> None:
+    """Without variables: hidden directories in the user's home, level info, daemon allowed, full reranker."""
     home, maps = Path("~/.lineage").expanduser(), Path("~/.mindmap/data").expanduser()
-    assert config.read({}) == config.Settings(
-        home, "info", daemon=True, reranker=Precision.FULL, maps=maps, cuda_devices=False
+    assert config.load_settings({}) == config.Settings(
+        home,
+        "info",
+        use_daemon=True,
+        reranker_precision=Precision.FULL,
+        maps_dir=maps,
+        has_cuda_devices=False,
     )
 
 
@@ -28,29 +33,29 @@ def test_defaults() -> None:
     ("value", "precision"),
     [("int8", Precision.INT8), ("", Precision.FULL), ("fp32", Precision.FULL), ("INT8", Precision.FULL)],
 )
-def test_form_of_the_reranker(value: str, precision: Precision) -> None:
-    """LINEAGE_RERANKER=int8 picks the smaller form, any other value the full one."""
-    assert config.read({"LINEAGE_RERANKER": value}).reranker is precision
+def test_reranker_precision(value: str, precision: Precision) -> None:
+    """LINEAGE_RERANKER=int8 selects the int8 weights, any other value the full ones."""
+    assert config.load_settings({"LINEAGE_RERANKER": value}).reranker_precision is precision
 
 
 @pytest.mark.parametrize("value", ["~/indexes", "relative", "/abs"])
-def test_home_is_absolute(value: str) -> None:
+def test_directories_are_absolute(value: str) -> None:
     """LINEAGE_HOME and MINDMAP_DATA_DIR may be relative or begin with a tilde."""
-    read = config.read({"LINEAGE_HOME": value, "MINDMAP_DATA_DIR": value})
-    assert read.home == read.maps == Path(value).expanduser().absolute()
+    read = config.load_settings({"LINEAGE_HOME": value, "MINDMAP_DATA_DIR": value})
+    assert read.home == read.maps_dir == Path(value).expanduser().absolute()
 
 
 def test_empty_means_unset() -> None:
     """An empty variable counts as unset."""
-    assert config.read(
+    assert config.load_settings(
         {"LINEAGE_HOME": "", "LINEAGE_LOG": "", "LINEAGE_NO_DAEMON": "", "MINDMAP_DATA_DIR": ""}
-    ) == config.read({})
+    ) == config.load_settings({})
 
 
 @pytest.mark.parametrize(("value", "daemon"), [("1", False), ("true", False), ("0", True), ("no", True)])
-def test_daemon_can_be_declined(value: str, daemon: bool) -> None:
-    """LINEAGE_NO_DAEMON=1 opts out, and 0 does not."""
-    assert config.read({"LINEAGE_NO_DAEMON": value}).daemon is daemon
+def test_no_daemon_variable(value: str, daemon: bool) -> None:
+    """LINEAGE_NO_DAEMON=1 disables the daemon, 0 does not."""
+    assert config.load_settings({"LINEAGE_NO_DAEMON": value}).use_daemon is daemon
 
 
 @pytest.mark.parametrize(
@@ -65,16 +70,16 @@ def test_daemon_can_be_declined(value: str, daemon: bool) -> None:
     ],
 )
 def test_log_level(environment: dict[str, str], level: str) -> None:
-    """LINEAGE_LOG sets the verbosity, RUST_LOG is its alias, and a level nobody knows is none."""
-    assert config.read(environment).log == level
+    """LINEAGE_LOG sets the level, RUST_LOG is its alias, and unknown levels are ignored."""
+    assert config.load_settings(environment).log_level == level
 
 
-def test_only_settings_reads_the_environment() -> None:
-    """No other module asks for the environment, but for the two that hand it on to other programs."""
+def test_only_config_reads_the_environment() -> None:
+    """Only `serve.config` reads the environment, and two modules that pass it on to other programs."""
     readers = set()
     for package in ("serve", "pipeline", "stores", "mindmap"):
         for path in (ROOT / package).rglob("*.py"):
-            if "node_modules" in path.parts:  # the tools that build the page
+            if "node_modules" in path.parts:  # tools that build the mindmap page
                 continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 named = [node.attr] if isinstance(node, ast.Attribute) else []
@@ -85,29 +90,31 @@ def test_only_settings_reads_the_environment() -> None:
     assert readers == {"serve/config.py", "pipeline/git/git_cli.py", "serve/update/sources.py"}
 
 
-def test_libraries_are_calm_unless_told_otherwise() -> None:
-    """One thread for numpy, the system's memory for Arrow, its own modules for Python; a person's setting stands."""
+def test_library_settings_keep_user_values() -> None:
+    """The library settings are made where they are unset; the user's values stay."""
     unset: dict[str, str] = {}
-    theirs = {"OPENBLAS_NUM_THREADS": "8", "ARROW_DEFAULT_MEMORY_POOL": "jemalloc"}
-    asked = dict(theirs)
-    config.calm_libraries(unset)
-    config.calm_libraries(asked)
+    user_values = {"OPENBLAS_NUM_THREADS": "8", "ARROW_DEFAULT_MEMORY_POOL": "jemalloc"}
+    user_environment = dict(user_values)
+    config.configure_libraries(unset)
+    config.configure_libraries(user_environment)
     assert unset == {
         "OPENBLAS_NUM_THREADS": "1",
         "ARROW_DEFAULT_MEMORY_POOL": "system",
         "PYTHONSAFEPATH": "1",
     }
-    assert asked == {**theirs, "PYTHONSAFEPATH": "1"}
+    assert user_environment == {**user_values, "PYTHONSAFEPATH": "1"}
 
 
-def test_libraries_hear_it_in_time() -> None:
-    """No door imports Arrow before it is told where to take memory from."""
+def test_library_settings_precede_imports() -> None:
+    """No entry point imports Arrow before its memory pool is set."""
     program = (
-        "import sys, serve.cli.app, serve.mcp.lineage_server; from serve import config; config.calm_libraries();"
+        "import sys, serve.cli.app, serve.mcp.lineage_server; from serve import config; config.configure_libraries();"
         "assert 'pyarrow' not in sys.modules; import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
     )
-    asked = {name: value for name, value in os.environ.items() if name not in config.TOLD}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=asked, capture_output=True, text=True, check=True
+    environment = {
+        name: value for name, value in os.environ.items() if name not in config.LIBRARY_ENVIRONMENT
+    }
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "system"
+    assert result.stdout.strip() == "system"

@@ -1,4 +1,4 @@
-"""Of a diff the lines that matter, under heads that say where they stand."""
+"""Windows of diffs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.diff_excerpts import MORE, Window, about, numbers, parts, rows
+from serve.diff_excerpts import (
+    OMITTED_MARK,
+    DiffWindow,
+    parse_section_header,
+    section_lines,
+    select_window,
+    split_sections,
+)
 
 FIRST = "@@ -1,3 +1,3 @@\n import os\n-import sys\n+import re\n"
 SECOND = "@@ -10,2 +10,3 @@ class Pool:\n     def get(self):\n+        self.retry()\n         return 1\n"
@@ -14,66 +21,72 @@ LONG = "@@ -0,0 +1,100 @@\n" + "".join(f"+line {number}\n" for number in range(1
 RETRY = frozenset({"retri"})
 
 
-def placed(text: str, word: str, at: int) -> str:
-    """The long part with a word in one of its lines."""
-    return text.replace(f"+line {at}\n", f"+line {at} {word}\n")
+def with_word(text: str, word: str, number: int) -> str:
+    """Return the long section with a word added to one of its lines."""
+    return text.replace(f"+line {number}\n", f"+line {number} {word}\n")
 
 
-@pytest.mark.parametrize("most", [4, 40])
-def test_what_fits_is_whole(most: int) -> None:
-    """A diff of as many lines as are shown is shown, whatever is asked for."""
-    assert about(FIRST, RETRY, most) == Window(tuple(FIRST.splitlines()), above=False, below=False)
-
-
-def test_the_part_that_has_the_words() -> None:
-    """Of several parts the window begins with the one that has most of the words, and goes on from there."""
-    window = about(FIRST + SECOND + FIRST, RETRY, 6)
-    assert window == Window((*SECOND.splitlines(), FIRST.splitlines()[0]), above=True, below=True)
-    assert window.text.splitlines()[:2] == [MORE, "@@ -10,2 +10,3 @@ class Pool:"]
-    assert about(FIRST + SECOND, RETRY, 6) == Window(tuple(SECOND.splitlines()), above=True, below=False)
-
-
-@pytest.mark.parametrize("wanted", [frozenset[str](), frozenset({"nowhere"}), frozenset({"import"})])
-def test_otherwise_the_beginning(wanted: frozenset[str]) -> None:
-    """Without words, or where no part has more of them than the first, the diff begins at its beginning."""
-    assert about(FIRST + SECOND, wanted, 6) == Window(
-        tuple((FIRST + SECOND).splitlines()[:6]), above=False, below=True
+@pytest.mark.parametrize("max_lines", [4, 40])
+def test_short_diff_is_complete(max_lines: int) -> None:
+    """A diff that fits is shown completely."""
+    assert select_window(FIRST, RETRY, max_lines) == DiffWindow(
+        tuple(FIRST.splitlines()), has_more_above=False, has_more_below=False
     )
 
 
-def test_changed_rows_count_first() -> None:
-    """What a change says weighs more than what stands around it; that decides between equals."""
+def test_window_starts_at_the_best_section() -> None:
+    """The window starts at the section with the most terms and continues from there."""
+    window = select_window(FIRST + SECOND + FIRST, RETRY, 6)
+    assert window == DiffWindow(
+        (*SECOND.splitlines(), FIRST.splitlines()[0]), has_more_above=True, has_more_below=True
+    )
+    assert window.text.splitlines()[:2] == [OMITTED_MARK, "@@ -10,2 +10,3 @@ class Pool:"]
+    assert select_window(FIRST + SECOND, RETRY, 6) == DiffWindow(
+        tuple(SECOND.splitlines()), has_more_above=True, has_more_below=False
+    )
+
+
+@pytest.mark.parametrize("terms", [frozenset[str](), frozenset({"nowhere"}), frozenset({"import"})])
+def test_window_starts_at_the_top_otherwise(terms: frozenset[str]) -> None:
+    """Without terms, or if no section has more of them than the first, the window starts at the top."""
+    assert select_window(FIRST + SECOND, terms, 6) == DiffWindow(
+        tuple((FIRST + SECOND).splitlines()[:6]), has_more_above=False, has_more_below=True
+    )
+
+
+def test_changed_lines_count_first() -> None:
+    """Terms in changed lines count first; terms in context lines only break ties."""
     around = SECOND.replace("get", "retry").replace("self.retry()", "pass")
-    assert about(FIRST + around + SECOND, RETRY, 6).lines[2] == "+        self.retry()"
-    assert about(FIRST + around, RETRY, 6).lines == tuple(around.splitlines())
+    assert select_window(FIRST + around + SECOND, RETRY, 6).lines[2] == "+        self.retry()"
+    assert select_window(FIRST + around, RETRY, 6).lines == tuple(around.splitlines())
 
 
-def test_inside_a_long_part() -> None:
-    """Of a part longer than the window the rows near the words are shown, under a head that says where they are."""
-    window = about(placed(LONG, "retry", 50), RETRY, 12)
-    assert (window.above, window.below, len(window.text.splitlines())) == (True, True, 12)
+def test_window_inside_a_long_section() -> None:
+    """Of a section longer than the window, the lines near the terms are shown below a header of their own."""
+    window = select_window(with_word(LONG, "retry", 50), RETRY, 12)
+    assert (window.has_more_above, window.has_more_below, len(window.text.splitlines())) == (True, True, 12)
     assert window.lines[:5] == ("@@ -0,0 +47,10 @@", "+line 47", "+line 48", "+line 49", "+line 50 retry")
-    assert about(placed(LONG, "retry", 9), RETRY, 12).lines[0] == "@@ -0,0 +1,100 @@"
-    assert about(placed(LONG, "retry", 100), RETRY, 12) == Window(
+    assert select_window(with_word(LONG, "retry", 9), RETRY, 12).lines[0] == "@@ -0,0 +1,100 @@"
+    assert select_window(with_word(LONG, "retry", 100), RETRY, 12) == DiffWindow(
         ("@@ -0,0 +91,10 @@", *(f"+line {number}" for number in range(91, 100)), "+line 100 retry"),
-        above=True,
-        below=False,
+        has_more_above=True,
+        has_more_below=False,
     )
 
 
-def test_where_most_of_the_words_are() -> None:
-    """A place with two of the words comes before one that has one of them twice."""
-    said = placed(placed(placed(LONG, "retry retry", 20), "retry", 60), "timeout", 63)
-    assert about(said, {"retri", "timeout"}, 12).lines[0] == "@@ -0,0 +57,10 @@"
+def test_distinct_terms_count() -> None:
+    """A window with two terms is better than one with the same term twice."""
+    diff = with_word(with_word(with_word(LONG, "retry retry", 20), "retry", 60), "timeout", 63)
+    assert select_window(diff, {"retri", "timeout"}, 12).lines[0] == "@@ -0,0 +57,10 @@"
 
 
 def test_a_window_of_a_window() -> None:
-    """What was cut above once is marked again, and the mark is no line of the diff."""
-    once = about(placed(LONG, "retry", 50), RETRY, 40).text
-    assert once.startswith(f"{MORE}\n@@ -0,0 +47,38 @@\n")
-    assert about(once, (), 12).text == "\n".join(once.split("\n")[:12])
-    assert about(once, RETRY, 12).lines[4] == "+line 50 retry"
-    assert about(once, RETRY, 40).text == once
+    """A window of a window keeps its mark, which is no line of the diff."""
+    once = select_window(with_word(LONG, "retry", 50), RETRY, 40).text
+    assert once.startswith(f"{OMITTED_MARK}\n@@ -0,0 +47,38 @@\n")
+    assert select_window(once, (), 12).text == "\n".join(once.split("\n")[:12])
+    assert select_window(once, RETRY, 12).lines[4] == "+line 50 retry"
+    assert select_window(once, RETRY, 40).text == once
 
 
 lines = st.lists(
@@ -82,19 +95,20 @@ lines = st.lists(
 
 
 @given(st.lists(lines, min_size=1, max_size=4), st.integers(4, 12))
-def test_windows_are_of_the_diff(said: list[list[str]], most: int) -> None:
-    """A window is as long as it may be, its lines follow each other in the diff, and its head counts its own rows."""
+def test_windows_are_consistent(sections: list[list[str]], max_lines: int) -> None:
+    """A window has at most the allowed lines, which are consecutive in the diff, and a header that counts them."""
     diff = "".join(
-        f"@@ -1 +{number} @@\n" + "".join(f"{row}\n" for row in part) for number, part in enumerate(said)
+        f"@@ -1 +{number} @@\n" + "".join(f"{row}\n" for row in section)
+        for number, section in enumerate(sections)
     )
-    window = about(diff, RETRY, most)
-    everything = diff.splitlines()
-    assert len(window.text.splitlines()) <= most
-    assert (window.above or window.below) == (len(everything) > most)
-    head, *shown = window.lines
-    assert "\n".join(shown) in diff and head.startswith("@@ ")
-    if head not in everything:
-        (own, *_) = parts("\n".join(window.lines))
-        _, old, _, new = numbers(own)
-        assert old == sum(row.text[0] in " -" for row in rows(own))
-        assert new == sum(row.text[0] in " +" for row in rows(own))
+    window = select_window(diff, RETRY, max_lines)
+    all_lines = diff.splitlines()
+    assert len(window.text.splitlines()) <= max_lines
+    assert (window.has_more_above or window.has_more_below) == (len(all_lines) > max_lines)
+    header, *shown = window.lines
+    assert "\n".join(shown) in diff and header.startswith("@@ ")
+    if header not in all_lines:
+        (section, *_) = split_sections("\n".join(window.lines))
+        _, old, _, new = parse_section_header(section)
+        assert old == sum(row.text[0] in " -" for row in section_lines(section))
+        assert new == sum(row.text[0] in " +" for row in section_lines(section))

@@ -1,4 +1,4 @@
-"""The verdict, whichever command is asked, as components really change and passes are really cut short."""
+"""Compatibility verdicts of all commands after component changes and interrupted index runs."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from pathlib import Path
 import pytest
 
 from pipeline import component_versions, write
-from serve.index_status import index_hints, of_path
+from serve.index_status import index_hints, load_status_at_path
 from stores import database
-from stores.compatibility import Status
-from tests.pipeline.histories import interleaved, place
+from stores.compatibility import CompatibilityStatus
+from tests.pipeline.histories import create_interleaved_repo, get_location
 from tests.repos import Repo
-from tests.serve.commands import indexed, lineage
-from tests.serve.maintenance.helpers import found
+from tests.serve.commands import run_index, run_lineage
+from tests.serve.maintenance.helpers import run_checks
 from tests.serve.sample_index import WordEncoder
 
 
 @pytest.fixture
 def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
+    """Repository with 9 commits, embedded by a simple computation."""
     monkeypatch.setattr(
         "pipeline.encoders.base.OnnxEncoder.encode", lambda _, texts: WordEncoder().encode(texts)
     )
-    return interleaved(tmp_path / "repo", rounds=1)
+    return create_interleaved_repo(tmp_path / "repo", rounds=1)
 
 
-def stands(repo: Repo, home: Path) -> str:
-    return str(of_path(repo.path, home)[1].verdict)
+def load_verdict(repo: Repo, home: Path) -> str:
+    """Return the verdict of the repository's index."""
+    return str(load_status_at_path(repo.path, home)[1].verdict)
 
 
-def change(monkeypatch: pytest.MonkeyPatch, constant: str, value: str = "9") -> None:
-    """Another version of a part, at the one place that says which it is."""
+def set_component_version(monkeypatch: pytest.MonkeyPatch, constant: str, value: str = "9") -> None:
+    """Change the version of a component."""
     monkeypatch.setattr(component_versions, constant, value)
 
 
@@ -45,7 +47,7 @@ def change(monkeypatch: pytest.MonkeyPatch, constant: str, value: str = "9") -> 
         ("WORDS_VERSION", "words_version 1, now 9; run `lineage index --rebuild --yes`"),
     ],
 )
-def test_a_derived_component_changes(
+def test_changed_derived_component_needs_refresh(
     repo: Repo,
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -53,124 +55,132 @@ def test_a_derived_component_changes(
     constant: str,
     forced: str,
 ) -> None:
-    """Refresh is recommended; `--force` brings what it can, and says what brings the rest; a rebuild brings all."""
-    assert indexed(repo) == 0
-    change(monkeypatch, constant)
-    before = stands(repo, home)
+    """A refresh is recommended; `--force` refreshes what it can and names the rebuild for the rest."""
+    assert run_index(repo) == 0
+    set_component_version(monkeypatch, constant)
+    before = load_verdict(repo, home)
     assert before.startswith("query-compatible, refresh recommended (") and "now 9" in before
     capfd.readouterr()
-    assert lineage("query", repo.path, "-q", "greet") == 0
-    said = json.loads(capfd.readouterr().out)
-    assert said["meta"]["compatibility"]["status"] == "query_compatible_needs_refresh"
-    assert said["hits"] and "now 9" in said["meta"]["hint"]
-    assert indexed(repo, "--force") == 0
-    assert forced in stands(repo, home)
+    assert run_lineage("query", repo.path, "-q", "greet") == 0
+    answer = json.loads(capfd.readouterr().out)
+    assert answer["meta"]["compatibility"]["status"] == "query_compatible_needs_refresh"
+    assert answer["hits"] and "now 9" in answer["meta"]["hint"]
+    assert run_index(repo, "--force") == 0
+    assert forced in load_verdict(repo, home)
     assert (forced == "compatible") != (
         f"run `lineage index --rebuild --yes {repo.path}`" in capfd.readouterr().err
     )
-    assert indexed(repo, "--rebuild", "--yes") == 0
-    assert stands(repo, home) == "compatible"
+    assert run_index(repo, "--rebuild", "--yes") == 0
+    assert load_verdict(repo, home) == "compatible"
 
 
 @pytest.mark.parametrize("constant", ["EMBEDDING_MODEL", "EMBEDDING_DIMENSION", "SCHEMA_VERSION"])
-def test_vectors_change(
+def test_changed_vectors_need_rebuild(
     repo: Repo,
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     constant: str,
 ) -> None:
-    """What would mix vectors is refused, a query and an index run alike; an explanation is given; a rebuild mends."""
-    assert indexed(repo) == 0
-    change(monkeypatch, constant)
+    """Queries and index runs are refused, explanations work, and a rebuild fixes the index."""
+    assert run_index(repo) == 0
+    set_component_version(monkeypatch, constant)
     capfd.readouterr()
-    assert stands(repo, home).startswith(f"needs rebuild ({constant.lower().removesuffix('_version')} ")
+    assert load_verdict(repo, home).startswith(f"needs rebuild ({constant.lower().removesuffix('_version')} ")
     commands: tuple[list[str | Path], ...] = (
         ["query", repo.path, "-q", "greet"],
         ["index", repo.path],
         ["index", repo.path, "--force"],
     )
     for command in commands:
-        assert lineage(*command) == 1
+        assert run_lineage(*command) == 1
         assert "lineage index --rebuild --yes" in capfd.readouterr().err
-    assert lineage("explain", "greeter.py", repo.path) == 0
+    assert run_lineage("explain", "greeter.py", repo.path) == 0
     explained = json.loads(capfd.readouterr().out)
     assert explained["hits"] and explained["meta"]["compatibility"]["status"] == "needs_rebuild"
-    assert indexed(repo, "--rebuild", "--yes") == 0
-    assert stands(repo, home) == "compatible"
-    assert lineage("query", repo.path, "-q", "greet") == 0
+    assert run_index(repo, "--rebuild", "--yes") == 0
+    assert load_verdict(repo, home) == "compatible"
+    assert run_lineage("query", repo.path, "-q", "greet") == 0
 
 
 @pytest.mark.parametrize("flags", [[], ["--force"]])
-def test_metadata_that_was_never_written(repo: Repo, home: Path, flags: list[str]) -> None:
-    """Unknown; after a run, forced or not, what made the rows is vouched for."""
-    indexed(repo)
-    with database.writing(place(repo, home)) as connection:
+def test_missing_metadata_is_unknown(repo: Repo, home: Path, flags: list[str]) -> None:
+    """Without metadata the verdict is unknown, until an index run records the versions."""
+    run_index(repo)
+    with database.open_for_writing(get_location(repo, home)) as connection:
         connection.execute("DELETE FROM metadata")
-    assert stands(repo, home) == "unknown (no metadata for any component until a run ends)"
-    assert indexed(repo, *flags) == 0
-    assert stands(repo, home) == "compatible"
+    assert load_verdict(repo, home) == "unknown (no metadata for any component until a run ends)"
+    assert run_index(repo, *flags) == 0
+    assert load_verdict(repo, home) == "compatible"
 
 
 @pytest.mark.parametrize("flags", [[], ["--rebuild", "--yes"]])
-@pytest.mark.parametrize("stage", ["write_batch", "write_head", "finish"])
-def test_a_whole_pass_is_cut_short(
+@pytest.mark.parametrize("stage", ["write_batch", "write_head", "finish_run"])
+def test_interrupted_first_run(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, stage: str, flags: list[str]
 ) -> None:
-    """Unknown until a pass ends, which hints and doctor say once; `--incremental` ends it, wherever it was cut."""
+    """After an interrupted first run the verdict is unknown until `--incremental` completes the index."""
     if flags:
-        indexed(repo)
-    with monkeypatch.context() as cut:
-        cut.setattr(write, stage, interrupted)
-        assert indexed(repo, *flags) == 130
-    assert stands(repo, home) == "unknown (no metadata for any component until a run ends)"
-    left = f", {of_path(repo.path, home)[1].behind} commits are left" if stage == "write_batch" else ""
-    assert list(index_hints(of_path(repo.path, home)[1])) == [
-        f"The first index run has not ended{left}: run `lineage index`."
+        run_index(repo)
+    with monkeypatch.context() as patch:
+        patch.setattr(write, stage, raise_keyboard_interrupt)
+        assert run_index(repo, *flags) == 130
+    assert load_verdict(repo, home) == "unknown (no metadata for any component until a run ends)"
+    remaining = (
+        f", {load_status_at_path(repo.path, home)[1].commits_behind} commits are left"
+        if stage == "write_batch"
+        else ""
+    )
+    assert list(index_hints(load_status_at_path(repo.path, home)[1])) == [
+        f"The first index run has not ended{remaining}: run `lineage index`."
     ]
-    said = found(repo.path)
-    assert said["freshness"].found == f"the first index run has not ended{left}"
-    assert "compatibility" not in said
-    assert indexed(repo, "--incremental") == 0
-    assert stands(repo, home) == "compatible"
-    assert symbols(repo, home) > 0
+    results = run_checks(repo.path)
+    assert results["freshness"].found == f"the first index run has not ended{remaining}"
+    assert "compatibility" not in results
+    assert run_index(repo, "--incremental") == 0
+    assert load_verdict(repo, home) == "compatible"
+    assert count_head_symbols(repo, home) > 0
 
 
-def test_a_forced_pass_is_cut_short(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of both versions: refresh is recommended by either program, until one makes all of them."""
-    indexed(repo)
-    whole = symbols(repo, home)
-    with monkeypatch.context() as newer:
-        change(newer, "CHUNKER_VERSION")
-        with newer.context() as cut:
-            cut.setattr(write, "finish", interrupted)
-            assert indexed(repo, "--force") == 130
-        assert stands(repo, home).startswith(
-            "query-compatible, refresh recommended (chunker_version 1, now 9"
-        )
-        assert symbols(repo, home) == whole
-    assert stands(repo, home).startswith("query-compatible, refresh recommended (chunker_version 9, now 1")
-    assert indexed(repo, "--force") == 0
-    assert stands(repo, home) == "compatible"
-
-
-def test_a_snapshot_that_could_not_be_made_anew(
+def test_interrupted_forced_run_needs_refresh(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where HEAD's tree cannot be read, `--force` vouches for nothing it did not make."""
-    indexed(repo)
-    change(monkeypatch, "CHUNKER_VERSION")
+    """After an interrupted `--force` both versions recommend a refresh, until a run completes."""
+    run_index(repo)
+    symbol_count = count_head_symbols(repo, home)
+    with monkeypatch.context() as newer:
+        set_component_version(newer, "CHUNKER_VERSION")
+        with newer.context() as patch:
+            patch.setattr(write, "finish_run", raise_keyboard_interrupt)
+            assert run_index(repo, "--force") == 130
+        assert load_verdict(repo, home).startswith(
+            "query-compatible, refresh recommended (chunker_version 1, now 9"
+        )
+        assert count_head_symbols(repo, home) == symbol_count
+    assert load_verdict(repo, home).startswith(
+        "query-compatible, refresh recommended (chunker_version 9, now 1"
+    )
+    assert run_index(repo, "--force") == 0
+    assert load_verdict(repo, home) == "compatible"
+
+
+def test_unreadable_head_tree_needs_refresh(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If HEAD's tree cannot be read, `--force` does not record the new version."""
+    run_index(repo)
+    set_component_version(monkeypatch, "CHUNKER_VERSION")
     tree = repo.git("rev-parse", "HEAD^{tree}")
     (repo.path / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
-    assert indexed(repo, "--force") == 0
-    verdict = of_path(repo.path, home)[1].verdict
-    assert verdict is not None and verdict.status is Status.NEEDS_REFRESH
+    assert run_index(repo, "--force") == 0
+    verdict = load_status_at_path(repo.path, home)[1].verdict
+    assert verdict is not None and verdict.status is CompatibilityStatus.NEEDS_REFRESH
 
 
-def interrupted(*_: object, **__: object) -> None:
+def raise_keyboard_interrupt(*_: object, **__: object) -> None:
+    """Raise KeyboardInterrupt, in place of a stage of the run."""
     raise KeyboardInterrupt
 
 
-def symbols(repo: Repo, home: Path) -> int:
-    with database.reading(place(repo, home)) as connection:
+def count_head_symbols(repo: Repo, home: Path) -> int:
+    """Return the number of HEAD symbols in the index."""
+    with database.open_for_reading(get_location(repo, home)) as connection:
         return int(connection.execute("SELECT count(*) FROM head_symbols").fetchall()[0][0])

@@ -1,4 +1,4 @@
-"""What a signal does to a command."""
+"""Effect of signals on a command."""
 
 from __future__ import annotations
 
@@ -11,73 +11,85 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.signals import ENDING
+from pipeline.signals import TERMINATION_SIGNALS
 from serve import process
-from tests.serve.processes import heard
+from tests.serve.processes import default_signal_handler
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("number", ENDING)
-def test_signals_interrupt(number: signal.Signals) -> None:
-    """Each raises what Ctrl-C does, and is told; afterwards all is as it was."""
-    with heard(number):
-        before = [signal.getsignal(each) for each in (*ENDING, signal.SIGALRM)]
-        with pytest.raises(KeyboardInterrupt), process.in_order() as told:
+@pytest.mark.parametrize("number", TERMINATION_SIGNALS)
+def test_signals_raise_keyboard_interrupt(number: signal.Signals) -> None:
+    """Each signal raises KeyboardInterrupt and is recorded; afterwards the old handlers are restored."""
+    with default_signal_handler(number):
+        before = [signal.getsignal(each) for each in (*TERMINATION_SIGNALS, signal.SIGALRM)]
+        with pytest.raises(KeyboardInterrupt), process.handle_termination_signals() as received:
             signal.raise_signal(number)
-        assert process.code(told.number) == 128 + number
-        assert [signal.getsignal(each) for each in (*ENDING, signal.SIGALRM)] == before
+        assert process.signal_exit_code(received.number) == 128 + number
+        assert [signal.getsignal(each) for each in (*TERMINATION_SIGNALS, signal.SIGALRM)] == before
 
 
-def test_what_is_ignored_stays_ignored() -> None:
-    """As SIGHUP under nohup."""
-    with heard(signal.SIGHUP):
+def test_ignored_signal_stays_ignored() -> None:
+    """An ignored signal, such as SIGHUP under nohup, stays ignored."""
+    with default_signal_handler(signal.SIGHUP):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        with process.in_order():
+        with process.handle_termination_signals():
             signal.raise_signal(signal.SIGHUP)
 
 
-def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library that is being loaded would lose the signal, or crash; once it is there the signal comes."""
+def test_signal_waits_for_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal during an import takes effect after the import."""
     (tmp_path / "loaded_whole.py").write_text(
         "import signal\nsignal.raise_signal(signal.SIGTERM)\nwhole = True\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    whole = False
-    with heard(signal.SIGTERM), pytest.raises(KeyboardInterrupt), process.in_order() as told:
+    is_complete = False
+    with (
+        default_signal_handler(signal.SIGTERM),
+        pytest.raises(KeyboardInterrupt),
+        process.handle_termination_signals() as received,
+    ):
         import loaded_whole  # type: ignore[import-not-found]  # written above
 
-        whole = loaded_whole.whole
+        is_complete = loaded_whole.whole
         time.sleep(20)
-    assert (whole, told.number) == (True, signal.SIGTERM)
+    assert (is_complete, received.number) == (True, signal.SIGTERM)
 
 
-def test_a_library_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An import that does not end is interrupted after all."""
+def test_hanging_import_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import that does not end is interrupted in the end."""
     (tmp_path / "hangs.py").write_text(
         "import signal, time\nsignal.raise_signal(signal.SIGTERM)\ntime.sleep(20)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(process, "MOST_TIMES", 5)
+    monkeypatch.setattr(process, "MAX_RETRIES", 5)
     before = time.monotonic()
-    with heard(signal.SIGTERM), pytest.raises(KeyboardInterrupt), process.in_order():
+    with (
+        default_signal_handler(signal.SIGTERM),
+        pytest.raises(KeyboardInterrupt),
+        process.handle_termination_signals(),
+    ):
         import hangs  # type: ignore[import-not-found]  # noqa: F401 - written above, to be loaded
-    assert 5 * process.AGAIN_SECONDS <= time.monotonic() - before < 10
+    assert 5 * process.RETRY_SECONDS <= time.monotonic() - before < 10
 
 
-def test_a_command_that_ends_within_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal that would have come once all is done comes to nobody, and ends nothing."""
+def test_postponed_signal_is_dropped_at_exit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A postponed signal is dropped if the command ends during the import."""
     (tmp_path / "loaded_last.py").write_text(
         "import signal\nsignal.raise_signal(signal.SIGTERM)\nraise SystemExit(3)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    with heard(signal.SIGTERM), pytest.raises(SystemExit), process.in_order():
+    with (
+        default_signal_handler(signal.SIGTERM),
+        pytest.raises(SystemExit),
+        process.handle_termination_signals(),
+    ):
         import loaded_last  # type: ignore[import-not-found]  # noqa: F401 - written above, to be loaded
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
-def test_nothing_is_said_while_the_program_loads(tmp_path: Path) -> None:
-    """Ctrl-C before there is anything to put in order ends it at once, without a traceback."""
+def test_interrupt_while_loading_is_silent(tmp_path: Path) -> None:
+    """Ctrl-C while the program is importing ends it at once, without a traceback."""
     (tmp_path / "slow.py").write_text("import time\nprint(flush=True)\ntime.sleep(20)\n")
     program = (
         "import sys\n"
@@ -89,7 +101,7 @@ def test_nothing_is_said_while_the_program_loads(tmp_path: Path) -> None:
         "sys.meta_path.insert(0, Slow())\n"
         "entry.main()\n"
     )
-    with heard(signal.SIGINT):
+    with default_signal_handler(signal.SIGINT):
         process = subprocess.Popen(
             [sys.executable, "-c", program],
             cwd=ROOT,

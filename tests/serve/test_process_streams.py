@@ -1,4 +1,4 @@
-"""What a program is started with: streams that are closed, or full, or of a locale that knows no letters."""
+"""Standard streams that are closed or full, or that have a locale without UTF-8."""
 
 from __future__ import annotations
 
@@ -13,86 +13,88 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.indexes import fingerprint, opened
+from tests.bench.indexes import index_fingerprint, open_index
 from tests.repos import Repo
-from tests.serve.commands import ROOT, indexed, timeouts
+from tests.serve.commands import ROOT, create_timeout_repo, run_index
 
-LOST = "error: The answer could not be written: No space left on device\n"
+OUTPUT_ERROR = "error: Could not write the output: No space left on device\n"
 LINEAGE = (sys.executable, "-m", "serve.cli.entry")
 PROGRAMS = {
     "lineage": LINEAGE,
     "lineage-mcp": (sys.executable, "-m", "serve.mcp.lineage_server"),
     "mindmap": (sys.executable, "-m", "serve.cli.mindmap"),
 }
-HELLO = (
+INITIALIZE_REQUEST = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
     '"capabilities":{},"clientInfo":{"name":"test","version":"1"}}}\n'
 )
-# A locale whose encoding is ASCII, and nothing that would make more of it.
-PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+# An ASCII locale, with Python's UTF-8 mode and locale coercion off.
+ASCII_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
 @pytest.fixture
 def repo(tmp_path: Path, home: Path) -> Iterator[Repo]:
-    """A repository with an index, whose paths and messages are not all ASCII."""
-    repo = timeouts(tmp_path / "ö")
-    assert indexed(repo, "--no-progress") == 0 and home.exists()
+    """Repository with an index, whose paths and messages are not all ASCII."""
+    repo = create_timeout_repo(tmp_path / "ö")
+    assert run_index(repo, "--no-progress") == 0 and home.exists()
     yield repo
 
 
-def environment(**said: str) -> dict[str, str]:
-    """The test's own, without what would have Python write at once."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    return kept | {"PYTHONPATH": str(ROOT)} | said
+def child_environment(**variables: str) -> dict[str, str]:
+    """Return the test's environment without PYTHONUNBUFFERED, with these variables."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return inherited | {"PYTHONPATH": str(ROOT)} | variables
 
 
-def shell(redirected: str, *command: str | Path, **said: str) -> tuple[int, str, str]:
-    """Exit code, answer and complaints of a command that a shell starts with its streams so."""
-    done = subprocess.run(
-        ["sh", "-c", f'"$@" {redirected}', "sh", *map(str, command)],
-        env=environment(**said),
+def run_with_redirection(redirection: str, *command: str | Path, **variables: str) -> tuple[int, str, str]:
+    """Run a command in a shell with this redirection; return its exit code, stdout and stderr."""
+    result = subprocess.run(
+        ["sh", "-c", f'"$@" {redirection}', "sh", *map(str, command)],
+        env=child_environment(**variables),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=60,
         check=False,
     )
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    return result.returncode, result.stdout.decode(), result.stderr.decode()
 
 
-@pytest.mark.parametrize("at_once", ["", "1"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
-    "asked", [("status",), ("query", "-q", "timeout"), ("index", "--no-progress"), ("doctor",)], ids=" ".join
+    "command",
+    [("status",), ("query", "-q", "timeout"), ("index", "--no-progress"), ("doctor",)],
+    ids=" ".join,
 )
-def test_a_full_disk_for_the_answer(repo: Repo, asked: tuple[str, ...], at_once: str) -> None:
-    """Whatever command it is: one line says that its answer is lost, and the exit code that it failed."""
-    said = shell(">/dev/full", *LINEAGE, *asked, repo.path, PYTHONUNBUFFERED=at_once)
-    assert said == (1, "", LOST)
+def test_full_disk_fails(repo: Repo, command: tuple[str, ...], unbuffered: str) -> None:
+    """If the output cannot be written, every command prints one line about it and exits with 1."""
+    result = run_with_redirection(">/dev/full", *LINEAGE, *command, repo.path, PYTHONUNBUFFERED=unbuffered)
+    assert result == (1, "", OUTPUT_ERROR)
 
 
-@pytest.mark.parametrize("at_once", ["", "1"])
-def test_a_disk_that_fills_up(repo: Repo, tmp_path: Path, at_once: str) -> None:
-    """Of an answer that finds room for its beginning the rest is not lost in silence."""
-    answer = tmp_path / "answer"
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_partly_written_output_fails(repo: Repo, tmp_path: Path, unbuffered: str) -> None:
+    """If only the beginning of the output can be written, the command fails."""
+    output = tmp_path / "answer"
     limited = ("sh", "-c", 'ulimit -f 1; exec "$@"', "sh")
-    said = shell(
-        f">'{answer}'", *limited, *LINEAGE, "query", "-q", "timeout", repo.path, PYTHONUNBUFFERED=at_once
+    result = run_with_redirection(
+        f">'{output}'", *limited, *LINEAGE, "query", "-q", "timeout", repo.path, PYTHONUNBUFFERED=unbuffered
     )
-    assert said == (1, "", LOST.replace("No space left on device", "File too large"))
-    assert 0 < answer.stat().st_size <= 1024
+    assert result == (1, "", OUTPUT_ERROR.replace("No space left on device", "File too large"))
+    assert 0 < output.stat().st_size <= 1024
 
 
-@pytest.mark.parametrize("at_once", ["", "1"])
-def test_a_reader_that_is_slow(repo: Repo, at_once: str) -> None:
-    """A pipe that takes nothing for now gets the whole answer in the end."""
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_slow_reader_gets_all_output(repo: Repo, unbuffered: str) -> None:
+    """A full non-blocking pipe gets the complete output in the end."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    asked = (*LINEAGE, "query", "-q", "timeout", repo.path)
+    command = (*LINEAGE, "query", "-q", "timeout", repo.path)
     with suppress(BlockingIOError):
         while True:
             os.write(writing, b" " * 4096)
     process = subprocess.Popen(
-        [*map(str, asked)],
-        env=environment(PYTHONUNBUFFERED=at_once),
+        [*map(str, command)],
+        env=child_environment(PYTHONUNBUFFERED=unbuffered),
         stdin=subprocess.DEVNULL,
         stdout=writing,
     )
@@ -107,44 +109,44 @@ def test_a_reader_that_is_slow(repo: Repo, at_once: str) -> None:
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("asked", ["--help", "--version"])
-def test_a_full_disk_for_any_program(program: str, asked: str) -> None:
-    """Each of our programs says the same of it."""
-    assert shell(">/dev/full", *PROGRAMS[program], asked) == (1, "", LOST)
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_full_disk_fails_in_every_program(program: str, option: str) -> None:
+    """Every program reports a failed write in the same way."""
+    assert run_with_redirection(">/dev/full", *PROGRAMS[program], option) == (1, "", OUTPUT_ERROR)
 
 
-@pytest.mark.parametrize("redirected", [">&-", "<&- >&-", "<&- >&- 2>&-", "2>&-", "<&-"])
+@pytest.mark.parametrize("redirection", [">&-", "<&- >&-", "<&- >&- 2>&-", "2>&-", "<&-"])
 @pytest.mark.parametrize(
-    "asked", [("status",), ("query", "-q", "timeout"), ("index", "--no-progress")], ids=" ".join
+    "command", [("status",), ("query", "-q", "timeout"), ("index", "--no-progress")], ids=" ".join
 )
-def test_closed_streams(repo: Repo, asked: tuple[str, ...], redirected: str) -> None:
-    """A command does what it does, though nobody can read of it; what can be read is as ever."""
-    code, answer, complaints = shell(redirected, *LINEAGE, *asked, repo.path)
-    assert (code, complaints) == (0, "")
-    assert bool(answer) == (">&-" not in redirected.replace("2>&-", ""))
+def test_closed_streams_are_harmless(repo: Repo, command: tuple[str, ...], redirection: str) -> None:
+    """A command works with closed streams; open ones get the usual output."""
+    code, out, err = run_with_redirection(redirection, *LINEAGE, *command, repo.path)
+    assert (code, err) == (0, "")
+    assert bool(out) == (">&-" not in redirection.replace("2>&-", ""))
 
 
-def test_complaints_that_nobody_can_read(repo: Repo, tmp_path: Path) -> None:
-    """They take nothing from the exit code, nor from the answer."""
-    assert shell("2>/dev/full", *LINEAGE, "status", repo.path)[0] == 0
-    assert shell("2>/dev/full", *LINEAGE, "status", tmp_path / "nowhere")[:2] == (1, "")
-    assert shell(">/dev/full 2>/dev/full", *LINEAGE, "status", repo.path) == (1, "", "")
+def test_unwritable_stderr_is_harmless(repo: Repo, tmp_path: Path) -> None:
+    """A failed write to stderr changes neither the exit code nor stdout."""
+    assert run_with_redirection("2>/dev/full", *LINEAGE, "status", repo.path)[0] == 0
+    assert run_with_redirection("2>/dev/full", *LINEAGE, "status", tmp_path / "nowhere")[:2] == (1, "")
+    assert run_with_redirection(">/dev/full 2>/dev/full", *LINEAGE, "status", repo.path) == (1, "", "")
 
 
-def test_any_locale(repo: Repo, tmp_path: Path) -> None:
-    """What is said is UTF-8, where the locale, or the person, says ASCII, too."""
+def test_output_is_utf8_in_any_locale(repo: Repo, tmp_path: Path) -> None:
+    """Output is UTF-8, even if the locale or the user requests ASCII."""
     plain = Repo.create(tmp_path / "plain")
     plain.commit_file("a.py", "a = 1\n", "Add a")
-    code, answer, complaints = shell(
-        "", *LINEAGE, "index", plain.path, "--no-progress", "--workers", "1", **PLAIN
+    code, out, err = run_with_redirection(
+        "", *LINEAGE, "index", plain.path, "--no-progress", "--workers", "1", **ASCII_LOCALE
     )
-    assert (code, complaints) == (0, "") and "█" in answer
-    code, answer, complaints = shell("", *LINEAGE, "status", repo.path, PYTHONIOENCODING="ascii")
-    assert (code, complaints) == (0, "") and str(repo.path) in answer
+    assert (code, err) == (0, "") and "█" in out
+    code, out, err = run_with_redirection("", *LINEAGE, "status", repo.path, PYTHONIOENCODING="ascii")
+    assert (code, err) == (0, "") and str(repo.path) in out
 
 
-def test_paths_in_any_locale(tmp_path: Path, home: Path) -> None:
-    """Rows are the same in every locale, whatever attributes and ignore files say of letters that it has not."""
+def test_index_is_the_same_in_any_locale(tmp_path: Path, home: Path) -> None:
+    """Rows are the same in every locale, also with non-ASCII names in attributes and ignore files."""
     repo = Repo.create(tmp_path / "größe")
     repo.commit_file(
         ".gitattributes", "é.py diff=python\nö.txt -diff\nü.py linguist-generated\n", "Tell them apart"
@@ -155,58 +157,63 @@ def test_paths_in_any_locale(tmp_path: Path, home: Path) -> None:
             repo.write(name, content)
         repo.commit("Assign b")
     rows = []
-    for name, locale in {"ascii": PLAIN, "utf-8": {"PYTHONUTF8": "1"}}.items():
-        said = locale | {"LINEAGE_HOME": str(home / name)}
-        code, _, complaints = shell(
-            "", *LINEAGE, "index", repo.path, "--encoder", "static", "--no-progress", **said
+    for name, locale in {"ascii": ASCII_LOCALE, "utf-8": {"PYTHONUTF8": "1"}}.items():
+        variables = locale | {"LINEAGE_HOME": str(home / name)}
+        code, _, err = run_with_redirection(
+            "", *LINEAGE, "index", repo.path, "--encoder", "static", "--no-progress", **variables
         )
-        assert (code, complaints) == (0, "")
-        rows.append(fingerprint(repo.path, home / name))
-        why = shell("", *LINEAGE, "explain", "--json", "maß/é.py", repo.path, **said)[1]
-        assert len(json.loads(why)["hits"]) == 2
+        assert (code, err) == (0, "")
+        rows.append(index_fingerprint(repo.path, home / name))
+        explanation = run_with_redirection(
+            "", *LINEAGE, "explain", "--json", "maß/é.py", repo.path, **variables
+        )[1]
+        assert len(json.loads(explanation)["hits"]) == 2
     assert rows[0] == rows[1]
-    with opened(repo.path, home / "ascii") as index:
+    with open_index(repo.path, home / "ascii") as index:
         paths = index.execute("SELECT DISTINCT file_path FROM hunks ORDER BY 1").fetchall()
     assert [path for (path,) in paths] == [".gitattributes", ".lineageignore", "maß/é.py", "é.py", "ö.txt"]
 
 
-def test_a_terminal_of_any_locale(repo: Repo) -> None:
-    """So are the pages for people."""
-    ours, theirs = pty.openpty()
+def test_terminal_output_is_utf8_in_any_locale(repo: Repo) -> None:
+    """Terminal output is UTF-8 in every locale."""
+    master, slave = pty.openpty()
     process = subprocess.Popen(
         [*LINEAGE, "query", "-q", "describe the timeout", repo.path],
-        env=environment(PYTHONIOENCODING="ascii"),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        env=child_environment(PYTHONIOENCODING="ascii"),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
     )
-    os.close(theirs)
-    said = b""
+    os.close(slave)
+    output = b""
     try:
-        while part := os.read(ours, 1 << 16):
-            said += part
-    except OSError:  # the terminal's way of saying that nobody writes any more
+        while part := os.read(master, 1 << 16):
+            output += part
+    except OSError:  # Linux reports the closed other end as an error
         pass
-    os.close(ours)
+    os.close(master)
     assert process.wait(timeout=60) == 0
-    assert "docs/ü.md" in said.decode() and "Traceback" not in said.decode()
+    assert "docs/ü.md" in output.decode() and "Traceback" not in output.decode()
 
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
     "command", [PROGRAMS["lineage-mcp"], (*PROGRAMS["mindmap"], "mcp")], ids=["lineage", "mindmap"]
 )
-def test_servers(command: tuple[str, ...], repo: Repo, tmp_path: Path) -> None:
-    """A server whose client cannot be written to says so; one without a client ends; its answers are UTF-8."""
-    said = {"cwd": repo.path, "env": environment(**PLAIN, MINDMAP_DATA_DIR=str(tmp_path / "maps"))}
+def test_servers_report_lost_client(command: tuple[str, ...], repo: Repo, tmp_path: Path) -> None:
+    """A server reports a failed write, exits without a client, and answers in UTF-8."""
+    options = {
+        "cwd": repo.path,
+        "env": child_environment(**ASCII_LOCALE, MINDMAP_DATA_DIR=str(tmp_path / "maps")),
+    }
 
-    def served(redirected: str) -> tuple[int, bytes, bytes]:
-        shell = ["sh", "-c", f'(printf %s "$0"; sleep 2) | "$@" {redirected}', HELLO, *command]
-        done = subprocess.run(shell, capture_output=True, timeout=60, check=False, **said)  # type: ignore[call-overload]
-        return done.returncode, done.stdout, done.stderr
+    def run_server(redirection: str) -> tuple[int, bytes, bytes]:
+        shell = ["sh", "-c", f'(printf %s "$0"; sleep 2) | "$@" {redirection}', INITIALIZE_REQUEST, *command]
+        result = subprocess.run(shell, capture_output=True, timeout=60, check=False, **options)  # type: ignore[call-overload]
+        return result.returncode, result.stdout, result.stderr
 
-    assert served(">/dev/full") == (1, b"", LOST.encode())
-    assert served(">&-")[::2] == (0, b"")
-    assert served("<&-") == (0, b"", b"")
-    code, answer, complaints = served("")
-    assert (code, complaints) == (0, b"") and answer.startswith(b'{"jsonrpc"')
+    assert run_server(">/dev/full") == (1, b"", OUTPUT_ERROR.encode())
+    assert run_server(">&-")[::2] == (0, b"")
+    assert run_server("<&-") == (0, b"", b"")
+    code, out, err = run_server("")
+    assert (code, err) == (0, b"") and out.startswith(b'{"jsonrpc"')

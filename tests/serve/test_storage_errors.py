@@ -1,4 +1,4 @@
-"""Commands in a home that cannot be used as it should be: one line each, and what can be answered is."""
+"""Commands with an unusable LINEAGE_HOME: each prints one error, and what can be answered is answered."""
 
 from __future__ import annotations
 
@@ -12,90 +12,94 @@ import pytest
 
 from stores import index_location
 from stores.database import BLOCK_SIZE
-from stores.index_location import Place
-from stores.locks import DOOR
-from tests.pipeline.histories import place
-from tests.readonly_fs import read_only
+from stores.index_location import IndexLocation
+from stores.locks import GATE_LOCK
+from tests.pipeline.histories import get_location
+from tests.readonly_fs import make_read_only
 from tests.repos import Repo
-from tests.serve.commands import ROOT, indexed, lineage, timeouts
+from tests.serve.commands import ROOT, create_timeout_repo, run_index, run_lineage
 
 COMMANDS = ("index", "status", "query")
 
 
 @pytest.fixture
 def repo(tmp_path: Path, home: Path) -> Repo:
+    """Repository with two commits about timeouts, without an index."""
     assert not home.exists()
-    return timeouts(tmp_path / "repo")
+    return create_timeout_repo(tmp_path / "repo")
 
 
-def asked(command: str, repo: Repo, *flags: str) -> int:
-    question = ("--query", "timeout", "--no-rerank") if command == "query" else ()
-    return lineage(command, *question, repo.path, *flags)
+def run_command(command: str, repo: Repo, *flags: str) -> int:
+    """Run a command on the repository; return its exit code."""
+    arguments = ("--query", "timeout", "--no-rerank") if command == "query" else ()
+    return run_lineage(command, *arguments, repo.path, *flags)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_home_that_is_a_file(
-    repo: Repo, home: Path, capfd: pytest.CaptureFixture[str], command: str
-) -> None:
-    """It is not taken for a home without indexes."""
+def test_home_that_is_a_file(repo: Repo, home: Path, capfd: pytest.CaptureFixture[str], command: str) -> None:
+    """A home that is a file is an error, not a home without indexes."""
     home.write_text("mine")
-    assert asked(command, repo) == 1
+    assert run_command(command, repo) == 1
     out, complaints = capfd.readouterr()
     assert (out, complaints) == (
         "",
-        f"error: Indexes cannot be kept in {home}: it is no folder, and none can be made there.\n"
-        "  LINEAGE_HOME must name a folder, or where one can be made.\n",
+        f"error: Indexes cannot be stored in {home}: it is not a directory and cannot be created.\n"
+        "  Set LINEAGE_HOME to a directory, or to a path where one can be created.\n",
     )
     assert home.read_text() == "mine"
 
 
-def test_explaining_needs_no_home(repo: Repo, home: Path) -> None:
-    """Blame is git's, and is answered all the same."""
+def test_explain_needs_no_home(repo: Repo, home: Path) -> None:
+    """An explanation works without a usable home."""
     home.write_text("mine")
-    assert lineage("explain", "src/tcp.py", repo.path) == 0
+    assert run_lineage("explain", "src/tcp.py", repo.path) == 0
 
 
-def test_an_index_that_may_not_be_read_takes_nothing_from_blame(
+def test_explain_without_index_permission(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Why it was not asked is said beside the answer."""
-    assert indexed(repo) == 0
-    (place(repo, home).folder / DOOR).unlink()
-    read_only(home, monkeypatch)
-    assert lineage("explain", "src/tcp.py", repo.path) == 0
+    """An explanation works without permission to read the index, and says so."""
+    assert run_index(repo) == 0
+    (get_location(repo, home).folder / GATE_LOCK).unlink()
+    make_read_only(home, monkeypatch)
+    assert run_lineage("explain", "src/tcp.py", repo.path) == 0
     out, _ = capfd.readouterr()
     assert '"commit_sha"' in out and "Read-only file system" in out
 
 
-def test_a_home_that_may_only_be_read(
+def test_read_only_home(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever reads is answered, a hook's run that finds nothing to do, too; whoever would write is told why not."""
-    assert indexed(repo) == 0
-    place(repo, home).folder.chmod(0o755)
-    read_only(home, monkeypatch)
-    assert [asked("status", repo), asked("query", repo), asked("index", repo, "--incremental")] == [0, 0, 0]
+    """Reading commands and an incremental run at HEAD work; commands that must write fail with the reason."""
+    assert run_index(repo) == 0
+    get_location(repo, home).folder.chmod(0o755)
+    make_read_only(home, monkeypatch)
+    assert [
+        run_command("status", repo),
+        run_command("query", repo),
+        run_command("index", repo, "--incremental"),
+    ] == [0, 0, 0]
     assert "Read-only" not in "".join(capfd.readouterr())
     repo.commit_file("src/udp.py", "u = 1\n", "More")
     for flags in (["--incremental"], [], ["--rebuild", "--yes"]):
-        assert asked("index", repo, *flags) == 1
+        assert run_command("index", repo, *flags) == 1
         complaint = capfd.readouterr().err
         assert complaint.startswith(f"error: Read-only file system: {home}")
-        assert complaint.endswith("LINEAGE_HOME names another folder for indexes.\n")
+        assert complaint.endswith("LINEAGE_HOME sets another directory for indexes.\n")
 
 
 @pytest.mark.parametrize("flags", [["--rebuild", "--yes"], [], ["--incremental"]], ids=" ".join)
-def test_a_folder_elsewhere_stays_as_it_is(
+def test_linked_index_directory_is_not_changed(
     repo: Repo, home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], flags: list[str]
 ) -> None:
-    """Behind a link under the index's name nothing is written, deleted, or closed to others."""
+    """Nothing is written, deleted or restricted in a directory that the index directory links to."""
     foreign = tmp_path / "foreign"
     foreign.mkdir(mode=0o755)
     (foreign / "index.duckdb").write_text("another's")
     home.mkdir()
-    place(repo, home).folder.symlink_to(foreign)
-    assert asked("index", repo, *flags) == 1
-    assert "nothing in it was touched" in capfd.readouterr().err
+    get_location(repo, home).folder.symlink_to(foreign)
+    assert run_command("index", repo, *flags) == 1
+    assert "Nothing was changed" in capfd.readouterr().err
     assert stat.S_IMODE(foreign.stat().st_mode) == 0o755
     assert {file.name: file.read_text() for file in foreign.iterdir()} == {"index.duckdb": "another's"}
 
@@ -103,45 +107,51 @@ def test_a_folder_elsewhere_stays_as_it_is(
 @pytest.mark.parametrize(
     "command", [("status",), ("index", "--incremental"), ("index", "--force"), ("query",)]
 )
-def test_a_damaged_index(
+def test_damaged_index_is_reported(
     repo: Repo, home: Path, capfd: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:
-    """Whichever command reads the block that is not what it was, says so and names what helps."""
-    assert indexed(repo) == 0
-    where = place(repo, home)
-    whole = where.database.read_bytes()
-    said = [_damaged(where, whole, block, repo, command) for block in range(12_288, len(whole), BLOCK_SIZE)]
-    assert set(said) <= {0, 1} and 1 in said
+    """Every command that reads a damaged block reports it and names a remedy."""
+    assert run_index(repo) == 0
+    location = get_location(repo, home)
+    content = location.database.read_bytes()
+    exit_codes = [
+        run_on_damaged_block(location, content, block, repo, command)
+        for block in range(12_288, len(content), BLOCK_SIZE)
+    ]
+    assert set(exit_codes) <= {0, 1} and 1 in exit_codes
     errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert len(errors) == said.count(1)
+    assert len(errors) == exit_codes.count(1)
     assert all("index.duckdb cannot be opened" in error for error in errors)
 
 
-def _damaged(where: Place, whole: bytes, block: int, repo: Repo, command: tuple[str, ...]) -> int:
-    where.wal.unlink(missing_ok=True)
-    where.database.write_bytes(whole[: block + 200] + b"x" * 200 + whole[block + 400 :])
-    return asked(command[0], repo, *command[1:], *(["--workers", "1"] if command[0] == "index" else []))
+def run_on_damaged_block(
+    location: IndexLocation, content: bytes, block: int, repo: Repo, command: tuple[str, ...]
+) -> int:
+    """Damage one block of the index and run a command on it."""
+    location.wal.unlink(missing_ok=True)
+    location.database.write_bytes(content[: block + 200] + b"x" * 200 + content[block + 400 :])
+    return run_command(command[0], repo, *command[1:], *(["--workers", "1"] if command[0] == "index" else []))
 
 
-def test_a_disk_without_room(repo: Repo, home: Path) -> None:
-    """A run that finds no room says so; the same command with room does the rest."""
+def test_full_disk_fails_and_next_run_continues(repo: Repo, home: Path) -> None:
+    """A run on a full disk fails with the reason; the same command continues once there is space."""
     program = (
         "import resource, sys\n"
         "from serve.cli.app import main\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)\n"
         "sys.exit(main(['index', sys.argv[2], '--workers', '1', '--no-progress']))\n"
     )
-    for room in (0, 1_000, 50_000, 600_000):
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(room), str(repo.path)],
+    for max_bytes in (0, 1_000, 50_000, 600_000):
+        result = subprocess.run(
+            [sys.executable, "-c", program, str(max_bytes), str(repo.path)],
             cwd=ROOT,
             env=os.environ.copy(),
             capture_output=True,
             text=True,
             check=False,
         )
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith(f"error: File too large: {home}"), done.stderr
-        assert "what was committed is kept" in done.stderr
-    assert indexed(repo) == 0
-    assert index_location.PLACE in {file.name for file in place(repo, home).folder.iterdir()}
+        assert (result.returncode, result.stdout) == (1, "")
+        assert result.stderr.startswith(f"error: File too large: {home}"), result.stderr
+        assert "Committed data is kept" in result.stderr
+    assert run_index(repo) == 0
+    assert index_location.LOCATION_FILE in {file.name for file in get_location(repo, home).folder.iterdir()}

@@ -1,4 +1,4 @@
-"""Commands that a person is told of, given a PATH."""
+"""Suggested commands for a PATH argument."""
 
 from __future__ import annotations
 
@@ -12,118 +12,125 @@ from typing import Any
 import pytest
 
 from serve import text
-from tests.pipeline.histories import place
+from tests.pipeline.histories import get_location
 from tests.repos import Repo
-from tests.serve.commands import lineage, timeouts
-from tests.serve.sample_index import index
+from tests.serve.commands import create_timeout_repo, run_lineage
+from tests.serve.sample_index import build_index
 
 
 @pytest.fixture
 def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
-    """A repository whose path a shell would take apart, seen from another one that one stands in."""
+    """Repository whose path needs quoting, seen from another repository."""
     monkeypatch.chdir(Repo.create(tmp_path / "here").path)
-    return timeouts(tmp_path / "it's there")
+    return create_timeout_repo(tmp_path / "it's there")
 
 
-def there(repo: Repo) -> Path:
+def relative_path(repo: Repo) -> Path:
+    """Return the repository's path relative to the working directory."""
     return Path(os.path.relpath(repo.path))
 
 
-def commands(text: str) -> list[list[str]]:
-    """The words of each command of ours that a text has in backquotes."""
+def lineage_commands(text: str) -> list[list[str]]:
+    """Return the words of each lineage command in backquotes."""
     return [shlex.split(found) for found in re.findall(r"`(lineage (?:index|status)[^`]*)`", text)]
 
 
 def test_errors_name_the_repository(repo: Repo, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A rebuild that is pasted deletes the index that was meant, and not that of where one stands."""
-    index(repo, home, embedding_model="another")
-    asked: list[list[str | Path]] = [
-        ["index", there(repo), "--rebuild"],
-        ["query", there(repo), "-q", "timeout"],
+    """A rebuild command in an error contains the PATH, so that pasting it rebuilds the right index."""
+    build_index(repo, home, embedding_model="another")
+    commands: list[list[str | Path]] = [
+        ["index", relative_path(repo), "--rebuild"],
+        ["query", relative_path(repo), "-q", "timeout"],
     ]
-    for command in asked:
-        assert lineage(*command) in {1, 2}
-        assert commands(capfd.readouterr().err) == [
-            ["lineage", "index", "--rebuild", "--yes", str(there(repo))]
+    for command in commands:
+        assert run_lineage(*command) in {1, 2}
+        assert lineage_commands(capfd.readouterr().err) == [
+            ["lineage", "index", "--rebuild", "--yes", str(relative_path(repo))]
         ]
-    assert lineage("index", there(repo), "--rebuild", "--yes") == 0
+    assert run_lineage("index", relative_path(repo), "--rebuild", "--yes") == 0
 
 
 def test_hints_name_the_repository(repo: Repo, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """In JSON, on a page and in the doctor's list; hits say what the history says."""
+    """Hints in JSON and in doctor's output contain the PATH; texts of hits are unchanged."""
     repo.commit_file("docs/how.md", "Run `lineage index`.\n", "Say `lineage index` of the timeout")
-    index(repo, home, upto="HEAD")
+    build_index(repo, home, revision="HEAD")
     repo.commit_file("new.py", "a = 1\n")
-    meant = ["lineage", "index", "--incremental", str(there(repo))]
-    asked: list[list[str | Path]] = [
-        ["query", there(repo), "-q", "timeout"],
-        ["explain", "docs/how.md", there(repo)],
+    expected = ["lineage", "index", "--incremental", str(relative_path(repo))]
+    commands: list[list[str | Path]] = [
+        ["query", relative_path(repo), "-q", "timeout"],
+        ["explain", "docs/how.md", relative_path(repo)],
     ]
-    for command in asked:
-        assert lineage(*command, "--no-daemon") == 0
-        said = json.loads(capfd.readouterr().out)
-        assert commands(said["meta"]["hint"]) == [meant]
-        told = [hit for hit in said["hits"] if hit["file_path"] == "docs/how.md"]
+    for command in commands:
+        assert run_lineage(*command, "--no-daemon") == 0
+        answer = json.loads(capfd.readouterr().out)
+        assert lineage_commands(answer["meta"]["hint"]) == [expected]
+        hits = [hit for hit in answer["hits"] if hit["file_path"] == "docs/how.md"]
         assert (
-            commands(told[0]["commit_message"]) == commands(told[0]["diff_excerpt"]) == [["lineage", "index"]]
+            lineage_commands(hits[0]["commit_message"])
+            == lineage_commands(hits[0]["diff_excerpt"])
+            == [["lineage", "index"]]
         )
-    lineage("doctor", there(repo))
-    assert meant in commands(capfd.readouterr().out)
+    run_lineage("doctor", relative_path(repo))
+    assert expected in lineage_commands(capfd.readouterr().out)
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    ("versions", "ending"),
     [
         ({"words_version": None}, "remedy: lineage index --force {path}"),
         ({"parser_python": "0"}, "; run `lineage index --rebuild --yes {path}`)"),
     ],
 )
 def test_status_names_the_repository(
-    repo: Repo, home: Path, capfd: pytest.CaptureFixture[str], changed: dict[str, Any], says: str
+    repo: Repo, home: Path, capfd: pytest.CaptureFixture[str], versions: dict[str, Any], ending: str
 ) -> None:
-    """The remedy can be pasted too, also where the verdict itself has it."""
-    index(repo, home, **changed)
-    assert lineage("status", there(repo)) == 0
+    """The remedy in the status contains the PATH, also inside the verdict."""
+    build_index(repo, home, **versions)
+    assert run_lineage("status", relative_path(repo)) == 0
     last = capfd.readouterr().out.splitlines()[-1]
-    assert last.endswith(says.format(path=shlex.quote(str(there(repo)))))
+    assert last.endswith(ending.format(path=shlex.quote(str(relative_path(repo)))))
 
 
-def test_a_broken_index_names_the_repository_in_all_it_says(
+def test_broken_index_hint_names_the_repository(
     repo: Repo, home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """An explanation goes on without its index, and says twice what makes it anew."""
-    index(repo, home)
-    place(repo, home).database.write_bytes(b"no database" * 1000)
-    assert lineage("explain", "src/tcp.py", there(repo), "--no-daemon") == 0
+    """An explanation without its index names the rebuild command with the PATH in both fields."""
+    build_index(repo, home)
+    get_location(repo, home).database.write_bytes(b"no database" * 1000)
+    assert run_lineage("explain", "src/tcp.py", relative_path(repo), "--no-daemon") == 0
     meta = json.loads(capfd.readouterr().out)["meta"]
-    meant = [["lineage", "index", "--rebuild", "--yes", str(there(repo))]]
-    assert commands(meta["hint"]) == commands(meta["explain"]["enrichment_limitation"]) == meant
+    expected = [["lineage", "index", "--rebuild", "--yes", str(relative_path(repo))]]
+    assert (
+        lineage_commands(meta["hint"])
+        == lineage_commands(meta["explain"]["enrichment_limitation"])
+        == expected
+    )
 
 
-def test_where_one_stands_goes_without_saying(
+def test_no_path_for_the_working_directory(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a PATH commands have none; nor has the next one in the same process that of the one before."""
-    lineage("query", there(repo), "-q", "timeout")
+    """Without a PATH argument commands have none, not even that of the previous command in the process."""
+    run_lineage("query", relative_path(repo), "-q", "timeout")
     capfd.readouterr()
     monkeypatch.chdir(repo.path)
-    assert lineage("query", "-q", "timeout") == 0
-    assert commands(json.loads(capfd.readouterr().out)["meta"]["hint"]) == [["lineage", "index"]]
+    assert run_lineage("query", "-q", "timeout") == 0
+    assert lineage_commands(json.loads(capfd.readouterr().out)["meta"]["hint"]) == [["lineage", "index"]]
     assert not home.exists()
 
 
-def test_git_stands_in_a_folder(tmp_path: Path) -> None:
-    """A PATH may name a file."""
+def test_git_option_for_a_file_is_its_directory(tmp_path: Path) -> None:
+    """If PATH is a file, git commands use its directory."""
     (tmp_path / "a.py").touch()
-    text.given(tmp_path / "a.py")
+    text.set_path_argument(tmp_path / "a.py")
     try:
-        assert text.pasted("`git fsck` names it") == f"`git -C {tmp_path} fsck` names it"
+        assert text.add_path_to_commands("`git fsck` names it") == f"`git -C {tmp_path} fsck` names it"
     finally:
-        text.given(Path())
+        text.set_path_argument(Path())
 
 
 @pytest.mark.parametrize(
-    ("path", "template", "told"),
+    ("path", "template", "expected"),
     [
         ("../x", "Run `lineage index` again.", "Run `lineage index ../x` again."),
         ("-x", "`lineage index --force`", "`lineage index --force ./-x`"),
@@ -136,10 +143,10 @@ def test_git_stands_in_a_folder(tmp_path: Path) -> None:
         ("../x", 'put "lineage index" into the hook', 'put "lineage index" into the hook'),
     ],
 )
-def test_what_is_pasted(path: str, template: str, told: str) -> None:
-    """Commands in backquotes that are about one repository."""
-    text.given(Path(path))
+def test_add_path_to_commands(path: str, template: str, expected: str) -> None:
+    """The PATH is added to commands in backquotes that are about one repository."""
+    text.set_path_argument(Path(path))
     try:
-        assert text.pasted(template) == told
+        assert text.add_path_to_commands(template) == expected
     finally:
-        text.given(Path())
+        text.set_path_argument(Path())

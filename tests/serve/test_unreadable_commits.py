@@ -1,4 +1,4 @@
-"""What a person is told of commits that could not be read."""
+"""Messages about commits that could not be read."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Unpack
 
 import pytest
 
-from serve.cli.render import status_lines
-from serve.index_status import of_path
-from serve.text import remedy
+from serve.cli.render import format_status
+from serve.index_status import load_status_at_path
+from serve.text import unreadable_remedy
 from stores import database, history
-from tests.pipeline.histories import index, place
+from tests.pipeline.histories import get_location, run_index
 from tests.repos import Repo
-from tests.serve.search.helpers import Options, ask
+from tests.serve.search.helpers import FindOptions, find
 
 
-def asked(repo: Repo, home: Path, text: str, **options: Unpack[Options]) -> str | None:
-    """The hint of an answer."""
-    return ask(repo, home, text, **options).meta.hint
+def load_hint(repo: Repo, home: Path, text: str, **options: Unpack[FindOptions]) -> str | None:
+    """Return the hint of an answer."""
+    return find(repo, home, text, **options).meta.hint
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Repo:
-    """A shallow clone, so without what lies before its boundary, that has lost a blob of its own besides."""
+    """Shallow clone that also lacks one of its own blobs."""
     origin = Repo.create(tmp_path / "origin")
     for number in range(3):
         origin.commit_file("a.py", f"a = {number}\n", f"Change {number}")
@@ -35,47 +35,47 @@ def clone(tmp_path: Path) -> Repo:
 
 
 def test_each_reason_has_its_remedy(clone: Repo, tmp_path: Path) -> None:
-    """Commits at a shallow boundary are fetched, others looked for; of both at once both are said."""
-    index(clone, tmp_path / "home")
-    with database.reading(place(clone, tmp_path / "home")) as connection:
-        both = history.unreadable(connection)
-    said = {remedy([entry]) for entry in both}
-    assert said == {
-        "`git fetch --unshallow`, then `lineage index`, takes them up.",
-        "`git fsck` names what is missing; every `lineage index` tries them again.",
+    """Commits at a shallow boundary and other unreadable commits have different remedies; both can apply."""
+    run_index(clone, tmp_path / "home")
+    with database.open_for_reading(get_location(clone, tmp_path / "home")) as connection:
+        both = history.load_unreadable_commits(connection)
+    remedies = {unreadable_remedy([entry]) for entry in both}
+    assert remedies == {
+        "Run `git fetch --unshallow`, then `lineage index`.",
+        "`git fsck` lists what is missing; every `lineage index` tries them again.",
     }
-    assert remedy(both) == (
-        "`git fetch --unshallow`, then `lineage index`, takes up those at the shallow boundary; "
-        "of the others `git fsck` names what is missing, and every `lineage index` tries them again."
+    assert unreadable_remedy(both) == (
+        "For those at the shallow boundary, run `git fetch --unshallow`, then `lineage index`. "
+        "For the others, `git fsck` lists what is missing; every `lineage index` tries them again."
     )
 
 
-def test_status_says_how_many_after_its_own_lines(clone: Repo, tmp_path: Path) -> None:
-    """The specified lines come first, as ever."""
-    index(clone, tmp_path / "home")
-    *specified, last = status_lines(*of_path(clone.path, tmp_path / "home")).splitlines()
+def test_status_counts_unreadable_commits(clone: Repo, tmp_path: Path) -> None:
+    """The status ends with the number of unreadable commits, after its specified lines."""
+    run_index(clone, tmp_path / "home")
+    *specified, last = format_status(*load_status_at_path(clone.path, tmp_path / "home")).splitlines()
     assert specified[-1] == "compatibility: compatible" and len(specified) == 6
-    assert last == "unreadable: 2 commits; `lineage index` says which, and what brings them."
+    assert last == "unreadable: 2 commits; `lineage index` lists them and says how to get them."
 
 
-def test_answers_say_what_they_lack(clone: Repo, tmp_path: Path) -> None:
-    """Where nothing, or nothing likely, was found, it may be among what could not be read."""
+def test_answers_mention_unreadable_commits(clone: Repo, tmp_path: Path) -> None:
+    """If a query finds nothing likely, the hint says that commits could not be read."""
     home = tmp_path / "home"
-    says = "1 commit could not be read and may be what was asked for."
+    message = "1 commit could not be read and may hold the answer."
     clone.commit_file("c.py", "def connect():\n    retry()\n", "Retry the connection")
-    index(clone, home)
-    assert asked(clone, home, "retry the connection") is None
-    assert says in str(asked(clone, home, "colour management of printers in the viewfinder"))
-    assert says in str(asked(clone, home, "retry", author="nobody"))
+    run_index(clone, home)
+    assert load_hint(clone, home, "retry the connection") is None
+    assert message in str(load_hint(clone, home, "colour management of printers in the viewfinder"))
+    assert message in str(load_hint(clone, home, "retry", author="nobody"))
 
 
-def test_an_index_of_nothing_says_why(tmp_path: Path) -> None:
-    """Commits there are, but not a readable one."""
+def test_hint_without_readable_commits(tmp_path: Path) -> None:
+    """If no commit could be read, the hint says so."""
     origin = Repo.create(tmp_path / "origin")
     origin.git("config", "uploadpack.allowFilter", "true")
     origin.commit_file("a.py", "a = 1\n")
     clone = origin.clone(tmp_path / "clone", "--filter=blob:none", "--no-checkout")
-    index(clone, tmp_path / "home")
-    assert asked(clone, tmp_path / "home", "change") == (
-        "Nothing is indexed: 1 commit could not be read. `lineage index` says which, and what brings them."
+    run_index(clone, tmp_path / "home")
+    assert load_hint(clone, tmp_path / "home", "change") == (
+        "Nothing is indexed: 1 commit could not be read. `lineage index` lists them and says how to get them."
     )

@@ -1,4 +1,4 @@
-"""Other processes that hold, read, write and die, for tests of what happens between processes."""
+"""Scripts in other processes, for tests of locks, concurrent access and kills."""
 
 from __future__ import annotations
 
@@ -10,38 +10,37 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent.parent
-# What every program here starts with; `place` is the index in the folder given.
+# Beginning of every script; `location` is that of the index under the home that `run_script` got.
 PRELUDE: Final = """
-import sys, time
+import functools, sys, time
 from pathlib import Path
-from stores import database, history, locks, index_location, writer
-from tests.stores.batches import CURRENT, Document, batch, place_in, sha
-place = place_in(Path(sys.argv[1]))
+from stores import database, history, index_location, locks, writer
+from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_location, sha
+location = make_location(Path(sys.argv[1]))
 git_dir = Path("/somewhere/repo/.git")
-def say(*words): print(*words, flush=True)
+print = functools.partial(print, flush=True)
 """
 
-# A process that takes a second to end, and a thread of it that stays within the engine for a while; it says so by
-# `began`.
-IN_THE_ENGINE: Final = """
+# For a process that takes a second to exit; `run_queries` sets `started` and runs DuckDB queries for 0.3 s.
+SLOW_QUERY: Final = """
 import threading
 import duckdb
-class Slow:
+class SlowExit:
     def __del__(self): time.sleep(1)
-slow, began = Slow(), threading.Event()
-def work(*_):
-    began.set()
-    until = time.monotonic() + 0.3
-    while time.monotonic() < until:
+slow_exit, started = SlowExit(), threading.Event()
+def run_queries(*_):
+    started.set()
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:
         duckdb.sql("SELECT sum(range) FROM range(1_000_000)").fetchall()
 """
 
 
 @contextmanager
-def running(program: str, home: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that runs the program; killed at the end if it still does."""
+def run_script(script: str, home: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run the script in another process, which is killed at the end."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PRELUDE + program, str(home)],
+        [sys.executable, "-c", PRELUDE + script, str(home)],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -55,13 +54,13 @@ def running(program: str, home: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def line(process: subprocess.Popen[str]) -> str:
-    """The next line it says."""
+def read_line(process: subprocess.Popen[str]) -> str:
+    """Return the next line of the process's stdout."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Exit status, the rest of what it said, and its complaints."""
+def wait_for_exit(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Close the process's stdin; return its exit status, the rest of its stdout, and its stderr."""
     out, err = process.communicate(timeout=60)
     return process.returncode, out.strip(), err.strip()

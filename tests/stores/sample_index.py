@@ -1,4 +1,4 @@
-"""Small indexes made by hand from the published tables, so that every word and vector in them is known."""
+"""Small in-memory indexes with given words and vectors."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import pyarrow as pa
 from stores import schema
 from stores.types import EMBEDDING_DIMENSION
 
-FIRST_DATE = datetime(2020, 1, 1)  # noqa: DTZ001 - the database keeps UTC without saying so
+FIRST_DATE = datetime(2020, 1, 1)  # noqa: DTZ001 - naive UTC, as in the database
 TABLES_SQL = Path(schema.__file__).with_name("tables.sql")
 
 
 @dataclass(frozen=True, slots=True)
 class Doc:
-    """A hunk and, named by `commit`, the commit it belongs to; `symbols` are names it touched."""
+    """Hunk and its commit, whose number is `commit`; `symbols` are the names of the symbols it touched."""
 
     commit: int
     path: str
@@ -49,7 +49,7 @@ class Doc:
 
 @dataclass(frozen=True, slots=True)
 class HeadSymbol:
-    """A symbol of the HEAD snapshot."""
+    """Symbol of the HEAD snapshot."""
 
     path: str
     name: str
@@ -57,46 +57,49 @@ class HeadSymbol:
 
 
 def sha(commit: int) -> str:
+    """Return the sha of the commit with this number."""
     return hashlib.sha1(str(commit).encode(), usedforsecurity=False).hexdigest()
 
 
-def small_index(
+def create_index(
     docs: Sequence[Doc], *, symbols: Sequence[HeadSymbol] = (), unreached: Iterable[int] = ()
 ) -> duckdb.DuckDBPyConnection:
-    """A database in memory that holds these rows and nothing else."""
+    """Create an in-memory index with these hunks; HEAD does not reach the commits in `unreached`."""
     connection = duckdb.connect()
     connection.execute(TABLES_SQL.read_text(encoding="utf-8"))
-    numbers: dict[str, int] = {}
-    _fill(connection, "commits", [_commit(doc) for doc in {doc.commit: doc for doc in docs}.values()])
-    _fill(connection, "hunks", [_hunk(number, doc) for number, doc in enumerate(docs)])
-    _fill(
-        connection, "hunk_symbols", [_symbol(n, name) for n, doc in enumerate(docs) for name in doc.symbols]
+    term_ids: dict[str, int] = {}
+    _insert(connection, "commits", [_commit_row(doc) for doc in {doc.commit: doc for doc in docs}.values()])
+    _insert(connection, "hunks", [_hunk_row(number, doc) for number, doc in enumerate(docs)])
+    _insert(
+        connection,
+        "hunk_symbols",
+        [_symbol_row(n, name) for n, doc in enumerate(docs) for name in doc.symbols],
     )
-    _fill(connection, "vectors", list({doc.digest: _vector(doc) for doc in docs}.values()))
-    _fill(connection, "hunk_postings", _postings("hunk_id", [doc.words for doc in docs], numbers))
-    _fill(connection, "symbol_postings", _postings("hunk_id", [doc.symbols for doc in docs], numbers))
-    _fill(connection, "head_symbols", [_head_symbol(n, symbol) for n, symbol in enumerate(symbols)])
+    _insert(connection, "vectors", list({doc.digest: _vector_row(doc) for doc in docs}.values()))
+    _insert(connection, "hunk_postings", _posting_rows("hunk_id", [doc.words for doc in docs], term_ids))
+    _insert(connection, "symbol_postings", _posting_rows("hunk_id", [doc.symbols for doc in docs], term_ids))
+    _insert(connection, "head_symbols", [_head_symbol_row(n, symbol) for n, symbol in enumerate(symbols)])
     names = [[symbol.name, *symbol.siblings] for symbol in symbols]
-    _fill(connection, "head_postings", _postings("symbol_id", names, numbers))
-    _fill(connection, "terms", [{"term_id": number, "term": term} for term, number in numbers.items()])
-    _fill(connection, "unreached", [{"commit_sha": sha(commit)} for commit in unreached])
+    _insert(connection, "head_postings", _posting_rows("symbol_id", names, term_ids))
+    _insert(connection, "terms", [{"term_id": number, "term": term} for term, number in term_ids.items()])
+    _insert(connection, "unreached", [{"commit_sha": sha(commit)} for commit in unreached])
     return connection
 
 
-def unit(*parts: float) -> np.ndarray:
-    """A unit vector whose first coordinates are in these proportions."""
+def unit_vector(*parts: float) -> np.ndarray:
+    """Return the unit vector in this direction; missing coordinates are 0."""
     vector = np.zeros(EMBEDDING_DIMENSION, dtype=np.float32)
     vector[: len(parts)] = parts
     return vector / np.linalg.norm(vector)
 
 
-def _fill(connection: duckdb.DuckDBPyConnection, table: str, rows: list[dict[str, Any]]) -> None:
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[dict[str, Any]]) -> None:
     connection.register("rows", pa.Table.from_pylist(rows, schema=schema.TABLES[table]))
     connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM rows")
     connection.unregister("rows")
 
 
-def _commit(doc: Doc) -> dict[str, Any]:
+def _commit_row(doc: Doc) -> dict[str, Any]:
     return {
         "commit_sha": doc.sha,
         "parents": [],
@@ -109,7 +112,7 @@ def _commit(doc: Doc) -> dict[str, Any]:
     }
 
 
-def _hunk(number: int, doc: Doc) -> dict[str, Any]:
+def _hunk_row(number: int, doc: Doc) -> dict[str, Any]:
     return {
         "hunk_id": number,
         "commit_sha": doc.sha,
@@ -128,15 +131,15 @@ def _hunk(number: int, doc: Doc) -> dict[str, Any]:
     }
 
 
-def _symbol(number: int, name: str) -> dict[str, Any]:
+def _symbol_row(number: int, name: str) -> dict[str, Any]:
     return {"hunk_id": number, "name": name, "parent": "", "kind": "function", "confidence": "ExactSpan"}
 
 
-def _vector(doc: Doc) -> dict[str, Any]:
-    return {"text_digest": doc.digest, "embedding": unit(*doc.vector).tolist()}
+def _vector_row(doc: Doc) -> dict[str, Any]:
+    return {"text_digest": doc.digest, "embedding": unit_vector(*doc.vector).tolist()}
 
 
-def _head_symbol(number: int, symbol: HeadSymbol) -> dict[str, Any]:
+def _head_symbol_row(number: int, symbol: HeadSymbol) -> dict[str, Any]:
     return {
         "symbol_id": number,
         "file_path": symbol.path,
@@ -152,9 +155,11 @@ def _head_symbol(number: int, symbol: HeadSymbol) -> dict[str, Any]:
     }
 
 
-def _postings(key: str, documents: Sequence[Sequence[str]], numbers: dict[str, int]) -> list[dict[str, Any]]:
+def _posting_rows(
+    key: str, documents: Sequence[Sequence[str]], term_ids: dict[str, int]
+) -> list[dict[str, Any]]:
     return [
-        {"term_id": numbers.setdefault(word, len(numbers)), key: document, "frequency": times}
+        {"term_id": term_ids.setdefault(word, len(term_ids)), key: document, "frequency": frequency}
         for document, words in enumerate(documents)
-        for word, times in Counter(words).items()
+        for word, frequency in Counter(words).items()
     ]

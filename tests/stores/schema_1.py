@@ -1,7 +1,7 @@
-"""An index as the first schema had it: its DDL as it was published, and rows that a pass of that time wrote.
+"""An index with schema 1: its published DDL, and the rows that an index run of that version wrote.
 
-`schema_1.json` holds every row of such an index but the vectors, which the tests' encoder gives anew, of `history`:
-the repository that the pass read.
+`schema_1.json` has all rows of the index of the repository of `create_repo`, except the vectors, which `WordEncoder`
+computes again.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import duckdb
 
 from pipeline.encoders.base import EMBEDDING_MODEL
 from stores import database, index_location
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 from tests.repos import Repo
 from tests.serve.sample_index import WordEncoder
 
-HERE: Final = Path(__file__).parent
-BLOBS: Final = {"message_digest", "text_digest"}
+FOLDER: Final = Path(__file__).parent
+# Columns that `schema_1.json` has in hexadecimal.
+BLOB_COLUMNS: Final = {"message_digest", "text_digest"}
 
 
-def history(path: Path) -> Repo:
-    """The repository of these rows: its commits have the shas they name."""
+def create_repo(path: Path) -> Repo:
+    """Create the repository of the rows; its commits have the shas in the rows."""
     repo = Repo.create(path)
     repo.commit_file("net.py", "def connect():\n    timeout(3)\n", "Wait three seconds for a connection")
     page = "export function draw(name: string) {\n  return name;\n}\n"
@@ -34,25 +35,27 @@ def history(path: Path) -> Repo:
     return repo
 
 
-def make(place: Place) -> None:
-    """An index of schema 1 at this place, its vectors, and their name, of the encoder that tests have now."""
-    index_location.claim(place)
+def create_index(location: IndexLocation) -> None:
+    """Create an index with schema 1, whose vectors and model name are those of the present encoder."""
+    index_location.create_index_directory(location)
     with closing(duckdb.connect()) as connection:
-        connection.execute(database.attachment(place.database, "ix"))
+        connection.execute(database.build_attach_statement(location.database, "ix"))
         connection.execute("USE ix")
-        connection.execute((HERE / "schema_1.sql").read_text(encoding="utf-8"))
-        rows = json.loads((HERE / "schema_1.json").read_text(encoding="utf-8"))
+        connection.execute((FOLDER / "schema_1.sql").read_text(encoding="utf-8"))
+        rows = json.loads((FOLDER / "schema_1.json").read_text(encoding="utf-8"))
         for table, entries in rows.items():
             for entry in entries:
                 _insert(connection, table, entry)
         _embed(connection, rows)
-        connection.execute("UPDATE repository SET repo_id = ?, path = ?", [place.repo_id, str(place.path)])
+        connection.execute(
+            "UPDATE repository SET repo_id = ?, path = ?", [location.repo_id, str(location.path)]
+        )
         connection.execute("USE memory")
         connection.execute("DETACH ix")
 
 
-def tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple[str, str, str]]]:
-    """Table -> its columns, each with type and whether it may be null."""
+def describe_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple[str, str, str]]]:
+    """Return the columns of each table as (name, type, nullable)."""
     names = connection.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary").fetchall()
     described = {name: connection.execute(f"DESCRIBE {name}").fetchall() for (name,) in names}
     return {name: [tuple(row[:3]) for row in rows] for name, rows in described.items()}
@@ -60,7 +63,7 @@ def tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple[str, s
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, entry: dict[str, Any]) -> None:
     values = [
-        bytes.fromhex(value) if name in BLOBS and value is not None else value
+        bytes.fromhex(value) if name in BLOB_COLUMNS and value is not None else value
         for name, value in entry.items()
     ]
     connection.execute(
@@ -74,5 +77,5 @@ def _embed(connection: duckdb.DuckDBPyConnection, rows: dict[str, list[dict[str,
     vectors = WordEncoder().encode(list(texts.values()))
     for digest, vector in zip(texts, vectors.tolist(), strict=True):
         connection.execute("INSERT INTO vectors VALUES (?, ?)", [bytes.fromhex(digest), vector])
-    name = "UPDATE metadata SET version = ? WHERE component = 'embedding_model'"
-    connection.execute(name, [EMBEDDING_MODEL])
+    statement = "UPDATE metadata SET version = ? WHERE component = 'embedding_model'"
+    connection.execute(statement, [EMBEDDING_MODEL])

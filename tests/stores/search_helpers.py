@@ -1,4 +1,4 @@
-"""Lanes asked in one breath: snapshot, filters, lane."""
+"""Searches that load the snapshot, look up the terms and apply the filter first."""
 
 from __future__ import annotations
 
@@ -8,53 +8,55 @@ from typing import Any
 import duckdb
 
 from stores import fulltext, snapshot, vector_search
-from stores.filters import Where, chosen
-from stores.snapshot import Ranked
-from stores.types import Reach
-from stores.whitening import Space, Vectors
+from stores.filters import QueryFilter, apply_filter
+from stores.snapshot import RankedHunk
+from stores.types import ReachabilityDelta
+from stores.whitening import Vectors, Whitening
 
-ALL = Where()
-HERE = Reach()
+NO_FILTER = QueryFilter()
+NO_DELTA = ReachabilityDelta()
 
 
-def by_text(
+def search_text(
     connection: duckdb.DuckDBPyConnection,
     words: Iterable[str],
-    where: Where = ALL,
+    query_filter: QueryFilter = NO_FILTER,
     *,
-    reach: Reach = HERE,
-    **how: Any,
-) -> tuple[Ranked, ...]:
-    """The hunk-text lane."""
-    seen = snapshot.load(connection, reach)
-    asked = fulltext.look_up(connection, seen, words)
-    return fulltext.hunk_text(seen, asked, chosen(connection, seen, where), **how)
+    reachability: ReachabilityDelta = NO_DELTA,
+    **options: Any,
+) -> tuple[RankedHunk, ...]:
+    """Search the hunk texts; `options` are those of `fulltext.search_hunk_text`."""
+    loaded = snapshot.load_snapshot(connection, reachability)
+    terms = fulltext.look_up_terms(connection, loaded, words)
+    return fulltext.search_hunk_text(loaded, terms, apply_filter(connection, loaded, query_filter), **options)
 
 
-def by_names(
+def search_names(
     connection: duckdb.DuckDBPyConnection,
     words: Iterable[str],
-    where: Where = ALL,
+    query_filter: QueryFilter = NO_FILTER,
     *,
-    reach: Reach = HERE,
-    **how: Any,
-) -> tuple[Ranked, ...]:
-    """The symbol-name lane."""
-    seen = snapshot.load(connection, reach)
-    asked = fulltext.look_up(connection, seen, words)
-    return fulltext.symbol_names(connection, seen, asked, chosen(connection, seen, where), **how)
+    reachability: ReachabilityDelta = NO_DELTA,
+    **options: Any,
+) -> tuple[RankedHunk, ...]:
+    """Search the symbol names; `options` are those of `fulltext.search_symbol_names`."""
+    loaded = snapshot.load_snapshot(connection, reachability)
+    terms = fulltext.look_up_terms(connection, loaded, words)
+    mask = apply_filter(connection, loaded, query_filter)
+    return fulltext.search_symbol_names(connection, loaded, terms, mask, **options)
 
 
-def nearest(
+def search_vectors(
     connection: duckdb.DuckDBPyConnection,
     query: Vectors,
-    where: Where = ALL,
+    query_filter: QueryFilter = NO_FILTER,
     *,
-    reach: Reach = HERE,
-    space: Space | None = None,
-    **how: Any,
-) -> tuple[Ranked, ...]:
-    """The vector lane."""
-    seen = snapshot.load(connection, reach)
-    texts = vector_search.load(connection, seen, space=space)
-    return vector_search.ask(connection, seen, texts, query, chosen(connection, seen, where), **how)
+    reachability: ReachabilityDelta = NO_DELTA,
+    whitening: Whitening | None = None,
+    **options: Any,
+) -> tuple[RankedHunk, ...]:
+    """Search the vectors; `options` are those of `vector_search.search`."""
+    loaded = snapshot.load_snapshot(connection, reachability)
+    texts = vector_search.load_text_vectors(connection, loaded, whitening=whitening)
+    mask = apply_filter(connection, loaded, query_filter)
+    return vector_search.search(connection, loaded, texts, query, mask, **options)

@@ -1,4 +1,4 @@
-"""The compatibility verdict and its texts."""
+"""Compatibility verdicts and their texts."""
 
 from __future__ import annotations
 
@@ -8,36 +8,45 @@ from pathlib import Path
 import pytest
 
 from stores import compatibility, database, writer
-from stores.compatibility import HEAD, HISTORY, Components, Made, Recorded, Status, verdict, vouched
-from tests.stores.batches import CURRENT, Document, batch, head, place_in
+from stores.compatibility import (
+    HEAD_PART,
+    HISTORY_PART,
+    CompatibilityStatus,
+    ComponentVersions,
+    RecordedVersions,
+    RowVersion,
+    check_compatibility,
+    confirm_versions,
+)
+from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_head_change, make_location
 
 
-def made_with(components: Components, *parts: str) -> frozenset[Made]:
-    """What rows made by these versions are noted as."""
+def row_versions_of(components: ComponentVersions, *parts: str) -> frozenset[RowVersion]:
+    """Return the recorded versions of rows that these components wrote, in these parts or both."""
     return frozenset(
-        Made(part, name, compatibility.version(components, name))
-        for name in compatibility.NAMES
-        for part in set(compatibility.parts(name)) & set(parts or (HISTORY, HEAD))
+        RowVersion(part, name, compatibility.component_version(components, name))
+        for name in compatibility.COMPONENT_NAMES
+        for part in set(compatibility.component_parts(name)) & set(parts or (HISTORY_PART, HEAD_PART))
     )
 
 
-def recorded(**changed: str | None) -> Recorded:
-    """An index that other versions of these components made and vouched for."""
-    components = replace(CURRENT, **changed)
-    return Recorded(components, made_with(components))
+def recorded_with(**versions: str | None) -> RecordedVersions:
+    """Return the record of an index whose rows and last finished run have these versions, otherwise current ones."""
+    components = replace(CURRENT_VERSIONS, **versions)
+    return RecordedVersions(components, row_versions_of(components))
 
 
 def test_compatible() -> None:
     """An index whose components all match is compatible."""
-    found = verdict(recorded(), CURRENT)
-    assert (found.status, str(found)) == (Status.COMPATIBLE, "compatible")
+    found = check_compatibility(recorded_with(), CURRENT_VERSIONS)
+    assert (found.status, str(found)) == (CompatibilityStatus.COMPATIBLE, "compatible")
 
 
 @pytest.mark.parametrize("name", ["schema", "embedding_model", "embedding_dimension"])
 def test_needs_rebuild(name: str) -> None:
-    """Another vector-affecting component means another vector space."""
-    found = verdict(recorded(**{name: "0"}), CURRENT)
-    assert found.status is Status.NEEDS_REBUILD
+    """A changed vector-affecting component needs a rebuild."""
+    found = check_compatibility(recorded_with(**{name: "0"}), CURRENT_VERSIONS)
+    assert found.status is CompatibilityStatus.NEEDS_REBUILD
     assert str(found) == f"needs rebuild ({name} 0, now 1)"
     assert found.remedy == "lineage index --rebuild --yes"
 
@@ -53,31 +62,38 @@ def test_needs_rebuild(name: str) -> None:
     ],
 )
 def test_needs_refresh(name: str, remedy: str) -> None:
-    """Another derived component leaves vectors valid; the verdict names the command that helps."""
-    found = verdict(recorded(**{name: "0"}), CURRENT)
-    assert found.status is Status.NEEDS_REFRESH
+    """A changed component of derived data leaves the vectors valid; the verdict names the command that refreshes it."""
+    found = check_compatibility(recorded_with(**{name: "0"}), CURRENT_VERSIONS)
+    assert found.status is CompatibilityStatus.NEEDS_REFRESH
     assert str(found) == f"query-compatible, refresh recommended ({name} 0, now 1; run `{remedy}`)"
     assert found.remedy == remedy
 
 
-def test_stale_in_the_snapshot_only() -> None:
-    """Where only HEAD's rows are old, making them anew is enough."""
-    made = made_with(CURRENT, HISTORY) | made_with(replace(CURRENT, parser_rust="0"), HEAD)
-    found = verdict(Recorded(replace(CURRENT, parser_rust="0"), made), CURRENT)
-    assert (found.status, found.remedy) == (Status.NEEDS_REFRESH, "lineage index --force")
+def test_stale_head_snapshot() -> None:
+    """If only rows of the HEAD snapshot are outdated, `--force` is enough."""
+    rows = row_versions_of(CURRENT_VERSIONS, HISTORY_PART) | row_versions_of(
+        replace(CURRENT_VERSIONS, parser_rust="0"), HEAD_PART
+    )
+    found = check_compatibility(
+        RecordedVersions(replace(CURRENT_VERSIONS, parser_rust="0"), rows), CURRENT_VERSIONS
+    )
+    assert (found.status, found.remedy) == (CompatibilityStatus.NEEDS_REFRESH, "lineage index --force")
 
 
-def test_what_made_no_row_is_never_stale() -> None:
-    """A new parser of a language that the repository does not have asks for nothing."""
-    components = replace(CURRENT, parser_java="0")
-    made = frozenset(one for one in made_with(CURRENT) if one.component != "parser_java")
-    assert verdict(Recorded(components, made), CURRENT).status is Status.COMPATIBLE
+def test_parser_without_rows_is_compatible() -> None:
+    """A new parser version of a language without rows in the index changes nothing."""
+    components = replace(CURRENT_VERSIONS, parser_java="0")
+    rows = frozenset(row for row in row_versions_of(CURRENT_VERSIONS) if row.component != "parser_java")
+    assert (
+        check_compatibility(RecordedVersions(components, rows), CURRENT_VERSIONS).status
+        is CompatibilityStatus.COMPATIBLE
+    )
 
 
 def test_unknown() -> None:
-    """Components without a record are named."""
-    found = verdict(recorded(schema=None, parser_java=None), CURRENT)
-    assert (found.status, found.missing) == (Status.UNKNOWN, ("schema", "parser_java"))
+    """Components without a recorded version make the status unknown and are listed."""
+    found = check_compatibility(recorded_with(schema=None, parser_java=None), CURRENT_VERSIONS)
+    assert (found.status, found.missing) == (CompatibilityStatus.UNKNOWN, ("schema", "parser_java"))
     assert str(found) == "unknown (no metadata for schema, parser_java)"
 
 
@@ -85,129 +101,169 @@ def test_unknown() -> None:
     ("part", "remedy"),
     [
         (None, "lineage index --force"),
-        (HEAD, "lineage index --force"),
-        (HISTORY, "lineage index --rebuild --yes"),
+        (HEAD_PART, "lineage index --force"),
+        (HISTORY_PART, "lineage index --rebuild --yes"),
     ],
 )
-def test_unknown_names_the_least_that_helps(part: str | None, remedy: str) -> None:
-    """A pass that only has to end, rows of HEAD that nobody noted, or rows of the history."""
-    made = made_with(CURRENT) | ({Made(part, "words_version", None)} if part else set())
-    found = verdict(Recorded(replace(CURRENT, words_version=None), frozenset(made)), CURRENT)
-    assert (found.status, found.remedy) == (Status.UNKNOWN, remedy)
+def test_unknown_version_remedy(part: str | None, remedy: str) -> None:
+    """Unknown rows of the history need a rebuild; `--force` suffices for rows of HEAD or an unconfirmed component."""
+    rows = row_versions_of(CURRENT_VERSIONS) | ({RowVersion(part, "words_version", None)} if part else set())
+    found = check_compatibility(
+        RecordedVersions(replace(CURRENT_VERSIONS, words_version=None), frozenset(rows)), CURRENT_VERSIONS
+    )
+    assert (found.status, found.remedy) == (CompatibilityStatus.UNKNOWN, remedy)
 
 
-@pytest.mark.parametrize("made", [frozenset(), made_with(CURRENT)])
-def test_unknown_until_a_first_pass_ends(made: frozenset[Made]) -> None:
-    """Nobody vouched for anything yet: it is enough to go on, and no list of components helps."""
-    found = verdict(Recorded(made=made), CURRENT)
+@pytest.mark.parametrize("rows", [frozenset(), row_versions_of(CURRENT_VERSIONS)])
+def test_unfinished_first_run_is_unknown(rows: frozenset[RowVersion]) -> None:
+    """Until the first run ends the status is unknown, with `lineage index` as remedy and without a list."""
+    found = check_compatibility(RecordedVersions(row_versions=rows), CURRENT_VERSIONS)
     assert (found.status, found.missing, found.remedy) == (
-        Status.UNKNOWN,
-        compatibility.NAMES,
+        CompatibilityStatus.UNKNOWN,
+        compatibility.COMPONENT_NAMES,
         "lineage index",
     )
     assert str(found) == "unknown (no metadata for any component until a run ends)"
 
 
-def test_unknown_where_nobody_noted_what_made_the_rows() -> None:
-    """Of an index older than its notes no run vouches by ending."""
-    found = verdict(Recorded(made=frozenset({Made(HISTORY, "words_version", None)})), CURRENT)
-    assert (found.missing, found.remedy) == (compatibility.NAMES, "lineage index --rebuild --yes")
+def test_unrecorded_rows_need_rebuild() -> None:
+    """Rows from before versions were recorded need a rebuild; a finished run is not enough."""
+    found = check_compatibility(
+        RecordedVersions(row_versions=frozenset({RowVersion(HISTORY_PART, "words_version", None)})),
+        CURRENT_VERSIONS,
+    )
+    assert (found.missing, found.remedy) == (compatibility.COMPONENT_NAMES, "lineage index --rebuild --yes")
     assert str(found).startswith("unknown (no metadata for schema, embedding_model, ")
 
 
 def test_worst_verdict_wins() -> None:
-    """A difference in the vectors outweighs missing records, and those outweigh derived differences."""
+    """Changed vectors outweigh missing versions, and these outweigh changed derived data."""
     changed = {"embedding_model": "0", "parser_java": None, "chunker_version": "0"}
-    assert verdict(recorded(**changed), CURRENT).status is Status.NEEDS_REBUILD
-    assert verdict(recorded(**changed | {"embedding_model": "1"}), CURRENT).status is Status.UNKNOWN
+    assert (
+        check_compatibility(recorded_with(**changed), CURRENT_VERSIONS).status
+        is CompatibilityStatus.NEEDS_REBUILD
+    )
+    assert (
+        check_compatibility(recorded_with(**changed | {"embedding_model": "1"}), CURRENT_VERSIONS).status
+        is CompatibilityStatus.UNKNOWN
+    )
 
 
 @pytest.mark.parametrize(
     ("before", "now", "status"),
     [
-        ("off", "semantic", Status.COMPATIBLE),
-        ("semantic", "off", Status.COMPATIBLE),
-        ("diff", "diff", Status.COMPATIBLE),
-        ("off", "diff", Status.NEEDS_REBUILD),
-        ("diff", "semantic", Status.NEEDS_REBUILD),
+        ("off", "semantic", CompatibilityStatus.COMPATIBLE),
+        ("semantic", "off", CompatibilityStatus.COMPATIBLE),
+        ("diff", "diff", CompatibilityStatus.COMPATIBLE),
+        ("off", "diff", CompatibilityStatus.NEEDS_REBUILD),
+        ("diff", "semantic", CompatibilityStatus.NEEDS_REBUILD),
     ],
 )
-def test_cache_modes(before: str, now: str, status: Status) -> None:
-    """Only switching into or out of `diff` changes what is embedded."""
-    assert verdict(recorded(embed_cache=before), replace(CURRENT, embed_cache=now)).status is status
+def test_cache_modes(before: str, now: str, status: CompatibilityStatus) -> None:
+    """Only switching to or from the mode `diff` needs a rebuild."""
+    assert (
+        check_compatibility(
+            recorded_with(embed_cache=before), replace(CURRENT_VERSIONS, embed_cache=now)
+        ).status
+        is status
+    )
 
 
-def test_a_question_takes_any_cache_mode() -> None:
-    """Who names no mode, because no hunk is embedded, has nothing against the one there is."""
+def test_query_accepts_any_cache_mode() -> None:
+    """A program that embeds no hunks, and so has no cache mode, is compatible with every mode."""
     for mode in ("off", "semantic", "diff"):
         assert (
-            verdict(recorded(embed_cache=mode), replace(CURRENT, embed_cache=None)).status
-            is Status.COMPATIBLE
+            check_compatibility(
+                recorded_with(embed_cache=mode), replace(CURRENT_VERSIONS, embed_cache=None)
+            ).status
+            is CompatibilityStatus.COMPATIBLE
         )
 
 
-def test_vouched_only_when_every_row_is_current() -> None:
-    """A pass records the current version of a component only where it made all of its rows."""
-    old = Components(**dict.fromkeys(compatibility.NAMES, "0"))
-    after = vouched(made_with(old, HISTORY) | made_with(CURRENT), CURRENT)
-    assert after == replace(old, schema="1", reranker_model="1", chunker_version="1", embed_cache="1")
-    assert vouched((), CURRENT) == CURRENT
-    unnoted = frozenset({Made(HISTORY, "words_version", None)})
-    assert vouched(unnoted, CURRENT) == replace(CURRENT, words_version=None)
+def test_confirmed_versions_cover_every_row() -> None:
+    """A finished run confirms the current version of a component only if all of its rows have it."""
+    old = ComponentVersions(**dict.fromkeys(compatibility.COMPONENT_NAMES, "0"))
+    confirmed = confirm_versions(
+        row_versions_of(old, HISTORY_PART) | row_versions_of(CURRENT_VERSIONS), CURRENT_VERSIONS
+    )
+    assert confirmed == replace(old, schema="1", reranker_model="1", chunker_version="1", embed_cache="1")
+    assert confirm_versions((), CURRENT_VERSIONS) == CURRENT_VERSIONS
+    unrecorded = frozenset({RowVersion(HISTORY_PART, "words_version", None)})
+    assert confirm_versions(unrecorded, CURRENT_VERSIONS) == replace(CURRENT_VERSIONS, words_version=None)
 
 
-def test_rows_say_what_made_them(tmp_path: Path) -> None:
-    """Each batch notes the versions at work; of the parsers only those whose language is in it."""
-    place = place_in(tmp_path)
-    with database.writing(place) as connection:
-        writer.begin_pass(connection, place, head="h", unreached=[], components=CURRENT)
-        assert compatibility.recorded(connection) == Recorded()
-        writer.replace_batch(connection, batch([Document(0)]))
-        made = compatibility.recorded(connection).made
-        assert made == {one for one in made_with(CURRENT, HISTORY) if not one.component.startswith("parser_")}
-        writer.replace_head(connection, head(["a.py"], ["f"]))
-        named = {one.component for one in compatibility.recorded(connection).made if one.part == HEAD}
-    assert named == {"chunker_version", "words_version", "parser_python"}
+def test_batches_record_versions(tmp_path: Path) -> None:
+    """Each batch records the current versions, but only of parsers whose language it contains."""
+    location = make_location(tmp_path)
+    with database.open_for_writing(location) as connection:
+        writer.record_run_start(connection, location, head="h", unreached=[], components=CURRENT_VERSIONS)
+        assert compatibility.load_recorded_versions(connection) == RecordedVersions()
+        writer.replace_batch(connection, make_batch([Document(0)]))
+        rows = compatibility.load_recorded_versions(connection).row_versions
+        assert rows == {
+            row
+            for row in row_versions_of(CURRENT_VERSIONS, HISTORY_PART)
+            if not row.component.startswith("parser_")
+        }
+        writer.replace_head(connection, make_head_change(["a.py"], ["f"]))
+        head_components = {
+            row.component
+            for row in compatibility.load_recorded_versions(connection).row_versions
+            if row.part == HEAD_PART
+        }
+    assert head_components == {"chunker_version", "words_version", "parser_python"}
 
 
-def test_interrupted_pass_vouches_for_nothing(tmp_path: Path) -> None:
-    """Until a pass ends the verdict is unknown; a newer program that ends it cannot vouch for older rows."""
-    place = place_in(tmp_path)
-    newer = replace(CURRENT, words_version="2")
-    with database.writing(place) as connection:
-        writer.begin_pass(connection, place, head="h", unreached=[], components=CURRENT)
-        writer.replace_batch(connection, batch([Document(0)]))
-    with database.writing(place) as connection:
-        assert verdict(compatibility.recorded(connection), CURRENT).missing == compatibility.NAMES
-        writer.begin_pass(connection, place, head="h", unreached=[], components=newer)
-        assert writer.end_pass(connection, "h", newer, head_renewed=True) == CURRENT
-        assert verdict(compatibility.recorded(connection), newer).status is Status.NEEDS_REFRESH
+def test_interrupted_run_confirms_nothing(tmp_path: Path) -> None:
+    """Until a run ends the status is unknown; a newer program that finishes it does not confirm older rows."""
+    location = make_location(tmp_path)
+    newer = replace(CURRENT_VERSIONS, words_version="2")
+    with database.open_for_writing(location) as connection:
+        writer.record_run_start(connection, location, head="h", unreached=[], components=CURRENT_VERSIONS)
+        writer.replace_batch(connection, make_batch([Document(0)]))
+    with database.open_for_writing(location) as connection:
+        assert (
+            check_compatibility(compatibility.load_recorded_versions(connection), CURRENT_VERSIONS).missing
+            == compatibility.COMPONENT_NAMES
+        )
+        writer.record_run_start(connection, location, head="h", unreached=[], components=newer)
+        assert writer.record_run_end(connection, "h", newer, head_rebuilt=True) == CURRENT_VERSIONS
+        assert (
+            check_compatibility(compatibility.load_recorded_versions(connection), newer).status
+            is CompatibilityStatus.NEEDS_REFRESH
+        )
 
 
-def test_an_older_program_leaves_its_mark(tmp_path: Path) -> None:
-    """Rows that an older version adds are known to the newer one, whatever was vouched for before them."""
-    place = place_in(tmp_path)
-    newer = replace(CURRENT, words_version="2")
-    with database.writing(place) as connection:
-        for number, components in enumerate([newer, CURRENT]):
-            writer.begin_pass(connection, place, head="h", unreached=[], components=components)
-            writer.replace_batch(connection, batch([Document(number)]))
+def test_rows_of_older_program_are_detected(tmp_path: Path) -> None:
+    """Rows added by an older program need a refresh, even after a newer program confirmed all versions."""
+    location = make_location(tmp_path)
+    newer = replace(CURRENT_VERSIONS, words_version="2")
+    with database.open_for_writing(location) as connection:
+        for number, components in enumerate([newer, CURRENT_VERSIONS]):
+            writer.record_run_start(connection, location, head="h", unreached=[], components=components)
+            writer.replace_batch(connection, make_batch([Document(number)]))
             if components is newer:
-                writer.end_pass(connection, "h", components, head_renewed=True)
-        found = verdict(compatibility.recorded(connection), newer)
-    assert (found.status, found.remedy) == (Status.NEEDS_REFRESH, "lineage index --rebuild --yes")
+                writer.record_run_end(connection, "h", components, head_rebuilt=True)
+        found = check_compatibility(compatibility.load_recorded_versions(connection), newer)
+    assert (found.status, found.remedy) == (
+        CompatibilityStatus.NEEDS_REFRESH,
+        "lineage index --rebuild --yes",
+    )
     assert found.reason == "words_version 1, now 2; run `lineage index --rebuild --yes`"
 
 
-def test_a_renewed_snapshot_is_of_one_version(tmp_path: Path) -> None:
-    """Once every row of HEAD is made anew, what made it before is no longer there."""
-    place = place_in(tmp_path)
-    newer = replace(CURRENT, chunker_version="2")
-    with database.writing(place) as connection:
-        for components in (CURRENT, newer):
-            writer.begin_pass(connection, place, head="h", unreached=[], components=components)
-            writer.replace_head(connection, head(["a.py"], ["f"]))
-        between = verdict(compatibility.recorded(connection), newer)
-        assert between.status is Status.UNKNOWN
-        assert writer.end_pass(connection, "h", newer, head_renewed=True) == newer
-        assert verdict(compatibility.recorded(connection), newer).status is Status.COMPATIBLE
+def test_rebuilt_head_has_one_version(tmp_path: Path) -> None:
+    """After all rows of HEAD were rebuilt, their former versions are no longer recorded."""
+    location = make_location(tmp_path)
+    newer = replace(CURRENT_VERSIONS, chunker_version="2")
+    with database.open_for_writing(location) as connection:
+        for components in (CURRENT_VERSIONS, newer):
+            writer.record_run_start(connection, location, head="h", unreached=[], components=components)
+            writer.replace_head(connection, make_head_change(["a.py"], ["f"]))
+        verdict = check_compatibility(compatibility.load_recorded_versions(connection), newer)
+        assert verdict.status is CompatibilityStatus.UNKNOWN
+        assert writer.record_run_end(connection, "h", newer, head_rebuilt=True) == newer
+        assert (
+            check_compatibility(compatibility.load_recorded_versions(connection), newer).status
+            is CompatibilityStatus.COMPATIBLE
+        )

@@ -1,4 +1,4 @@
-"""An index opens quickly, privately, offline, and survives a kill at any moment."""
+"""Opening an index: privacy, checkpoints, damage, kills, full disks and concurrent programs."""
 
 from __future__ import annotations
 
@@ -14,279 +14,289 @@ import pytest
 
 from stores import database, duckdb_engine, history, index_location, maintenance, writer
 from stores.database import DamagedIndex, NotIndexed
-from stores.duckdb_engine import private
-from stores.errors import Refused
+from stores.duckdb_engine import private_files
+from stores.errors import StorageError
 from stores.locks import IndexBusy
 from stores.migrations import NewerSchema
 from stores.types import SCHEMA_VERSION
-from tests.readonly_fs import read_only
-from tests.stores.batches import CURRENT, Document, batch, place_in, sha
-from tests.stores.processes import finished, line, running
+from tests.readonly_fs import make_read_only
+from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_location, sha
+from tests.stores.processes import read_line, run_script, wait_for_exit
 
-# Writes batches of 20 commits for ever, and says each number once it is committed.
-ENDLESS = """
+# Writes batches of 20 commits until it is killed, and prints the number of each after its commit.
+WRITE_BATCHES = """
 import itertools
 for number in itertools.count(int(sys.stdin.readline())):
-    with database.writing(place) as connection:
-        writer.begin_pass(connection, place, head="h", unreached=[], components=CURRENT)
+    with database.open_for_writing(location) as connection:
+        writer.record_run_start(connection, location, head="h", unreached=[], components=CURRENT_VERSIONS)
         documents = [Document(number * 20 + n, {f"w{n}": 1, f"b{number}": 1}) for n in range(20)]
-        writer.replace_batch(connection, batch(documents))
-        say(number)
+        writer.replace_batch(connection, make_batch(documents))
+        print(number)
 """
-# Opens the database the way a program does that knows nothing of our locks.
-STRANGER = """
+# Opens the database like another program, without taking the locks.
+OPEN_WITHOUT_LOCKS = """
 import duckdb
-with duckdb.connect(str(place.database), read_only={read_only}):
-    say("in"); sys.stdin.read()
+with duckdb.connect(str(location.database), read_only={read_only}):
+    print("opened"); sys.stdin.read()
 """
 
-Opening = Callable[[index_location.Place], AbstractContextManager[duckdb.DuckDBPyConnection]]
+OpenFunction = Callable[[index_location.IndexLocation], AbstractContextManager[duckdb.DuckDBPyConnection]]
 
 
-def make(home: Path, documents: int = 1) -> index_location.Place:
-    place = place_in(home)
-    with database.writing(place) as connection:
-        writer.begin_pass(connection, place, head="h" * 40, unreached=[], components=CURRENT)
-        writer.replace_batch(connection, batch([Document(number) for number in range(documents)]))
-    return place
+def create_index(home: Path, documents: int = 1) -> index_location.IndexLocation:
+    location = make_location(home)
+    with database.open_for_writing(location) as connection:
+        writer.record_run_start(
+            connection, location, head="h" * 40, unreached=[], components=CURRENT_VERSIONS
+        )
+        writer.replace_batch(connection, make_batch([Document(number) for number in range(documents)]))
+    return location
 
 
 def test_not_indexed(tmp_path: Path) -> None:
-    """Reading what does not exist says what to do, and makes nothing."""
-    with pytest.raises(NotIndexed, match="lineage index"), database.reading(place_in(tmp_path / "home")):
+    """Opening a missing index for reading names the command to run, and creates nothing."""
+    with (
+        pytest.raises(NotIndexed, match="lineage index"),
+        database.open_for_reading(make_location(tmp_path / "home")),
+    ):
         pass
     assert not (tmp_path / "home").exists()
 
 
 def test_files_are_private(tmp_path: Path) -> None:
-    """Whatever the umask, nobody else can read the folder, the database or its log."""
+    """Only the owner can access the directory, the database and its log, with any umask."""
     before = os.umask(0)
     try:
-        place = make(tmp_path / "home")
-        with database.writing(place) as connection:
-            writer.replace_batch(connection, batch([Document(1)]))
+        location = create_index(tmp_path / "home")
+        with database.open_for_writing(location) as connection:
+            writer.replace_batch(connection, make_batch([Document(1)]))
             modes = {
-                path: stat.S_IMODE(path.stat().st_mode) for path in [place.folder, *place.folder.iterdir()]
+                path: stat.S_IMODE(path.stat().st_mode)
+                for path in [location.folder, *location.folder.iterdir()]
             }
         assert os.umask(0) == 0
     finally:
         os.umask(before)
-    assert modes.pop(place.folder) == 0o700
+    assert modes.pop(location.folder) == 0o700
     assert {path.name for path in modes} >= {"index.duckdb", "index.duckdb.wal"}
     assert set(modes.values()) == {0o600}
 
 
 def test_reader_cannot_write(tmp_path: Path) -> None:
     """A connection for reading refuses to change the index."""
-    with database.reading(make(tmp_path)) as connection, pytest.raises(duckdb.Error, match="read-only"):
+    with (
+        database.open_for_reading(create_index(tmp_path)) as connection,
+        pytest.raises(duckdb.Error, match="read-only"),
+    ):
         connection.execute("DELETE FROM commits")
 
 
-def test_nothing_comes_from_the_network(tmp_path: Path) -> None:
-    """Neither way of opening installs or loads an extension by itself."""
-    place = make(tmp_path)
-    for opened in (database.reading, database.writing):
-        with opened(place) as connection:
+def test_no_automatic_extensions(tmp_path: Path) -> None:
+    """DuckDB does not install or load extensions by itself."""
+    location = create_index(tmp_path)
+    for open_index in (database.open_for_reading, database.open_for_writing):
+        with open_index(location) as connection:
             rows = connection.execute(
                 "SELECT DISTINCT value FROM duckdb_settings() WHERE name LIKE 'auto%_known_extensions'"
             ).fetchall()
             assert rows == [("false",)]
 
 
-def test_reader_replays_little(tmp_path: Path) -> None:
-    """However many batches were written, what the next reader must replay stays small."""
-    place = make(tmp_path)
+def test_wal_stays_small(tmp_path: Path) -> None:
+    """After any number of batches the log stays small, so that the next reader opens fast."""
+    location = create_index(tmp_path)
     for number in range(8):
-        with database.writing(place) as connection:
+        with database.open_for_writing(location) as connection:
             documents = [Document(number * 200 + n) for n in range(200)]
-            writer.replace_batch(connection, batch(documents))
-        assert database.wal_size(place) <= database.LARGEST_WAL
+            writer.replace_batch(connection, make_batch(documents))
+        assert database.get_wal_size(location) <= database.MAX_WAL_BYTES
     started = time.process_time()
-    with database.reading(place) as connection:
-        assert history.status(connection) is not None
-    assert time.process_time() - started < 0.5  # of processor time; it is about 25 ms
+    with database.open_for_reading(location) as connection:
+        assert history.load_index_summary(connection) is not None
+    assert time.process_time() - started < 0.5  # CPU time; about 25 ms measured
 
 
-def test_checkpoint_empties_the_buffers(tmp_path: Path) -> None:
-    """What a long run has written leaves its memory once it is in the file, and is read again all the same."""
-    place = make(tmp_path)
-    with database.writing(place) as connection:
+def test_checkpoint_frees_memory(tmp_path: Path) -> None:
+    """A checkpoint frees the buffers of written data, which can still be read."""
+    location = create_index(tmp_path)
+    with database.open_for_writing(location) as connection:
         documents = [Document(number) for number in range(4_000)]
-        writer.replace_batch(connection, batch(documents))
-        before = _buffered(connection)
-        database.settle(connection, place)
-        assert _buffered(connection) < before / 4
+        writer.replace_batch(connection, make_batch(documents))
+        before = _memory_usage(connection)
+        database.checkpoint_wal(connection, location)
+        assert _memory_usage(connection) < before / 4
         assert connection.execute("SELECT count(*) FROM hunks").fetchall() == [(4_000,)]
 
 
-def _buffered(connection: duckdb.DuckDBPyConnection) -> int:
+def _memory_usage(connection: duckdb.DuckDBPyConnection) -> int:
     return sum(
         rows[0] for rows in connection.execute("SELECT memory_usage_bytes FROM duckdb_memory()").fetchall()
     )
 
 
-def test_a_file_keeps_its_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new index has small blocks; one that was made with DuckDB's own is read and written as it is."""
-    size = "SELECT block_size FROM pragma_database_size() WHERE database_name = 'ix'"
+def test_block_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New indexes have small blocks; an index with DuckDB's default block size can be read and written."""
+    block_size_sql = "SELECT block_size FROM pragma_database_size() WHERE database_name = 'ix'"
     monkeypatch.setattr(database, "BLOCK_SIZE", 262_144)
-    old = make(tmp_path / "old")
+    old = create_index(tmp_path / "old")
     monkeypatch.undo()
-    new = make(tmp_path / "new")
-    for place, blocks in ((old, 262_144), (new, database.BLOCK_SIZE)):
-        with database.writing(place) as connection:
-            writer.replace_batch(connection, batch([Document(1)]))
-        with database.reading(place) as connection:
-            assert history.recorded(connection, [sha(0), sha(1)]) == {sha(0), sha(1)}
-            assert connection.execute(size).fetchall() == [(blocks,)]
+    new = create_index(tmp_path / "new")
+    for location, block_size in ((old, 262_144), (new, database.BLOCK_SIZE)):
+        with database.open_for_writing(location) as connection:
+            writer.replace_batch(connection, make_batch([Document(1)]))
+        with database.open_for_reading(location) as connection:
+            assert history.find_recorded_commits(connection, [sha(0), sha(1)]) == {sha(0), sha(1)}
+            assert connection.execute(block_size_sql).fetchall() == [(block_size,)]
 
 
 def test_newer_schema_is_refused(tmp_path: Path) -> None:
-    """An index of a newer schema is neither read nor written, and stays as it is."""
-    place = make(tmp_path)
-    with database.writing(place) as connection:
+    """An index with a newer schema is neither read nor written, and stays unchanged."""
+    location = create_index(tmp_path)
+    with database.open_for_writing(location) as connection:
         connection.execute("INSERT INTO migrations VALUES (?, now()::TIMESTAMP)", [SCHEMA_VERSION + 1])
         connection.execute("CHECKPOINT")
-    before = place.database.read_bytes()
-    for opened in (database.reading, database.writing):
-        with pytest.raises(NewerSchema, match=rf"schema {SCHEMA_VERSION + 1}"), opened(place):
+    before = location.database.read_bytes()
+    for open_index in (database.open_for_reading, database.open_for_writing):
+        with pytest.raises(NewerSchema, match=rf"schema {SCHEMA_VERSION + 1}"), open_index(location):
             pass
-    assert place.database.read_bytes() == before
+    assert location.database.read_bytes() == before
 
 
 @pytest.mark.parametrize("content", [b"not a database" * 1000, b"x"])
 def test_damaged_file(tmp_path: Path, content: bytes) -> None:
-    """A file that is no database is reported with the command that makes it anew."""
-    place = make(tmp_path)
-    place.wal.unlink(missing_ok=True)
-    place.database.write_bytes(content)
-    for opened in (database.reading, database.writing):
-        with pytest.raises(DamagedIndex, match="--rebuild --yes"), opened(place):
+    """The error for a file that is not a database names the rebuild command."""
+    location = create_index(tmp_path)
+    location.wal.unlink(missing_ok=True)
+    location.database.write_bytes(content)
+    for open_index in (database.open_for_reading, database.open_for_writing):
+        with pytest.raises(DamagedIndex, match="--rebuild --yes"), open_index(location):
             pass
 
 
-def test_stranger_holds_the_file(tmp_path: Path) -> None:
-    """A program that ignores our locks makes us wait, then give up with advice, never with DuckDB's error."""
-    place = make(tmp_path)
-    with running(STRANGER.format(read_only=False), tmp_path) as stranger:
-        assert line(stranger) == "in"
-        for opened in (database.reading, database.writing):
-            with pytest.raises(IndexBusy, match="close the program"), opened(place, wait=0.1):
+def test_other_program_has_the_file_open(tmp_path: Path) -> None:
+    """If a program without our locks has the file open, the error after the timeout says to close it."""
+    location = create_index(tmp_path)
+    with run_script(OPEN_WITHOUT_LOCKS.format(read_only=False), tmp_path) as other:
+        assert read_line(other) == "opened"
+        for open_index in (database.open_for_reading, database.open_for_writing):
+            with pytest.raises(IndexBusy, match="close the program"), open_index(location, wait=0.1):
                 pass
-    with running(STRANGER.format(read_only=True), tmp_path) as stranger:
-        assert line(stranger) == "in"
-        with database.reading(place) as connection:
-            assert history.recorded(connection, [sha(0)]) == {sha(0)}
-        with pytest.raises(IndexBusy), database.writing(place, wait=0.1):
+    with run_script(OPEN_WITHOUT_LOCKS.format(read_only=True), tmp_path) as other:
+        assert read_line(other) == "opened"
+        with database.open_for_reading(location) as connection:
+            assert history.find_recorded_commits(connection, [sha(0)]) == {sha(0)}
+        with pytest.raises(IndexBusy), database.open_for_writing(location, wait=0.1):
             pass
 
 
-def test_failed_body_leaves_the_committed(tmp_path: Path) -> None:
-    """What a writer did not commit before it failed is gone; what it committed stays."""
-    place = make(tmp_path)
-    with pytest.raises(KeyboardInterrupt), database.writing(place) as connection:
-        writer.replace_batch(connection, batch([Document(1)]))
+def test_failed_body_keeps_committed_data(tmp_path: Path) -> None:
+    """If the body fails, committed data stays and uncommitted changes are lost."""
+    location = create_index(tmp_path)
+    with pytest.raises(KeyboardInterrupt), database.open_for_writing(location) as connection:
+        writer.replace_batch(connection, make_batch([Document(1)]))
         connection.execute("BEGIN")
         connection.execute("DELETE FROM commits")
         raise KeyboardInterrupt
-    with database.reading(place) as connection:
-        assert history.all_recorded(connection) == [sha(0), sha(1)]
+    with database.open_for_reading(location) as connection:
+        assert history.list_recorded_commits(connection) == [sha(0), sha(1)]
 
 
-def test_killed_writer_leaves_the_last_batch(tmp_path: Path) -> None:
-    """Killed at any moment, again and again, a writer leaves whole batches, every one it had committed."""
+def test_killed_writer_keeps_complete_batches(tmp_path: Path) -> None:
+    """After a kill at any moment the index has only complete batches, all committed ones included."""
     number = 0
     for attempt in range(6):
-        with running(ENDLESS, tmp_path) as writer:
-            assert writer.stdin is not None
-            print(number, file=writer.stdin, flush=True)
-            committed = int(line(writer))
-            # Every moment of the cycle of opening, writing and checkpointing is hit by some attempt.
+        with run_script(WRITE_BATCHES, tmp_path) as process:
+            assert process.stdin is not None
+            print(number, file=process.stdin, flush=True)
+            committed = int(read_line(process))
+            # The attempts end at different steps of opening, writing and checkpointing.
             time.sleep(0.013 * attempt)
-            writer.kill()
-            said = finished(writer)[1].split()
-        committed = int(said[-1]) if said else committed
-        with database.reading(place_in(tmp_path)) as connection:
-            number = _whole_batches(connection)
+            process.kill()
+            output = wait_for_exit(process)[1].split()
+        committed = int(output[-1]) if output else committed
+        with database.open_for_reading(make_location(tmp_path)) as connection:
+            number = _count_batches(connection)
         assert number in {committed + 1, committed + 2}
 
 
-def _whole_batches(connection: duckdb.DuckDBPyConnection) -> int:
-    """How many batches are there, all of them whole and the watermark at the last."""
-    seen = history.status(connection)
-    assert seen is not None
-    number, rest = divmod(seen.commits, 20)
-    assert (rest, seen.hunks) == (0, seen.commits)
-    assert seen.last_indexed_commit == sha(seen.commits - 1)
+def _count_batches(connection: duckdb.DuckDBPyConnection) -> int:
+    """Return the number of batches, after checking that all are complete and the last one is the watermark."""
+    summary = history.load_index_summary(connection)
+    assert summary is not None
+    number, remainder = divmod(summary.commits, 20)
+    assert (remainder, summary.hunks) == (0, summary.commits)
+    assert summary.last_indexed_commit == sha(summary.commits - 1)
     rows = connection.execute("SELECT count(*), count(DISTINCT hunk_id) FROM hunk_postings").fetchall()
-    assert rows == [(2 * seen.hunks, seen.hunks)]
-    assert connection.execute("SELECT count(*) FROM vectors").fetchall() == [(2 * seen.commits,)]
+    assert rows == [(2 * summary.hunks, summary.hunks)]
+    assert connection.execute("SELECT count(*) FROM vectors").fetchall() == [(2 * summary.commits,)]
     return number
 
 
-def test_readers_leave_their_engines(tmp_path: Path) -> None:
-    """Readers at once have an engine each and leave it to the next; one that failed is not used again."""
-    place = make(tmp_path / "home")
+def test_reader_engines_are_reused(tmp_path: Path) -> None:
+    """Concurrent readers have an engine each, which later readers reuse; an engine of a failed reader is dropped."""
+    location = create_index(tmp_path / "home")
 
-    def left() -> int:
-        return sum(found == place for found, _ in duckdb_engine._left)
+    def count_idle() -> int:
+        return sum(engine_location == location for engine_location, _ in duckdb_engine._idle_engines)
 
-    with database.reading(place) as first, database.reading(place) as second:
+    with database.open_for_reading(location) as first, database.open_for_reading(location) as second:
         assert first.execute("FROM migrations").fetchall() == second.execute("FROM migrations").fetchall()
-        assert left() == 0
-    assert left() == 2
-    with database.reading(place):
-        assert left() == 1
-    with pytest.raises(ZeroDivisionError), database.reading(place):
+        assert count_idle() == 0
+    assert count_idle() == 2
+    with database.open_for_reading(location):
+        assert count_idle() == 1
+    with pytest.raises(ZeroDivisionError), database.open_for_reading(location):
         raise ZeroDivisionError
-    assert left() == 1
+    assert count_idle() == 1
 
 
-def test_an_engine_that_was_left_holds_nothing(tmp_path: Path) -> None:
-    """After a reader the file is free for a writer, and the next reader sees what was written."""
-    place = make(tmp_path / "home")
-    with database.reading(place) as connection:
+def test_idle_engine_has_no_open_file(tmp_path: Path) -> None:
+    """After a reader has closed, a writer can open the file, and the next reader sees the new rows."""
+    location = create_index(tmp_path / "home")
+    with database.open_for_reading(location) as connection:
         before = connection.execute("SELECT count(*) FROM migrations").fetchone()
-    with database.writing(place, wait=1) as connection:
+    with database.open_for_writing(location, wait=1) as connection:
         connection.execute("INSERT INTO migrations SELECT * FROM migrations LIMIT 1")
-    with database.reading(place) as connection:
+    with database.open_for_reading(location) as connection:
         assert connection.execute("SELECT count(*) FROM migrations").fetchone() != before
 
 
-# Writes batches with the lid that a disk has: files may be so long and no longer.
-WITHOUT_ROOM = """
+# Writes batches until a file exceeds the size limit.
+WRITE_TO_LIMIT = """
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes}, {bytes}))
 number = int(sys.stdin.readline())
 try:
     while True:
-        with database.writing(place) as connection:
-            writer.begin_pass(connection, place, head="h", unreached=[], components=CURRENT)
+        with database.open_for_writing(location) as connection:
+            writer.record_run_start(connection, location, head="h", unreached=[], components=CURRENT_VERSIONS)
             documents = [Document(number * 20 + n, {{f"w{{n}}": 1, f"b{{number}}": 1}}) for n in range(20)]
-            writer.replace_batch(connection, batch(documents))
+            writer.replace_batch(connection, make_batch(documents))
         number += 1
 except Exception as error:
-    say(number, type(error).__name__, error)
+    print(number, type(error).__name__, error)
 """
 
 
-@pytest.mark.parametrize("room", [0, 1_000, 100_000, 700_000, 1_500_000])
-def test_no_room(tmp_path: Path, room: int) -> None:
-    """Wherever it ends, the disk is what is told of; every batch stays that was committed, and the next run goes on."""
-    with running(WITHOUT_ROOM.format(bytes=room), tmp_path) as process:
+@pytest.mark.parametrize("max_bytes", [0, 1_000, 100_000, 700_000, 1_500_000])
+def test_file_size_limit(tmp_path: Path, max_bytes: int) -> None:
+    """At any size limit the error reports the file size, committed batches stay, and the next run continues."""
+    with run_script(WRITE_TO_LIMIT.format(bytes=max_bytes), tmp_path) as process:
         assert process.stdin is not None
         process.stdin.write("0\n")
-        status, said, complaint = finished(process)
-    assert (status, complaint) == (0, "")
-    number, kind, words = said.split(" ", 2)
-    assert kind in {"Refused", "OSError"} and "File too large" in words and str(tmp_path) in words
-    place = place_in(tmp_path)
+        status, output, stderr = wait_for_exit(process)
+    assert (status, stderr) == (0, "")
+    number, error_type, message = output.split(" ", 2)
+    assert error_type in {"StorageError", "OSError"}
+    assert "File too large" in message and str(tmp_path) in message
+    location = make_location(tmp_path)
     if int(number):
-        with database.reading(place) as connection:
-            # A commit that failed in the end may be there whole: what it lacked was room for a checkpoint.
-            assert _whole_batches(connection) in {int(number), int(number) + 1}
-    with database.writing(place) as connection:
-        writer.begin_pass(connection, place, head="h", unreached=[], components=CURRENT)
-        writer.replace_batch(connection, batch([Document(9999)]))
+        with database.open_for_reading(location) as connection:
+            # The last batch is complete if it failed during its checkpoint.
+            assert _count_batches(connection) in {int(number), int(number) + 1}
+    with database.open_for_writing(location) as connection:
+        writer.record_run_start(connection, location, head="h", unreached=[], components=CURRENT_VERSIONS)
+        writer.replace_batch(connection, make_batch([Document(9999)]))
 
 
 @pytest.mark.parametrize(
@@ -299,56 +309,58 @@ def test_no_room(tmp_path: Path, room: int) -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("opened", [database.reading, database.writing])
-def test_a_full_disk_is_no_damage(tmp_path: Path, opened: Opening, error: duckdb.Error) -> None:
-    """What the engine says of a disk without room is told as that, with the file, and with what to do."""
-    place = make(tmp_path)
-    with pytest.raises(Refused, match="Make room there") as raised, opened(place):
+@pytest.mark.parametrize("open_index", [database.open_for_reading, database.open_for_writing])
+def test_full_disk_is_not_reported_as_damage(
+    tmp_path: Path, open_index: OpenFunction, error: duckdb.Error
+) -> None:
+    """DuckDB's errors for a full disk become a StorageError with the file and what to do."""
+    location = create_index(tmp_path)
+    with pytest.raises(StorageError, match="Free some space") as raised, open_index(location):
         raise error
-    assert str(place.database) in raised.value.message
+    assert str(location.database) in raised.value.message
 
 
-def test_the_first_error_is_told(tmp_path: Path) -> None:
-    """What fails while an index is closed after a failure does not take its place; the next batch starts afresh."""
-    place = make(tmp_path)
-    with pytest.raises(ZeroDivisionError), database.writing(place) as connection:
+def test_first_error_is_raised(tmp_path: Path) -> None:
+    """An error while closing does not replace the body's error, and the next batch works."""
+    location = create_index(tmp_path)
+    with pytest.raises(ZeroDivisionError), database.open_for_writing(location) as connection:
         connection.close()
         raise ZeroDivisionError
-    with pytest.raises(ZeroDivisionError), database.reading(place) as connection:
+    with pytest.raises(ZeroDivisionError), database.open_for_reading(location) as connection:
         connection.close()
         raise ZeroDivisionError
-    with database.writing(place) as connection:
-        writer.replace_batch(connection, batch([Document(1)]))
-    with database.reading(place) as connection:
-        assert history.recorded(connection, [sha(0), sha(1)]) == {sha(0), sha(1)}
+    with database.open_for_writing(location) as connection:
+        writer.replace_batch(connection, make_batch([Document(1)]))
+    with database.open_for_reading(location) as connection:
+        assert history.find_recorded_commits(connection, [sha(0), sha(1)]) == {sha(0), sha(1)}
 
 
-@pytest.mark.parametrize("opened", [database.reading, database.writing])
-def test_damage_deep_in_a_file(tmp_path: Path, opened: Opening) -> None:
-    """An index that opens, and of which some block is not what it was, is reported like one that does not open."""
-    place = make(tmp_path, 1_000)
-    with database.writing(place) as connection:
-        database.settle(connection, place)
-    whole = place.database.read_bytes()
-    found = 0
-    for block in range(3 * 4096, len(whole), 3 * database.BLOCK_SIZE):
-        place.database.write_bytes(whole[: block + 30_000] + b"x" * 200 + whole[block + 30_200 :])
-        opens = False
+@pytest.mark.parametrize("open_index", [database.open_for_reading, database.open_for_writing])
+def test_damaged_blocks(tmp_path: Path, open_index: OpenFunction) -> None:
+    """Damaged blocks that are found only while reading are reported like a file that does not open."""
+    location = create_index(tmp_path, 1_000)
+    with database.open_for_writing(location) as connection:
+        database.checkpoint_wal(connection, location)
+    content = location.database.read_bytes()
+    found_while_reading = 0
+    for block in range(3 * 4096, len(content), 3 * database.BLOCK_SIZE):
+        location.database.write_bytes(content[: block + 30_000] + b"x" * 200 + content[block + 30_200 :])
+        is_open = False
         try:
-            with opened(place) as connection:
-                opens = True
-                maintenance.read_all(connection)
+            with open_index(location) as connection:
+                is_open = True
+                maintenance.read_all_rows(connection)
         except DamagedIndex as error:
             assert "--rebuild --yes" in error.hint
-            found += opens
-    assert found > 3
+            found_while_reading += is_open
+    assert found_while_reading > 3
 
 
-def test_privacy_is_shared_by_threads(tmp_path: Path) -> None:
-    """Files stay their owner's alone until the last thread that wants it has done; then the umask is as it was."""
+def test_private_files_in_threads(tmp_path: Path) -> None:
+    """New files are private until the last thread leaves `private_files`; then the umask is restored."""
     before = os.umask(0o022)
     try:
-        first, second = private(), private()
+        first, second = private_files(), private_files()
         first.__enter__()
         second.__enter__()
         first.__exit__(None, None, None)
@@ -360,12 +372,12 @@ def test_privacy_is_shared_by_threads(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == 0o600
 
 
-def test_reading_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index on a file system that is read-only, its log not yet taken in, is read as any other."""
-    place = make(tmp_path)
-    assert place.wal.exists()
-    read_only(tmp_path, monkeypatch)
-    with database.reading(place) as connection:
-        assert history.recorded(connection, [sha(0)]) == {sha(0)}
-    with pytest.raises(OSError, match="Read-only"), database.writing(place):
+def test_reading_on_read_only_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index with a log can be read on a read-only file system, but not written."""
+    location = create_index(tmp_path)
+    assert location.wal.exists()
+    make_read_only(tmp_path, monkeypatch)
+    with database.open_for_reading(location) as connection:
+        assert history.find_recorded_commits(connection, [sha(0)]) == {sha(0)}
+    with pytest.raises(OSError, match="Read-only"), database.open_for_writing(location):
         pass

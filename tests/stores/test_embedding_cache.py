@@ -1,4 +1,4 @@
-"""The embedding cache: one entry a content and model, whole after a kill, never a reason to fail."""
+"""Embedding cache: lookup, replacement, kills, and damaged or locked files."""
 
 from __future__ import annotations
 
@@ -11,148 +11,156 @@ import pyarrow as pa
 import pytest
 
 from stores import database, embedding_cache
-from stores.embedding_cache import ASKED, ENTRIES
-from stores.index_location import Place
-from tests.stores.batches import digest, place_in, vectors
-from tests.stores.processes import finished, line, running
+from stores.embedding_cache import ENTRY_SCHEMA, LOOKUP_SCHEMA
+from stores.index_location import IndexLocation
+from tests.stores.batches import digest, make_location, make_vectors
+from tests.stores.processes import read_line, run_script, wait_for_exit
 
-# Opens the cache and keeps an entry for each number it is told, until it is killed.
-KEEPING = """
-from tests.stores.test_embedding_cache import entries
+# Opens the cache and stores an entry for each number on stdin, until it is killed.
+STORE_ENTRIES = """
+from tests.stores.test_embedding_cache import make_entries
 from stores import embedding_cache
-with embedding_cache.opened(place, "model") as cache:
+with embedding_cache.open_cache(location, "model") as cache:
     for number in map(int, sys.stdin):
-        cache.keep(entries([(f"c{number}", f"t{number}")]))
-        say(number)
+        cache.store(make_entries([(f"c{number}", f"t{number}")]))
+        print(number)
 """
-STRANGER = """
+# Has the file open without taking the locks.
+OPEN_WITHOUT_LOCKS = """
 import duckdb
-with duckdb.connect(str(place.embeddings)):
-    say("in"); sys.stdin.read()
+with duckdb.connect(str(location.embeddings)):
+    print("opened"); sys.stdin.read()
 """
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return place_in(tmp_path / "home")
+def location(tmp_path: Path) -> IndexLocation:
+    return make_location(tmp_path / "home")
 
 
-def entries(pairs: Sequence[tuple[str, str]]) -> pa.Table:
-    """Contents with the texts made of them, each with that text's vector."""
+def make_entries(pairs: Sequence[tuple[str, str]]) -> pa.Table:
+    """Return entries for (content, text) pairs, each with the vector of its text."""
     texts = [digest(text) for _, text in pairs]
-    contents = pa.array([digest(content) for content, _ in pairs], ENTRIES.field(0).type)
-    made = vectors(texts)
-    columns = [contents, *(made.column(name) for name in ("text_digest", "embedding"))]
-    return pa.table(columns, schema=ENTRIES)
+    contents = pa.array([digest(content) for content, _ in pairs], ENTRY_SCHEMA.field(0).type)
+    vectors = make_vectors(texts)
+    columns = [contents, *(vectors.column(name) for name in ("text_digest", "embedding"))]
+    return pa.table(columns, schema=ENTRY_SCHEMA)
 
 
-def asked(pairs: Sequence[tuple[str, str]]) -> pa.Table:
-    return entries(pairs).select(ASKED.names)
+def make_lookup(pairs: Sequence[tuple[str, str]]) -> pa.Table:
+    """Return the keys of (content, text) pairs, as `EmbeddingCache.lookup` takes them."""
+    return make_entries(pairs).select(LOOKUP_SCHEMA.names)
 
 
-def found(place: Place, pairs: Sequence[tuple[str, str]], model: str = "model") -> set[bytes]:
-    with embedding_cache.opened(place, model) as cache:
+def find_digests(
+    location: IndexLocation, pairs: Sequence[tuple[str, str]], model: str = "model"
+) -> set[bytes]:
+    """Return the digests of the texts that the cache has."""
+    with embedding_cache.open_cache(location, model) as cache:
         assert cache is not None
-        return set(cache.known(asked(pairs)).column("text_digest").to_pylist())
+        return set(cache.lookup(make_lookup(pairs)).column("text_digest").to_pylist())
 
 
-def keep(place: Place, pairs: Sequence[tuple[str, str]], model: str = "model") -> int:
-    with embedding_cache.opened(place, model) as cache:
+def store(location: IndexLocation, pairs: Sequence[tuple[str, str]], model: str = "model") -> int:
+    """Store entries; return the number of all entries."""
+    with embedding_cache.open_cache(location, model) as cache:
         assert cache is not None
-        cache.keep(entries(pairs))
+        cache.store(make_entries(pairs))
         return cache.count()
 
 
-def test_what_is_kept_is_found(place: Place) -> None:
-    """An entry comes back bit for bit, for its content, its text and its model alone."""
-    keep(place, [("a", "x"), ("b", "y")])
-    with embedding_cache.opened(place, "model") as cache:
+def test_stored_entry_is_found(location: IndexLocation) -> None:
+    """An entry is returned unchanged, and only for the same content, text and model."""
+    store(location, [("a", "x"), ("b", "y")])
+    with embedding_cache.open_cache(location, "model") as cache:
         assert cache is not None
-        rows = cache.known(asked([("b", "y"), ("c", "z")]))
-    assert rows.equals(entries([("b", "y")]).select(["text_digest", "embedding"]))
-    assert found(place, [("b", "x")]) == set()
-    assert found(place, [("b", "y")], "another model") == set()
+        rows = cache.lookup(make_lookup([("b", "y"), ("c", "z")]))
+    assert rows.equals(make_entries([("b", "y")]).select(["text_digest", "embedding"]))
+    assert find_digests(location, [("b", "x")]) == set()
+    assert find_digests(location, [("b", "y")], "another model") == set()
 
 
-def test_one_entry_a_content_and_model(place: Place) -> None:
-    """A content met again, with another text made of it or twice at once, has one entry: the newest."""
-    assert keep(place, [("a", "x"), ("a", "x"), ("b", "y")]) == 2
-    assert keep(place, [("a", "x2")]) == 2
-    assert keep(place, [("a", "x")], "another model") == 3
-    assert found(place, [("a", "x"), ("a", "x2"), ("b", "y")]) == {digest("x2"), digest("y")}
+def test_one_entry_per_content_and_model(location: IndexLocation) -> None:
+    """A content stored again, even with another text, replaces its entry for the same model."""
+    assert store(location, [("a", "x"), ("a", "x"), ("b", "y")]) == 2
+    assert store(location, [("a", "x2")]) == 2
+    assert store(location, [("a", "x")], "another model") == 3
+    assert find_digests(location, [("a", "x"), ("a", "x2"), ("b", "y")]) == {digest("x2"), digest("y")}
 
 
-def test_several_contents_of_one_text(place: Place) -> None:
-    """A text that was made of several contents is found once."""
-    keep(place, [("a", "x"), ("b", "x")])
-    with embedding_cache.opened(place, "model") as cache:
+def test_text_of_several_contents(location: IndexLocation) -> None:
+    """A text stored for several contents is found once."""
+    store(location, [("a", "x"), ("b", "x")])
+    with embedding_cache.open_cache(location, "model") as cache:
         assert cache is not None
-        assert cache.known(asked([("a", "x"), ("b", "x")])).num_rows == 1
+        assert cache.lookup(make_lookup([("a", "x"), ("b", "x")])).num_rows == 1
 
 
-def test_files_are_the_owners_alone(place: Place) -> None:
-    """Vectors say something of the code: nobody else can read them, nor their log."""
-    with embedding_cache.opened(place, "model") as cache:
+def test_files_are_private(location: IndexLocation) -> None:
+    """Only the owner can read the cache, its log and its lock, because vectors reveal something about the code."""
+    with embedding_cache.open_cache(location, "model") as cache:
         assert cache is not None
-        cache.keep(entries([("a", "x")]))
-        made = [path for path in place.folder.iterdir() if path.name.startswith("embeddings")]
-        assert len(made) == 3
-        assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in made)
+        cache.store(make_entries([("a", "x")]))
+        files = [path for path in location.folder.iterdir() if path.name.startswith("embeddings")]
+        assert len(files) == 3
+        assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in files)
 
 
 @pytest.mark.parametrize("content", [b"not a database" * 1000, b""])
-def test_a_damaged_file_gives_way(place: Place, caplog: pytest.LogCaptureFixture, content: bytes) -> None:
-    """What is no database is replaced by a fresh cache, with a warning."""
-    keep(place, [("a", "x")])
-    place.embeddings.write_bytes(content)
+def test_damaged_file_is_replaced(
+    location: IndexLocation, caplog: pytest.LogCaptureFixture, content: bytes
+) -> None:
+    """A file that is not a database is replaced by an empty cache, with a warning."""
+    store(location, [("a", "x")])
+    location.embeddings.write_bytes(content)
     with caplog.at_level(logging.WARNING):
-        assert keep(place, [("b", "y")]) == 1
-    assert "begun anew" in caplog.text
-    assert found(place, [("a", "x"), ("b", "y")]) == {digest("y")}
+        assert store(location, [("b", "y")]) == 1
+    assert "cannot be read" in caplog.text
+    assert find_digests(location, [("a", "x"), ("b", "y")]) == {digest("y")}
 
 
-def test_damage_deep_in_the_file(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    """Blocks that are not what they were are met when they are read, and end the same way."""
+def test_damaged_blocks(location: IndexLocation, caplog: pytest.LogCaptureFixture) -> None:
+    """Damaged blocks are detected when they are read, and the file is replaced too."""
     many = [(f"c{n}", f"t{n}") for n in range(3_000)]
-    keep(place, many)
-    whole = bytearray(place.embeddings.read_bytes())
+    store(location, many)
+    whole = bytearray(location.embeddings.read_bytes())
     whole[20_000:-1] = bytes(len(whole) - 20_001)
-    place.embeddings.write_bytes(whole)
-    assert found(place, many) == set()
-    assert "begun anew" in caplog.text
-    assert keep(place, many[:1]) == 1
+    location.embeddings.write_bytes(whole)
+    assert find_digests(location, many) == set()
+    assert "cannot be read" in caplog.text
+    assert store(location, many[:1]) == 1
 
 
-def test_another_database_gives_way(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    """A database of other columns is no cache of ours."""
-    keep(place, [])
-    place.embeddings.unlink()
-    with database.writing(place) as connection:
-        connection.execute(database.attachment(place.embeddings, "other"))
+def test_other_database_is_replaced(location: IndexLocation, caplog: pytest.LogCaptureFixture) -> None:
+    """A database with other columns is replaced."""
+    store(location, [])
+    location.embeddings.unlink()
+    with database.open_for_writing(location) as connection:
+        connection.execute(database.build_attach_statement(location.embeddings, "other"))
         connection.execute("CREATE TABLE other.embeddings (key VARCHAR)")
         connection.execute("DETACH other")
-    assert keep(place, [("a", "x")]) == 1
-    assert "begun anew" in caplog.text
+    assert store(location, [("a", "x")]) == 1
+    assert "cannot be read" in caplog.text
 
 
-def test_a_file_in_strange_hands_is_left_alone(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    """A program that holds the file costs the use of it, and nothing in it."""
-    keep(place, [("a", "x")])
-    with running(STRANGER, place.home) as stranger:
-        assert line(stranger) == "in"
-        assert found(place, [("a", "x")]) == set()
-    assert "goes without it" in caplog.text
-    assert found(place, [("a", "x")]) == {digest("x")}
+def test_locked_file_is_not_used(location: IndexLocation, caplog: pytest.LogCaptureFixture) -> None:
+    """While another program has the file open, the run works without the cache, and no entry is lost."""
+    store(location, [("a", "x")])
+    with run_script(OPEN_WITHOUT_LOCKS, location.home) as other:
+        assert read_line(other) == "opened"
+        assert find_digests(location, [("a", "x")]) == set()
+    assert "continues without it" in caplog.text
+    assert find_digests(location, [("a", "x")]) == {digest("x")}
 
 
-def test_a_killed_pass_keeps_what_it_kept(place: Place) -> None:
-    """`kill -9` loses no entry that was kept."""
-    with running(KEEPING, place.home) as process:
+def test_kill_loses_no_stored_entry(location: IndexLocation) -> None:
+    """`kill -9` loses no entry that was stored."""
+    with run_script(STORE_ENTRIES, location.home) as process:
         assert process.stdin is not None
         for number in range(5):
             print(number, file=process.stdin, flush=True)
-            assert line(process) == str(number)
+            assert read_line(process) == str(number)
         process.kill()
-        finished(process)
+        wait_for_exit(process)
     pairs = [(f"c{number}", f"t{number}") for number in range(6)]
-    assert found(place, pairs) == {digest(text) for _, text in pairs[:5]}
+    assert find_digests(location, pairs) == {digest(text) for _, text in pairs[:5]}

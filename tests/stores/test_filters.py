@@ -1,4 +1,4 @@
-"""Filters: what each one keeps."""
+"""Query filters."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from pathspec import GitIgnoreSpec
 
-from stores.filters import BadPathFilter, Where
-from tests.stores.sample_index import FIRST_DATE, Doc, small_index
-from tests.stores.search_helpers import by_text
+from stores.filters import BadPathFilter, QueryFilter
+from tests.stores.sample_index import FIRST_DATE, Doc, create_index
+from tests.stores.search_helpers import search_text
 
 PATHS = ["app.py", "src/app.py", "src/net/app.rs", "docs/src/guide.md", "tests/test_app.py", "src b/ü.py"]
 DOCS = [
@@ -20,13 +20,14 @@ DOCS = [
 ]
 
 
-def paths(where: Where, docs: list[Doc] = DOCS) -> set[str]:
-    return {hit.file_path for hit in by_text(small_index(docs), ["word"], where)}
+def find_paths(query_filter: QueryFilter, docs: list[Doc] = DOCS) -> set[str]:
+    """Return the paths of all hunks that pass the filter."""
+    return {hit.file_path for hit in search_text(create_index(docs), ["word"], query_filter)}
 
 
-def test_language_keeps_its_hunks() -> None:
-    """A language filter keeps hunks of that language; a file of unknown language is in none."""
-    assert paths(Where(language="python")) == {"app.py", "src/app.py"}
+def test_language() -> None:
+    """The language filter keeps hunks of that language, and none of unknown language."""
+    assert find_paths(QueryFilter(language="python")) == {"app.py", "src/app.py"}
 
 
 @pytest.mark.parametrize(
@@ -38,12 +39,12 @@ def test_language_keeps_its_hunks() -> None:
     ],
 )
 def test_since_is_a_lower_bound(since: datetime) -> None:
-    """A commit of exactly that moment is kept, whatever the zone the moment was given in."""
-    assert paths(Where(since=since)) == {"src/net/app.rs", "LICENSE"}
+    """`since` keeps commits of exactly that time, in any time zone."""
+    assert find_paths(QueryFilter(since=since)) == {"src/net/app.rs", "LICENSE"}
 
 
 @pytest.mark.parametrize(
-    ("author", "kept"),
+    ("author", "expected"),
     [
         ("grace", {"src/app.py"}),
         ("NAVY.example", {"src/app.py"}),
@@ -52,9 +53,9 @@ def test_since_is_a_lower_bound(since: datetime) -> None:
         ("%", set()),
     ],
 )
-def test_author_is_a_part_of_name_or_address(author: str, kept: set[str]) -> None:
-    """The author filter finds a part of the name or the address in any case, and has no wildcards."""
-    assert paths(Where(author=author)) == kept
+def test_author_matches_substring(author: str, expected: set[str]) -> None:
+    """The author filter matches a part of the name or address, in any case and without wildcards."""
+    assert find_paths(QueryFilter(author=author)) == expected
 
 
 @pytest.mark.parametrize(
@@ -75,18 +76,18 @@ def test_author_is_a_part_of_name_or_address(author: str, kept: set[str]) -> Non
     ],
 )
 def test_path_is_a_gitignore_pattern(pattern: str) -> None:
-    """The path filter keeps what the same line in a .gitignore would name."""
+    """The path filter keeps the paths that the same line in a .gitignore would match."""
     spec = GitIgnoreSpec.from_lines(["*", pattern] if pattern.startswith("!") else [pattern])
     expected = {path for path in PATHS if spec.match_file(path)}
-    assert paths(Where(path=pattern), [Doc(n, path) for n, path in enumerate(PATHS)]) == expected
+    assert find_paths(QueryFilter(path=pattern), [Doc(n, path) for n, path in enumerate(PATHS)]) == expected
     assert expected and expected != set(PATHS)
 
 
 @pytest.mark.parametrize("pattern", ["", "  ", "# note", "!", "/"])
-def test_what_is_no_pattern_is_refused(pattern: str) -> None:
-    """A line that names nothing in a .gitignore is no filter either, and the error shows forms that are."""
+def test_empty_pattern_is_refused(pattern: str) -> None:
+    """A line that matches nothing in a .gitignore is refused, with examples of valid patterns."""
     with pytest.raises(BadPathFilter, match=r"gitignore pattern such as"):
-        paths(Where(path=pattern))
+        find_paths(QueryFilter(path=pattern))
 
 
 @pytest.mark.parametrize(
@@ -102,20 +103,22 @@ def test_what_is_no_pattern_is_refused(pattern: str) -> None:
     ],
 )
 def test_brackets_that_match_nothing_are_refused(pattern: str) -> None:
-    """Falling ranges, of which git matches nothing either, and classes by name: most are a name's own brackets."""
-    with pytest.raises(BadPathFilter, match=r"escaped: `app/\\\[post-id\\\]/`"):
-        paths(Where(path=pattern))
+    """Descending ranges and named character classes are refused: most are literal brackets of a file name."""
+    with pytest.raises(
+        BadPathFilter, match=r"Escape brackets that are part of a name: `app/\\\[post-id\\\]/`"
+    ):
+        find_paths(QueryFilter(path=pattern))
 
 
-def test_brackets_of_a_name_are_escaped() -> None:
-    """As the hint says; a filter that is too large for the database's expressions is refused too."""
+def test_escaped_brackets() -> None:
+    """Escaped brackets are literal; a pattern too large for a DuckDB expression is refused."""
     docs = [Doc(1, "app/[post-id]/page.tsx"), Doc(2, "app/t/page.tsx")]
-    assert paths(Where(path=r"app/\[post-id\]/"), docs) == {"app/[post-id]/page.tsx"}
+    assert find_paths(QueryFilter(path=r"app/\[post-id\]/"), docs) == {"app/[post-id]/page.tsx"}
     with pytest.raises(BadPathFilter, match="gitignore pattern such as"):
-        paths(Where(path="?" * 100_000), docs)
+        find_paths(QueryFilter(path="?" * 100_000), docs)
 
 
-def test_filters_narrow_together() -> None:
-    """Several filters keep what passes them all."""
-    assert paths(Where(language="python", path="src/", author="hopper")) == {"src/app.py"}
-    assert paths(Where(language="rust", author="hopper")) == set()
+def test_filters_combine() -> None:
+    """Several filters keep the hunks that pass all of them."""
+    assert find_paths(QueryFilter(language="python", path="src/", author="hopper")) == {"src/app.py"}
+    assert find_paths(QueryFilter(language="rust", author="hopper")) == set()

@@ -1,4 +1,4 @@
-"""An index as frames: whole, from one state, and in nobody's way."""
+"""Index tables as polars frames."""
 
 from __future__ import annotations
 
@@ -9,34 +9,37 @@ import polars as pl
 import pytest
 
 from stores import database, frames, maintenance, writer
-from stores.index_location import Place
-from tests.stores.batches import CURRENT, Document, batch, head, place_in, sha
-from tests.stores.processes import line, running
+from stores.index_location import IndexLocation
+from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_head_change, make_location, sha
+from tests.stores.processes import read_line, run_script
 
-WRITE_FOR_EVER = """
-from stores.connections import Held
-with Held(place) as index:
+# Writes batches until it is killed.
+WRITE_BATCHES = """
+from stores.connections import IndexWriter
+with IndexWriter(location) as index:
     for number in range(100, 1_000_000):
         with index.batch() as connection:
-            writer.replace_batch(connection, batch([Document(number)]))
-        say(number)
+            writer.replace_batch(connection, make_batch([Document(number)]))
+        print(number)
 """
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = place_in(tmp_path)
-    with database.writing(place) as connection:
-        writer.begin_pass(connection, place, head="h" * 40, unreached=[sha(1)], components=CURRENT)
+def location(tmp_path: Path) -> IndexLocation:
+    location = make_location(tmp_path)
+    with database.open_for_writing(location) as connection:
+        writer.record_run_start(
+            connection, location, head="h" * 40, unreached=[sha(1)], components=CURRENT_VERSIONS
+        )
         documents = [Document(number, {"a": 2, f"w{number}": 1}, {"f": 1}) for number in range(40)]
-        writer.replace_batch(connection, batch(documents))
-        writer.replace_head(connection, head(["a.py"], ["f", "g"]))
-    return place
+        writer.replace_batch(connection, make_batch(documents))
+        writer.replace_head(connection, make_head_change(["a.py"], ["f", "g"]))
+    return location
 
 
-def test_everything_is_there(place: Place) -> None:
-    """Each frame has its table's rows; commits say whether HEAD reaches them, and when they were made, in UTC."""
-    index = frames.read(place)
+def test_frames_have_all_rows(location: IndexLocation) -> None:
+    """Each frame has all rows of its table; commits have reachability and UTC dates."""
+    index = frames.read_frames(location)
     assert [index.commits.height, index.hunks.height, index.symbols.height] == [40, 40, 40]
     assert index.head_symbols.get_column("name").to_list() == ["f", "g"]
     assert index.commits.filter(~pl.col("reached")).get_column("commit_sha").to_list() == [sha(1)]
@@ -46,39 +49,42 @@ def test_everything_is_there(place: Place) -> None:
     assert index.vectors.get_column("embedding").to_numpy().shape == (80, 384)
 
 
-def test_texts_on_request(place: Place) -> None:
-    """What takes most of the room comes when it is asked for."""
-    assert not frames.TEXTS & {*frames.read(place).hunks.columns, *frames.read(place).head_symbols.columns}
-    index = frames.read(place, texts=True)
+def test_texts_on_request(location: IndexLocation) -> None:
+    """The large text columns are read only with `texts`."""
+    assert not frames.TEXT_COLUMNS & {
+        *frames.read_frames(location).hunks.columns,
+        *frames.read_frames(location).head_symbols.columns,
+    }
+    index = frames.read_frames(location, texts=True)
     assert {"diff", "semantic_text"} <= set(
         index.hunks.columns
     ) and "source_text" in index.head_symbols.columns
 
 
-def test_sizes_add_up(place: Place) -> None:
-    """The parts and what is free are the file's blocks, and the vectors take what vectors take."""
-    maintenance.compact(place)
-    sizes = frames.read(place).sizes
-    with database.reading(place) as connection:
+def test_sizes_add_up(location: IndexLocation) -> None:
+    """The sizes of columns and free blocks add up to the file's blocks, and the size of the vectors is right."""
+    maintenance.compact(location)
+    sizes = frames.read_frames(location).sizes
+    with database.open_for_reading(location) as connection:
         sql = "SELECT block_size * total_blocks FROM pragma_database_size() WHERE database_name = 'ix'"
-        [(whole,)] = connection.execute(sql).fetchall()
-    assert sizes.get_column("bytes").sum() == whole
+        [(total,)] = connection.execute(sql).fetchall()
+    assert sizes.get_column("bytes").sum() == total
     vectors = sizes.filter(table="vectors", column="embedding").get_column("bytes").item()
     assert 0.8 * 80 * 384 * 4 < vectors < 1.2 * 80 * 384 * 4
 
 
-def test_beside_a_reader_and_a_run(place: Place) -> None:
-    """Others read meanwhile, and a run that writes without end lets the frames be read between two batches."""
-    with database.reading(place):
-        assert frames.read(place).commits.height == 40
-    with running(WRITE_FOR_EVER, place.home) as process:
-        line(process)
-        index = frames.read(place)
+def test_concurrent_reader_and_run(location: IndexLocation) -> None:
+    """Frames can be read while another reader has the index open, and between two batches of an index run."""
+    with database.open_for_reading(location):
+        assert frames.read_frames(location).commits.height == 40
+    with run_script(WRITE_BATCHES, location.home) as process:
+        read_line(process)
+        index = frames.read_frames(location)
         assert index.commits.height == index.hunks.height > 40
-        assert line(process)
+        assert read_line(process)
 
 
-def test_without_an_index(tmp_path: Path) -> None:
-    """There is nothing to read, and the error says what makes it."""
+def test_missing_index(tmp_path: Path) -> None:
+    """Without an index, the error names the command that creates one."""
     with pytest.raises(database.NotIndexed, match="lineage index"):
-        frames.read(place_in(tmp_path))
+        frames.read_frames(make_location(tmp_path))

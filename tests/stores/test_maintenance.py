@@ -1,4 +1,4 @@
-"""A compact copy says the same as the original in less room, and takes its place in one step."""
+"""Compaction of an index: equal content, memory limits, full disks, kills and concurrent writers."""
 
 from __future__ import annotations
 
@@ -10,62 +10,66 @@ import duckdb
 import pytest
 
 from stores import database, duckdb_engine, index_location, maintenance, migrations, schema, writer
-from stores.errors import Refused
-from stores.index_location import Place
-from tests.stores.batches import CURRENT, Document, batch, head, place_in
-from tests.stores.processes import running
+from stores.errors import StorageError
+from stores.index_location import IndexLocation
+from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_head_change, make_location
+from tests.stores.processes import run_script
 
-# What the engine says behind every error for lack of memory.
-REMEDY = "Possible solutions: * Increasing the memory limit (SET memory_limit='...GB')"
+# DuckDB appends this to every error caused by the memory limit.
+OUT_OF_MEMORY_HINT = "Possible solutions: * Increasing the memory limit (SET memory_limit='...GB')"
 
+# Compacts; after each table it prints the table's name and waits for a line on stdin.
 COPY_BY_STEPS = """
 from stores import maintenance
-copied = maintenance._copy_table
-def copy(connection, table):
-    copied(connection, table)
-    say(table)
+copy_table = maintenance._copy_table
+def copy_and_wait(connection, table):
+    copy_table(connection, table)
+    print(table)
     sys.stdin.readline()
-maintenance._copy_table = copy
-maintenance.compact(place)
+maintenance._copy_table = copy_and_wait
+maintenance.compact(location)
 """
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = place_in(tmp_path)
+def location(tmp_path: Path) -> IndexLocation:
+    location = make_location(tmp_path)
     for number in range(4):
-        with database.writing(place) as connection:
-            writer.begin_pass(connection, place, head="h" * 40, unreached=["u" * 40], components=CURRENT)
+        with database.open_for_writing(location) as connection:
+            writer.record_run_start(
+                connection, location, head="h" * 40, unreached=["u" * 40], components=CURRENT_VERSIONS
+            )
             documents = [Document(number * 30 + n, {"a": 1, f"w{n}": 2}, {"f": 1}) for n in range(30)]
-            writer.replace_batch(connection, batch(documents))
-    with database.writing(place) as connection:
-        writer.replace_head(connection, head(["a.py", "b.py"], ["f", "g"]))
-    return place
+            writer.replace_batch(connection, make_batch(documents))
+    with database.open_for_writing(location) as connection:
+        writer.replace_head(connection, make_head_change(["a.py", "b.py"], ["f", "g"]))
+    return location
 
 
-def content(connection: duckdb.DuckDBPyConnection) -> dict[str, list[Any]]:
-    """Every row of every table, in an order that does not depend on where they lie."""
+def read_sorted(connection: duckdb.DuckDBPyConnection) -> dict[str, list[Any]]:
+    """Return the sorted rows of every table, without `repository.clustered_hunks`."""
     tables = {name: connection.execute(f"FROM {name} ORDER BY ALL").fetchall() for name in schema.TABLES}
-    mark = schema.REPOSITORY.get_field_index("clustered_hunks")
-    tables["repository"] = [row[:mark] + row[mark + 1 :] for row in tables["repository"]]
+    column = schema.REPOSITORY.get_field_index("clustered_hunks")
+    tables["repository"] = [row[:column] + row[column + 1 :] for row in tables["repository"]]
     return tables
 
 
-def read(place: Place) -> dict[str, list[Any]]:
-    with database.reading(place) as connection:
-        return content(connection)
+def read_content(location: IndexLocation) -> dict[str, list[Any]]:
+    """Return the sorted rows of every table."""
+    with database.open_for_reading(location) as connection:
+        return read_sorted(connection)
 
 
-def lying(place: Place) -> dict[str, list[Any]]:
-    """Every row of the tables that keep their order, as they lie."""
-    with database.reading(place) as connection:
-        kept = [name for name in schema.TABLES if name != "repository" and not name.endswith("_postings")]
-        return {name: connection.execute(f"FROM {name}").fetchall() for name in kept}
+def read_in_order(location: IndexLocation) -> dict[str, list[Any]]:
+    """Return the rows of the tables whose order compaction keeps, in stored order."""
+    with database.open_for_reading(location) as connection:
+        names = [name for name in schema.TABLES if name != "repository" and not name.endswith("_postings")]
+        return {name: connection.execute(f"FROM {name}").fetchall() for name in names}
 
 
-def clustered(place: Place) -> bool:
-    """Whether all postings lie in the order of their words."""
-    with database.reading(place) as connection:
+def is_clustered(location: IndexLocation) -> bool:
+    """Return whether all postings are stored in the order of their terms."""
+    with database.open_for_reading(location) as connection:
         for table in ("hunk_postings", "symbol_postings", "head_postings"):
             rows = [row[:2] for row in connection.execute(f"FROM {table}").fetchall()]
             if rows != sorted(rows):
@@ -73,14 +77,14 @@ def clustered(place: Place) -> bool:
     return True
 
 
-def test_copy_says_the_same(place: Place) -> None:
-    """Compacting changes where rows lie, not what they say; postings lie clustered by word afterwards."""
-    before = read(place), lying(place)
-    maintenance.compact(place)
-    assert (read(place), lying(place)) == before
-    assert clustered(place)
-    assert place.database.stat().st_mode & 0o777 == 0o600
-    with database.reading(place) as connection:
+def test_compaction_keeps_the_content(location: IndexLocation) -> None:
+    """Compaction keeps all rows, clusters postings by term and leaves no free blocks."""
+    before = read_content(location), read_in_order(location)
+    maintenance.compact(location)
+    assert (read_content(location), read_in_order(location)) == before
+    assert is_clustered(location)
+    assert location.database.stat().st_mode & 0o777 == 0o600
+    with database.open_for_reading(location) as connection:
         assert connection.execute("SELECT clustered_hunks FROM repository").fetchall() == [(120,)]
         [(free,)] = connection.execute(
             "SELECT free_blocks FROM pragma_database_size() WHERE database_name = 'ix'"
@@ -88,184 +92,196 @@ def test_copy_says_the_same(place: Place) -> None:
         assert free == 0
 
 
-def test_many_slices_say_the_same(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table is copied a part at a time: no row is lost, doubled or moved where parts meet."""
+def test_tables_copied_in_slices(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a table is copied in slices, no row is lost, duplicated or moved at their borders."""
     documents = [Document(200 + n, {"a": 1, f"w{n % 90}": 2}, {"f": 1}) for n in range(600)]
-    with database.writing(place) as connection:
-        writer.replace_batch(connection, batch(documents))
-        writer.replace_batch(connection, batch(documents[200:300]))
-    monkeypatch.setattr(maintenance, "COPIED_ROWS", 100)
-    monkeypatch.setattr(maintenance, "ORDERED_ROWS", 50)
-    before = read(place), lying(place)
-    with database.reading(place) as connection:
-        parts = {table: len(list(maintenance._slices(connection, table))) for table in schema.TABLES}
-    assert min(parts[table] for table in ("hunks", "vectors", "hunk_postings")) > 5
-    maintenance.compact(place)
-    assert (read(place), lying(place)) == before
-    assert clustered(place)
+    with database.open_for_writing(location) as connection:
+        writer.replace_batch(connection, make_batch(documents))
+        writer.replace_batch(connection, make_batch(documents[200:300]))
+    monkeypatch.setattr(maintenance, "COPY_SLICE_ROWS", 100)
+    monkeypatch.setattr(maintenance, "SORT_SLICE_ROWS", 50)
+    before = read_content(location), read_in_order(location)
+    with database.open_for_reading(location) as connection:
+        slice_counts = {
+            table: len(list(maintenance._split_into_slices(connection, table))) for table in schema.TABLES
+        }
+    assert min(slice_counts[table] for table in ("hunks", "vectors", "hunk_postings")) > 5
+    maintenance.compact(location)
+    assert (read_content(location), read_in_order(location)) == before
+    assert is_clustered(location)
 
 
 @pytest.mark.parametrize(
     "error",
     [
         duckdb.OutOfMemoryException("could not allocate block of size 256.0 KiB"),
-        duckdb.TransactionException(f"Failed to commit: failed to pin block of size 256.0 KiB {REMEDY}"),
-        duckdb.IOException(f'Database "fresh" has been invalidated because checkpointing failed. {REMEDY}'),
+        duckdb.TransactionException(
+            f"Failed to commit: failed to pin block of size 256.0 KiB {OUT_OF_MEMORY_HINT}"
+        ),
+        duckdb.IOException(
+            f'Database "fresh" has been invalidated because checkpointing failed. {OUT_OF_MEMORY_HINT}'
+        ),
     ],
 )
-def test_a_copy_that_runs_out_of_memory_begins_anew(
-    place: Place, monkeypatch: pytest.MonkeyPatch, error: duckdb.Error
+def test_retry_after_out_of_memory(
+    location: IndexLocation, monkeypatch: pytest.MonkeyPatch, error: duckdb.Error
 ) -> None:
-    """With more; of what the first had copied no row is lost, or there twice, and the next copy finds nothing of it."""
-    given = failing(monkeypatch, error, tables=[9])
-    before = read(place), lying(place)
-    maintenance.compact(place)
-    assert (read(place), lying(place)) == before
-    assert given == given[:1] * 10 + given[-1:] * len(schema.TABLES)
-    assert given[0] != given[-1]
-    maintenance.compact(place)
-    assert (read(place), lying(place)) == before
+    """A copy that runs out of memory starts again with a higher limit; no row is lost or duplicated."""
+    limits = record_limits(monkeypatch, error, failing_copies=[9])
+    before = read_content(location), read_in_order(location)
+    maintenance.compact(location)
+    assert (read_content(location), read_in_order(location)) == before
+    assert limits == limits[:1] * 10 + limits[-1:] * len(schema.TABLES)
+    assert limits[0] != limits[-1]
+    maintenance.compact(location)
+    assert (read_content(location), read_in_order(location)) == before
 
 
-def test_tables_that_cannot_be_made_hide_no_error(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A draft that fails before its first row is taken away like any other, and what went wrong is told."""
-    monkeypatch.setattr(migrations, "tables_sql", lambda: "CREATE TABLE half (a INTEGER); SELECT error('no')")
-    with pytest.raises(duckdb.InvalidInputException, match="no"):
-        maintenance.compact(place)
-    assert not list(place.folder.glob(f"{maintenance.DRAFT}*"))
+def test_error_while_creating_tables(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the tables of the copy cannot be created, the error is raised and the temporary file is deleted."""
+    monkeypatch.setattr(
+        migrations, "tables_sql", lambda: "CREATE TABLE half (a INTEGER); SELECT error('invalid DDL')"
+    )
+    with pytest.raises(duckdb.InvalidInputException, match="invalid DDL"):
+        maintenance.compact(location)
+    assert not list(location.folder.glob(f"{maintenance.TEMP_FILE}*"))
 
 
-def test_memory_that_is_not_enough_is_said_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last limit's error is the copy's; the index stays as it was, and no draft stays."""
-    failing(monkeypatch, duckdb.OutOfMemoryException("none left"), tables=[0, 1, 2])
-    before = read(place), lying(place)
+def test_out_of_memory_at_the_last_limit(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the last limit is too low, its error is raised, the index is unchanged, and no temporary file remains."""
+    record_limits(monkeypatch, duckdb.OutOfMemoryException("none left"), failing_copies=[0, 1, 2])
+    before = read_content(location), read_in_order(location)
     with pytest.raises(duckdb.OutOfMemoryException):
-        maintenance.compact(place)
-    assert (read(place), lying(place)) == before
-    assert not list(place.folder.glob(f"{maintenance.DRAFT}*"))
+        maintenance.compact(location)
+    assert (read_content(location), read_in_order(location)) == before
+    assert not list(location.folder.glob(f"{maintenance.TEMP_FILE}*"))
 
 
-def test_a_full_disk_is_not_filled_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What more memory does not mend is not tried with more, and what was written is deleted."""
-    full = duckdb.TransactionException("Failed to commit: Could not write file: No space left on device")
-    given = failing(monkeypatch, full, tables=[9])
-    with pytest.raises(Refused, match=r"No space left on device: .*index\.duckdb"):
-        maintenance.compact(place)
-    assert len(given) == 10
-    assert not list(place.folder.glob(f"{maintenance.DRAFT}*"))
+def test_no_retry_on_full_disk(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk the copy is not tried again, and the temporary file is deleted."""
+    disk_full = duckdb.TransactionException("Failed to commit: Could not write file: No space left on device")
+    limits = record_limits(monkeypatch, disk_full, failing_copies=[9])
+    with pytest.raises(StorageError, match=r"No space left on device: .*index\.duckdb"):
+        maintenance.compact(location)
+    assert len(limits) == 10
+    assert not list(location.folder.glob(f"{maintenance.TEMP_FILE}*"))
 
 
-def test_memory_really_runs_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of rows that do not fit into a limit the engine says what is taken for lack of memory."""
-    with database.writing(place) as connection:
-        writer.replace_batch(connection, batch([Document(200 + n, {"a": 1}) for n in range(1_000)]))
+def test_real_out_of_memory(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB's error for rows that exceed the limit is recognised, and the copy is tried with the next limit."""
+    with database.open_for_writing(location) as connection:
+        writer.replace_batch(connection, make_batch([Document(200 + n, {"a": 1}) for n in range(1_000)]))
         diff = "array_to_string(list_transform(range(1000), i -> md5((i * hunk_id)::VARCHAR)), chr(10))"
         connection.execute(f"UPDATE hunks SET diff = {diff} WHERE hunk_id >= 200")
-    before = read(place), lying(place)
-    given = failing(monkeypatch)
-    monkeypatch.setattr(duckdb_engine, "FRUGAL_LIMITS", ("16MB", "32MB", *duckdb_engine.FRUGAL_LIMITS))
-    maintenance.compact(place)
-    assert (read(place), lying(place)) == before
-    assert len(set(given)) > 1 and len(given) > len(schema.TABLES)
+    before = read_content(location), read_in_order(location)
+    limits = record_limits(monkeypatch)
+    monkeypatch.setattr(
+        duckdb_engine, "LOW_MEMORY_LIMITS", ("16MB", "32MB", *duckdb_engine.LOW_MEMORY_LIMITS)
+    )
+    maintenance.compact(location)
+    assert (read_content(location), read_in_order(location)) == before
+    assert len(set(limits)) > 1 and len(limits) > len(schema.TABLES)
 
 
-def failing(
-    patch: pytest.MonkeyPatch, error: duckdb.Error | None = None, tables: Sequence[int] = ()
+def record_limits(
+    monkeypatch: pytest.MonkeyPatch, error: duckdb.Error | None = None, failing_copies: Sequence[int] = ()
 ) -> list[str]:
-    """Have these of all copies of tables fail, counted from the first on; the limits they are made in, as they come."""
-    given: list[str] = []
-    copy = maintenance._copy_table
+    """Return a list that gets the memory limit of every copy of a table; the copies with these indices fail."""
+    limits: list[str] = []
+    copy_table = maintenance._copy_table
 
-    def noted(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    def copy_and_record(connection: duckdb.DuckDBPyConnection, table: str) -> None:
         [(limit,)] = connection.execute("SELECT current_setting('memory_limit')").fetchall()
-        given.append(limit)
-        copy(connection, table)
-        if error and len(given) - 1 in tables:
+        limits.append(limit)
+        copy_table(connection, table)
+        if error and len(limits) - 1 in failing_copies:
             raise error
 
-    patch.setattr(maintenance, "_copy_table", noted)
-    return given
+    monkeypatch.setattr(maintenance, "_copy_table", copy_and_record)
+    return limits
 
 
-def test_texts_nobody_has_are_left_behind(place: Place) -> None:
-    """A vector whose commits were replaced does not come along."""
-    with database.writing(place) as connection:
-        writer.replace_batch(connection, writer.Batch(covered=batch([Document(0)]).covered))
-        assert len(content(connection)["vectors"]) == 240
-    maintenance.compact(place)
-    assert len(read(place)["vectors"]) == 238
+def test_unused_vectors_are_dropped(location: IndexLocation) -> None:
+    """Vectors of texts that no row has any more are not copied."""
+    with database.open_for_writing(location) as connection:
+        writer.replace_batch(
+            connection, writer.Batch(covered_commits=make_batch([Document(0)]).covered_commits)
+        )
+        assert len(read_sorted(connection)["vectors"]) == 240
+    maintenance.compact(location)
+    assert len(read_content(location)["vectors"]) == 238
 
 
-def test_batches_go_on_after_a_copy(place: Place) -> None:
-    """A compact index takes further batches like any other."""
-    maintenance.compact(place)
-    with database.writing(place) as connection:
-        writer.replace_batch(connection, batch([Document(120), Document(0)]))
-    assert [len(read(place)[table]) for table in ("commits", "hunks")] == [121, 121]
+def test_batches_after_compaction(location: IndexLocation) -> None:
+    """Batches can be written to a compacted index."""
+    maintenance.compact(location)
+    with database.open_for_writing(location) as connection:
+        writer.replace_batch(connection, make_batch([Document(120), Document(0)]))
+    assert [len(read_content(location)[table]) for table in ("commits", "hunks")] == [121, 121]
 
 
-def test_small_or_tidy_index_is_left_alone(place: Place) -> None:
-    """Nothing is copied while there is little to gain; what is left to replay is checkpointed, though."""
-    assert database.wal_size(place)
-    inode = place.database.stat().st_ino
-    assert not maintenance.tidy(place)
-    assert place.database.stat().st_ino == inode
-    assert not database.wal_size(place)
+def test_small_index_is_not_compacted(location: IndexLocation) -> None:
+    """A small index is not copied; only its log is checkpointed."""
+    assert database.get_wal_size(location)
+    inode = location.database.stat().st_ino
+    assert not maintenance.compact_if_needed(location)
+    assert location.database.stat().st_ino == inode
+    assert not database.get_wal_size(location)
 
 
-@pytest.mark.parametrize("limit", ["SHORTEST_TAIL_HUNKS", "MOST_FREE_BYTES"])
-def test_worth_it(place: Place, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
-    """A long tail of unclustered words, or much free room, is reason enough; afterwards there is none."""
-    with database.writing(place) as connection:
+@pytest.mark.parametrize("limit", ["MIN_TAIL_HUNKS", "MAX_FREE_BYTES"])
+def test_compaction_thresholds(location: IndexLocation, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    """Many unclustered postings or free blocks cause a compaction, after which none is needed."""
+    with database.open_for_writing(location) as connection:
         connection.execute("CREATE TABLE filler AS SELECT random() AS number FROM range(500_000)")
-        writer.replace_batch(connection, batch([Document(120)]))
+        writer.replace_batch(connection, make_batch([Document(120)]))
         connection.execute("CHECKPOINT")
         connection.execute("DROP TABLE filler")
         connection.execute("CHECKPOINT")
     monkeypatch.setattr(maintenance, limit, 50)
-    monkeypatch.setattr(maintenance, "MOST_FREE_SHARE", 0.01)
-    assert maintenance.tidy(place)
-    assert not maintenance.tidy(place)
+    monkeypatch.setattr(maintenance, "MAX_FREE_SHARE", 0.01)
+    assert maintenance.compact_if_needed(location)
+    assert not maintenance.compact_if_needed(location)
 
 
-def test_a_writer_that_came_between_wins(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a batch was committed while the copy was made, the copy is thrown away."""
-    sync = index_location.sync
+def test_concurrent_batch_discards_the_copy(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a batch was committed during the copy, the copy is discarded."""
+    fsync_file = index_location.fsync_file
 
-    def write_then_sync(draft: Path) -> None:
-        with database.writing(place) as connection:
-            writer.replace_batch(connection, batch([Document(1000)]))
-        sync(draft)
+    def write_then_fsync(file: Path) -> None:
+        with database.open_for_writing(location) as connection:
+            writer.replace_batch(connection, make_batch([Document(1000)]))
+        fsync_file(file)
 
-    monkeypatch.setattr(index_location, "sync", write_then_sync)
-    maintenance.compact(place)
-    assert len(read(place)["commits"]) == 121
-    assert not (place.folder / maintenance.DRAFT).exists()
+    monkeypatch.setattr(index_location, "fsync_file", write_then_fsync)
+    maintenance.compact(location)
+    assert len(read_content(location)["commits"]) == 121
+    assert not (location.folder / maintenance.TEMP_FILE).exists()
 
 
 @pytest.mark.parametrize("tables", [1, 7, len(schema.TABLES)])
-def test_killed_copy_harms_nothing(place: Place, tables: int) -> None:
-    """Killed after any table, a copy leaves the index whole, and the next run clears up."""
-    before = read(place)
-    with running(COPY_BY_STEPS, place.home) as process:
+def test_killed_compaction(location: IndexLocation, tables: int) -> None:
+    """A kill after any table leaves the index intact, and the next run deletes the temporary file."""
+    before = read_content(location)
+    with run_script(COPY_BY_STEPS, location.home) as process:
         assert process.stdout is not None and process.stdin is not None
         for table in range(tables):
             if table:
-                process.stdin.write("on\n")
+                process.stdin.write("next\n")
                 process.stdin.flush()
             assert process.stdout.readline()
         process.kill()
-    assert list(place.folder.glob(f"{maintenance.DRAFT}*"))
-    assert read(place) == before
-    maintenance.tidy(place)
-    assert not list(place.folder.glob(f"{maintenance.DRAFT}*"))
+    assert list(location.folder.glob(f"{maintenance.TEMP_FILE}*"))
+    assert read_content(location) == before
+    maintenance.compact_if_needed(location)
+    assert not list(location.folder.glob(f"{maintenance.TEMP_FILE}*"))
 
 
-def test_the_engine_is_left_as_it_was(place: Place) -> None:
-    """A copy's calm settings are not what the next reader finds."""
-    said = "SELECT current_setting('threads'), current_setting('memory_limit')"
-    with database.reading(place) as connection:
-        before = connection.execute(said).fetchall()
-    maintenance.compact(place)
-    with database.reading(place) as connection:
-        assert connection.execute(said).fetchall() == before
+def test_engine_settings_are_restored(location: IndexLocation) -> None:
+    """After a compaction, readers have the usual threads and memory limit."""
+    settings = "SELECT current_setting('threads'), current_setting('memory_limit')"
+    with database.open_for_reading(location) as connection:
+        before = connection.execute(settings).fetchall()
+    maintenance.compact(location)
+    with database.open_for_reading(location) as connection:
+        assert connection.execute(settings).fetchall() == before

@@ -1,4 +1,4 @@
-"""Messages and their vectors, by commit: all at hand, or those that are asked for."""
+"""Commit messages and their vectors: all in memory, or loaded for some commits."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from pipeline.git.repository import open_repository
-from serve.repositories import place_of
+from serve.repositories import locate_index
 from stores import database, vector_search
 from tests.repos import Repo
-from tests.serve.sample_index import index
+from tests.serve.sample_index import build_index
 
 
 @pytest.fixture
@@ -23,27 +23,27 @@ def repo(tmp_path: Path) -> Repo:
     return repo
 
 
-def test_all_or_some(repo: Repo, home: Path) -> None:
-    """A commit's message and vector are the same either way; a long message is cut, an empty one has no vector."""
-    index(repo, home)
+def test_all_or_some_messages(repo: Repo, home: Path) -> None:
+    """Message and vector of a commit are the same either way; a long message is cut, an empty one has no vector."""
+    build_index(repo, home)
     shas = repo.git("log", "--format=%H").split()
-    with database.reading(place_of(home, open_repository(repo.path))) as connection:
-        kept = vector_search.every(connection)
-        read = vector_search.some(connection, shas)
-    assert kept is not None and kept.bytes > 3 * 384 * 4
-    for way in (kept, read):
-        texts = way.texts_of(shas)
+    with database.open_for_reading(locate_index(home, open_repository(repo.path))) as connection:
+        all_messages = vector_search.load_all_messages(connection)
+        some_messages = vector_search.load_messages(connection, shas)
+    assert all_messages is not None and all_messages.bytes > 3 * 384 * 4
+    for messages in (all_messages, some_messages):
+        texts = messages.texts_of(shas)
         assert [text.split("\n")[0] for text in texts] == ["", "Add a socket", "Add a file"]
-        assert len(texts[1]) == vector_search.LONGEST_READ
-        assert [bool(row.any()) for row in way.vectors_of(shas)] == [False, True, True]
-    assert np.array_equal(kept.vectors_of(shas), read.vectors_of(shas))
+        assert len(texts[1]) == vector_search.MAX_MESSAGE_CHARS
+        assert [bool(row.any()) for row in messages.vectors_of(shas)] == [False, True, True]
+    assert np.array_equal(all_messages.vectors_of(shas), some_messages.vectors_of(shas))
 
 
-def test_too_many_to_keep(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a long history none are kept, and those of a few commits can still be read."""
-    index(repo, home)
-    monkeypatch.setattr(vector_search, "MOST_KEPT", 1)
-    with database.reading(place_of(home, open_repository(repo.path))) as connection:
-        assert vector_search.every(connection) is None
-        assert vector_search.some(connection, [repo.head]).texts_of([repo.head]) == [""]
-        assert vector_search.some(connection, []).places == {}
+def test_too_many_messages(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The messages of a long history are not all loaded, but those of some commits can be."""
+    build_index(repo, home)
+    monkeypatch.setattr(vector_search, "MAX_CACHED_MESSAGES", 1)
+    with database.open_for_reading(locate_index(home, open_repository(repo.path))) as connection:
+        assert vector_search.load_all_messages(connection) is None
+        assert vector_search.load_messages(connection, [repo.head]).texts_of([repo.head]) == [""]
+        assert vector_search.load_messages(connection, []).row_by_sha == {}

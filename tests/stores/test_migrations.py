@@ -1,4 +1,4 @@
-"""An index of an earlier schema is brought forward once, whole or not at all."""
+"""Migrations of indexes with an older schema."""
 
 from __future__ import annotations
 
@@ -11,200 +11,210 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipeline.component_versions import components
+from pipeline.component_versions import get_component_versions
 from pipeline.encoders.cross_encoder import CROSS_ENCODER
 from pipeline.git.repository import open_repository
 from serve.api_types import FindRequest
-from serve.index_status import of_path
-from serve.repositories import place_of
+from serve.index_status import load_status_at_path
+from serve.repositories import locate_index
 from serve.search.find_pattern import find_pattern
 from stores import compatibility, database, index_location, migrations
-from stores.compatibility import Made, Status
+from stores.compatibility import CompatibilityStatus, RowVersion
 from stores.database import NotIndexed
-from stores.index_location import Place
-from stores.migrations import MIGRATIONS, FailedMigration
+from stores.index_location import IndexLocation
+from stores.migrations import MIGRATIONS, MigrationFailed
 from stores.schema import TABLES
 from stores.types import SCHEMA_HISTORY, SCHEMA_VERSION
-from tests.bench.indexes import fingerprint
-from tests.pipeline.histories import index
+from tests.bench.indexes import index_fingerprint
+from tests.pipeline.histories import run_index
 from tests.repos import Repo
 from tests.serve.sample_index import WordEncoder
 from tests.stores import schema_1
-from tests.stores.batches import place_in
-from tests.stores.processes import finished, line, running
+from tests.stores.batches import make_location
+from tests.stores.processes import read_line, run_script, wait_for_exit
 
-# Brings an index forward up to the record of it, says so, and waits to be killed.
-HALFWAY = """
+# Runs a migration, and waits before it is recorded and committed.
+MIGRATE_AND_WAIT = """
 from stores import migrations
-step = migrations.MIGRATIONS[2]
-def halfway(connection):
-    step(connection)
-    say("changed")
+migrate = migrations.MIGRATIONS[2]
+def migrate_and_wait(connection):
+    migrate(connection)
+    print("migrated")
     sys.stdin.read()
-migrations.MIGRATIONS[2] = halfway
-with database.writing(place): pass
+migrations.MIGRATIONS[2] = migrate_and_wait
+location = index_location.IndexLocation(location.home, "{repo_id}", location.path, None)
+with database.open_for_writing(location): pass
 """
 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    return schema_1.history(tmp_path / "repo")
+    return schema_1.create_repo(tmp_path / "repo")
 
 
 @pytest.fixture
-def place(repo: Repo, tmp_path: Path) -> Place:
-    found = place_of(tmp_path / "home", open_repository(repo.path))
-    schema_1.make(found)
+def location(repo: Repo, tmp_path: Path) -> IndexLocation:
+    found = locate_index(tmp_path / "home", open_repository(repo.path))
+    schema_1.create_index(found)
     return found
 
 
 def test_every_version_has_a_migration() -> None:
-    """Each schema version says what it changed, and each but the first has the step that leads to it."""
+    """Every schema version has a description, and every one but the first has a migration."""
     numbers = list(range(1, SCHEMA_VERSION + 1))
     assert list(SCHEMA_HISTORY) == numbers
     assert list(MIGRATIONS) == numbers[1:]
 
 
-def test_a_migrated_index_has_the_current_tables(place: Place, tmp_path: Path) -> None:
-    """Whichever schema an index began with, its tables end the same, column by column, in their order."""
-    with database.writing(place_in(tmp_path)) as connection:
-        fresh = schema_1.tables(connection)
-    with database.reading(place) as connection:
-        assert schema_1.tables(connection) == fresh
+def test_migrated_tables_are_current(location: IndexLocation, tmp_path: Path) -> None:
+    """A migrated index has the same tables and columns as a new one, in the same order."""
+    with database.open_for_writing(make_location(tmp_path)) as connection:
+        fresh = schema_1.describe_tables(connection)
+    with database.open_for_reading(location) as connection:
+        assert schema_1.describe_tables(connection) == fresh
         assert set(fresh) == set(TABLES)
         versions = connection.execute("SELECT version FROM migrations ORDER BY ALL").fetchall()
     assert versions == [(1,), (2,)]
 
 
-def test_a_question_after_an_upgrade_is_answered(repo: Repo, place: Place) -> None:
-    """Reading migrates: the index answers, fits this program but for its reranker, and is migrated once."""
-    found = find_pattern(FindRequest("retry connection", 1), repo.path, place.home, encoder=WordEncoder)
+def test_query_after_an_upgrade(repo: Repo, location: IndexLocation) -> None:
+    """A query migrates the index, once; only the reranker needs a refresh then."""
+    found = find_pattern(FindRequest("retry connection", 1), repo.path, location.home, encoder=WordEncoder)
     assert [hit.commit_sha for hit in found.hits] == [repo.head]
     assert found.meta.compatibility.status == "query_compatible_needs_refresh"
-    before = place.database.stat().st_mtime_ns, database.fingerprint(place)
-    verdict = str(of_path(repo.path, place.home)[1].verdict)
+    before = location.database.stat().st_mtime_ns, database.compute_fingerprint(location)
+    verdict = str(load_status_at_path(repo.path, location.home)[1].verdict)
     assert f"(reranker_model none, now {CROSS_ENCODER}; run `lineage index --force`)" in verdict
-    assert (place.database.stat().st_mtime_ns, database.fingerprint(place)) == before
+    assert (location.database.stat().st_mtime_ns, database.compute_fingerprint(location)) == before
 
 
-def test_a_migrated_index_goes_on(repo: Repo, place: Place, tmp_path: Path) -> None:
-    """What is indexed on top of an index of the first schema ends where a fresh index ends."""
+def test_index_run_after_migration(repo: Repo, location: IndexLocation, tmp_path: Path) -> None:
+    """An index run on a migrated index gives the same content as a new index."""
     repo.commit_file("net.py", "def connect():\n    timeout(9)\n", "Wait longer")
-    index(repo, place.home)
-    index(repo, tmp_path / "fresh")
-    assert fingerprint(repo.path, place.home) == fingerprint(repo.path, tmp_path / "fresh")
+    run_index(repo, location.home)
+    run_index(repo, tmp_path / "fresh")
+    assert index_fingerprint(repo.path, location.home) == index_fingerprint(repo.path, tmp_path / "fresh")
 
 
-def test_what_made_the_rows_is_carried_over(place: Place) -> None:
-    """Only components that made rows are noted: of the parsers those whose language is there."""
-    with database.reading(place) as connection:
-        recorded = compatibility.recorded(connection)
-    made = {(one.part, one.component) for one in recorded.made if one.component.startswith("parser_")}
-    assert made == {
+def test_row_versions_are_migrated(location: IndexLocation) -> None:
+    """Versions are recorded only for components with rows: of the parsers, those of languages in the index."""
+    with database.open_for_reading(location) as connection:
+        recorded = compatibility.load_recorded_versions(connection)
+    parsers = {
+        (row.part, row.component) for row in recorded.row_versions if row.component.startswith("parser_")
+    }
+    assert parsers == {
         (part, f"parser_{name}") for part in ("history", "head") for name in ("python", "typescript")
     }
-    assert recorded.vouched == replace(components("off"), reranker_model="none")
+    assert recorded.confirmed == replace(get_component_versions("off"), reranker_model="none")
 
 
-def test_never_written_metadata_is_unknown(repo: Repo, place: Place) -> None:
-    """Rows whose versions nobody noted stay unknown after the migration, and no pass vouches for them."""
-    change(place, "DELETE FROM metadata")
-    verdict = of_path(repo.path, place.home)[1].verdict
-    assert verdict and verdict.status is Status.UNKNOWN
-    assert verdict.missing == compatibility.NAMES
-    left = index(repo, place.home, force=True).verdict
-    assert left.status is Status.UNKNOWN
-    assert "chunker_version" not in left.missing and "semantic_text_version" in left.missing
-    assert left.remedy == "lineage index --rebuild --yes"
-    assert index(repo, place.home, rebuild=True).verdict.status is Status.COMPATIBLE
+def test_missing_metadata_is_unknown(repo: Repo, location: IndexLocation) -> None:
+    """Rows without recorded versions stay unknown after the migration and every run except a rebuild."""
+    execute(location, "DELETE FROM metadata")
+    verdict = load_status_at_path(repo.path, location.home)[1].verdict
+    assert verdict and verdict.status is CompatibilityStatus.UNKNOWN
+    assert verdict.missing == compatibility.COMPONENT_NAMES
+    remaining = run_index(repo, location.home, force=True).verdict
+    assert remaining.status is CompatibilityStatus.UNKNOWN
+    assert "chunker_version" not in remaining.missing and "semantic_text_version" in remaining.missing
+    assert remaining.remedy == "lineage index --rebuild --yes"
+    assert run_index(repo, location.home, rebuild=True).verdict.status is CompatibilityStatus.COMPATIBLE
 
 
-def test_an_interrupted_first_pass_of_then(repo: Repo, place: Place) -> None:
-    """A pass of the first schema that never ended: unknown, until one ends that finds nothing of another version."""
-    change(place, "UPDATE metadata SET complete = FALSE")
-    verdict = of_path(repo.path, place.home)[1].verdict
-    assert verdict and (verdict.status, verdict.remedy) == (Status.UNKNOWN, "lineage index")
-    assert index(repo, place.home).verdict.status is Status.COMPATIBLE
+def test_unfinished_first_run_is_migrated(repo: Repo, location: IndexLocation) -> None:
+    """After an unfinished first run with schema 1 the status is unknown until a run finishes."""
+    execute(location, "UPDATE metadata SET complete = FALSE")
+    verdict = load_status_at_path(repo.path, location.home)[1].verdict
+    assert verdict and (verdict.status, verdict.remedy) == (CompatibilityStatus.UNKNOWN, "lineage index")
+    assert run_index(repo, location.home).verdict.status is CompatibilityStatus.COMPATIBLE
 
 
-def test_the_oldest_version_then_is_one_now(place: Place) -> None:
-    """What the first schema said of a component is what its rows are of."""
-    change(place, "UPDATE metadata SET version = '0' WHERE component = 'words_version'")
-    with database.reading(place) as connection:
-        recorded = compatibility.recorded(connection)
-    assert {Made("history", "words_version", "0"), Made("head", "words_version", "0")} <= recorded.made
-    assert compatibility.verdict(recorded, components()).status is Status.NEEDS_REFRESH
-
-
-@pytest.mark.parametrize("opened", [database.reading, database.writing])
-def test_a_failed_migration_changes_nothing(
-    place: Place, monkeypatch: pytest.MonkeyPatch, opened: Callable[[Place], AbstractContextManager[object]]
-) -> None:
-    """A step that fails half way leaves the old index whole, and the error says what to do."""
-    before = state(place)
-    monkeypatch.setitem(MIGRATIONS, 2, fail_after(MIGRATIONS[2]))
-    with pytest.raises(FailedMigration, match=r"as it was.*no room"), opened(place):
-        pass
-    assert state(place) == before
-    monkeypatch.undo()
-    with database.reading(place) as connection:
-        assert migrations.applied(connection) == SCHEMA_VERSION
-
-
-def test_a_killed_migration_changes_nothing(place: Place) -> None:
-    """`kill -9` between the change and its record leaves the old index, which the next opening brings forward."""
-    before = state(place)
-    program = HALFWAY.replace("place)", "found)").replace(
-        "step =",
-        f"found = index_location.Place(Path({str(place.home)!r}), {place.repo_id!r}, place.path, None)\nstep =",
+def test_old_component_version_is_migrated(location: IndexLocation) -> None:
+    """The version that schema 1 recorded for a component becomes the version of its rows."""
+    execute(location, "UPDATE metadata SET version = '0' WHERE component = 'words_version'")
+    with database.open_for_reading(location) as connection:
+        recorded = compatibility.load_recorded_versions(connection)
+    assert {
+        RowVersion("history", "words_version", "0"),
+        RowVersion("head", "words_version", "0"),
+    } <= recorded.row_versions
+    assert (
+        compatibility.check_compatibility(recorded, get_component_versions()).status
+        is CompatibilityStatus.NEEDS_REFRESH
     )
-    with running(program, place.home) as process:
-        assert line(process) == "changed"
+
+
+@pytest.mark.parametrize("open_index", [database.open_for_reading, database.open_for_writing])
+def test_failed_migration_changes_nothing(
+    location: IndexLocation,
+    monkeypatch: pytest.MonkeyPatch,
+    open_index: Callable[[IndexLocation], AbstractContextManager[object]],
+) -> None:
+    """A failed migration leaves the index unchanged, and the next opening migrates it."""
+    before = read_state(location)
+    monkeypatch.setitem(MIGRATIONS, 2, fail_after(MIGRATIONS[2]))
+    with pytest.raises(MigrationFailed, match=r"no room"), open_index(location):
+        pass
+    assert read_state(location) == before
+    monkeypatch.undo()
+    with database.open_for_reading(location) as connection:
+        assert migrations.schema_version(connection) == SCHEMA_VERSION
+
+
+def test_killed_migration_changes_nothing(location: IndexLocation) -> None:
+    """`kill -9` before the commit leaves the index unchanged, and the next opening migrates it."""
+    before = read_state(location)
+    script = MIGRATE_AND_WAIT.replace("{repo_id}", location.repo_id)
+    with run_script(script, location.home) as process:
+        assert read_line(process) == "migrated"
         process.send_signal(signal.SIGKILL)
-        finished(process)
-    assert state(place) == before
-    with database.reading(place) as connection:
-        assert migrations.applied(connection) == SCHEMA_VERSION
+        wait_for_exit(process)
+    assert read_state(location) == before
+    with database.open_for_reading(location) as connection:
+        assert migrations.schema_version(connection) == SCHEMA_VERSION
 
 
-def test_a_folder_that_cannot_be_written_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the file can be read only, the question ends with the reason and not with a word of damage."""
+def test_migration_in_read_only_directory(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a read-only directory the error gives the reason, and does not report damage."""
 
-    def refuse(_: Place) -> None:
+    def refuse(_: IndexLocation) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(index_location, "claim", refuse)
-    with pytest.raises(FailedMigration, match="Permission denied"), database.reading(place):
+    monkeypatch.setattr(index_location, "create_index_directory", refuse)
+    with pytest.raises(MigrationFailed, match="Permission denied"), database.open_for_reading(location):
         pass
 
 
-def test_without_tables_there_is_nothing_to_migrate(tmp_path: Path) -> None:
-    """An empty file is no index, before and after."""
-    place = place_in(tmp_path)
-    index_location.claim(place)
-    with duckdb.connect(str(place.database)):
+def test_empty_database_is_not_indexed(tmp_path: Path) -> None:
+    """A database without tables is no index, and is not migrated."""
+    location = make_location(tmp_path)
+    index_location.create_index_directory(location)
+    with duckdb.connect(str(location.database)):
         pass
-    with pytest.raises(NotIndexed), database.reading(place):
+    with pytest.raises(NotIndexed), database.open_for_reading(location):
         pass
 
 
-def change(place: Place, sql: str) -> None:
-    with duckdb.connect(str(place.database)) as connection:
+def execute(location: IndexLocation, sql: str) -> None:
+    with duckdb.connect(str(location.database)) as connection:
         connection.execute(sql)
 
 
-def state(place: Place) -> dict[str, object]:
-    """The tables of the file and what it says of itself, read by somebody who migrates nothing."""
-    with duckdb.connect(str(place.database), read_only=not place.wal.exists()) as connection:
-        said = connection.execute("SELECT (SELECT max(version) FROM migrations), * FROM metadata").fetchall()
-        return {"tables": schema_1.tables(connection), "said": said}
+def read_state(location: IndexLocation) -> dict[str, object]:
+    """Return the columns of all tables, the schema version and the metadata, without migrating."""
+    with duckdb.connect(str(location.database), read_only=not location.wal.exists()) as connection:
+        metadata = connection.execute(
+            "SELECT (SELECT max(version) FROM migrations), * FROM metadata"
+        ).fetchall()
+        return {"tables": schema_1.describe_tables(connection), "metadata": metadata}
 
 
 def fail_after(
-    step: Callable[[duckdb.DuckDBPyConnection], None],
+    migrate: Callable[[duckdb.DuckDBPyConnection], None],
 ) -> Callable[[duckdb.DuckDBPyConnection], None]:
-    def fails(connection: duckdb.DuckDBPyConnection) -> None:
-        step(connection)
+    def migrate_and_fail(connection: duckdb.DuckDBPyConnection) -> None:
+        migrate(connection)
         raise duckdb.IOException("no room")
 
-    return fails
+    return migrate_and_fail

@@ -1,9 +1,9 @@
-"""The side file of a large index: the same ranking as without it, and no trust in a file that is not whole."""
+"""Side file with quantized vectors: rankings, damage, and when it is written."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,336 +12,364 @@ import numpy as np
 import pytest
 
 from stores import database, history, quantized_search, quantized_vectors, snapshot, vector_search, writer
-from stores.filters import Where, chosen
-from stores.index_location import Place
-from stores.quantized_vectors import PAGE
-from stores.snapshot import Ranked, Snapshot
-from stores.types import Reach
-from stores.vector_search import Texts
-from tests.stores.batches import CURRENT, Document, batch, place_in
-from tests.stores.processes import running
-from tests.stores.sample_index import Doc, small_index
+from stores.filters import QueryFilter, apply_filter
+from stores.index_location import IndexLocation
+from stores.quantized_vectors import PAGE_BYTES
+from stores.snapshot import RankedHunk, Snapshot
+from stores.types import ReachabilityDelta
+from stores.vector_search import TextVectors
+from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_location
+from tests.stores.processes import run_script
+from tests.stores.sample_index import Doc, create_index
+from tests.stores.search_helpers import NO_FILTER
 from tests.stores.test_vector_search import LARGE, QUERY
 
-MAKE_FOR_EVER = """
+# Deletes and writes the side file, until it is killed.
+WRITE_REPEATEDLY = """
 from stores import quantized_vectors, history
-history.MOST_KEPT_ROWS = 10
+history.MAX_ROWS_IN_MEMORY = 10
 while True:
-    place.codes.unlink(missing_ok=True); say("again"); quantized_vectors.refresh(place)
+    location.quantized_vectors.unlink(missing_ok=True)
+    print("deleted")
+    quantized_vectors.refresh_quantized_file(location)
 """
 
 
 @pytest.fixture(autouse=True)
-def threshold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Indexes of these tests are large."""
-    monkeypatch.setattr(history, "MOST_KEPT_ROWS", 10)
+def low_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the indexes of these tests count as large."""
+    monkeypatch.setattr(history, "MAX_ROWS_IN_MEMORY", 10)
 
 
 @pytest.fixture(scope="module")
-def many() -> Iterator[duckdb.DuckDBPyConnection]:
-    with small_index(LARGE) as connection:
-        yield connection
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with create_index(LARGE) as created:
+        yield created
 
 
 @pytest.fixture
-def side(many: duckdb.DuckDBPyConnection, tmp_path: Path) -> Path:
-    return made(many, tmp_path)
+def side_file(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> Path:
+    return write_side_file(connection, tmp_path)
 
 
-def made(connection: duckdb.DuckDBPyConnection, folder: Path) -> Path:
+def write_side_file(connection: duckdb.DuckDBPyConnection, folder: Path) -> Path:
     file = folder / "index.duckdb.codes"
-    quantized_vectors.write(connection, file, quantized_vectors._made_of(connection))
+    quantized_vectors.write_quantized_file(connection, file, quantized_vectors._describe_origin(connection))
     return file
 
 
-def loaded(
-    connection: duckdb.DuckDBPyConnection, side: Path | None, reach: Reach | None = None
-) -> tuple[Snapshot, Texts]:
-    seen = snapshot.load(connection, reach or Reach())
-    return seen, vector_search.load(connection, seen, side=side)
+def load(connection: duckdb.DuckDBPyConnection, side_file: Path | None) -> tuple[Snapshot, TextVectors]:
+    loaded = snapshot.load_snapshot(connection, ReachabilityDelta())
+    return loaded, vector_search.load_text_vectors(connection, loaded, side_file=side_file)
 
 
-def asked(
-    connection: duckdb.DuckDBPyConnection, side: Path | None, where: Where, limit: int = 100
-) -> tuple[Ranked, ...]:
-    seen, texts = loaded(connection, side)
-    assert (texts.coded is not None) == (side is not None)
-    return vector_search.ask(connection, seen, texts, QUERY, chosen(connection, seen, where), limit=limit)
+def search(
+    connection: duckdb.DuckDBPyConnection,
+    side_file: Path | None,
+    query_filter: QueryFilter = NO_FILTER,
+    limit: int = 100,
+) -> tuple[RankedHunk, ...]:
+    """Search with the side file, or exhaustively without one."""
+    loaded, texts = load(connection, side_file)
+    assert (texts.quantized is not None) == (side_file is not None)
+    return search_loaded(connection, loaded, texts, query_filter, limit)
+
+
+def search_loaded(
+    connection: duckdb.DuckDBPyConnection,
+    loaded: Snapshot,
+    texts: TextVectors,
+    query_filter: QueryFilter = NO_FILTER,
+    limit: int = 100,
+) -> tuple[RankedHunk, ...]:
+    mask = apply_filter(connection, loaded, query_filter)
+    return vector_search.search(connection, loaded, texts, QUERY, mask, limit=limit)
+
+
+def compute_similarities(
+    connection: duckdb.DuckDBPyConnection, side_file: Path | None, hunks: Sequence[int]
+) -> dict[int, float]:
+    loaded, texts = load(connection, side_file)
+    return vector_search.compute_hunk_similarities(connection, loaded, texts, QUERY, hunks)
 
 
 @pytest.mark.parametrize("limit", [1, 10, 100, 5_000])
 @pytest.mark.parametrize(
-    "where",
+    "query_filter",
     [
-        Where(),
-        Where(language="rust"),
-        Where(path="1*.py"),
-        Where(path="17.py"),
-        Where(path="none.py"),
-        Where(near=("7*",)),
-        Where(language="python", near=("7*", "1*")),
+        QueryFilter(),
+        QueryFilter(language="rust"),
+        QueryFilter(path="1*.py"),
+        QueryFilter(path="17.py"),
+        QueryFilter(path="none.py"),
+        QueryFilter(preferred_paths=("7*",)),
+        QueryFilter(language="python", preferred_paths=("7*", "1*")),
     ],
 )
-def test_same_rows_and_scores(many: duckdb.DuckDBPyConnection, side: Path, where: Where, limit: int) -> None:
-    """Filtered by much, little or nothing, the lane gives the rows of the exhaustive ranking, with its scores."""
-    assert asked(many, side, where, limit) == asked(many, None, where, limit)
+def test_equals_exhaustive_search(
+    connection: duckdb.DuckDBPyConnection, side_file: Path, query_filter: QueryFilter, limit: int
+) -> None:
+    """With any filter, rows and scores equal those of the exhaustive search."""
+    assert search(connection, side_file, query_filter, limit) == search(connection, None, query_filter, limit)
 
 
 def test_few_vectors_are_read(
-    many: duckdb.DuckDBPyConnection, side: Path, monkeypatch: pytest.MonkeyPatch
+    connection: duckdb.DuckDBPyConnection, side_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The codes tell so well which texts may be among the best that hardly more than these are read."""
-    read: list[int] = []
-    vectors_of = quantized_search.Coded.vectors
+    """The codes select candidates so precisely that few other vectors are read."""
+    row_counts: list[int] = []
+    read_vectors = quantized_search.QuantizedSnapshot.read_vectors
 
-    def counting(self: quantized_search.Coded, texts: np.ndarray) -> np.ndarray:
-        read.append(len(texts))
-        return vectors_of(self, texts)
+    def count_and_read(self: quantized_search.QuantizedSnapshot, rows: np.ndarray) -> np.ndarray:
+        row_counts.append(len(rows))
+        return read_vectors(self, rows)
 
-    monkeypatch.setattr(quantized_search.Coded, "vectors", counting)
-    asked(many, side, Where(), 10)
-    assert read and 10 <= read[0] < 40
+    monkeypatch.setattr(quantized_search.QuantizedSnapshot, "read_vectors", count_and_read)
+    search(connection, side_file, limit=10)
+    assert row_counts and 10 <= row_counts[0] < 40
 
 
-def test_bounds_hold(many: duckdb.DuckDBPyConnection, side: Path) -> None:
-    """No code is further from its text's place than the file says."""
-    found = quantized_vectors.opened(many, side)
-    assert found is not None
-    placed = found.space.placed(found.rows.astype(np.float64))
-    placed /= np.linalg.norm(placed, axis=1, keepdims=True)
-    coded = found.coded.decoded(np.arange(len(found.rows), dtype=np.int32))
-    off = np.linalg.norm(placed - coded, axis=1)
-    assert (off <= found.coded.errors + 1e-6).all() and off.max() < 0.05
-    assert found.coded.rests == pytest.approx(
-        np.linalg.norm(coded[:, quantized_vectors.FIRST_AXES :], axis=1)
+def test_quantization_errors(connection: duckdb.DuckDBPyConnection, side_file: Path) -> None:
+    """The quantization errors and norms in the file hold for every text."""
+    file = quantized_vectors.open_quantized_file(connection, side_file)
+    assert file is not None
+    whitened = file.whitening.transform(file.vectors.astype(np.float64))
+    whitened /= np.linalg.norm(whitened, axis=1, keepdims=True)
+    decoded = file.quantized.decode(np.arange(len(file.vectors), dtype=np.int32))
+    errors = np.linalg.norm(whitened - decoded, axis=1)
+    assert (errors <= file.quantized.errors + 1e-6).all() and errors.max() < 0.05
+    assert file.quantized.trailing_norms == pytest.approx(
+        np.linalg.norm(decoded[:, quantized_vectors.LEADING_DIMENSIONS :], axis=1)
     )
 
 
-def test_first_axes_say_the_most(many: duckdb.DuckDBPyConnection, side: Path) -> None:
-    """Texts spread along the axes in their order, so that the first ones leave little to the rest."""
-    found = quantized_vectors.opened(many, side)
-    assert found is not None
-    spread = np.square(found.coded.first.astype(np.float64)).mean(axis=0)
-    assert spread[:100].min() > spread[-100:].max()
-    assert np.median(found.coded.rests) < 0.5
+def test_leading_dimensions_have_most_variance(
+    connection: duckdb.DuckDBPyConnection, side_file: Path
+) -> None:
+    """The variance decreases along the dimensions, so the trailing ones contribute little."""
+    file = quantized_vectors.open_quantized_file(connection, side_file)
+    assert file is not None
+    variance = np.square(file.quantized.leading_codes.astype(np.float64)).mean(axis=0)
+    assert variance[:100].min() > variance[-100:].max()
+    assert np.median(file.quantized.trailing_norms) < 0.5
 
 
 def test_tail_is_scored(tmp_path: Path) -> None:
-    """Texts that came after the file was made are ranked with the others, filtered or not."""
-    late = [
+    """Texts added after the file was written are ranked with the others, with or without a filter."""
+    tail = [
         Doc(500 + n, f"late{n}.rs", language="rust", vector=doc.vector[::-1])
         for n, doc in enumerate(LARGE[:40])
     ]
-    earlier, everything = small_index(LARGE), small_index([*LARGE, *late])
-    side = made(earlier, tmp_path)
-    seen, texts = loaded(everything, side)
-    assert texts.coded is not None and len(texts.coded.tail) == 40
-    in_its_space = vector_search.load(everything, seen, space=texts.space)
-    for where in (Where(), Where(language="rust"), Where(path="late*")):
-        picked = chosen(everything, seen, where)
-        hits = vector_search.ask(everything, seen, texts, QUERY, picked)
-        assert hits == vector_search.ask(everything, seen, in_its_space, QUERY, picked)
+    earlier, later = create_index(LARGE), create_index([*LARGE, *tail])
+    loaded, texts = load(later, write_side_file(earlier, tmp_path))
+    assert texts.quantized is not None and len(texts.quantized.tail_vectors) == 40
+    exhaustive = vector_search.load_text_vectors(later, loaded, whitening=texts.whitening)
+    for query_filter in (QueryFilter(), QueryFilter(language="rust"), QueryFilter(path="late*")):
+        hits = search_loaded(later, loaded, texts, query_filter)
+        assert hits == search_loaded(later, loaded, exhaustive, query_filter)
     assert any(hit.file_path.startswith("late") for hit in hits)
 
 
 def test_unreached_texts_are_left_out(tmp_path: Path) -> None:
-    """Texts in the file that no commit HEAD reaches has are in no ranking."""
-    stray = [Doc(900, f"stray{n}.py", vector=(*QUERY.tolist()[:-1], n)) for n in range(20)]
-    connection = small_index([*LARGE, *stray], unreached=[900])
-    seen, texts = loaded(connection, made(connection, tmp_path))
-    hits = vector_search.ask(connection, seen, texts, QUERY, chosen(connection, seen, Where()), limit=2_000)
-    assert len(hits) == len(LARGE) and not any(hit.file_path.startswith("stray") for hit in hits)
+    """Texts in the file that belong only to unreached commits are not ranked."""
+    unreached = [Doc(900, f"unreached{n}.py", vector=(*QUERY.tolist()[:-1], n)) for n in range(20)]
+    connection = create_index([*LARGE, *unreached], unreached=[900])
+    hits = search(connection, write_side_file(connection, tmp_path), limit=2_000)
+    assert len(hits) == len(LARGE) and not any(hit.file_path.startswith("unreached") for hit in hits)
 
 
-def test_similarities(many: duckdb.DuckDBPyConnection, side: Path) -> None:
-    """The cosines people see are those of the vectors as stored."""
-    seen, texts = loaded(many, side)
-    _, without = loaded(many, None)
-    shown = vector_search.similarities(many, seen, texts, QUERY, [3, 1, 999])
-    assert shown == vector_search.similarities(many, seen, without, QUERY, [3, 1, 999])
-    assert vector_search.similarities(many, seen, without, QUERY, []) == {}
+def test_similarities(connection: duckdb.DuckDBPyConnection, side_file: Path) -> None:
+    """Displayed similarities are the cosines of the stored vectors."""
+    assert compute_similarities(connection, side_file, [3, 1, 999]) == compute_similarities(
+        connection, None, [3, 1, 999]
+    )
+    assert compute_similarities(connection, None, []) == {}
 
 
-def test_no_memory_for_vectors(many: duckdb.DuckDBPyConnection, side: Path) -> None:
-    """What is kept is a number for each hunk; codes and vectors are the system's to keep or to drop."""
-    _, texts = loaded(many, side)
-    assert texts.rows is None and texts.bytes - texts.space.axes.nbytes == 4 * len(LARGE)
+def test_vectors_are_not_in_memory(connection: duckdb.DuckDBPyConnection, side_file: Path) -> None:
+    """With a side file, only one number per hunk and the whitening are in memory."""
+    _, texts = load(connection, side_file)
+    assert texts.vectors is None and texts.bytes - texts.whitening.axes.nbytes == 4 * len(LARGE)
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
-    "cut short": lambda file: os.truncate(file, file.stat().st_size - 1),
+    "truncated": lambda file: os.truncate(file, file.stat().st_size - 1),
     "empty": lambda file: file.write_bytes(b""),
-    "something else": lambda file: file.write_bytes(b"garbage" * 10_000),
-    "without its description": lambda file: overwritten(file, 0, b" " * PAGE),
-    "another version's": lambda file: file.write_bytes(
+    "other content": lambda file: file.write_bytes(b"garbage" * 10_000),
+    "without header": lambda file: overwrite(file, 0, b" " * PAGE_BYTES),
+    "of another version": lambda file: file.write_bytes(
         file.read_bytes().replace(b'"version": 2', b'"version": 1', 1)
     ),
     "of another model": lambda file: file.write_bytes(
         file.read_bytes().replace(b'"embedding_model": [', b'"embedding_mode1": [', 1)
     ),
-    "with another code": lambda file: overwritten(file, code_offset() + 500, b"\x55" * 50),
+    "with a wrong code": lambda file: overwrite(file, code_offset() + 500, b"\x55" * 50),
 }
 
 
-def overwritten(file: Path, offset: int, data: bytes) -> None:
+def overwrite(file: Path, offset: int, data: bytes) -> None:
     with file.open("r+b") as opened:
         opened.seek(offset)
         opened.write(data)
 
 
 def code_offset() -> int:
-    return quantized_vectors.layout(len(LARGE))["first"].offset
+    return quantized_vectors.compute_file_layout(len(LARGE))["first"].offset
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damaged_file_is_not_used(many: duckdb.DuckDBPyConnection, side: Path, damage: str) -> None:
-    """A file that is damaged, or was made of something else, is passed over; the ranking stays what it was."""
-    expected = asked(many, None, Where())
-    DAMAGE[damage](side)
-    seen, texts = loaded(many, side)
-    assert texts.coded is None
-    assert vector_search.ask(many, seen, texts, QUERY, chosen(many, seen, Where())) == expected
+def test_damaged_file_is_not_used(
+    connection: duckdb.DuckDBPyConnection, side_file: Path, damage: str
+) -> None:
+    """A damaged file, or one of another origin, is not used, and the ranking stays the same."""
+    expected = search(connection, None)
+    DAMAGE[damage](side_file)
+    loaded, texts = load(connection, side_file)
+    assert texts.quantized is None
+    assert search_loaded(connection, loaded, texts) == expected
 
 
-def test_damaged_vectors_are_found_out(many: duckdb.DuckDBPyConnection, side: Path) -> None:
-    """A vector that does not belong to its code is noticed when it is read: the index itself answers, the file goes."""
-    expected = asked(many, None, Where())
-    seen, texts = loaded(many, side)
-    rows = quantized_vectors.layout(len(LARGE))["rows"]
-    overwritten(side, rows.offset, os.urandom(16) * (rows.bytes // 16))
-    assert vector_search.ask(many, seen, texts, QUERY, chosen(many, seen, Where())) == expected
-    assert not side.exists()
+def test_damaged_vectors_are_detected(connection: duckdb.DuckDBPyConnection, side_file: Path) -> None:
+    """If a vector does not match its code, the vectors of the index are searched, and the file is deleted."""
+    expected = search(connection, None)
+    loaded, texts = load(connection, side_file)
+    rows = quantized_vectors.compute_file_layout(len(LARGE))["rows"]
+    overwrite(side_file, rows.offset, os.urandom(16) * (rows.bytes // 16))
+    assert search_loaded(connection, loaded, texts) == expected
+    assert not side_file.exists()
 
 
-def nearest_row(many: duckdb.DuckDBPyConnection, side: Path) -> tuple[int, int]:
-    """The hunk that is nearest to the question, and which row of the file its text has."""
-    seen, texts = loaded(many, side)
-    assert texts.coded is not None
-    hunk = asked(many, side, Where())[0].hunk_id
-    return hunk, int(texts.coded.rows[seen.hunks.positions.at(np.array([hunk]))][0])
+def find_best_hit(connection: duckdb.DuckDBPyConnection, side_file: Path) -> tuple[int, int]:
+    """Return the id of the best hunk, and the row of its text in the side file."""
+    loaded, texts = load(connection, side_file)
+    assert texts.quantized is not None
+    hunk = search(connection, side_file)[0].hunk_id
+    return hunk, int(texts.quantized.rows[loaded.hunks.positions.positions_of(np.array([hunk]))][0])
 
 
 @pytest.mark.parametrize(
     "data", [b"\xff" * 1536, b"\0" * 1536, bytes([0, 0, 128, 127]) * 384, b"\x55" * 1536]
 )
-def test_one_damaged_vector(many: duckdb.DuckDBPyConnection, side: Path, data: bytes) -> None:
-    """No number, nothing, without bounds or just another: one such vector is noticed, whoever reads it."""
-    hunk, row = nearest_row(many, side)
-    _, without = loaded(many, None)
-    seen, texts = loaded(many, side)
-    overwritten(side, quantized_vectors.layout(len(LARGE))["rows"].offset + 1536 * row, data)
-    shown = vector_search.similarities(many, seen, texts, QUERY, [hunk, 3])
-    assert shown == vector_search.similarities(many, seen, without, QUERY, [hunk, 3])
-    assert not side.exists()
-    expected = asked(many, None, Where())
-    assert vector_search.ask(many, seen, texts, QUERY, chosen(many, seen, Where())) == expected
+def test_one_damaged_vector(connection: duckdb.DuckDBPyConnection, side_file: Path, data: bytes) -> None:
+    """NaN, zero, infinite or wrong values in one vector are detected by similarities and by searches."""
+    hunk, row = find_best_hit(connection, side_file)
+    loaded, texts = load(connection, side_file)
+    overwrite(side_file, quantized_vectors.compute_file_layout(len(LARGE))["rows"].offset + 1536 * row, data)
+    similarities = vector_search.compute_hunk_similarities(connection, loaded, texts, QUERY, [hunk, 3])
+    assert similarities == compute_similarities(connection, None, [hunk, 3])
+    assert not side_file.exists()
+    assert search_loaded(connection, loaded, texts) == search(connection, None)
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    here = place_in(tmp_path)
-    with database.writing(here) as connection:
-        writer.begin_pass(connection, here, head="h" * 40, unreached=[], components=CURRENT)
-    add(here, range(40))
-    return here
+def location(tmp_path: Path) -> IndexLocation:
+    created = make_location(tmp_path)
+    with database.open_for_writing(created) as connection:
+        writer.record_run_start(connection, created, head="h" * 40, unreached=[], components=CURRENT_VERSIONS)
+    add_documents(created, range(40))
+    return created
 
 
-def add(here: Place, numbers: range) -> None:
-    with database.writing(here) as connection:
-        writer.replace_batch(connection, batch([Document(number) for number in numbers]))
+def add_documents(location: IndexLocation, numbers: range) -> None:
+    with database.open_for_writing(location) as connection:
+        writer.replace_batch(connection, make_batch([Document(number) for number in numbers]))
 
 
-def texts_in(here: Place) -> int | None:
-    with database.reading(here) as connection:
-        found = quantized_vectors.opened(connection, here.codes)
-    return None if found is None else len(found.digests)
+def count_texts(location: IndexLocation) -> int | None:
+    """Return the number of texts in the side file; None without a valid one."""
+    with database.open_for_reading(location) as connection:
+        file = quantized_vectors.open_quantized_file(connection, location.quantized_vectors)
+    return None if file is None else len(file.digests)
 
 
-def test_made_when_large(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is made beyond the named number of texts, kept while it is good, and gone when the index is small."""
-    assert quantized_vectors.refresh(place) and texts_in(place) == 40
-    assert place.codes.stat().st_mode & 0o777 == 0o600
-    inode = place.codes.stat().st_ino
-    assert not quantized_vectors.refresh(place) and place.codes.stat().st_ino == inode
-    monkeypatch.setattr(history, "MOST_KEPT_ROWS", 40)
-    assert not quantized_vectors.refresh(place)
-    assert not place.codes.exists()
+def test_written_for_large_index(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is written above the threshold, not rewritten while it is valid, and deleted for a small index."""
+    assert quantized_vectors.refresh_quantized_file(location) and count_texts(location) == 40
+    assert location.quantized_vectors.stat().st_mode & 0o777 == 0o600
+    inode = location.quantized_vectors.stat().st_ino
+    assert (
+        not quantized_vectors.refresh_quantized_file(location)
+        and location.quantized_vectors.stat().st_ino == inode
+    )
+    monkeypatch.setattr(history, "MAX_ROWS_IN_MEMORY", 40)
+    assert not quantized_vectors.refresh_quantized_file(location)
+    assert not location.quantized_vectors.exists()
 
 
-def test_made_anew_when_the_tail_is_long(place: Place) -> None:
-    """A twentieth of new texts is left to the tail, more is not."""
-    quantized_vectors.refresh(place)
-    add(place, range(40, 42))
-    assert not quantized_vectors.refresh(place) and texts_in(place) == 40
-    add(place, range(42, 44))
-    assert quantized_vectors.refresh(place) and texts_in(place) == 44
+def test_rewritten_when_the_tail_is_long(location: IndexLocation) -> None:
+    """The file is written again when the tail has more than a twentieth of the texts."""
+    quantized_vectors.refresh_quantized_file(location)
+    add_documents(location, range(40, 42))
+    assert not quantized_vectors.refresh_quantized_file(location) and count_texts(location) == 40
+    add_documents(location, range(42, 44))
+    assert quantized_vectors.refresh_quantized_file(location) and count_texts(location) == 44
 
 
-def test_another_model_makes_another_file(place: Place) -> None:
-    """A file made of one model's vectors is none for an index of another's."""
-    quantized_vectors.refresh(place)
-    with database.writing(place) as connection:
+def test_rewritten_for_another_model(location: IndexLocation) -> None:
+    """A file with vectors of another model is not valid for the index, and is written again."""
+    quantized_vectors.refresh_quantized_file(location)
+    with database.open_for_writing(location) as connection:
         connection.execute("INSERT INTO made_by VALUES ('history', 'embedding_model', 'other')")
-        assert quantized_vectors.is_missing(connection, place)
-    assert quantized_vectors.refresh(place) and texts_in(place) == 40
+        assert quantized_vectors.is_quantized_file_missing(connection, location)
+    assert quantized_vectors.refresh_quantized_file(location) and count_texts(location) == 40
 
 
-def test_deleting_an_index_deletes_it(place: Place) -> None:
-    """It goes with the index."""
-    quantized_vectors.refresh(place)
-    writer.delete_index(place)
-    assert not place.codes.exists()
+def test_deleted_with_the_index(location: IndexLocation) -> None:
+    """Deleting the index deletes the file."""
+    quantized_vectors.refresh_quantized_file(location)
+    writer.delete_index(location)
+    assert not location.quantized_vectors.exists()
 
 
-def test_its_making_is_a_change_of_state(place: Place) -> None:
-    """Whoever keeps what was read of the index sees that there is more to be read."""
-    before = database.fingerprint(place)
-    quantized_vectors.refresh(place)
-    assert database.fingerprint(place) != before
+def test_writing_changes_the_fingerprint(location: IndexLocation) -> None:
+    """Writing the file changes the index's fingerprint, so that caches are refreshed."""
+    before = database.compute_fingerprint(location)
+    quantized_vectors.refresh_quantized_file(location)
+    assert database.compute_fingerprint(location) != before
 
 
-def test_no_room_is_no_failure(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk without room leaves no file and no draft."""
+def test_full_disk(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk no file is written, no temporary file remains, and no error is raised."""
 
-    def full(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(quantized_vectors, "describe", full)
-    assert not quantized_vectors.refresh(place)
-    assert not list(place.folder.glob("*.codes")) and not list(place.folder.glob("*.draft"))
+    monkeypatch.setattr(quantized_vectors, "write_header", fail)
+    assert not quantized_vectors.refresh_quantized_file(location)
+    assert not list(location.folder.glob("*.codes")) and not list(location.folder.glob("*.draft"))
 
 
-def test_begun_anew_with_more_memory(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file whose making ran out of memory is the same in the end, byte for byte."""
-    quantized_vectors.refresh(place)
-    before = place.codes.read_bytes()
-    place.codes.unlink()
-    written, given = quantized_vectors.write, list[str]()
+def test_retry_after_out_of_memory(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After running out of memory the file is written with a higher limit, and has the same content."""
+    quantized_vectors.refresh_quantized_file(location)
+    before = location.quantized_vectors.read_bytes()
+    location.quantized_vectors.unlink()
+    write_quantized_file, limits = quantized_vectors.write_quantized_file, list[str]()
 
-    def out_of_memory_once(connection: duckdb.DuckDBPyConnection, *said: Any) -> None:
+    def fail_once(connection: duckdb.DuckDBPyConnection, *arguments: Any) -> None:
         [(limit,)] = connection.execute("SELECT current_setting('memory_limit')").fetchall()
-        given.append(limit)
-        written(connection, *said)
-        if len(given) == 1:
+        limits.append(limit)
+        write_quantized_file(connection, *arguments)
+        if len(limits) == 1:
             raise duckdb.OutOfMemoryException("failed to pin block")
 
-    monkeypatch.setattr(quantized_vectors, "write", out_of_memory_once)
-    assert quantized_vectors.refresh(place)
-    assert place.codes.read_bytes() == before
-    assert len(set(given)) == 2
+    monkeypatch.setattr(quantized_vectors, "write_quantized_file", fail_once)
+    assert quantized_vectors.refresh_quantized_file(location)
+    assert location.quantized_vectors.read_bytes() == before
+    assert len(set(limits)) == 2
 
 
-def test_killed_while_it_is_made(place: Place) -> None:
-    """However often the making is killed, there is a whole file or none, and the next one clears up."""
+def test_kill_while_writing(location: IndexLocation) -> None:
+    """After a kill the file is complete or missing, and the next run deletes the temporary file."""
     for attempt in range(4):
-        with running(MAKE_FOR_EVER, place.home) as process:
+        with run_script(WRITE_REPEATEDLY, location.home) as process:
             assert process.stdout is not None
             for _ in range(attempt + 2):
                 process.stdout.readline()
             process.kill()
-        assert texts_in(place) in (None, 40)
-    quantized_vectors.refresh(place)
-    assert texts_in(place) == 40
-    place.codes.unlink()
-    quantized_vectors.refresh(place)
-    assert not list(place.folder.glob("*.draft"))
+        assert count_texts(location) in (None, 40)
+    quantized_vectors.refresh_quantized_file(location)
+    assert count_texts(location) == 40
+    location.quantized_vectors.unlink()
+    quantized_vectors.refresh_quantized_file(location)
+    assert not list(location.folder.glob("*.draft"))

@@ -1,4 +1,4 @@
-"""A process keeps an index open between its questions, and neither they nor a writer wait for long."""
+"""Reader pool: shared connections, waiting writers, idle and deleted indexes."""
 
 from __future__ import annotations
 
@@ -14,268 +14,273 @@ import duckdb
 import pytest
 
 from stores import database, history, locks, maintenance, writer
-from stores.connections import Opened, Reading
+from stores.connections import IndexReaderPool, OpenIndex
 from stores.database import Fingerprint, NotIndexed
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 from stores.locks import IndexBusy
-from tests.stores.batches import CURRENT, Document, batch, place_in, sha
-from tests.stores.processes import IN_THE_ENGINE, finished, line, running
+from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_location, sha
+from tests.stores.processes import SLOW_QUERY, read_line, run_script, wait_for_exit
 
-WRITES_ONCE = """
-with database.writing(place) as connection:
-    writer.replace_batch(connection, batch([Document(9)]))
-say("written")
+WRITE_BATCH = """
+with database.open_for_writing(location) as connection:
+    writer.replace_batch(connection, make_batch([Document(9)]))
+print("written")
 """
-WRITES_AGAIN_AND_AGAIN = """
+WRITE_BATCHES = """
 for number in range(10, 20):
     started = time.monotonic()
-    with database.writing(place) as connection:
-        writer.replace_batch(connection, batch([Document(number)]))
-    say(time.monotonic() - started)
+    with database.open_for_writing(location) as connection:
+        writer.replace_batch(connection, make_batch([Document(number)]))
+    print(time.monotonic() - started)
 """
-HOLDS = """
-with database.writing(place) as connection:
-    say("holding")
+HOLD_INDEX = """
+with database.open_for_writing(location) as connection:
+    print("opened")
     sys.stdin.read()
 """
-# The lookout is in the engine for a while when this process ends, which takes longer.
-ENDS_WHILE_THE_LOOKOUT_WORKS = """
-from stores.connections import Reading
-reading = Reading(place)
-with reading.question():
+# Exits while the watcher thread is inside DuckDB.
+EXIT_DURING_QUERY = """
+from stores.connections import IndexReaderPool
+pool = IndexReaderPool(location)
+with pool.acquire():
     pass
-{gives_up}
-began.wait()
+{query}
+started.wait()
 """
-CLOSES_THE_INDEX = "reading._hold.closing.callback(work); reading._hold.ending = True"
-# Its own are the last references to what it closed.
-FREES_WHAT_IT_CLOSED = "reading._hold.fingerprint = type('Late', (), {'__del__': work})()"
+QUERY_ON_CLOSE = "pool._database.resources.callback(run_queries); pool._database.is_closing = True"
+# The watcher has the last reference to the closed database.
+QUERY_ON_FREE = "pool._database.fingerprint = type('Query', (), {'__del__': run_queries})()"
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = place_in(tmp_path / "home")
-    write(place, 1)
-    return place
+def location(tmp_path: Path) -> IndexLocation:
+    location = make_location(tmp_path / "home")
+    write(location, 1)
+    return location
 
 
 @pytest.fixture
-def reading(place: Place) -> Iterator[Reading]:
-    with closing(Reading(place)) as reading:
-        yield reading
+def pool(location: IndexLocation) -> Iterator[IndexReaderPool]:
+    with closing(IndexReaderPool(location)) as created:
+        yield created
 
 
-def write(place: Place, *numbers: int) -> None:
-    with database.writing(place) as connection:
-        writer.begin_pass(connection, place, head="h" * 40, unreached=[], components=CURRENT)
-        writer.replace_batch(connection, batch([Document(number) for number in numbers]))
+def write(location: IndexLocation, *numbers: int) -> None:
+    with database.open_for_writing(location) as connection:
+        writer.record_run_start(
+            connection, location, head="h" * 40, unreached=[], components=CURRENT_VERSIONS
+        )
+        writer.replace_batch(connection, make_batch([Document(number) for number in numbers]))
 
 
-def commits(opened: Opened) -> int:
-    return len(history.all_recorded(opened.connection))
+def count_commits_in(opened: OpenIndex) -> int:
+    return len(history.list_recorded_commits(opened.connection))
 
 
-def ask(reading: Reading, wait: float = 5) -> int:
-    with reading.question(wait=wait) as opened:
-        return commits(opened)
+def count_commits(pool: IndexReaderPool, wait: float = 5) -> int:
+    with pool.acquire(wait=wait) as opened:
+        return count_commits_in(opened)
 
 
-def fingerprint(reading: Reading) -> Fingerprint:
-    with reading.question() as opened:
+def read_fingerprint(pool: IndexReaderPool) -> Fingerprint:
+    with pool.acquire() as opened:
         return opened.fingerprint
 
 
-def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    """Poll until the condition holds, or fail."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, "timeout"
         time.sleep(0.005)
 
 
-def lookouts() -> int:
-    return sum(thread.name == "index-lookout" for thread in threading.enumerate())
+def count_watchers() -> int:
+    return sum(thread.name == "index-watcher" for thread in threading.enumerate())
 
 
-def test_questions_share_one_opening(reading: Reading) -> None:
-    """While nobody else wants the index it stays open, and the next question has the same connection."""
-    with reading.question() as first:
-        assert commits(first) == 1
-    with reading.question() as second:
+def test_queries_share_one_connection(pool: IndexReaderPool) -> None:
+    """While no other process waits, the index stays open, and the next query gets the same connection."""
+    with pool.acquire() as first:
+        assert count_commits_in(first) == 1
+    with pool.acquire() as second:
         assert second == first
 
 
-def test_several_ask_at_once(reading: Reading) -> None:
-    """Each question has a connection of its own; none waits for another to end."""
-    together = threading.Barrier(4, timeout=10)
+def test_concurrent_queries(pool: IndexReaderPool) -> None:
+    """Concurrent queries have separate connections, and none waits for another."""
+    barrier = threading.Barrier(4, timeout=10)
 
-    def one(_: int) -> tuple[int, int]:
-        with reading.question() as opened:
-            together.wait()
-            return id(opened.connection), commits(opened)
+    def query(_: int) -> tuple[int, int]:
+        with pool.acquire() as opened:
+            barrier.wait()
+            return id(opened.connection), count_commits_in(opened)
 
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(one, range(4)))
-    assert len({connection for connection, _ in found}) == 4
-    assert {count for _, count in found} == {1}
+        results = list(threads.map(query, range(4)))
+    assert len({connection for connection, _ in results}) == 4
+    assert {count for _, count in results} == {1}
 
 
-def test_a_writer_gets_in_between_questions(reading: Reading, place: Place) -> None:
-    """It waits for no further question; the next one sees what it wrote, and knows that the state is another."""
-    before = fingerprint(reading)
-    assert fingerprint(reading) == before
+def test_writer_between_queries(pool: IndexReaderPool, location: IndexLocation) -> None:
+    """A writer does not wait for further queries; the next query sees the batch and another fingerprint."""
+    before = read_fingerprint(pool)
+    assert read_fingerprint(pool) == before
     started = time.monotonic()
-    write(place, 2)
+    write(location, 2)
     assert time.monotonic() - started < 2
-    assert ask(reading) == 2
-    assert fingerprint(reading) != before
+    assert count_commits(pool) == 2
+    assert read_fingerprint(pool) != before
 
 
-def test_no_question_passes_a_waiting_writer(reading: Reading, place: Place) -> None:
-    """While a writer waits for a question to end, a later question waits for the writer."""
-    with running(WRITES_ONCE, place.home) as writer, ThreadPoolExecutor(1) as threads:
-        with reading.question() as opened:
-            until(lambda: locks.wanted(place.folder))
-            later = threads.submit(ask, reading, 30)
+def test_query_waits_behind_a_waiting_writer(pool: IndexReaderPool, location: IndexLocation) -> None:
+    """While a writer waits for a query to end, a later query waits for the writer."""
+    with run_script(WRITE_BATCH, location.home) as writer, ThreadPoolExecutor(1) as threads:
+        with pool.acquire() as opened:
+            wait_until(lambda: locks.has_waiters(location.folder))
+            later = threads.submit(count_commits, pool, 30)
             time.sleep(0.2)
-            assert commits(opened) == 1
+            assert count_commits_in(opened) == 1
             assert not later.done()
         assert later.result() == 2
-        assert finished(writer) == (0, "written", "")
+        assert wait_for_exit(writer) == (0, "written", "")
 
 
-def test_nobody_starves(reading: Reading, place: Place) -> None:
-    """Under a steady stream of overlapping questions every batch is written soon, and questions go on."""
-    over = threading.Event()
+def test_no_starvation(pool: IndexReaderPool, location: IndexLocation) -> None:
+    """During a stream of overlapping queries every batch is written within seconds, and queries continue."""
+    stop = threading.Event()
 
-    def stream(_: int) -> list[int]:
-        seen = []
-        while not over.is_set():
-            with reading.question(wait=30) as opened:
-                seen.append(commits(opened))
+    def query_repeatedly(_: int) -> list[int]:
+        counts = []
+        while not stop.is_set():
+            with pool.acquire(wait=30) as opened:
+                counts.append(count_commits_in(opened))
                 time.sleep(0.01)
-        return seen
+        return counts
 
-    with ThreadPoolExecutor(3) as threads, running(WRITES_AGAIN_AND_AGAIN, place.home) as writer:
-        streams = [threads.submit(stream, number) for number in range(3)]
+    with ThreadPoolExecutor(3) as threads, run_script(WRITE_BATCHES, location.home) as writer:
+        readers = [threads.submit(query_repeatedly, number) for number in range(3)]
         try:
-            took = [float(line(writer)) for _ in range(10)]
+            durations = [float(read_line(writer)) for _ in range(10)]
         finally:
-            over.set()
-        assert finished(writer) == (0, "", "")
-    assert max(took) < 5
-    for seen in (one.result() for one in streams):
-        assert seen == sorted(seen)
-        assert len(set(seen)) > 3
-    assert ask(reading) == 11
+            stop.set()
+        assert wait_for_exit(writer) == (0, "", "")
+    assert max(durations) < 5
+    for counts in (reader.result() for reader in readers):
+        assert counts == sorted(counts)
+        assert len(set(counts)) > 3
+    assert count_commits(pool) == 11
 
 
-def test_an_index_nobody_asks_is_given_up(place: Place) -> None:
-    """After a time without questions it is closed, its lookout ends, and the next question opens it again."""
-    before = lookouts()
-    with closing(Reading(place, idle=0.2)) as reading:
-        assert ask(reading) == 1
-        assert lookouts() == before + 1
-        with reading.question() as opened:
-            time.sleep(0.5)  # a long question is no idleness
-            assert commits(opened) == 1
-        until(lambda: lookouts() == before)
-        with database.writing(place, wait=0):
+def test_idle_index_is_closed(location: IndexLocation) -> None:
+    """After the idle time the index is closed and the watcher ends; the next query opens it again."""
+    before = count_watchers()
+    with closing(IndexReaderPool(location, idle_seconds=0.2)) as pool:
+        assert count_commits(pool) == 1
+        assert count_watchers() == before + 1
+        with pool.acquire() as opened:
+            time.sleep(0.5)  # a long query does not count as idle
+            assert count_commits_in(opened) == 1
+        wait_until(lambda: count_watchers() == before)
+        with database.open_for_writing(location, wait=0):
             pass
-        assert ask(reading) == 1
+        assert count_commits(pool) == 1
 
 
-def test_closing_waits_for_the_question_at_work(place: Place) -> None:
-    """What is closed stays good for the question that has it, and is free when that ends."""
-    reading = Reading(place)
-    with reading.question() as opened:
-        reading.close()
-        assert commits(opened) == 1
-        with pytest.raises(IndexBusy), database.writing(place, wait=0):
+def test_close_waits_for_active_query(location: IndexLocation) -> None:
+    """A closed pool stays usable for the active query, and releases the index when that ends."""
+    pool = IndexReaderPool(location)
+    with pool.acquire() as opened:
+        pool.close()
+        assert count_commits_in(opened) == 1
+        with pytest.raises(IndexBusy), database.open_for_writing(location, wait=0):
             pass
-    with database.writing(place, wait=0):
+    with database.open_for_writing(location, wait=0):
         pass
 
 
-@pytest.mark.parametrize("gives_up", [CLOSES_THE_INDEX, FREES_WHAT_IT_CLOSED])
-def test_a_process_may_end_while_its_index_is_given_up(place: Place, gives_up: str) -> None:
-    """No thread comes back from the engine to an interpreter that is gone: the process would be aborted."""
-    program = IN_THE_ENGINE + ENDS_WHILE_THE_LOOKOUT_WORKS.replace("{gives_up}", gives_up)
-    with running(program, place.home) as process:
-        assert finished(process) == (0, "", "")
+@pytest.mark.parametrize("query", [QUERY_ON_CLOSE, QUERY_ON_FREE])
+def test_exit_while_the_watcher_closes(location: IndexLocation, query: str) -> None:
+    """A process can exit while its watcher thread is inside DuckDB; otherwise it would be aborted."""
+    script = SLOW_QUERY + EXIT_DURING_QUERY.replace("{query}", query)
+    with run_script(script, location.home) as process:
+        assert wait_for_exit(process) == (0, "", "")
 
 
-def test_an_index_nobody_could_look_after_is_closed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a lookout no writer would ever get in."""
+def test_closed_if_the_watcher_cannot_start(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the watcher cannot start, the index is closed: no writer would ever get access."""
 
-    def refused(_: threading.Thread) -> None:
+    def fail(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refused)
-    reading = Reading(place)
-    with pytest.raises(RuntimeError, match="new thread"), reading.question():
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    pool = IndexReaderPool(location)
+    with pytest.raises(RuntimeError, match="new thread"), pool.acquire():
         pass
     monkeypatch.undo()
-    write(place, 2)
-    with closing(reading), reading.question() as opened:
-        assert commits(opened) == 2
+    write(location, 2)
+    with closing(pool), pool.acquire() as opened:
+        assert count_commits_in(opened) == 2
 
 
-def test_without_an_index(tmp_path: Path) -> None:
-    """What is not there is named as by any reader, and is found once it is."""
-    place = place_in(tmp_path / "home")
-    with closing(Reading(place)) as reading:
+def test_missing_index(tmp_path: Path) -> None:
+    """A missing index raises NotIndexed, and is found after it was created."""
+    location = make_location(tmp_path / "home")
+    with closing(IndexReaderPool(location)) as pool:
         with pytest.raises(NotIndexed):
-            ask(reading)
-        write(place, 1, 2)
-        assert ask(reading) == 2
+            count_commits(pool)
+        write(location, 1, 2)
+        assert count_commits(pool) == 2
 
 
-@pytest.mark.parametrize("held", [True, False])
-@pytest.mark.parametrize("by", [writer.delete_index, lambda place: shutil.rmtree(place.folder)])
-def test_a_deleted_index_is_noticed(place: Place, by: Callable[[Place], None], held: bool) -> None:
-    """Whoever deletes it, a question afterwards finds none, and one made anew is another state."""
-    with closing(Reading(place)) as reading:
-        before = fingerprint(reading)
-        if not held:
-            reading.close()
-        by(place)
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("delete", [writer.delete_index, lambda location: shutil.rmtree(location.folder)])
+def test_deleted_index_is_detected(
+    location: IndexLocation, delete: Callable[[IndexLocation], None], is_open: bool
+) -> None:
+    """After a deletion a query raises NotIndexed, and a new index has another fingerprint."""
+    with closing(IndexReaderPool(location)) as pool:
+        before = read_fingerprint(pool)
+        if not is_open:
+            pool.close()
+        delete(location)
         with pytest.raises(NotIndexed):
-            ask(reading)
-        write(place, 5)
-        with reading.question() as opened:
-            assert history.all_recorded(opened.connection) == [sha(5)]
+            count_commits(pool)
+        write(location, 5)
+        with pool.acquire() as opened:
+            assert history.list_recorded_commits(opened.connection) == [sha(5)]
             assert opened.fingerprint != before
 
 
-def test_a_compacted_index_is_noticed(reading: Reading, place: Place) -> None:
-    """Compaction does not wait for questions to stop, and the next one reads the new file."""
-    before = fingerprint(reading)
-    maintenance.compact(place)
-    assert ask(reading) == 1
-    assert fingerprint(reading) != before
+def test_compacted_index_is_detected(pool: IndexReaderPool, location: IndexLocation) -> None:
+    """Compaction works while the pool is open, and the next query reads the new file."""
+    before = read_fingerprint(pool)
+    maintenance.compact(location)
+    assert count_commits(pool) == 1
+    assert read_fingerprint(pool) != before
 
 
-def test_a_busy_index_is_named(reading: Reading, place: Place) -> None:
-    """Behind a writer that does not end, a question waits for as long as it was told to, and says so."""
-    with running(HOLDS, place.home) as writer:
-        assert line(writer) == "holding"
+def test_busy_index(pool: IndexReaderPool, location: IndexLocation) -> None:
+    """If a writer keeps the index, a query fails after its timeout, which the error mentions."""
+    with run_script(HOLD_INDEX, location.home) as writer:
+        assert read_line(writer) == "opened"
         started = time.monotonic()
         with pytest.raises(IndexBusy, match="waited"):
-            ask(reading, wait=0.3)
+            count_commits(pool, wait=0.3)
         assert time.monotonic() - started < 3
 
 
-def test_a_question_that_fails_spoils_no_other(reading: Reading) -> None:
-    """After an error of the database the next question starts from the file."""
-    with pytest.raises(duckdb.Error), reading.question() as opened:
+def test_failed_query_affects_no_other(pool: IndexReaderPool) -> None:
+    """After any error the next query works."""
+    with pytest.raises(duckdb.Error), pool.acquire() as opened:
         opened.connection.execute("SELECT nothing FROM nowhere")
-    assert ask(reading) == 1
-    with pytest.raises(ValueError, match="mine"), reading.question():
-        raise ValueError("mine")
-    assert ask(reading) == 1
+    assert count_commits(pool) == 1
+    with pytest.raises(ValueError, match="own error"), pool.acquire():
+        raise ValueError("own error")
+    assert count_commits(pool) == 1
 
 
-def test_no_reader_can_write(reading: Reading) -> None:
-    """The connection of a question refuses to change the index."""
-    with pytest.raises(duckdb.Error, match="read-only"), reading.question() as opened:
+def test_readers_cannot_write(pool: IndexReaderPool) -> None:
+    """A connection of the pool refuses to change the index."""
+    with pytest.raises(duckdb.Error, match="read-only"), pool.acquire() as opened:
         opened.connection.execute("DELETE FROM commits")

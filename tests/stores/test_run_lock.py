@@ -1,4 +1,4 @@
-"""One run works, one waits, the rest leave: among real processes."""
+"""Run lock between real processes: one index run at a time, and one queued run per work tree."""
 
 from __future__ import annotations
 
@@ -10,132 +10,138 @@ from subprocess import Popen
 import pytest
 
 from stores import index_location, locks
-from stores.locks import RunAtWork
-from tests.readonly_fs import read_only
-from tests.stores.batches import place_in
-from tests.stores.processes import finished, line, running
+from stores.locks import RunInProgress
+from tests.readonly_fs import make_read_only
+from tests.stores.batches import make_location
+from tests.stores.processes import read_line, run_script, wait_for_exit
 
-# Takes its turn, says what became of it, and works until it is told to stop.
-TAKES_TURN = """
-with locks.next_run(place, git_dir, lambda at_work: say("waits", at_work.message)) as run:
-    if run: run.begin(); say("works"); sys.stdin.read()
-    else: say("leaves")
+# Waits for the run lock, prints each state, and holds the lock until its stdin is closed.
+INDEX_RUN = """
+with locks.wait_for_run_lock(location, git_dir, lambda error: print("waits", error.message)) as run:
+    if run: run.record_process(); print("runs"); sys.stdin.read()
+    else: print("ends")
 """
 
 
-def test_second_run_finds_the_first(tmp_path: Path) -> None:
-    """A second indexing run is told at once which process is at work; queries are not in its way."""
-    program = "with locks.sole_run(place):\n    say('in'); sys.stdin.read()"
-    with running(program, tmp_path) as first:
-        assert line(first) == "in"
-        with pytest.raises(RunAtWork, match=rf"process {first.pid}\)"), locks.sole_run(place_in(tmp_path)):
+def test_second_run_is_refused(tmp_path: Path) -> None:
+    """The error of a second run names the process of the first, and a kill releases the lock."""
+    script = "with locks.acquire_run_lock(location):\n    print('locked'); sys.stdin.read()"
+    with run_script(script, tmp_path) as first:
+        assert read_line(first) == "locked"
+        with (
+            pytest.raises(RunInProgress, match=rf"process {first.pid}\)"),
+            locks.acquire_run_lock(make_location(tmp_path)),
+        ):
             pass
         first.kill()
         first.wait()
-        with locks.sole_run(place_in(tmp_path)):
+        with locks.acquire_run_lock(make_location(tmp_path)):
             pass
 
 
-def test_one_works_one_waits_the_rest_leave(tmp_path: Path) -> None:
-    """Of many runs at the same time, each hears at once which of the three it is."""
+def test_one_runs_one_waits_others_end(tmp_path: Path) -> None:
+    """Of several runs one holds the lock, one waits for it, and the others end."""
     with ExitStack() as stack:
-        works, waits, *leave = (_started(stack, tmp_path) for _ in range(4))
-        assert works.said == "works"
-        assert waits.said.endswith(f"is at work on this repository (process {works.process.pid}).")
-        assert [(one.said, finished(one.process)) for one in leave] == [("leaves", (0, "", ""))] * 2
-        assert works.process.stdin is not None
-        works.process.stdin.close()
-        assert line(waits.process) == "works"
+        running, waiting, *others = (_start_run(stack, tmp_path) for _ in range(4))
+        assert running.state == "runs"
+        assert waiting.state.endswith(f"is running for this repository (process {running.process.pid}).")
+        assert [(run.state, wait_for_exit(run.process)) for run in others] == [("ends", (0, "", ""))] * 2
+        assert running.process.stdin is not None
+        running.process.stdin.close()
+        assert read_line(waiting.process) == "runs"
 
 
-def test_one_waits_in_each_work_tree(tmp_path: Path) -> None:
-    """Who waits in one work tree does not see what is new in another: there somebody waits too."""
+def test_one_waits_per_work_tree(tmp_path: Path) -> None:
+    """Every work tree has a queue of its own, because a run indexes only the HEAD of its work tree."""
     with ExitStack() as stack:
-        works, waits = (_started(stack, tmp_path) for _ in range(2))
+        running, waiting = (_start_run(stack, tmp_path) for _ in range(2))
         linked = 'git_dir = git_dir / "worktrees" / "linked"\n'
-        waits_there, leaves_there = (_started(stack, tmp_path, linked) for _ in range(2))
-        assert waits_there.said == waits.said and leaves_there.said == "leaves"
-        assert str(works.process.pid) in waits.said
+        waiting_in_linked, other_in_linked = (_start_run(stack, tmp_path, linked) for _ in range(2))
+        assert waiting_in_linked.state == waiting.state and other_in_linked.state == "ends"
+        assert str(running.process.pid) in waiting.state
 
 
-def test_the_one_that_waits_goes_on_after_a_kill(tmp_path: Path) -> None:
-    """`kill -9` of the run at work is its end as any other, and the place of the next one is free again."""
+def test_waiting_run_continues_after_a_kill(tmp_path: Path) -> None:
+    """After `kill -9` of the active run the waiting one continues, and another run can wait."""
     with ExitStack() as stack:
-        works, waits = (_started(stack, tmp_path) for _ in range(2))
-        works.process.kill()
-        assert line(waits.process) == "works"
-        assert _started(stack, tmp_path).said.startswith("waits")
+        running, waiting = (_start_run(stack, tmp_path) for _ in range(2))
+        running.process.kill()
+        assert read_line(waiting.process) == "runs"
+        assert _start_run(stack, tmp_path).state.startswith("waits")
 
 
-def test_a_killed_waiter_leaves_its_place(tmp_path: Path) -> None:
-    """The waiting place dies with who waits there."""
+def test_kill_of_the_waiting_run(tmp_path: Path) -> None:
+    """After a kill of the waiting run another one can wait."""
     with ExitStack() as stack:
-        _, waits = (_started(stack, tmp_path) for _ in range(2))
-        waits.process.kill()
-        waits.process.wait()
-        assert _started(stack, tmp_path).said.startswith("waits")
+        _, waiting = (_start_run(stack, tmp_path) for _ in range(2))
+        waiting.process.kill()
+        waiting.process.wait()
+        assert _start_run(stack, tmp_path).state.startswith("waits")
 
 
-def test_a_glance_refuses_nobody(tmp_path: Path) -> None:
-    """A run that only looks whether there is something to do is not taken for one at work."""
-    glance = "with locks.next_run(place, git_dir, say): say('looks'); time.sleep(0.2)"
-    with running(glance, tmp_path) as looking:
-        assert line(looking) == "looks"
-        with locks.sole_run(place_in(tmp_path)):
+def test_short_run_does_not_refuse_others(tmp_path: Path) -> None:
+    """A run that holds the lock only for a moment, because there is nothing to do, is not reported."""
+    script = "with locks.wait_for_run_lock(location, git_dir, print): print('locked'); time.sleep(0.2)"
+    with run_script(script, tmp_path) as process:
+        assert read_line(process) == "locked"
+        with locks.acquire_run_lock(make_location(tmp_path)):
             pass
 
 
-def test_a_deleted_lock_file_keeps_nobody_out(tmp_path: Path) -> None:
-    """Who waits on a file that was deleted meanwhile takes the lock of the one in its place."""
-    place = place_in(tmp_path)
+def test_deleted_lock_file(tmp_path: Path) -> None:
+    """If the lock file is deleted, the waiting run takes the lock of the new file."""
+    location = make_location(tmp_path)
     with ExitStack() as stack:
-        works, waits = (_started(stack, tmp_path) for _ in range(2))
-        (place.folder / locks.RUN).unlink()
-        works.process.kill()
-        assert line(waits.process) == "works"
-        with pytest.raises(RunAtWork, match=str(waits.process.pid)), locks.sole_run(place):
+        running, waiting = (_start_run(stack, tmp_path) for _ in range(2))
+        (location.folder / locks.RUN_LOCK).unlink()
+        running.process.kill()
+        assert read_line(waiting.process) == "runs"
+        with pytest.raises(RunInProgress, match=str(waiting.process.pid)), locks.acquire_run_lock(location):
             pass
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """A run, and the first thing it said: what became of it."""
+class StartedRun:
+    """Index run in another process; `state` is the first line that it printed."""
 
     process: Popen[str]
-    said: str
+    state: str
 
 
-def _started(stack: ExitStack, home: Path, before: str = "") -> Started:
-    process = stack.enter_context(running(before + TAKES_TURN, home))
-    return Started(process, line(process))
+def _start_run(stack: ExitStack, home: Path, setup: str = "") -> StartedRun:
+    process = stack.enter_context(run_script(setup + INDEX_RUN, home))
+    return StartedRun(process, read_line(process))
 
 
-def test_a_run_that_only_looks_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a home that may only be read a run may find nothing to do; one that begins is refused, by name."""
-    place, git_dir = place_in(tmp_path), tmp_path / ".git"
-    with locks.sole_run(place):
+def test_run_without_changes_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a read-only home the lock can be taken, but `record_process` fails and names the lock file."""
+    location, git_dir = make_location(tmp_path), tmp_path / ".git"
+    with locks.acquire_run_lock(location):
         pass
-    place.folder.chmod(0o755)
-    read_only(tmp_path, monkeypatch)
-    with locks.next_run(place, git_dir, lambda _: None) as run:
+    location.folder.chmod(0o755)
+    make_read_only(tmp_path, monkeypatch)
+    with locks.wait_for_run_lock(location, git_dir, lambda _: None) as run:
         assert run is not None
-        with pytest.raises(OSError, match=locks.RUN):
-            run.begin()
+        with pytest.raises(OSError, match=locks.RUN_LOCK):
+            run.record_process()
     for refused in (
-        locks.sole_run(place),
-        locks.next_run(place_in(tmp_path, "new-01"), git_dir, lambda _: None),
+        locks.acquire_run_lock(location),
+        locks.wait_for_run_lock(make_location(tmp_path, "new-01"), git_dir, lambda _: None),
     ):
         with pytest.raises(OSError, match="Read-only"), refused:
             pass
 
 
-def test_a_foreign_folder_has_no_run(tmp_path: Path) -> None:
-    """Behind a link under an index's name no lock file is made, whoever would run."""
-    place, foreign = place_in(tmp_path / "home"), tmp_path / "foreign"
+def test_foreign_directory_is_refused(tmp_path: Path) -> None:
+    """No lock file is created behind a symlink in place of the index directory."""
+    location, foreign = make_location(tmp_path / "home"), tmp_path / "foreign"
     foreign.mkdir()
-    place.home.mkdir()
-    place.folder.symlink_to(foreign)
-    for refused in (locks.sole_run(place), locks.next_run(place, tmp_path / ".git", lambda _: None)):
+    location.home.mkdir()
+    location.folder.symlink_to(foreign)
+    for refused in (
+        locks.acquire_run_lock(location),
+        locks.wait_for_run_lock(location, tmp_path / ".git", lambda _: None),
+    ):
         with pytest.raises(index_location.ForeignFolder), refused:
             pass
     assert list(foreign.iterdir()) == []

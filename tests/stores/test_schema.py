@@ -1,4 +1,4 @@
-"""The Arrow schemas and the published DDL say the same."""
+"""Equality of the Arrow schemas and the published DDL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SQL_TYPES = {
 
 
 def test_tables_are_the_same() -> None:
-    """DDL and schemas name the same tables, in the same order."""
+    """DDL and schemas have the same tables, in the same order."""
     with duckdb.connect() as connection:
         connection.execute(tables_sql())
         rows = connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY table_oid").fetchall()
@@ -32,16 +32,18 @@ def test_tables_are_the_same() -> None:
 
 @pytest.mark.parametrize("table", schema.TABLES)
 def test_columns_are_the_same(table: str) -> None:
-    """A table's columns agree in name, order, type and whether they may be null."""
+    """The columns of a table have the same names, order, types and nullability."""
     with duckdb.connect() as connection:
         connection.execute(tables_sql())
         rows = connection.execute(f"DESCRIBE {table}").fetchall()
-    said = [(name, kind, null == "YES") for name, kind, null, *_ in rows]
-    assert said == [(column.name, SQL_TYPES[column.type], column.nullable) for column in schema.TABLES[table]]
+    columns = [(name, sql_type, null == "YES") for name, sql_type, null, *_ in rows]
+    assert columns == [
+        (column.name, SQL_TYPES[column.type], column.nullable) for column in schema.TABLES[table]
+    ]
 
 
 @pytest.mark.parametrize("table", schema.TABLES)
 def test_every_column_has_a_meaning(table: str) -> None:
-    """Every field says in a line what it holds."""
+    """Every field has a description that ends with a period."""
     for column in schema.TABLES[table]:
         assert column.metadata[b"meaning"].decode().endswith("."), column.name

@@ -1,4 +1,4 @@
-"""A snapshot says what the tables say of the hunks HEAD reaches, in the order of content."""
+"""Snapshots of the hunks that HEAD reaches."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stores import snapshot
-from stores.snapshot import Numbers
-from stores.types import Reach
-from tests.stores.sample_index import Doc, HeadSymbol, sha, small_index
+from stores.snapshot import PositionLookup
+from stores.types import ReachabilityDelta
+from tests.stores.sample_index import Doc, HeadSymbol, create_index, sha
 
 COMMITS = range(6)
-some = st.lists(st.sampled_from(COMMITS), unique=True, max_size=4)
-reaches = st.builds(
-    Reach,
-    gone=some.map(lambda commits: tuple(map(sha, commits))),
-    back=some.map(lambda commits: tuple(map(sha, commits))),
+commit_lists = st.lists(st.sampled_from(COMMITS), unique=True, max_size=4)
+deltas = st.builds(
+    ReachabilityDelta,
+    removed=commit_lists.map(lambda commits: tuple(map(sha, commits))),
+    added=commit_lists.map(lambda commits: tuple(map(sha, commits))),
     complete=st.booleans(),
 )
 docs = st.lists(
@@ -34,75 +34,83 @@ docs = st.lists(
 )
 
 
-def reached(doc: Doc, unreached: list[int], reach: Reach) -> bool:
-    """By the words of `Reach`: what the index's HEAD reaches less `gone`, and `back`; or `back` alone."""
-    kept = doc.commit not in unreached and doc.sha not in reach.gone
-    return doc.sha in reach.back or (kept and not reach.complete)
+def is_reachable(doc: Doc, unreached: list[int], delta: ReachabilityDelta) -> bool:
+    """Return whether HEAD reaches the commit, by the definition of `ReachabilityDelta`."""
+    is_unchanged = doc.commit not in unreached and doc.sha not in delta.removed
+    return doc.sha in delta.added or (is_unchanged and not delta.complete)
 
 
 @settings(max_examples=60)
-@given(docs, some, reaches)
-def test_hunks_are_those_head_reaches(documents: list[Doc], unreached: list[int], reach: Reach) -> None:
-    """Every field of every position is that of the hunk there, newest commit first, then by sha and path."""
-    connection = small_index(documents, unreached=unreached)
-    found = snapshot.load(connection, reach)
-    here = [number for number, doc in enumerate(documents) if reached(doc, unreached, reach)]
-    here.sort(key=lambda number: (-documents[number].commit, documents[number].sha, documents[number].path))
-    expected = [documents[number] for number in here]
+@given(docs, commit_lists, deltas)
+def test_snapshot_has_reachable_hunks(
+    documents: list[Doc], unreached: list[int], delta: ReachabilityDelta
+) -> None:
+    """The snapshot has all reachable hunks with their fields, ordered by newest commit, sha and path."""
+    connection = create_index(documents, unreached=unreached)
+    found = snapshot.load_snapshot(connection, delta)
+    hunk_ids = [number for number, doc in enumerate(documents) if is_reachable(doc, unreached, delta)]
+    hunk_ids.sort(
+        key=lambda number: (-documents[number].commit, documents[number].sha, documents[number].path)
+    )
+    expected = [documents[number] for number in hunk_ids]
     hunks = found.hunks
-    assert hunks.ids.tolist() == here
-    assert hunks.words.tolist() == [len(doc.words) for doc in expected]
-    assert hunks.symbol_words.tolist() == [len(doc.symbols) for doc in expected]
-    assert hunks.shown.to_pylist() == [
+    assert hunks.ids.tolist() == hunk_ids
+    assert hunks.word_counts.tolist() == [len(doc.words) for doc in expected]
+    assert hunks.symbol_word_counts.tolist() == [len(doc.symbols) for doc in expected]
+    assert hunks.commit_info.to_pylist() == [
         {"commit_date": doc.date, "commit_sha": doc.sha, "file_path": doc.path} for doc in expected
     ]
     assert found.texts.tolist() == sorted({doc.digest.rstrip(b"\0") for doc in expected})
-    assert [found.texts[text] for text in hunks.texts] == [doc.digest.rstrip(b"\0") for doc in expected]
-    assert found.files == len({doc.path for doc in expected})
-    same_file = {(doc.path, int(file)) for doc, file in zip(expected, hunks.files, strict=True)}
-    assert len(same_file) == found.files
+    assert [found.texts[text] for text in hunks.text_indices] == [
+        doc.digest.rstrip(b"\0") for doc in expected
+    ]
+    assert found.file_count == len({doc.path for doc in expected})
+    path_indices = {(doc.path, int(file)) for doc, file in zip(expected, hunks.file_indices, strict=True)}
+    assert len(path_indices) == found.file_count
 
 
 @given(st.lists(st.integers(0, 30), unique=True), st.lists(st.integers(0, 40)))
-def test_numbers_find_positions(rows: list[int], asked: list[int]) -> None:
-    """A row is found at its place; one that is not among them, however high its number, at none."""
-    expected = [rows.index(row) if row in rows else -1 for row in asked]
-    numbers = Numbers.of(np.array(rows, dtype=np.int64))
-    assert numbers.at(np.array(asked, dtype=np.int64)).tolist() == expected
+def test_position_lookup(rows: list[int], queried: list[int]) -> None:
+    """The lookup gives the position of each row, and -1 for any other number."""
+    expected = [rows.index(row) if row in rows else -1 for row in queried]
+    lookup = PositionLookup.from_rows(np.array(rows, dtype=np.int64))
+    assert lookup.positions_of(np.array(queried, dtype=np.int64)).tolist() == expected
 
 
-def test_head_symbols_know_their_files() -> None:
-    """A symbol's file is that of the hunks under the same path, and none where HEAD's history has no such path."""
+def test_head_symbol_files() -> None:
+    """A HEAD symbol has the file index of hunks with the same path, if there are any."""
     documents = [Doc(1, "a.py"), Doc(2, "b.py"), Doc(3, "b.py")]
     symbols = [
         HeadSymbol("b.py", "send"),
         HeadSymbol("new.py", "Send"),
         HeadSymbol("a.py", "close", ["send"]),
     ]
-    found = snapshot.load(small_index(documents, symbols=symbols), Reach())
-    paths = dict(zip(found.hunks.files.tolist(), ["b.py", "b.py", "a.py"], strict=True))
-    assert [paths.get(file) for file in found.symbols.files.tolist()] == ["b.py", None, "a.py"]
-    assert found.symbols.words.tolist() == [1, 1, 2]
-    assert found.symbols.named(("send", "absent")).tolist() == [True, False, False]
+    found = snapshot.load_snapshot(create_index(documents, symbols=symbols), ReachabilityDelta())
+    paths = dict(zip(found.hunks.file_indices.tolist(), ["b.py", "b.py", "a.py"], strict=True))
+    assert [paths.get(file) for file in found.symbols.file_indices.tolist()] == ["b.py", None, "a.py"]
+    assert found.symbols.word_counts.tolist() == [1, 1, 2]
+    assert found.symbols.match_names(("send", "absent")).tolist() == [True, False, False]
 
 
-def test_order_of_rows_says_nothing() -> None:
-    """The same content in rows of another order is the same snapshot, but for the rows' numbers."""
+def test_order_of_rows_does_not_matter() -> None:
+    """Rows in another order give the same snapshot, except for the hunk ids."""
     documents = [Doc(n % 5, f"{n % 7}.py", vector=(n % 3, 1)) for n in range(35)]
     shuffled = documents[::-1]
-    one, other = (snapshot.load(small_index(rows), Reach()) for rows in (documents, shuffled))
-    assert one.hunks.shown.equals(other.hunks.shown)
+    one, other = (
+        snapshot.load_snapshot(create_index(rows), ReachabilityDelta()) for rows in (documents, shuffled)
+    )
+    assert one.hunks.commit_info.equals(other.hunks.commit_info)
     assert one.texts.tolist() == other.texts.tolist()
-    assert one.hunks.texts.tolist() == other.hunks.texts.tolist()
+    assert one.hunks.text_indices.tolist() == other.hunks.text_indices.tolist()
 
 
-def test_paths_that_only_look_the_same() -> None:
-    """Of two paths of one commit that are no text and read the same, the bytes decide who leads."""
-    connection = small_index([Doc(1, "?.py"), Doc(1, "?.py", words=["other"])])
-    _write_bytes(connection, {0: b"\xff.py", 1: b"\xfe.py"})
-    assert snapshot.load(connection, Reach()).hunks.ids.tolist() == [1, 0]
+def test_order_of_undecodable_paths() -> None:
+    """Two undecodable paths of a commit with the same text are ordered by their bytes."""
+    connection = create_index([Doc(1, "?.py"), Doc(1, "?.py", words=["other"])])
+    _set_path_bytes(connection, {0: b"\xff.py", 1: b"\xfe.py"})
+    assert snapshot.load_snapshot(connection, ReachabilityDelta()).hunks.ids.tolist() == [1, 0]
 
 
-def _write_bytes(connection: duckdb.DuckDBPyConnection, names: dict[int, bytes]) -> None:
+def _set_path_bytes(connection: duckdb.DuckDBPyConnection, names: dict[int, bytes]) -> None:
     for hunk, name in names.items():
         connection.execute("UPDATE hunks SET file_path_bytes = ? WHERE hunk_id = ?", [name, hunk])

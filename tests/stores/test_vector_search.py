@@ -1,4 +1,4 @@
-"""The vector lane: exact, whitened, filtered before it is cut."""
+"""Vector search: whitening, filters, order and reachability."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from stores import history, snapshot, vector_search, whitening
-from stores.filters import Where, chosen
-from stores.types import EMBEDDING_DIMENSION, Reach
-from tests.stores.sample_index import Doc, sha, small_index, unit
-from tests.stores.search_helpers import nearest
+from stores.filters import QueryFilter, apply_filter
+from stores.types import EMBEDDING_DIMENSION, ReachabilityDelta
+from tests.stores.sample_index import Doc, create_index, sha, unit_vector
+from tests.stores.search_helpers import search_vectors
 
 
-def random_docs(count: int) -> list[Doc]:
-    """Hunks whose vectors share a large common component, as those of one repository do."""
+def make_random_docs(count: int) -> list[Doc]:
+    """Return hunks whose vectors have a large common component, as those of one repository have."""
     rows = np.random.default_rng(7).normal(size=(count, EMBEDDING_DIMENSION)) * np.linspace(
         3, 0.3, EMBEDDING_DIMENSION
     )
@@ -25,118 +25,130 @@ def random_docs(count: int) -> list[Doc]:
     ]
 
 
-LARGE = random_docs(whitening.FEWEST_TO_WHITEN + 1)
-QUERY = unit(*np.random.default_rng(8).normal(size=EMBEDDING_DIMENSION).tolist())
+LARGE = make_random_docs(whitening.MIN_TEXTS_TO_WHITEN + 1)
+QUERY = unit_vector(*np.random.default_rng(8).normal(size=EMBEDDING_DIMENSION).tolist())
 
 
-def whitened_by_definition(docs: list[Doc], query: np.ndarray) -> np.ndarray:
-    """Cosines after scaling each principal axis by variance ** -3/16: rows without the mean, the query without half."""
-    rows = np.stack([unit(*doc.vector) for doc in docs]).astype(np.float64)
+def compute_whitened_cosines(docs: list[Doc], query: np.ndarray) -> np.ndarray:
+    """Return the whitened cosines by their definition.
+
+    Each principal axis is scaled by variance ** -3/16, after subtracting the mean of the rows, and half of it from the
+    query.
+    """
+    rows = np.stack([unit_vector(*doc.vector) for doc in docs]).astype(np.float64)
     mean = rows.mean(axis=0)
     _, deviations, axes = np.linalg.svd(rows - mean, full_matrices=False)
     scale = (deviations**2 / len(rows)) ** -0.1875
-    placed = np.vstack([rows - mean, query - mean / 2]) @ axes.T * scale
-    placed /= np.linalg.norm(placed, axis=1, keepdims=True)
-    cosines: np.ndarray = placed[:-1] @ placed[-1]
+    whitened = np.vstack([rows - mean, query - mean / 2]) @ axes.T * scale
+    whitened /= np.linalg.norm(whitened, axis=1, keepdims=True)
+    cosines: np.ndarray = whitened[:-1] @ whitened[-1]
     return cosines
 
 
-def test_small_index_is_compared_by_plain_cosine() -> None:
-    """Below the named minimum of texts the lane ranks by the raw vectors."""
+def test_small_index_is_not_whitened() -> None:
+    """With few texts the ranking is by the cosine of the stored vectors."""
     docs = [Doc(1, "far.py", vector=(0, 1)), Doc(2, "near.py", vector=(3, 1)), Doc(3, "same.py", vector=(1,))]
-    hits = nearest(small_index(docs), unit(1))
+    hits = search_vectors(create_index(docs), unit_vector(1))
     assert [hit.file_path for hit in hits] == ["same.py", "near.py", "far.py"]
     assert [hit.score for hit in hits] == pytest.approx([1, 3 / 10**0.5, 0])
 
 
 def test_large_index_is_whitened() -> None:
-    """With enough texts the ranking is that of the whitened vectors, exact and complete."""
-    hits = nearest(small_index(LARGE), QUERY)
-    expected = whitened_by_definition(LARGE, QUERY)
+    """With enough texts the ranking is by the exact cosine of the whitened vectors."""
+    hits = search_vectors(create_index(LARGE), QUERY)
+    expected = compute_whitened_cosines(LARGE, QUERY)
     assert [hit.hunk_id for hit in hits] == np.argsort(-expected)[:100].tolist()
     assert [hit.score for hit in hits] == pytest.approx(np.sort(expected)[::-1][:100].tolist(), abs=1e-6)
 
 
-def test_filtered_lane_is_the_filtered_ranking() -> None:
-    """A filter drops rows of the whole ranking before the lane is cut, and changes no score."""
-    connection = small_index(LARGE)
-    everything = nearest(connection, QUERY, limit=len(LARGE))
-    kept = [hit for hit in everything if LARGE[hit.hunk_id].language == "rust"]
-    assert list(nearest(connection, QUERY, Where(language="rust"))) == kept[:100]
+def test_filter_applies_before_the_limit() -> None:
+    """A filter removes rows before the ranking is cut to its limit, and changes no score."""
+    connection = create_index(LARGE)
+    unfiltered = search_vectors(connection, QUERY, limit=len(LARGE))
+    expected = [hit for hit in unfiltered if LARGE[hit.hunk_id].language == "rust"]
+    assert list(search_vectors(connection, QUERY, QueryFilter(language="rust"))) == expected[:100]
 
 
-def test_unreached_commits_leave_no_trace() -> None:
-    """What HEAD does not reach is neither ranked nor part of the space the rest is compared in."""
-    stray = [Doc(200, f"stray{n}.py", vector=(0, n + 1, 1)) for n in range(50)]
-    with_stray = nearest(small_index([*LARGE, *stray], unreached=[200]), QUERY)
-    assert with_stray == nearest(small_index(LARGE), QUERY)
+def test_unreached_commits_have_no_effect() -> None:
+    """Unreached commits are neither ranked nor included in the whitening."""
+    unreached = [Doc(200, f"unreached{n}.py", vector=(0, n + 1, 1)) for n in range(50)]
+    with_unreached = search_vectors(create_index([*LARGE, *unreached], unreached=[200]), QUERY)
+    assert with_unreached == search_vectors(create_index(LARGE), QUERY)
 
 
-def test_order_is_of_content() -> None:
-    """The ranking is the same whatever the order in which the rows came."""
+def test_order_does_not_depend_on_rows() -> None:
+    """The order of the rows in the tables does not change the ranking."""
     first, second = (
-        [(hit.score, hit.file_path) for hit in nearest(small_index(rows), QUERY)]
+        [(hit.score, hit.file_path) for hit in search_vectors(create_index(rows), QUERY)]
         for rows in (LARGE, LARGE[::-1])
     )
     assert first == second
 
 
-def test_shared_text_ranks_each_of_its_hunks() -> None:
-    """Hunks of equal text have one vector between them and equal scores, the newer commit first."""
-    connection = small_index([Doc(1, "a.py"), Doc(2, "b.py"), Doc(3, "c.py", vector=(0, 1))])
+def test_hunks_with_equal_text() -> None:
+    """Hunks with equal text share a vector and have equal scores, the newer commit first."""
+    connection = create_index([Doc(1, "a.py"), Doc(2, "b.py"), Doc(3, "c.py", vector=(0, 1))])
     assert connection.execute("SELECT count(*) FROM vectors").fetchall() == [(2,)]
-    hits = nearest(connection, unit(1))
+    hits = search_vectors(connection, unit_vector(1))
     assert [(hit.file_path, hit.score) for hit in hits] == [("b.py", 1.0), ("a.py", 1.0), ("c.py", 0.0)]
 
 
-def test_named_path_is_preferred() -> None:
-    """Of two equally near texts the one under a path the query names comes first."""
-    connection = small_index([Doc(1, "net/a.py"), Doc(2, "b.py")])
-    assert nearest(connection, unit(1))[0].commit_sha == sha(2)
-    assert nearest(connection, unit(1), Where(near=("net/",)))[0].commit_sha == sha(1)
+def test_preferred_path() -> None:
+    """Of two texts with equal vectors the one under a preferred path ranks first."""
+    connection = create_index([Doc(1, "net/a.py"), Doc(2, "b.py")])
+    assert search_vectors(connection, unit_vector(1))[0].commit_sha == sha(2)
+    assert search_vectors(connection, unit_vector(1), QueryFilter(preferred_paths=("net/",)))[
+        0
+    ].commit_sha == sha(1)
 
 
-def test_similarity_is_plain_cosine() -> None:
-    """The similarity shown to people is the cosine of the raw vectors, on a whitened index too."""
-    expected = {n: float(unit(*LARGE[n].vector) @ QUERY) for n in (0, 5)}
-    connection = small_index(LARGE)
-    seen = snapshot.load(connection, Reach())
-    texts = vector_search.load(connection, seen)
-    assert vector_search.similarities(connection, seen, texts, QUERY, [0, 5]) == pytest.approx(
+def test_similarity_is_not_whitened() -> None:
+    """The displayed similarity is the cosine of the stored vectors, even in a whitened index."""
+    expected = {n: float(unit_vector(*LARGE[n].vector) @ QUERY) for n in (0, 5)}
+    connection = create_index(LARGE)
+    loaded = snapshot.load_snapshot(connection, ReachabilityDelta())
+    texts = vector_search.load_text_vectors(connection, loaded)
+    assert vector_search.compute_hunk_similarities(connection, loaded, texts, QUERY, [0, 5]) == pytest.approx(
         expected, abs=1e-6
     )
 
 
-def test_nothing_to_compare() -> None:
-    """An index without hunks, and a filter that keeps none, give an empty ranking."""
-    assert nearest(small_index([]), QUERY) == ()
-    assert nearest(small_index(LARGE[:3]), QUERY, Where(language="cobol")) == ()
+def test_empty_ranking() -> None:
+    """An index without hunks, and a filter that no hunk passes, give an empty ranking."""
+    assert search_vectors(create_index([]), QUERY) == ()
+    assert search_vectors(create_index(LARGE[:3]), QUERY, QueryFilter(language="cobol")) == ()
 
 
-@pytest.mark.parametrize("where", [Where(), Where(language="rust", near=("7*",))])
-def test_too_many_to_keep(monkeypatch: pytest.MonkeyPatch, where: Where) -> None:
-    """Vectors that are not kept but read again for each question give the same ranking and the same cosines."""
-    connection = small_index(LARGE)
-    seen = snapshot.load(connection, Reach())
-    kept = vector_search.load(connection, seen)
-    monkeypatch.setattr(history, "MOST_KEPT_ROWS", len(LARGE) - 1)
-    streamed = vector_search.load(connection, seen)
-    assert kept.rows is not None and streamed.rows is None
-    assert kept.bytes - streamed.bytes == kept.rows.nbytes
-    answers = [
+@pytest.mark.parametrize(
+    "query_filter", [QueryFilter(), QueryFilter(language="rust", preferred_paths=("7*",))]
+)
+def test_vectors_read_for_each_query(monkeypatch: pytest.MonkeyPatch, query_filter: QueryFilter) -> None:
+    """Vectors that are not in memory but read for each query give the same ranking and similarities."""
+    connection = create_index(LARGE)
+    loaded = snapshot.load_snapshot(connection, ReachabilityDelta())
+    in_memory = vector_search.load_text_vectors(connection, loaded)
+    monkeypatch.setattr(history, "MAX_ROWS_IN_MEMORY", len(LARGE) - 1)
+    streamed = vector_search.load_text_vectors(connection, loaded)
+    assert in_memory.vectors is not None and streamed.vectors is None
+    assert in_memory.bytes - streamed.bytes == in_memory.vectors.nbytes
+    results = [
         (
-            vector_search.ask(connection, seen, texts, QUERY, chosen(connection, seen, where)),
-            vector_search.similarities(connection, seen, texts, QUERY, [3, 1, 999]),
+            vector_search.search(
+                connection, loaded, texts, QUERY, apply_filter(connection, loaded, query_filter)
+            ),
+            vector_search.compute_hunk_similarities(connection, loaded, texts, QUERY, [3, 1, 999]),
         )
-        for texts in (kept, streamed)
+        for texts in (in_memory, streamed)
     ]
-    assert answers[0] == answers[1]
+    assert results[0] == results[1]
 
 
-def test_texts_in_one_point() -> None:
-    """Where all texts have the same vector there is nothing to whiten, and content decides the order."""
-    connection = small_index(LARGE)
+def test_equal_vectors() -> None:
+    """If all texts have the same vector, even zero, all scores are equal."""
+    connection = create_index(LARGE)
     connection.execute("UPDATE vectors SET embedding = (SELECT embedding FROM vectors LIMIT 1)")
-    assert {hit.score for hit in nearest(connection, unit(1))} == {nearest(connection, unit(1))[0].score}
+    assert {hit.score for hit in search_vectors(connection, unit_vector(1))} == {
+        search_vectors(connection, unit_vector(1))[0].score
+    }
     connection.execute("UPDATE vectors SET embedding = list_resize([]::FLOAT[], 384, 0)::FLOAT[384]")
-    assert {hit.score for hit in nearest(connection, unit(1))} == {0.0}
+    assert {hit.score for hit in search_vectors(connection, unit_vector(1))} == {0.0}

@@ -1,8 +1,8 @@
-"""Batches go in whole, in any cut, and out again."""
+"""Writing and replacing batches and HEAD files, and deleting an index."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stores import database, history, locks, migrations, schema, writer
-from stores.index_location import ForeignFolder, Place
+from stores.index_location import ForeignFolder, IndexLocation
 from stores.locks import IndexBusy
 from stores.writer import Batch, HeadChange
-from tests.stores.batches import CURRENT, Document, batch, digest, head, place_in, sha, vectors
+from tests.stores.batches import (
+    CURRENT_VERSIONS,
+    Document,
+    digest,
+    make_batch,
+    make_head_change,
+    make_location,
+    make_vectors,
+    sha,
+)
 
-# What lexical ranking is made of: the postings by word and commit, and the statistics of BM25.
-RELATION = """
+# The data of full-text ranking: postings by term and commit, and the statistics of BM25.
+POSTINGS = """
 SELECT '{table}', term, commit_sha, frequency
 FROM {table} JOIN terms USING (term_id) JOIN hunks USING (hunk_id)"""
 STATISTICS = "SELECT count(*), avg(word_count), avg(symbol_word_count) FROM hunks"
@@ -28,24 +37,24 @@ STATISTICS = "SELECT count(*), avg(word_count), avg(symbol_word_count) FROM hunk
 
 @pytest.fixture
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as made:
-        migrations.migrate(made)
-        made.execute("INSERT INTO repository VALUES ('id', '/path', NULL, NULL, NULL, NULL, 0, NULL)")
-        yield made
+    with duckdb.connect() as created:
+        migrations.migrate(created)
+        created.execute("INSERT INTO repository VALUES ('id', '/path', NULL, NULL, NULL, NULL, 0, NULL)")
+        yield created
 
 
-def relation(connection: duckdb.DuckDBPyConnection) -> list[Any]:
-    tables = " UNION ALL ".join(RELATION.format(table=name) for name in ("hunk_postings", "symbol_postings"))
+def read_ranking_data(connection: duckdb.DuckDBPyConnection) -> list[Any]:
+    tables = " UNION ALL ".join(POSTINGS.format(table=name) for name in ("hunk_postings", "symbol_postings"))
     return connection.execute(f"{tables} ORDER BY ALL").fetchall() + connection.execute(STATISTICS).fetchall()
 
 
-def counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+def count_rows(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
     return {
         table: connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0] for table in schema.TABLES
     }
 
 
-def terms(connection: duckdb.DuckDBPyConnection) -> list[str]:
+def read_terms(connection: duckdb.DuckDBPyConnection) -> list[str]:
     return [term for (term,) in connection.execute("SELECT term FROM terms ORDER BY term_id").fetchall()]
 
 
@@ -54,171 +63,182 @@ WORDS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 5), max_size
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=12), st.data())
-def test_any_cut_gives_the_same_index(documents: list[Any], data: st.DataObject) -> None:
-    """However documents are cut into batches, words, their numbers and BM25's statistics are the same."""
-    made = [Document(number, words, symbols) for number, (words, symbols) in enumerate(documents)]
-    cuts = sorted(data.draw(st.sets(st.integers(1, len(made)))) | {len(made)})
+def test_batch_size_does_not_matter(documents: list[Any], data: st.DataObject) -> None:
+    """Postings, term ids and BM25 statistics do not depend on how documents are split into batches."""
+    all_documents = [Document(number, words, symbols) for number, (words, symbols) in enumerate(documents)]
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(all_documents)))) | {len(all_documents)})
     starts = [0, *cuts[:-1]]
     results = []
-    for stretches in ([made], [made[start:end] for start, end in zip(starts, cuts, strict=True)]):
+    for batches in (
+        [all_documents],
+        [all_documents[start:end] for start, end in zip(starts, cuts, strict=True)],
+    ):
         with duckdb.connect() as connection:
             migrations.migrate(connection)
-            for stretch in stretches:
-                writer.replace_batch(connection, batch(stretch))
-            results.append((relation(connection), terms(connection)))
+            for batch_documents in batches:
+                writer.replace_batch(connection, make_batch(batch_documents))
+            results.append((read_ranking_data(connection), read_terms(connection)))
     assert results[0] == results[1]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @given(st.lists(WORDS, min_size=2, max_size=8), st.data())
 def test_replacing_equals_rebuilding(documents: list[Any], data: st.DataObject) -> None:
-    """An index in which some commits were replaced equals one that never had their first rows."""
-    last = [Document(number, words) for number, words in enumerate(documents)]
-    again = data.draw(st.lists(st.sampled_from(last), unique_by=lambda one: one.commit))
-    first = [replace(one, words={"old": 1}) if one in again else one for one in last]
+    """An index in which commits were replaced equals one that was written once."""
+    final = [Document(number, words) for number, words in enumerate(documents)]
+    replaced = data.draw(st.lists(st.sampled_from(final), unique_by=lambda document: document.commit))
+    first = [replace(document, words={"old": 1}) if document in replaced else document for document in final]
     results = []
-    for stretches in ([last], [first, again]):
+    for batches in ([final], [first, replaced]):
         with duckdb.connect() as connection:
             migrations.migrate(connection)
-            for stretch in stretches:
-                writer.replace_batch(connection, batch(stretch))
-            results.append(relation(connection))
+            for batch_documents in batches:
+                writer.replace_batch(connection, make_batch(batch_documents))
+            results.append(read_ranking_data(connection))
     assert results[0] == results[1]
 
 
-def test_words_are_numbered_by_first_appearance(connection: duckdb.DuckDBPyConnection) -> None:
-    """A word's number says when it first appeared: by document, then by alphabet, whichever lane had it."""
-    writer.replace_batch(connection, batch([Document(0, {"b": 1, "a": 2}, {"z": 1}), Document(1, {"c": 1})]))
-    writer.replace_batch(connection, batch([Document(2, {"a": 1, "aa": 1})]))
-    assert terms(connection) == ["a", "b", "z", "c", "aa"]
+def test_term_ids_follow_first_appearance(connection: duckdb.DuckDBPyConnection) -> None:
+    """Term ids are assigned by first document, then alphabetically, for hunk and symbol terms together."""
+    writer.replace_batch(
+        connection, make_batch([Document(0, {"b": 1, "a": 2}, {"z": 1}), Document(1, {"c": 1})])
+    )
+    writer.replace_batch(connection, make_batch([Document(2, {"a": 1, "aa": 1})]))
+    assert read_terms(connection) == ["a", "b", "z", "c", "aa"]
 
 
-def test_replaced_commit_leaves_nothing_behind(connection: duckdb.DuckDBPyConnection) -> None:
-    """Writing a commit again replaces its hunks, symbols and words."""
-    writer.replace_batch(connection, batch([Document(0, {"a": 1}, {"f": 1}), Document(1)]))
-    before = counts(connection)
-    writer.replace_batch(connection, batch([Document(0, {"a": 1}, {"f": 1})]))
-    assert counts(connection) == before
-    writer.replace_batch(connection, Batch(covered=[sha(0), sha(1)]))
-    left = {table for table, count in counts(connection).items() if count}
-    assert left == {"repository", "migrations", "terms", "vectors"}
+def test_commit_is_replaced(connection: duckdb.DuckDBPyConnection) -> None:
+    """Writing a commit again replaces its hunks, symbols and postings."""
+    writer.replace_batch(connection, make_batch([Document(0, {"a": 1}, {"f": 1}), Document(1)]))
+    before = count_rows(connection)
+    writer.replace_batch(connection, make_batch([Document(0, {"a": 1}, {"f": 1})]))
+    assert count_rows(connection) == before
+    writer.replace_batch(connection, Batch(covered_commits=[sha(0), sha(1)]))
+    remaining = {table for table, count in count_rows(connection).items() if count}
+    assert remaining == {"repository", "migrations", "terms", "vectors"}
 
 
 def test_each_text_is_stored_once(connection: duckdb.DuckDBPyConnection) -> None:
-    """A text that several hunks share, in one batch or in several, has one vector."""
-    writer.replace_batch(connection, batch([Document(0, text="same"), Document(1, text="same")]))
-    writer.replace_batch(connection, batch([Document(2, text="same")]))
-    twice = Batch(vectors=pa.concat_tables([vectors([digest("new")]), vectors([digest("new")])]))
+    """A text of several hunks, in one batch or in several, has one vector."""
+    writer.replace_batch(connection, make_batch([Document(0, text="same"), Document(1, text="same")]))
+    writer.replace_batch(connection, make_batch([Document(2, text="same")]))
+    twice = Batch(vectors=pa.concat_tables([make_vectors([digest("new")]), make_vectors([digest("new")])]))
     writer.replace_batch(connection, twice)
     rows = connection.execute("SELECT count(*), count(DISTINCT text_digest) FROM vectors").fetchall()
     assert rows == [(5, 5)]
-    assert history.known_digests(connection, [digest("same"), digest("other")]) == {digest("same")}
+    assert history.find_known_digests(connection, [digest("same"), digest("other")]) == {digest("same")}
 
 
-def test_vectors_come_back_bit_for_bit(connection: duckdb.DuckDBPyConnection) -> None:
-    """What the encoder made is what is read."""
-    given_rows = vectors([digest("a"), digest("b")])
-    writer.replace_batch(connection, Batch(vectors=given_rows))
-    read = connection.execute("FROM vectors").to_arrow_table()
-    assert read.column("embedding").to_pylist() == given_rows.column("embedding").to_pylist()
+def test_vectors_are_stored_unchanged(connection: duckdb.DuckDBPyConnection) -> None:
+    """Stored vectors are read back bit for bit."""
+    vectors = make_vectors([digest("a"), digest("b")])
+    writer.replace_batch(connection, Batch(vectors=vectors))
+    stored = connection.execute("FROM vectors").to_arrow_table()
+    assert stored.column("embedding").to_pylist() == vectors.column("embedding").to_pylist()
 
 
-def test_unreadable_commits_are_remembered_until_read(connection: duckdb.DuckDBPyConnection) -> None:
-    """A commit that could not be read is remembered with its last reason, until it is read."""
+def test_unreadable_commits(connection: duckdb.DuckDBPyConnection) -> None:
+    """An unreadable commit is recorded with its last reason, until it is read."""
     for reason in ("missing tree", "missing blob"):
         rows = pa.Table.from_pylist([{"commit_sha": sha(0), "reason": reason}], schema.UNREADABLE)
-        writer.replace_batch(connection, Batch(covered=[sha(0)], unreadable=rows, watermark=sha(0)))
-    assert [one.reason for one in history.unreadable(connection)] == ["missing blob"]
-    writer.replace_batch(connection, Batch(covered=[sha(0)]))
-    assert history.unreadable(connection) == ()
+        writer.replace_batch(connection, Batch(covered_commits=[sha(0)], unreadable=rows, watermark=sha(0)))
+    assert [commit.reason for commit in history.load_unreadable_commits(connection)] == ["missing blob"]
+    writer.replace_batch(connection, Batch(covered_commits=[sha(0)]))
+    assert history.load_unreadable_commits(connection) == ()
 
 
-def test_watermark_moves_with_its_batch_only(connection: duckdb.DuckDBPyConnection) -> None:
-    """A batch without a watermark leaves it; an empty batch with one moves it."""
-    writer.replace_batch(connection, batch([Document(0)]))
-    writer.replace_batch(connection, batch([Document(1)], watermark=False))
-    seen = history.status(connection)
-    assert seen is not None and (seen.last_indexed_commit, seen.commits) == (sha(0), 2)
-    writer.replace_batch(connection, Batch(covered=[sha(2)], watermark=sha(2)))
-    moved = history.status(connection)
-    assert moved is not None and moved.last_indexed_commit == sha(2)
-    assert history.recorded(connection, [sha(0), sha(2)]) == {sha(0)}
+def test_watermark(connection: duckdb.DuckDBPyConnection) -> None:
+    """A batch without a watermark keeps the last one; an empty batch with one changes it."""
+    writer.replace_batch(connection, make_batch([Document(0)]))
+    writer.replace_batch(connection, make_batch([Document(1)], watermark=False))
+    summary = history.load_index_summary(connection)
+    assert summary is not None and (summary.last_indexed_commit, summary.commits) == (sha(0), 2)
+    writer.replace_batch(connection, Batch(covered_commits=[sha(2)], watermark=sha(2)))
+    changed = history.load_index_summary(connection)
+    assert changed is not None and changed.last_indexed_commit == sha(2)
+    assert history.find_recorded_commits(connection, [sha(0), sha(2)]) == {sha(0)}
 
 
-def test_failed_batch_leaves_nothing(connection: duckdb.DuckDBPyConnection) -> None:
-    """A batch that cannot be written whole is not written at all."""
-    whole = batch([Document(0)])
-    words = whole.hunk_words
-    unknown = words.set_column(2, "frequency", pa.nulls(words.num_rows, pa.int32()))
-    broken = replace(whole, hunk_words=unknown)
+def test_failed_batch_writes_nothing(connection: duckdb.DuckDBPyConnection) -> None:
+    """A batch that fails is not written at all, and can be written later."""
+    valid = make_batch([Document(0)])
+    terms = valid.hunk_terms
+    without_frequency = terms.set_column(2, "frequency", pa.nulls(terms.num_rows, pa.int32()))
+    invalid = replace(valid, hunk_terms=without_frequency)
     with pytest.raises(duckdb.ConstraintException):
-        writer.replace_batch(connection, broken)
-    assert history.all_recorded(connection) == []
-    writer.replace_batch(connection, whole)
-    assert history.all_recorded(connection) == [sha(0)]
+        writer.replace_batch(connection, invalid)
+    assert history.list_recorded_commits(connection) == []
+    writer.replace_batch(connection, valid)
+    assert history.list_recorded_commits(connection) == [sha(0)]
 
 
-def test_head_is_replaced_by_file(connection: duckdb.DuckDBPyConnection) -> None:
-    """Only the files named are replaced, with their symbols, chunks and words."""
-    writer.replace_head(connection, head(["a.py", "b.py"], ["f", "g"]))
-    writer.replace_head(connection, head(["a.py"], ["h"], blob="c" * 40))
-    assert history.head_files(connection) == {"a.py": "c" * 40, "b.py": "b" * 40}
+def test_head_files_are_replaced(connection: duckdb.DuckDBPyConnection) -> None:
+    """Only the given files are replaced, with their symbols, chunks and postings."""
+    writer.replace_head(connection, make_head_change(["a.py", "b.py"], ["f", "g"]))
+    writer.replace_head(connection, make_head_change(["a.py"], ["h"], blob="c" * 40))
+    assert history.load_head_files(connection) == {"a.py": "c" * 40, "b.py": "b" * 40}
     rows = connection.execute(
         "SELECT file_path, name, term FROM head_symbols"
         " LEFT JOIN head_postings USING (symbol_id) LEFT JOIN terms USING (term_id) ORDER BY ALL"
     ).fetchall()
     assert rows == [("a.py", "h", "h"), ("b.py", "f", "f"), ("b.py", "g", "g")]
     writer.replace_head(connection, HeadChange(replaced_paths=["a.py", "b.py"]))
-    assert [counts(connection)[table] for table in schema.TABLES if table.startswith("head_")] == [0] * 4
+    assert [count_rows(connection)[table] for table in schema.TABLES if table.startswith("head_")] == [0] * 4
 
 
-def test_a_pass_begins(connection: duckdb.DuckDBPyConnection) -> None:
-    """The beginning of a pass says whose index it is and what HEAD does not reach; the watermark stays."""
+def test_record_run_start(connection: duckdb.DuckDBPyConnection) -> None:
+    """The start of a run records the repository, HEAD and the unreached commits, and keeps the watermark."""
     connection.execute("DELETE FROM repository")
-    place = replace(place_in(Path("/home")), path=Path("/bad\udcff"))
-    writer.begin_pass(connection, place, head="1" * 40, unreached=[sha(7)], components=CURRENT)
-    writer.replace_batch(connection, batch([Document(0)]))
-    writer.begin_pass(connection, place, head="2" * 40, unreached=[sha(8), sha(9)], components=CURRENT)
-    seen = history.status(connection)
-    assert seen is not None
-    assert (seen.path, seen.head_commit, seen.last_indexed_commit) == ("/bad\\xff", "2" * 40, sha(0))
-    assert history.unreached(connection) == {sha(8), sha(9)}
+    location = replace(make_location(Path("/home")), path=Path("/bad\udcff"))
+    writer.record_run_start(
+        connection, location, head="1" * 40, unreached=[sha(7)], components=CURRENT_VERSIONS
+    )
+    writer.replace_batch(connection, make_batch([Document(0)]))
+    writer.record_run_start(
+        connection, location, head="2" * 40, unreached=[sha(8), sha(9)], components=CURRENT_VERSIONS
+    )
+    summary = history.load_index_summary(connection)
+    assert summary is not None
+    assert (summary.path, summary.head_commit, summary.last_indexed_commit) == ("/bad\\xff", "2" * 40, sha(0))
+    assert history.load_unreached_commits(connection) == {sha(8), sha(9)}
 
 
-def indexed(place: Place, documents: Sequence[Document] = (Document(0),)) -> Place:
-    with database.writing(place) as connection:
-        writer.begin_pass(connection, place, head="h" * 40, unreached=[], components=CURRENT)
-        writer.replace_batch(connection, batch(documents))
-    return place
+def create_index(location: IndexLocation) -> IndexLocation:
+    with database.open_for_writing(location) as connection:
+        writer.record_run_start(
+            connection, location, head="h" * 40, unreached=[], components=CURRENT_VERSIONS
+        )
+        writer.replace_batch(connection, make_batch([Document(0)]))
+    return location
 
 
 def test_delete_removes_everything(tmp_path: Path) -> None:
-    """Deleting takes the database, its log and side files; empty lock files and strangers' files stay."""
-    place = indexed(place_in(tmp_path))
-    assert place.wal.exists()
-    (place.folder / "index.duckdb.draft").touch()
-    (place.folder / "notes.txt").touch()
-    writer.delete_index(place)
-    left = {path.name: path.stat().st_size for path in place.folder.iterdir()}
-    assert left == {locks.DOOR: 0, locks.LOCK: 0, "notes.txt": 0}
-    writer.delete_index(place)
-    with database.reading(indexed(place)) as connection:
-        assert history.all_recorded(connection) == [sha(0)]
+    """Deletion removes the database, its log and side files; empty lock files and other programs' files stay."""
+    location = create_index(make_location(tmp_path))
+    assert location.wal.exists()
+    (location.folder / "index.duckdb.draft").touch()
+    (location.folder / "notes.txt").touch()
+    writer.delete_index(location)
+    remaining = {path.name: path.stat().st_size for path in location.folder.iterdir()}
+    assert remaining == {locks.GATE_LOCK: 0, locks.INDEX_LOCK: 0, "notes.txt": 0}
+    writer.delete_index(location)
+    with database.open_for_reading(create_index(location)) as connection:
+        assert history.list_recorded_commits(connection) == [sha(0)]
 
 
-def test_delete_waits_for_readers(tmp_path: Path) -> None:
-    """An index that is being read is not deleted."""
-    place = indexed(place_in(tmp_path))
-    with database.reading(place), pytest.raises(IndexBusy):
-        writer.delete_index(place, wait=0.05)
-    assert place.database.exists()
+def test_delete_while_a_reader_is_active(tmp_path: Path) -> None:
+    """An index is not deleted while it is open for reading."""
+    location = create_index(make_location(tmp_path))
+    with database.open_for_reading(location), pytest.raises(IndexBusy):
+        writer.delete_index(location, wait=0.05)
+    assert location.database.exists()
 
 
 @pytest.mark.parametrize(
     "name", ["..", ".", "", "/", "../elsewhere-01", "a/../../elsewhere-01", "inner/deep"]
 )
-def test_delete_refuses_a_path_outside(tmp_path: Path, name: str) -> None:
-    """A folder that is not directly under the home is never touched."""
+def test_delete_refuses_other_directories(tmp_path: Path, name: str) -> None:
+    """Nothing is deleted if the directory is not a direct child of the home."""
     (tmp_path / "home" / "inner" / "deep").mkdir(parents=True)
     (tmp_path / "home" / "a").mkdir()
     (tmp_path / "elsewhere-01").mkdir()
@@ -226,17 +246,17 @@ def test_delete_refuses_a_path_outside(tmp_path: Path, name: str) -> None:
     for file in files:
         file.touch()
     with pytest.raises(ForeignFolder):
-        writer.delete_index(place_in(tmp_path / "home", name))
+        writer.delete_index(make_location(tmp_path / "home", name))
     assert all(file.exists() for file in files)
 
 
-def test_delete_follows_no_link(tmp_path: Path) -> None:
-    """A link in the home, to outside or to another index, is refused; a home behind a link is not."""
-    other = indexed(place_in(tmp_path / "home", "other-01"))
+def test_delete_follows_no_symlink(tmp_path: Path) -> None:
+    """A symlink in place of an index directory is refused; a home behind a symlink is accepted."""
+    other = create_index(make_location(tmp_path / "home", "other-01"))
     (tmp_path / "home" / "link-01").symlink_to(other.folder)
     with pytest.raises(ForeignFolder):
-        writer.delete_index(place_in(tmp_path / "home", "link-01"))
+        writer.delete_index(make_location(tmp_path / "home", "link-01"))
     assert other.database.exists()
     (tmp_path / "alias").symlink_to(tmp_path / "home")
-    writer.delete_index(place_in(tmp_path / "alias", "other-01"))
+    writer.delete_index(make_location(tmp_path / "alias", "other-01"))
     assert not other.database.exists()

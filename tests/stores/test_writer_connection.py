@@ -1,4 +1,4 @@
-"""A run keeps the index from batch to batch, and nobody waits for it longer than for a batch."""
+"""Writer connection of an index run: open between batches, closed for waiting readers, deleted indexes."""
 
 from __future__ import annotations
 
@@ -10,202 +10,204 @@ import duckdb
 import pytest
 
 from stores import connections, database, history, maintenance, writer
-from stores.connections import LARGEST_HELD_WAL, Held
-from stores.database import LARGEST_WAL, IndexGone
-from stores.errors import Refused
-from stores.index_location import DATABASE, Place
-from tests.stores.batches import CURRENT, Document, batch, place_in
-from tests.stores.processes import IN_THE_ENGINE, finished, running
+from stores.connections import MAX_OPEN_WAL_BYTES, IndexWriter
+from stores.database import MAX_WAL_BYTES, IndexDeleted
+from stores.errors import StorageError
+from stores.index_location import DATABASE_FILE, IndexLocation
+from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_location
+from tests.stores.processes import SLOW_QUERY, run_script, wait_for_exit
 
-# The lookout is in the engine when the run ends, until it was interrupted as often as it is to be, and a while longer.
-INTERRUPTED = """
+# Closes the index while the watcher thread is inside DuckDB, and is interrupted {times} times meanwhile.
+CLOSE_INTERRUPTED = """
 import signal
-from stores.connections import Held
+from stores.connections import IndexWriter
+from stores import locks
 def interrupt(*_):
-    left.pop()
-    if not left:
+    pending.pop()
+    if not pending:
         signal.setitimer(signal.ITIMER_REAL, 0)
     raise KeyboardInterrupt
-def look(*_):
-    while left:
-        work()
-    work()
+def has_waiters(*_):
+    while pending:
+        run_queries()
+    run_queries()
     return False
-left = [None] * {times}
+pending = [None] * {times}
 signal.signal(signal.SIGALRM, interrupt)
-index = Held(place).__enter__()
+index = IndexWriter(location).__enter__()
 with index.batch():
     pass
-from stores import locks
-locks.wanted = look
-began.wait()
+locks.has_waiters = has_waiters
+started.wait()
 signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
 try:
     index.__exit__(None, None, None)
 except KeyboardInterrupt:
-    say("interrupted")
+    print("interrupted")
 """
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = place_in(tmp_path / "home")
-    with database.writing(place) as connection:
-        writer.begin_pass(connection, place, head="h" * 40, unreached=[], components=CURRENT)
-    return place
+def location(tmp_path: Path) -> IndexLocation:
+    created = make_location(tmp_path / "home")
+    with database.open_for_writing(created) as connection:
+        writer.record_run_start(connection, created, head="h" * 40, unreached=[], components=CURRENT_VERSIONS)
+    return created
 
 
-def commits(place: Place, wait: float = 5) -> int:
-    with database.reading(place, wait=wait) as connection:
-        return len(history.all_recorded(connection))
+def count_commits(location: IndexLocation, wait: float = 5) -> int:
+    with database.open_for_reading(location, wait=wait) as connection:
+        return len(history.list_recorded_commits(connection))
 
 
-def write(index: Held, *numbers: int) -> None:
+def write(index: IndexWriter, *numbers: int) -> None:
     with index.batch() as connection:
-        writer.replace_batch(connection, batch([Document(number) for number in numbers]))
+        writer.replace_batch(connection, make_batch([Document(number) for number in numbers]))
 
 
-def test_batches_share_one_opening(place: Place) -> None:
-    """While nobody waits the connection stays the same; when the run ends it is given up, the log short."""
-    with Held(place) as index:
+def test_batches_share_one_connection(location: IndexLocation) -> None:
+    """While no process waits, batches share a connection; the run ends with a closed index and a short log."""
+    with IndexWriter(location) as index:
         with index.batch() as first:
             pass
         write(index, 1)
         with index.batch() as second:
             assert second is first
-    assert commits(place, wait=0.5) == 1
-    assert database.wal_size(place) <= LARGEST_WAL
+    assert count_commits(location, wait=0.5) == 1
+    assert database.get_wal_size(location) <= MAX_WAL_BYTES
 
 
-def test_what_a_checkpoint_took_in_is_let_go(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each the index is opened again, with nothing to replay: an open one remembers all that was written."""
-    monkeypatch.setattr(connections, "LARGEST_HELD_WAL", 0)
-    with Held(place) as index:
+def test_index_is_reopened_after_a_checkpoint(
+    location: IndexLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a checkpoint the index is closed and opened again, which frees memory."""
+    monkeypatch.setattr(connections, "MAX_OPEN_WAL_BYTES", 0)
+    with IndexWriter(location) as index:
         with index.batch() as first:
-            writer.replace_batch(first, batch([Document(1)]))
-        assert database.wal_size(place) == 0
+            writer.replace_batch(first, make_batch([Document(1)]))
+        assert database.get_wal_size(location) == 0
         with index.batch() as second:
             assert second is not first
-            assert len(history.all_recorded(second)) == 1
+            assert len(history.list_recorded_commits(second)) == 1
 
 
-def test_a_reader_gets_in_between_batches(place: Place) -> None:
-    """It waits for no next batch, sees what is committed, and the run goes on after it."""
-    with Held(place) as index:
+def test_reader_between_batches(location: IndexLocation) -> None:
+    """A reader gets access between two batches, sees what is committed, and the run continues."""
+    with IndexWriter(location) as index:
         write(index, 1)
         started = time.monotonic()
-        assert commits(place) == 1
+        assert count_commits(location) == 1
         assert time.monotonic() - started < 2
         write(index, 2)
-        assert commits(place) == 2
+        assert count_commits(location) == 2
 
 
-def test_a_batch_that_fails_leaves_nothing_and_lets_go(place: Place) -> None:
-    """Its error reaches the caller, the batch before stays, and the next one opens the index again."""
+def test_failed_batch_closes_the_index(location: IndexLocation) -> None:
+    """After a failed batch its error is raised, earlier batches stay, and the next batch opens the index again."""
 
-    def fail(index: Held) -> None:
+    def fail(index: IndexWriter) -> None:
         with index.batch() as connection:
             connection.execute("BEGIN")
             connection.execute("DELETE FROM commits")
             raise ValueError("half a batch")
 
-    with Held(place) as index:
+    with IndexWriter(location) as index:
         write(index, 1)
         with pytest.raises(ValueError, match="half a batch"):
             fail(index)
-        assert commits(place, wait=0) == 1  # at once: nobody had to look out for it
+        assert count_commits(location, wait=0) == 1  # without waiting for the watcher
         write(index, 2)
-    assert commits(place) == 2
+    assert count_commits(location) == 2
 
 
-def test_what_is_let_go_is_free_at_once(place: Place) -> None:
-    """For whoever writes by another way, as compaction does."""
-    with Held(place) as index:
+def test_released_index_is_free(location: IndexLocation) -> None:
+    """After `release` other code can write to the index at once, as compaction does."""
+    with IndexWriter(location) as index:
         write(index, 1)
-        index.let_go()
-        with database.writing(place, wait=0) as connection:
-            assert len(history.all_recorded(connection)) == 1
+        index.release()
+        with database.open_for_writing(location, wait=0) as connection:
+            assert len(history.list_recorded_commits(connection)) == 1
 
 
-@pytest.mark.parametrize("largest", [LARGEST_HELD_WAL, 0])
-def test_a_deleted_index_is_named(place: Place, monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
-    """What is written into a folder that is gone would be lost: the next batch says so, also where it opens first."""
-    monkeypatch.setattr(connections, "LARGEST_HELD_WAL", largest)
-    with Held(place) as index:
-        write(index, 1)
-        shutil.rmtree(place.folder)
-        with pytest.raises(IndexGone, match="was deleted"):
-            for number in range(2, 100):
-                write(index, number)
-
-
-@pytest.mark.parametrize("largest", [LARGEST_HELD_WAL, 0])
-def test_a_deleted_file_is_no_index_any_more(
-    place: Place, monkeypatch: pytest.MonkeyPatch, largest: int
+@pytest.mark.parametrize("max_wal_bytes", [MAX_OPEN_WAL_BYTES, 0])
+def test_deleted_directory(
+    location: IndexLocation, monkeypatch: pytest.MonkeyPatch, max_wal_bytes: int
 ) -> None:
-    """Where only the database's files went, no batch goes to nobody, and nothing empty takes their place."""
-    monkeypatch.setattr(connections, "LARGEST_HELD_WAL", largest)
-    with Held(place) as index:
+    """A batch after the index directory was deleted raises IndexDeleted, whether the index is still open or not."""
+    monkeypatch.setattr(connections, "MAX_OPEN_WAL_BYTES", max_wal_bytes)
+    with IndexWriter(location) as index:
         write(index, 1)
-        delete(place)
-        with pytest.raises(IndexGone, match="was deleted"):
+        shutil.rmtree(location.folder)
+        with pytest.raises(IndexDeleted, match="was deleted"):
             for number in range(2, 100):
                 write(index, number)
-    assert not list(place.folder.glob("index.duckdb*"))
 
 
-def test_another_file_in_its_place_is_not_the_index(place: Place) -> None:
-    """What a run has open is looked for by what it is, and not by its name."""
-    with Held(place) as index:
+@pytest.mark.parametrize("max_wal_bytes", [MAX_OPEN_WAL_BYTES, 0])
+def test_deleted_database(
+    location: IndexLocation, monkeypatch: pytest.MonkeyPatch, max_wal_bytes: int
+) -> None:
+    """A batch after the database was deleted raises IndexDeleted, and creates no empty index."""
+    monkeypatch.setattr(connections, "MAX_OPEN_WAL_BYTES", max_wal_bytes)
+    with IndexWriter(location) as index:
         write(index, 1)
-        delete(place)
-        place.database.write_bytes(b"another's")
-        with pytest.raises(IndexGone, match="was deleted"):
+        delete_database(location)
+        with pytest.raises(IndexDeleted, match="was deleted"):
             for number in range(2, 100):
                 write(index, number)
-    assert place.database.read_bytes() == b"another's"
+    assert not list(location.folder.glob("index.duckdb*"))
 
 
-def test_an_index_that_went_at_the_end_is_not_made_anew(place: Place) -> None:
-    """What a run does last, to leave the file compact, finds out, too."""
-    with Held(place) as index:
+def test_replaced_database(location: IndexLocation) -> None:
+    """A different file with the database's name is detected by its inode, and not changed."""
+    with IndexWriter(location) as index:
         write(index, 1)
-    for files in (place.database, place.folder):
-        delete(place)
-        shutil.rmtree(files, ignore_errors=True)
-        for last in (maintenance.tidy, maintenance.compact):
-            with pytest.raises(IndexGone, match="Run `lineage index` again"):
-                last(place)
-        assert not place.database.exists()
-    assert not place.folder.exists()
+        delete_database(location)
+        location.database.write_bytes(b"other")
+        with pytest.raises(IndexDeleted, match="was deleted"):
+            for number in range(2, 100):
+                write(index, number)
+    assert location.database.read_bytes() == b"other"
 
 
-def delete(place: Place) -> None:
-    """`rm index.duckdb*`."""
-    for file in place.folder.glob(f"{DATABASE}*"):
+def test_compaction_of_deleted_index(location: IndexLocation) -> None:
+    """Compaction at the end of a run raises IndexDeleted, and creates no empty index."""
+    with IndexWriter(location) as index:
+        write(index, 1)
+    for path in (location.database, location.folder):
+        delete_database(location)
+        shutil.rmtree(path, ignore_errors=True)
+        for compact in (maintenance.compact_if_needed, maintenance.compact):
+            with pytest.raises(IndexDeleted, match="Run `lineage index` again"):
+                compact(location)
+        assert not location.database.exists()
+    assert not location.folder.exists()
+
+
+def delete_database(location: IndexLocation) -> None:
+    """Delete the database and its side files."""
+    for file in location.folder.glob(f"{DATABASE_FILE}*"):
         file.unlink()
 
 
-def test_what_fails_beside_the_batches_is_told_with_the_next(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The lookout's error is no message of a thread that nobody reads."""
+def test_error_of_the_watcher(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the watcher thread is raised in the writing thread."""
 
     def fail(*_: object) -> None:
         raise duckdb.IOException("no space left on device")
 
-    with Held(place) as index:
+    with IndexWriter(location) as index:
         write(index, 1)
-        monkeypatch.setattr(database, "settle", fail)
-        with pytest.raises(Refused, match="Make room"), database.reading(place):
+        monkeypatch.setattr(database, "checkpoint_wal", fail)
+        with pytest.raises(StorageError, match="Free some space"), database.open_for_reading(location):
             write(index, 2)
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_run_may_be_interrupted_while_it_gives_up_the_index(place: Place, times: int) -> None:
-    """Where it waits for its lookout, and again where it closes the index: the process ends like any other."""
-    program = IN_THE_ENGINE + INTERRUPTED.replace("{times}", str(times))
-    with running(program, place.home) as process:
-        assert finished(process) == (0, "interrupted", "")
-    with database.writing(place, wait=0):
+def test_interrupt_while_closing(location: IndexLocation, times: int) -> None:
+    """Interrupts while the run waits for its watcher or closes the index end the process normally."""
+    script = SLOW_QUERY + CLOSE_INTERRUPTED.replace("{times}", str(times))
+    with run_script(script, location.home) as process:
+        assert wait_for_exit(process) == (0, "interrupted", "")
+    with database.open_for_writing(location, wait=0):
         pass

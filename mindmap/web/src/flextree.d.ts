@@ -2,6 +2,6 @@ declare module "d3-flextree" {
   export function flextree<Data>(options: {
     children: (data: Data) => Data[];
     nodeSize: (data: Data) => [number, number];
-    spacing: (one: Data, other: Data) => number;
+    spacing: (a: Data, b: Data) => number;
   }): (tree: Data) => unknown;
 }

@@ -1,8 +1,8 @@
-// The page's beginning: styles, state, drawing.
+// Entry point of the page.
 
 import { render } from "preact";
 import { Page } from "./panels/page";
-import { readRoute, readTheme, recoloured, refresh, watch } from "./state/actions";
+import { readRoute, loadTheme, repaint, refresh, watchServer } from "./state/actions";
 import { app } from "./state/app";
 import { watchKeys } from "./state/keys";
 import cards from "./style/cards.css";
@@ -10,28 +10,28 @@ import colours from "./style/colours.css";
 import frame from "./style/frame.css";
 import panels from "./style/panels.css";
 
-const NARROW = "(max-width: 860px)";
+const NARROW_WINDOW = "(max-width: 860px)";
 
-function dressed(): void {
+function applyStyles(): void {
   const sheet = new CSSStyleSheet();
   sheet.replaceSync([colours, frame, panels, cards].join("\n"));
   document.adoptedStyleSheets = [sheet];
 }
 
-function measured(): void {
-  const narrow = matchMedia(NARROW);
-  const tell = (): void => app.set({ narrow: narrow.matches, panel: !narrow.matches });
-  narrow.addEventListener("change", tell);
-  tell();
+function watchWindowWidth(): void {
+  const narrow = matchMedia(NARROW_WINDOW);
+  const update = (): void => app.set({ isNarrow: narrow.matches, isPanelOpen: !narrow.matches });
+  narrow.addEventListener("change", update);
+  update();
 }
 
-dressed();
-readTheme();
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recoloured);
-measured();
+applyStyles();
+loadTheme();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+watchWindowWidth();
 readRoute();
 if (!app.get().route.map) void refresh();
 window.addEventListener("hashchange", readRoute);
 watchKeys();
-watch();
+watchServer();
 render(<Page />, document.body);

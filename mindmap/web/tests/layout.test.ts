@@ -1,101 +1,101 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Mindmap } from "../src/api/types";
-import { cardOf } from "../src/layout/card";
-import { type Layout, laidOut, meets } from "../src/layout/layout";
-import { routed } from "../src/layout/links";
-import { shortened, wrapped } from "../src/layout/text";
-import { type Branch, grown, walked } from "../src/model/tree";
-import { folded, unfolded } from "../src/state/folding";
-import { parsed, written } from "../src/state/route";
-import { aMap, letters } from "./maps";
+import { createCard } from "../src/layout/card";
+import { type Layout, layOutMap, intersects } from "../src/layout/layout";
+import { routeLinks } from "../src/layout/links";
+import { truncateText, wrapText } from "../src/layout/text";
+import { type Branch, buildTree, walkTree } from "../src/model/tree";
+import { initialCollapsed, collapseTree } from "../src/state/collapse";
+import { parseRoute, formatRoute } from "../src/state/route";
+import { createMap, measureFixedWidth } from "./maps";
 
-const fonts = { label: letters, bold: letters, small: letters };
+const fonts = { label: measureFixedWidth, bold: measureFixedWidth, small: measureFixedWidth };
 
-function many(plans: number, steps: number): Mindmap {
-  const nodes: Parameters<typeof aMap>[0] = {};
+function mapWithPlans(plans: number, steps: number): Mindmap {
+  const nodes: Parameters<typeof createMap>[0] = {};
   for (let plan = 0; plan < plans; plan++) {
     nodes[`p${plan}`] = { type: "plan" };
-    for (let step = 0; step < steps; step++) nodes[`p${plan}s${step}`] = { under: `p${plan}`, label: `Step ${step} with some more words` };
+    for (let step = 0; step < steps; step++) nodes[`p${plan}s${step}`] = { parentId: `p${plan}`, label: `Step ${step} with some more words` };
   }
-  return aMap(nodes);
+  return createMap(nodes);
 }
 
-function layoutOf(tree: Branch, aspect = 1.5, before?: Layout): Layout {
-  const cards = [...walked(tree)].map(({ id, node, children }) => [id, cardOf(node, undefined, 0, children.length > 0, fonts)] as const);
-  return laidOut(tree, new Map(cards), aspect, before);
+function layoutOf(tree: Branch, aspect = 1.5, previous?: Layout): Layout {
+  const cards = [...walkTree(tree)].map(({ id, node, children }) => [id, createCard(node, undefined, 0, children.length > 0, fonts)] as const);
+  return layOutMap(tree, new Map(cards), aspect, previous);
 }
 
-test("lines break between words, long words break, and what does not fit ends with an ellipsis", () => {
-  assert.deepEqual(wrapped("one two three", 70, 3, letters), ["one two", "three"]);
-  assert.deepEqual(wrapped("abcdefghij", 40, 3, letters), ["abcd", "efgh", "ij"]);
-  assert.deepEqual(wrapped("one two three four", 70, 2, letters), ["one two", "three…"]);
-  assert.deepEqual(wrapped("", 70, 2, letters), []);
-  assert.ok(shortened("👩‍🚀 abc", 1, letters).endsWith("…"));
+test("lines break between words, long words are split, and truncated text ends with an ellipsis", () => {
+  assert.deepEqual(wrapText("one two three", 70, 3, measureFixedWidth), ["one two", "three"]);
+  assert.deepEqual(wrapText("abcdefghij", 40, 3, measureFixedWidth), ["abcd", "efgh", "ij"]);
+  assert.deepEqual(wrapText("one two three four", 70, 2, measureFixedWidth), ["one two", "three…"]);
+  assert.deepEqual(wrapText("", 70, 2, measureFixedWidth), []);
+  assert.ok(truncateText("👩‍🚀 abc", 1, measureFixedWidth).endsWith("…"));
 });
 
-test("no card covers another, and all are within the bounds", () => {
-  for (const map of [many(0, 0), many(1, 1), many(3, 9), many(40, 12)]) {
-    const layout = layoutOf(grown(map));
-    const places = [...layout.places.values()];
-    assert.equal(places.length, Object.keys(map.nodes).length);
-    for (const [at, one] of places.entries()) {
-      assert.ok(one.x >= layout.bounds.x && one.y + one.height <= layout.bounds.y + layout.bounds.height + 0.001);
-      for (const other of places.slice(at + 1)) assert.ok(!meets(one, other), `${one.branch.id} covers ${other.branch.id}`);
+test("no cards overlap, and all are within the bounds", () => {
+  for (const map of [mapWithPlans(0, 0), mapWithPlans(1, 1), mapWithPlans(3, 9), mapWithPlans(40, 12)]) {
+    const layout = layoutOf(buildTree(map));
+    const cards = [...layout.cards.values()];
+    assert.equal(cards.length, Object.keys(map.nodes).length);
+    for (const [index, card] of cards.entries()) {
+      assert.ok(card.x >= layout.bounds.x && card.y + card.height <= layout.bounds.y + layout.bounds.height + 0.001);
+      for (const other of cards.slice(index + 1)) assert.ok(!intersects(card, other), `${card.branch.id} covers ${other.branch.id}`);
     }
   }
 });
 
-test("a large map takes about the shape of its window", () => {
+test("a large map has about the aspect ratio of its window", () => {
   for (const aspect of [0.6, 1, 2]) {
-    const { bounds } = layoutOf(grown(many(60, 10)), aspect);
+    const { bounds } = layoutOf(buildTree(mapWithPlans(60, 10)), aspect);
     assert.ok(Math.abs(Math.log(bounds.width / bounds.height / aspect)) < 0.4, `${bounds.width} x ${bounds.height}`);
   }
 });
 
-test("a shape worked out before stands as one worked out now, and another height makes another shape", () => {
-  const corners = (map: Mindmap): string[] => [...layoutOf(grown(map)).places.values()].map(({ x, y }) => `${x} ${y}`);
-  const map = many(6, 4);
+test("a cached tree layout equals a computed one, and another card height gives another layout", () => {
+  const corners = (map: Mindmap): string[] => [...layoutOf(buildTree(map)).cards.values()].map(({ x, y }) => `${x} ${y}`);
+  const map = mapWithPlans(6, 4);
   const first = corners(map);
   assert.deepEqual(corners(map), first);
-  map.nodes["p0s1"]!.label = "A label so long that it takes a second and a third line of its card to be told";
+  map.nodes["p0s1"]!.label = "A label so long that it takes a second and a third line of its card to be shown";
   const after = corners(map);
   assert.notDeepEqual(after, first);
   assert.equal(new Set(after).size, after.length);
 });
 
-test("a map that grows by a branch keeps its columns", () => {
-  const before = layoutOf(grown(many(30, 10)));
-  assert.equal(layoutOf(grown(many(31, 10)), 1.5, before).columns, before.columns);
+test("a map that gets another branch keeps its number of columns", () => {
+  const before = layoutOf(buildTree(mapWithPlans(30, 10)));
+  assert.equal(layoutOf(buildTree(mapWithPlans(31, 10)), 1.5, before).columns, before.columns);
 });
 
-test("a link leads to the card under which its end is folded away, and similar ones are drawn once", () => {
+test("a link to a collapsed node leads to the card that shows it, and links with equal ends share a route", () => {
   const links = [
     { id: "1", from: "b", to: "d", label: "x" },
     { id: "2", from: "c", to: "d", label: "y" },
     { id: "3", from: "b", to: "c", label: "hidden" },
     { id: "4", from: "d", to: "a", label: "", style: "dashed" },
   ];
-  const map = aMap({ a: {}, b: { under: "a" }, c: { under: "a" }, d: {} }, { links });
-  const { tree, hidden, home } = unfolded(grown(map), new Set(["a"]));
-  assert.equal(hidden.get("a"), 2);
-  assert.equal(home.get("b"), "a");
-  const said = routed(map.links, layoutOf(tree), home).map(({ from, to, style, label }) => [from, to, style, label]);
-  assert.deepEqual(said, [["a", "d", "solid", "x +1"], ["d", "a", "dashed", ""]]);
+  const map = createMap({ a: {}, b: { parentId: "a" }, c: { parentId: "a" }, d: {} }, { links });
+  const { tree, hiddenCounts, visibleIdOf } = collapseTree(buildTree(map), new Set(["a"]));
+  assert.equal(hiddenCounts.get("a"), 2);
+  assert.equal(visibleIdOf.get("b"), "a");
+  const routes = routeLinks(map.links, layoutOf(tree), visibleIdOf).map(({ from, to, style, label }) => [from, to, style, label]);
+  assert.deepEqual(routes, [["a", "d", "solid", "x +1"], ["d", "a", "dashed", ""]]);
 });
 
-test("a small map is open, a large one as far as a person takes in, the work in hand first", () => {
-  assert.equal(folded(many(3, 5)).size, 0);
-  const map = many(28, 10);
+test("a small map is expanded, a large one partly, starting with the active tasks", () => {
+  assert.equal(initialCollapsed(mapWithPlans(3, 5)).size, 0);
+  const map = mapWithPlans(28, 10);
   map.nodes["p17s3"]!.status = "in_progress";
-  const closed = folded(map);
+  const closed = initialCollapsed(map);
   assert.ok(!closed.has("p17") && !closed.has("root"));
   assert.ok(closed.size >= 25);
 });
 
-test("an address and what it shows are the same thing, and odd ones show the sessions", () => {
+test("parsing and formatting a route are inverse, and an invalid route shows the sessions", () => {
   for (const hash of ["#/", "#/map/mm_1", "#/map/mm_1/node/n_2", "#/map/mm_1/node/n_2?view=plan", "#/map/mm_1?view=both"]) {
-    assert.equal(written(parsed(hash)), hash);
+    assert.equal(formatRoute(parseRoute(hash)), hash);
   }
-  assert.deepEqual(parsed("#/elsewhere/%E0%A4%A?view=sideways"), { map: null, node: null, view: null });
+  assert.deepEqual(parseRoute("#/elsewhere/%E0%A4%A?view=sideways"), { map: null, node: null, view: null });
 });

@@ -1,11 +1,11 @@
-// Small maps for tests.
+// Sample maps for tests.
 
 import type { FileTouch, MapNode, Mindmap } from "../src/api/types";
 
-type Given = Partial<MapNode> & { under?: string; touches?: (Partial<FileTouch> & { path: string })[] };
+type NodeSpec = Partial<MapNode> & { parentId?: string; touches?: (Partial<FileTouch> & { path: string })[] };
 
-/** A map of these nodes, by id; each hangs under the root or under the one named. */
-export function aMap(nodes: Record<string, Given>, more: Partial<Mindmap> = {}): Mindmap {
+/** Creates a map of nodes by id; the parent is the root unless `parentId` names another. */
+export function createMap(nodes: Record<string, NodeSpec>, overrides: Partial<Mindmap> = {}): Mindmap {
   const map: Mindmap = {
     id: "mm_1",
     title: "A map",
@@ -14,14 +14,14 @@ export function aMap(nodes: Record<string, Given>, more: Partial<Mindmap> = {}):
     nodes: { root: { id: "root", label: "A map", type: "root", parent: null, children: [] } },
     links: [],
     activityLog: [],
-    ...more,
+    ...overrides,
   };
-  for (const [id, { under = "root", touches, ...given }] of Object.entries(nodes)) {
+  for (const [id, { parentId = "root", touches, ...fields }] of Object.entries(nodes)) {
     const files = touches?.map((touch) => ({ action: "modify", timestamp: "", ...touch }));
-    map.nodes[id] = { id, label: id, type: "task", parent: under, children: [], ...given, ...(files ? { files } : {}) };
-    map.nodes[under]!.children.push(id);
+    map.nodes[id] = { id, label: id, type: "task", parent: parentId, children: [], ...fields, ...(files ? { files } : {}) };
+    map.nodes[parentId]!.children.push(id);
   }
   return map;
 }
 
-export const letters = (text: string): number => [...text].length * 10;
+export const measureFixedWidth = (text: string): number => [...text].length * 10;

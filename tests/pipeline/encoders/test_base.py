@@ -1,4 +1,4 @@
-"""The bundled encoder: the same vector for a text every time, close to fp32, quiet, and able to stop."""
+"""The bundled encoder: deterministic, close to fp32, silent and interruptible."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
-from pipeline.encoders.base import CHARACTERS_READ, EMBEDDING_MODEL, MODELS, OnnxEncoder
-from pipeline.workers import usable_cpus
+from pipeline.encoders.base import EMBEDDING_MODEL, MAX_TEXT_CHARACTERS, MODELS_DIR, OnnxEncoder
+from pipeline.workers import count_usable_cpus
 
 Floats = NDArray[np.float32]
 
 ROOT: Final = Path(__file__).parents[3]
 REFERENCE: Final = ROOT / "tests" / "data" / "encoder_reference.npz"
-# A changed file makes other vectors: it needs another name.
-FILES: Final = {
+# A changed file makes other vectors, so the model needs a new name.
+FILE_DIGESTS: Final = {
     "all-MiniLM-L6-v2/int8/3": (
         "e639a92ddcbc3845e10b3459b8978085df2a9564320adfef0603a41a21b356dd",
         "71a31309bdd802f1a40845b0aceb02fb4cf6f4b81c712ae33aaff676df227115",
@@ -47,7 +47,7 @@ def texts() -> list[str]:
     return recorded
 
 
-def fp32_vectors() -> Floats:
+def load_fp32_vectors() -> Floats:
     with np.load(REFERENCE) as reference:
         recorded: Floats = reference["vectors"].astype(np.float32)
     recorded /= np.linalg.norm(recorded, axis=1, keepdims=True)
@@ -55,48 +55,50 @@ def fp32_vectors() -> Floats:
 
 
 def test_agrees_with_fp32(encoder: OnnxEncoder, texts: list[str]) -> None:
-    """Over 500 hunks the mean cosine to the unquantized model is at least 0.99, and none falls far off."""
-    cosines = (encoder.encode(texts) * fp32_vectors()).sum(1)
+    """Over 500 hunks the mean cosine to the unquantized model is at least 0.99, the minimum at least 0.98."""
+    cosines = (encoder.encode(texts) * load_fp32_vectors()).sum(1)
     assert len(cosines) == 500
     assert cosines.mean() >= 0.99
     assert cosines.min() >= 0.98
 
 
 def test_agrees_with_fp32_on_plain_language(encoder: OnnxEncoder) -> None:
-    """Three sentences are as near each other as the unquantized model has them."""
+    """The cosines of three sentences are close to the unquantized model's."""
     sentences = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
     vectors = encoder.encode(sentences)
     unquantized = [[1.0, 0.6821, 0.1811], [0.6821, 1.0, 0.1942], [0.1811, 0.1942, 1.0]]
     assert vectors @ vectors.T == pytest.approx(np.array(unquantized), abs=0.03)
 
 
-def test_knows_what_changes_are_for(encoder: OnnxEncoder) -> None:
-    """A change is nearer to what it was made for than to what another one was."""
-    asked = encoder.encode(["wait no longer than a limit for sockets", "show pages in the reader's language"])
-    found = encoder.encode(
+def test_a_change_is_near_its_purpose(encoder: OnnxEncoder) -> None:
+    """A change is nearer to its own description than to another change's."""
+    descriptions = encoder.encode(
+        ["wait no longer than a limit for sockets", "show pages in the reader's language"]
+    )
+    changes = encoder.encode(
         [
             "def connect(timeout=5):\n    sock.settimeout(timeout)",
             "def render(template, locale):\n    return translated(template, locale)",
         ]
     )
-    near = asked @ found.T
-    assert near.diagonal().min() > near[[0, 1], [1, 0]].max() + 0.1
+    cosines = descriptions @ changes.T
+    assert cosines.diagonal().min() > cosines[[0, 1], [1, 0]].max() + 0.1
 
 
-def test_a_text_has_one_vector(texts: list[str]) -> None:
-    """Bit for bit the same alone and beside others, in any order, for any number of threads."""
+def test_vectors_are_deterministic(texts: list[str]) -> None:
+    """A vector is the same to the bit alone, among others, in any order and with any number of threads."""
     some = texts[:40]
     alone = np.concatenate([OnnxEncoder(threads=1).encode([text]) for text in some[:3]])
     in_order = OnnxEncoder(threads=1).encode(some)
     shuffled = np.random.default_rng(0).permutation(len(some))
     assert alone.tobytes() == in_order[:3].tobytes()
     for threads in (2, 5):
-        beside = OnnxEncoder(threads=threads).encode([some[place] for place in shuffled])
-        assert beside.tobytes() == in_order[shuffled].tobytes()
+        vectors = OnnxEncoder(threads=threads).encode([some[index] for index in shuffled])
+        assert vectors.tobytes() == in_order[shuffled].tobytes()
 
 
 def test_rows_are_unit_vectors(encoder: OnnxEncoder, texts: list[str]) -> None:
-    """Rows are 32-bit floats of length 1; no text gives no row."""
+    """Vectors are float32 of length 1; without texts the array is empty."""
     rows = encoder.encode(texts[:5])
     assert rows.shape == (5, encoder.dimension)
     assert rows.dtype == np.dtype(np.float32)
@@ -108,24 +110,24 @@ def test_rows_are_unit_vectors(encoder: OnnxEncoder, texts: list[str]) -> None:
     "text", ["", " \n", "\x00\x01", "\udc80 typed in latin-1", "日本語 🎉", "[CLS] [PAD]", "x" * 10**7]
 )
 def test_any_text_has_a_vector(encoder: OnnxEncoder, text: str) -> None:
-    """Empty, undecodable or endless: every text gets a unit vector."""
+    """Empty, undecodable and very long texts have a unit vector."""
     assert np.linalg.norm(encoder.encode([text])) == pytest.approx(1, abs=1e-5)
 
 
 def test_reads_256_tokens(encoder: OnnxEncoder) -> None:
-    """What follows the 254 words that fit between the two marks changes nothing; what fits does."""
+    """Text after the 254 words that fit between the special tokens changes nothing; the last one that fits does."""
     full = ["commit"] * 254
     first, longer, changed = encoder.encode(
         [" ".join(full), " ".join([*full, "parser"]), " ".join([*full[:-1], "parser"])]
     )
     assert first.tobytes() == longer.tobytes()
     assert first.tobytes() != changed.tobytes()
-    assert len(" ".join(full)) < CHARACTERS_READ
+    assert len(" ".join(full)) < MAX_TEXT_CHARACTERS
 
 
 def test_padding_is_masked() -> None:
-    """The graph heeds its mask: padded, a text keeps its direction, but for rounding."""
-    session = onnxruntime.InferenceSession(MODELS / "minilm.onnx", providers=["CPUExecutionProvider"])
+    """With its mask, a padded text keeps its direction, except for rounding."""
+    session = onnxruntime.InferenceSession(MODELS_DIR / "minilm.onnx", providers=["CPUExecutionProvider"])
     tokens = np.array([[101, 10797, 1996, 11968, 8043, 102] + [0] * 20], np.int64)
     mask = (tokens > 0).astype(np.int64)
     (padded,) = session.run(None, {"input_ids": tokens, "attention_mask": mask})
@@ -134,16 +136,17 @@ def test_padding_is_masked() -> None:
     assert (padded * plain).sum() > 0.99 > (unmasked * plain).sum()
 
 
-def test_the_name_stands_for_the_files() -> None:
-    """A changed model or tokenizer does not keep its name."""
+def test_the_model_name_belongs_to_its_files() -> None:
+    """A changed model or tokenizer file needs a new name."""
     digests = tuple(
-        hashlib.sha256((MODELS / name).read_bytes()).hexdigest() for name in ("minilm.onnx", "tokenizer.json")
+        hashlib.sha256((MODELS_DIR / name).read_bytes()).hexdigest()
+        for name in ("minilm.onnx", "tokenizer.json")
     )
-    assert FILES[EMBEDDING_MODEL] == digests
+    assert FILE_DIGESTS[EMBEDDING_MODEL] == digests
 
 
-def test_an_unloaded_model_is_gone_until_the_next_text() -> None:
-    """Nothing keeps it in memory; loaded again, it makes the same vectors."""
+def test_unload_frees_the_model() -> None:
+    """The model is freed, and loaded again it makes the same vectors."""
     encoder = OnnxEncoder(threads=2)
     encoder.unload()
     before = encoder.encode(["retry", "after a timeout"])
@@ -155,34 +158,34 @@ def test_an_unloaded_model_is_gone_until_the_next_text() -> None:
 
 
 def test_threads() -> None:
-    """No number means one run for each CPU that may be used."""
-    assert OnnxEncoder().threads == usable_cpus()
+    """Without a number there is one thread for each usable CPU."""
+    assert OnnxEncoder().threads == count_usable_cpus()
     assert OnnxEncoder(threads=3).threads == 3
 
 
-def test_the_door_is_light() -> None:
-    """Importing and making an encoder loads neither the runtime nor the tokenizer."""
+def test_importing_loads_no_heavy_library() -> None:
+    """Importing and creating an encoder loads neither the runtime nor the tokenizer."""
     program = (
         "import sys; from pipeline.encoders.base import OnnxEncoder; OnnxEncoder()\n"
         "print(sorted({'onnxruntime', 'tokenizers', 'onnx', 'pipeline.encoders.onnx_graph'} & sys.modules.keys()))"
     )
-    assert (said := run(program)) == ("[]\n", ""), said
+    assert run_python(program) == ("[]\n", "")
 
 
-def test_encoding_says_nothing() -> None:
-    """Libraries print no warning: not when loading, not when a process forks afterwards."""
+def test_encoding_prints_nothing() -> None:
+    """No library prints a warning, neither when loading nor when the process forks afterwards."""
     program = (
         "import subprocess; from pipeline.encoders.base import OnnxEncoder\n"
         "OnnxEncoder(threads=2).encode(['one', 'two', 'three'])\n"
         "subprocess.run(['true'], preexec_fn=lambda: None, check=True)"
     )
-    assert (said := run(program)) == ("", ""), said
+    assert run_python(program) == ("", "")
 
 
 def test_stops_at_an_interrupt() -> None:
-    """Ctrl-C ends a long encoding after the texts in hand."""
+    """Ctrl-C ends a long encoding after the texts that are running."""
     program = (
-        # A shell that starts the tests in the background has them ignore interrupts.
+        # Under a shell that starts the tests in the background, interrupts are ignored.
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from pipeline.encoders.base import OnnxEncoder\n"
         "encoder = OnnxEncoder(threads=2); encoder.encode(['ready']); print('ready', flush=True)\n"
@@ -203,17 +206,17 @@ def test_stops_at_an_interrupt() -> None:
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
-def run(program: str) -> tuple[str, str]:
+def run_python(program: str) -> tuple[str, str]:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return done.stdout, done.stderr
 
 
-def test_nobody_is_told(tmp_path: Path) -> None:
-    """The runtime keeps no device id and no queue of events, and so has nothing to send to its maker."""
+def test_the_runtime_sends_no_telemetry(tmp_path: Path) -> None:
+    """The runtime stores no device id and no queue of events."""
     script = "from pipeline.encoders.base import OnnxEncoder; OnnxEncoder().encode(['x'])"
-    kept = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
-    environment = {**kept, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    inherited = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    environment = {**inherited, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environment, check=True)
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The bundled cross-encoder: what its graph computes, the same for a pair every time, in both precisions."""
+"""The bundled cross-encoder: its graph, determinism and precisions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ import pytest
 from numpy.typing import NDArray
 
 from pipeline.encoders import base, cross_encoder_graph
-from pipeline.encoders.base import MODELS, session
-from pipeline.encoders.cross_encoder import CROSS_ENCODER, PAIR_TOKENS, Change, CrossEncoder, DamagedModel
-from pipeline.encoders.minilm_numpy import EPSILON, HEADS, HIDDEN, gelu
+from pipeline.encoders.base import MODELS_DIR, create_session
+from pipeline.encoders.cross_encoder import (
+    CROSS_ENCODER,
+    MAX_PAIR_TOKENS,
+    ChangeText,
+    CrossEncoder,
+    DamagedModel,
+)
+from pipeline.encoders.minilm_numpy import EPSILON, HEAD_COUNT, HIDDEN_SIZE, gelu
 from pipeline.encoders.onnx_graph import Tensors
 from pipeline.options import Precision
 
@@ -21,16 +27,18 @@ Floats = NDArray[np.float32]
 
 QUESTION: Final = "how did we stop waiting for a peer that is gone?"
 CHANGES: Final = (
-    Change(
+    ChangeText(
         "Close the socket when the peer goes away",
         "src/net.py\npython\non_eof\nmodified\ndef on_eof(socket):\n    socket.close()\n",
     ),
-    Change(
+    ChangeText(
         "Number the pages of a printed report",
         "src/report.py\npython\nfooter\nmodified\ndef footer(page):\n    return str(page.number)\n",
     ),
-    Change("", "docs/colours.md\nmarkdown\nadded\nRed and green are told apart by their shape as well.\n"),
-    Change(
+    ChangeText(
+        "", "docs/colours.md\nmarkdown\nadded\nRed and green are told apart by their shape as well.\n"
+    ),
+    ChangeText(
         "Tell how long a request took\n\n" + "and where " * 500, "src/clock.py\n" + "elapsed = now()\n" * 500
     ),
 )
@@ -41,141 +49,156 @@ def full() -> CrossEncoder:
     return CrossEncoder()
 
 
-def test_what_answers_comes_first(full: CrossEncoder) -> None:
-    """The change that does what is asked for is far before those that do not."""
-    scores = full.scores(QUESTION, CHANGES[:3])
+def test_the_relevant_change_scores_highest(full: CrossEncoder) -> None:
+    """The change that answers the question scores far higher than others."""
+    scores = full.score_changes(QUESTION, CHANGES[:3])
     assert scores.dtype == np.float32
     assert int(np.argmax(scores)) == 0
     assert scores[0] > scores[1:].max() + 0.5
 
 
-def test_alone_or_in_company(full: CrossEncoder) -> None:
-    """A pair's score is the same to the bit whatever is read beside it, and with any number of threads."""
-    together = full.scores(QUESTION, CHANGES)
-    alone = [full.scores(QUESTION, [change])[0] for change in CHANGES]
-    one_thread = CrossEncoder(threads=1).scores(QUESTION, CHANGES)
+def test_scores_are_deterministic(full: CrossEncoder) -> None:
+    """A score is the same to the bit with any other pairs and any number of threads."""
+    together = full.score_changes(QUESTION, CHANGES)
+    alone = [full.score_changes(QUESTION, [change])[0] for change in CHANGES]
+    one_thread = CrossEncoder(threads=1).score_changes(QUESTION, CHANGES)
     assert together.tolist() == alone == one_thread.tolist()
-    assert full.scores(QUESTION, []).shape == (0,)
+    assert full.score_changes(QUESTION, []).shape == (0,)
 
 
 def test_precisions_agree(full: CrossEncoder) -> None:
-    """int8 gives nearly the same numbers, and the same order."""
-    scores, quantized = (one.scores(QUESTION, CHANGES) for one in (full, CrossEncoder(Precision.INT8)))
+    """int8 gives nearly the same scores, in the same order."""
+    scores, quantized = (
+        encoder.score_changes(QUESTION, CHANGES) for encoder in (full, CrossEncoder(Precision.INT8))
+    )
     assert np.abs(scores - quantized).max() < 0.05 * np.ptp(scores) + 0.1
     assert np.argsort(scores).tolist() == np.argsort(quantized).tolist()
-    assert {full.name, CrossEncoder(Precision.INT8).name} == {f"{CROSS_ENCODER}/{one}" for one in Precision}
+    assert {full.name, CrossEncoder(Precision.INT8).name} == {
+        f"{CROSS_ENCODER}/{precision}" for precision in Precision
+    }
 
 
-@pytest.mark.parametrize("rest", [None, 0.0, 0.5])
-def test_a_file_that_is_not_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rest: float | None
+@pytest.mark.parametrize("share", [None, 0.0, 0.5])
+def test_a_damaged_file_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float | None
 ) -> None:
-    """Gone, empty or cut, the file has an error that says what to do, and nothing is kept of the attempt."""
-    monkeypatch.setattr(base, "MODELS", tmp_path)
-    whole = (MODELS / cross_encoder_graph.CROSS_ENCODER_FILE).read_bytes()
-    if rest is not None:
-        (tmp_path / cross_encoder_graph.CROSS_ENCODER_FILE).write_bytes(whole[: int(rest * len(whole))])
-    reader = CrossEncoder()
+    """A missing, empty or truncated file is an error with a hint, and a later call tries again."""
+    monkeypatch.setattr(base, "MODELS_DIR", tmp_path)
+    content = (MODELS_DIR / cross_encoder_graph.CROSS_ENCODER_FILE).read_bytes()
+    if share is not None:
+        (tmp_path / cross_encoder_graph.CROSS_ENCODER_FILE).write_bytes(content[: int(share * len(content))])
+    encoder = CrossEncoder()
     with pytest.raises(DamagedModel, match="--no-rerank"):
-        reader.scores(QUESTION, CHANGES)
-    monkeypatch.setattr(base, "MODELS", MODELS)
-    assert reader.scores(QUESTION, CHANGES[:1]).shape == (1,)
+        encoder.score_changes(QUESTION, CHANGES)
+    monkeypatch.setattr(base, "MODELS_DIR", MODELS_DIR)
+    assert encoder.score_changes(QUESTION, CHANGES[:1]).shape == (1,)
 
 
 def test_odd_texts(full: CrossEncoder) -> None:
-    """Nothing to read, what no encoding has, and a megabyte give a number."""
+    """Empty, undecodable and very long texts have a finite score."""
     odd = ("", "\udce4\x00", "🦆" * 10_000, "word " * 200_000)
-    scores = [full.scores(asked, [Change(message, hunk)]) for asked in odd for message in odd for hunk in odd]
+    scores = [
+        full.score_changes(question, [ChangeText(message, hunk)])
+        for question in odd
+        for message in odd
+        for hunk in odd
+    ]
     assert np.isfinite(scores).all()
 
 
 def test_the_graph_computes_the_model() -> None:
-    """Every layer, both ways of being near, and the dense layer, against the same written plainly in numpy."""
+    """The graph computes the same score as the model written in plain numpy."""
     random = np.random.default_rng(1)
-    source = drawn(random)
-    question, text = (random.normal(size=(1, length, HIDDEN)).astype(np.float32) for length in (5, 17))
-    (score,) = session(cross_encoder_graph.made(source, Precision.FULL)).run(
+    source = create_random_weights(random)
+    question, text = (random.normal(size=(1, length, HIDDEN_SIZE)).astype(np.float32) for length in (5, 17))
+    (score,) = create_session(cross_encoder_graph.build_model(source, Precision.FULL)).run(
         None, {"question": question, "text": text}
     )
-    assert float(score[0, 0]) == pytest.approx(fit(source, question[0], text[0]), abs=1e-3)
+    assert float(score[0, 0]) == pytest.approx(
+        compute_reference_score(source, question[0], text[0]), abs=1e-3
+    )
     assert abs(float(score[0, 0])) > 0.1
 
 
 def test_the_bundled_file() -> None:
-    """Its numbers are 16 bits wide, and with the encoder's words it weighs what the wheel has room for."""
-    file = MODELS / cross_encoder_graph.CROSS_ENCODER_FILE
+    """Weights are float16, and the file is small enough for the wheel."""
+    file = MODELS_DIR / cross_encoder_graph.CROSS_ENCODER_FILE
     assert file.stat().st_size < 12_000_000
-    with np.load(file) as kept:
-        assert {kept[name].dtype for name in kept.files} == {np.dtype(np.float16)}
-        assert (int(kept["apart"]), int(kept["layers"])) == (2, 3)
-    assert PAIR_TOKENS == 128
+    with np.load(file) as weights:
+        assert {weights[name].dtype for name in weights.files} == {np.dtype(np.float16)}
+        assert (int(weights["apart"]), int(weights["layers"])) == (2, 3)
+    assert MAX_PAIR_TOKENS == 128
 
 
-def drawn(random: np.random.Generator) -> Tensors:
-    """Two layers, one apart and one across, of small random numbers."""
+def create_random_weights(random: np.random.Generator) -> Tensors:
+    """Return random weights of two layers, one separate and one joint."""
 
-    def dense(name: str, into: int, of: int) -> Iterator[tuple[str, Floats]]:
-        yield f"{name}.weight", (random.normal(size=(into, of)) / np.sqrt(of)).astype(np.float32)
-        yield f"{name}.bias", random.normal(size=into).astype(np.float32) / np.float32(10)
+    def dense(name: str, outputs: int, inputs: int) -> Iterator[tuple[str, Floats]]:
+        yield f"{name}.weight", (random.normal(size=(outputs, inputs)) / np.sqrt(inputs)).astype(np.float32)
+        yield f"{name}.bias", random.normal(size=outputs).astype(np.float32) / np.float32(10)
 
     def norm(name: str) -> Iterator[tuple[str, Floats]]:
-        yield f"{name}.weight", random.uniform(0.5, 1.5, HIDDEN).astype(np.float32)
-        yield f"{name}.bias", random.normal(size=HIDDEN).astype(np.float32) / np.float32(10)
+        yield f"{name}.weight", random.uniform(0.5, 1.5, HIDDEN_SIZE).astype(np.float32)
+        yield f"{name}.bias", random.normal(size=HIDDEN_SIZE).astype(np.float32) / np.float32(10)
 
     source: Tensors = {"apart": np.array(1, np.float32), "layers": np.array(2, np.float32)}
     source |= dict(norm("embeddings.LayerNorm"))
     for layer in range(2):
         for part in ("query", "key", "value"):
-            source |= dict(dense(f"layer.{layer}.attention.self.{part}", HIDDEN, HIDDEN))
-        source |= dict(dense(f"layer.{layer}.attention.output.dense", HIDDEN, HIDDEN))
+            source |= dict(dense(f"layer.{layer}.attention.self.{part}", HIDDEN_SIZE, HIDDEN_SIZE))
+        source |= dict(dense(f"layer.{layer}.attention.output.dense", HIDDEN_SIZE, HIDDEN_SIZE))
         source |= dict(norm(f"layer.{layer}.attention.output.LayerNorm"))
-        source |= dict(dense(f"layer.{layer}.intermediate.dense", 4 * HIDDEN, HIDDEN))
-        source |= dict(dense(f"layer.{layer}.output.dense", HIDDEN, 4 * HIDDEN))
+        source |= dict(dense(f"layer.{layer}.intermediate.dense", 4 * HIDDEN_SIZE, HIDDEN_SIZE))
+        source |= dict(dense(f"layer.{layer}.output.dense", HIDDEN_SIZE, 4 * HIDDEN_SIZE))
         source |= dict(norm(f"layer.{layer}.output.LayerNorm"))
-    source |= dict(dense("telling", 1, HIDDEN)) | dict(dense("joint", HIDDEN, 2 * HIDDEN))
-    source |= dict(dense("out", 1, HIDDEN))
-    source["side"] = random.normal(size=(2, HIDDEN)).astype(np.float32)
+    source |= dict(dense("telling", 1, HIDDEN_SIZE)) | dict(dense("joint", HIDDEN_SIZE, 2 * HIDDEN_SIZE))
+    source |= dict(dense("out", 1, HIDDEN_SIZE))
+    source["side"] = random.normal(size=(2, HIDDEN_SIZE)).astype(np.float32)
     source["scale"] = np.array([3, 4, 5], np.float32)
     return source
 
 
-def fit(source: Tensors, question: Floats, text: Floats) -> float:
-    """The model, plainly."""
+def compute_reference_score(source: Tensors, question: Floats, text: Floats) -> float:
+    """Return the model's score, computed in plain numpy."""
 
     def dense(x: Floats, name: str) -> Floats:
         return np.asarray(x @ source[f"{name}.weight"].T + source[f"{name}.bias"])
 
     def norm(x: Floats, name: str) -> Floats:
-        centred = x - x.mean(-1, keepdims=True)
-        spread = np.sqrt((centred**2).mean(-1, keepdims=True) + EPSILON)
-        return np.asarray(centred / spread * source[f"{name}.weight"] + source[f"{name}.bias"])
+        centered = x - x.mean(-1, keepdims=True)
+        deviation = np.sqrt((centered**2).mean(-1, keepdims=True) + EPSILON)
+        return np.asarray(centered / deviation * source[f"{name}.weight"] + source[f"{name}.bias"])
 
     def layer(x: Floats, name: str) -> Floats:
         query, key, value = (
-            dense(x, f"{name}.attention.self.{part}").reshape(len(x), HEADS, -1).swapaxes(0, 1)
+            dense(x, f"{name}.attention.self.{part}").reshape(len(x), HEAD_COUNT, -1).swapaxes(0, 1)
             for part in ("query", "key", "value")
         )
-        odds = np.exp(query @ key.swapaxes(1, 2) / np.sqrt(HIDDEN / HEADS))
-        mixed = ((odds / odds.sum(-1, keepdims=True)) @ value).swapaxes(0, 1).reshape(len(x), HIDDEN)
-        x = norm(dense(mixed, f"{name}.attention.output.dense") + x, f"{name}.attention.output.LayerNorm")
+        exponentials = np.exp(query @ key.swapaxes(1, 2) / np.sqrt(HIDDEN_SIZE / HEAD_COUNT))
+        attended = (
+            ((exponentials / exponentials.sum(-1, keepdims=True)) @ value)
+            .swapaxes(0, 1)
+            .reshape(len(x), HIDDEN_SIZE)
+        )
+        x = norm(dense(attended, f"{name}.attention.output.dense") + x, f"{name}.attention.output.LayerNorm")
         inner = gelu(dense(x, f"{name}.intermediate.dense"))
         return norm(dense(inner, f"{name}.output.dense") + x, f"{name}.output.LayerNorm")
 
-    def near(question: Floats, text: Floats) -> float:
-        nearest = (unit(question) @ unit(text).T).max(1)
-        worth = 1 / (1 + np.exp(-dense(question, "telling")[:, 0]))
-        return float((nearest * worth).sum() / worth.sum())
+    def max_similarity(question: Floats, text: Floats) -> float:
+        nearest = (normalize(question) @ normalize(text).T).max(1)
+        importance = 1 / (1 + np.exp(-dense(question, "telling")[:, 0]))
+        return float((nearest * importance).sum() / importance.sum())
 
     question, text = (layer(norm(x, "embeddings.LayerNorm"), "layer.0") for x in (question, text))
-    before = near(question, text)
+    separate = max_similarity(question, text)
     both = layer(np.concatenate([question + source["side"][0], text + source["side"][1]]), "layer.1")
     question, text = both[: len(question)], both[len(question) :]
     means = question.mean(0), text.mean(0)
-    alike = float((unit(means[0]) * unit(means[1])).sum())
+    cosine = float((normalize(means[0]) * normalize(means[1])).sum())
     hidden = np.tanh(dense(np.concatenate([means[0] * means[1] * 10, means[0] + means[1]]), "joint"))
-    scores = np.array([before, near(question, text), alike])
+    scores = np.array([separate, max_similarity(question, text), cosine])
     return float(scores @ source["scale"] + dense(hidden, "out")[0])
 
 
-def unit(x: Floats) -> Floats:
+def normalize(x: Floats) -> Floats:
     return np.asarray(x / np.linalg.norm(x, axis=-1, keepdims=True))

@@ -1,4 +1,4 @@
-"""What a person asks for becomes what this build can run, or an error that says what to install."""
+"""Choice of the execution provider, and errors with installation hints."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.encoders import accelerated, providers
-from pipeline.encoders.providers import ProviderUnavailable, check, choose
+from pipeline.encoders.providers import ProviderUnavailable, check_built_in, choose_provider
 
 
-@pytest.mark.parametrize("wanted", ["cpu", "coreml", "cuda"])
+@pytest.mark.parametrize("requested", ["cpu", "coreml", "cuda"])
 @pytest.mark.parametrize("cuda_devices", [False, True])
-def test_who_names_one_gets_it(wanted: str, cuda_devices: bool) -> None:
-    """A provider that is named is the one, whatever the machine has."""
-    assert choose(wanted, cuda_devices=cuda_devices) == wanted
+def test_a_named_provider_is_chosen(requested: str, cuda_devices: bool) -> None:
+    """A provider that is named is chosen on every machine."""
+    assert choose_provider(requested, has_cuda_devices=cuda_devices) == requested
 
 
 @pytest.mark.parametrize(
@@ -33,36 +33,36 @@ def test_who_names_one_gets_it(wanted: str, cuda_devices: bool) -> None:
 def test_auto(
     monkeypatch: pytest.MonkeyPatch, platform: str, built: set[str], cuda_devices: bool, chosen: str
 ) -> None:
-    """`auto` is cuda where devices are named, else coreml on a macOS build that has it, else the CPU."""
+    """`auto` is cuda if devices are named, else coreml on a macOS build that has it, else the CPU."""
     monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(providers, "built_in", lambda: frozenset(built))
-    assert choose("auto", cuda_devices=cuda_devices) == chosen
+    monkeypatch.setattr(providers, "list_built_in_providers", lambda: frozenset(built))
+    assert choose_provider("auto", has_cuda_devices=cuda_devices) == chosen
 
 
-def test_the_cpu_is_always_there() -> None:
+def test_the_cpu_is_always_available() -> None:
     """Every build runs on the CPU."""
-    assert "cpu" in providers.built_in()
-    check("cpu")
+    assert "cpu" in providers.list_built_in_providers()
+    check_built_in("cpu")
 
 
-@pytest.mark.skipif("cuda" in providers.built_in(), reason="this build has it")
-def test_a_build_without_it_says_what_to_install() -> None:
-    """The error of cuda names the extra, and what else must be done since two packages fill one folder."""
-    with pytest.raises(ProviderUnavailable) as refused:
-        check("cuda")
-    said = str(refused.value)
-    assert "built without cuda" in said and "pip install 'history-lineage[cuda]'" in said
-    assert "pip uninstall --yes onnxruntime" in said and "--embed-provider cpu" in said
+@pytest.mark.skipif("cuda" in providers.list_built_in_providers(), reason="this build has it")
+def test_the_error_has_an_installation_hint() -> None:
+    """The error for cuda names the extra, and how to replace the package that shares its directory."""
+    with pytest.raises(ProviderUnavailable) as caught:
+        check_built_in("cuda")
+    text = str(caught.value)
+    assert "built without cuda" in text and "pip install 'history-lineage[cuda]'" in text
+    assert "pip uninstall --yes onnxruntime" in text and "--embed-provider cpu" in text
 
 
-@pytest.mark.skipif("cuda" in providers.built_in(), reason="this build has it")
-def test_the_runtime_may_not_fall_back(
+@pytest.mark.skipif("cuda" in providers.list_built_in_providers(), reason="this build has it")
+def test_a_fallback_to_the_cpu_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A build that claims a provider and then runs on the CPU is found out, and says nothing of its own."""
-    monkeypatch.setattr(providers, "check", lambda _: None)
-    model = accelerated.kept(tmp_path)
-    with pytest.warns(UserWarning, match="not in available"), pytest.raises(ProviderUnavailable) as refused:
-        providers.session("cuda", model, sizes={})
-    assert str(refused.value).startswith("ONNX Runtime cannot run the encoder on cuda: ")
+    """A build that claims a provider but runs on the CPU raises an error, and the runtime prints nothing."""
+    monkeypatch.setattr(providers, "check_built_in", lambda _: None)
+    model = accelerated.ensure_fp32_model(tmp_path)
+    with pytest.warns(UserWarning, match="not in available"), pytest.raises(ProviderUnavailable) as caught:
+        providers.create_session("cuda", model, dimensions={})
+    assert str(caught.value).startswith("ONNX Runtime cannot run the encoder on cuda: ")
     assert capfd.readouterr() == ("", "")

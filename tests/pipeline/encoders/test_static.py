@@ -1,4 +1,4 @@
-"""The static encoder: words to rows, the same vector whatever stands beside a text, a light door."""
+"""The static encoder: rows of words, determinism, and its light import."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.encoders.base import CHARACTERS_READ, MODELS, STATIC_MODEL
+from pipeline.encoders.base import MAX_TEXT_CHARACTERS, MODELS_DIR, STATIC_MODEL
 from pipeline.encoders.static import STATIC_FILE, Lexicon, StaticEncoder
 
-# Raise the number in STATIC_MODEL when the file changes, and say here which file it now means.
-FILES = {"static/2": "73d7ee9132ef4c8f7d0514b0573b233c0ce40b131e7ef7be12b930fa245b17a4"}
+# Raise the number in STATIC_MODEL when the file changes, and record the new digest here.
+FILE_DIGESTS = {"static/2": "73d7ee9132ef4c8f7d0514b0573b233c0ce40b131e7ef7be12b930fa245b17a4"}
 LEXICON = Lexicon({"retri": 0, "request": 1, "max_retri": 2}, 8)
 TEXTS = [
     "retry the request after a timeout",
@@ -30,28 +30,28 @@ def encoder() -> StaticEncoder:
     return StaticEncoder()
 
 
-def test_a_known_word_has_a_row_of_its_own() -> None:
-    """Its number; and once, however often it is said."""
-    assert LEXICON.rows(["request", "retri", "request"]) == [0, 1]
+def test_a_known_word_has_its_own_row() -> None:
+    """Each word's row is listed once, however often the word occurs."""
+    assert LEXICON.find_rows(["request", "retri", "request"]) == [0, 1]
 
 
-def test_an_unknown_word_shares_two_rows() -> None:
-    """Of the buckets after the words' rows, the same ones each time; a number nobody shares has none."""
-    rows = LEXICON.rows(["frobnicate"])
-    assert rows == LEXICON.rows(["frobnicate"]) and 1 <= len(rows) <= 2
+def test_an_unknown_word_has_two_bucket_rows() -> None:
+    """It has the same buckets each time; an unknown number has none."""
+    rows = LEXICON.find_rows(["frobnicate"])
+    assert rows == LEXICON.find_rows(["frobnicate"]) and 1 <= len(rows) <= 2
     assert all(3 <= row < 3 + 8 for row in rows)
-    assert LEXICON.rows(["4711"]) == []
+    assert LEXICON.find_rows(["4711"]) == []
 
 
 def test_words_seldom_share_both_rows() -> None:
-    """Among ten thousand identifiers hardly two have the same pair of a thousand buckets."""
+    """Of ten thousand identifiers hardly two have the same pair of a thousand buckets."""
     lexicon = Lexicon({}, 1024)
-    pairs = {tuple(lexicon.rows([f"name_{number}"])) for number in range(10_000)}
+    pairs = {tuple(lexicon.find_rows([f"name_{number}"])) for number in range(10_000)}
     assert len(pairs) > 9_800
 
 
-def test_a_text_is_embedded_alone(encoder: StaticEncoder) -> None:
-    """Bit for bit the same vector alone, among others, and in another order."""
+def test_vectors_are_deterministic(encoder: StaticEncoder) -> None:
+    """A vector is the same to the bit alone, among others and in another order."""
     together = encoder.encode(TEXTS)
     backwards = encoder.encode(TEXTS[::-1])[::-1]
     alone = np.concatenate([encoder.encode([text]) for text in TEXTS])
@@ -59,8 +59,8 @@ def test_a_text_is_embedded_alone(encoder: StaticEncoder) -> None:
     assert together.tobytes() == StaticEncoder().encode(TEXTS).tobytes()
 
 
-def test_an_unloaded_table_is_gone_until_the_next_text() -> None:
-    """Nothing keeps it in memory; read again, it makes the same vectors."""
+def test_unload_frees_the_table() -> None:
+    """The table is freed, and loaded again it makes the same vectors."""
     encoder = StaticEncoder()
     before = encoder.encode(TEXTS)
     encoder.unload()
@@ -68,49 +68,49 @@ def test_an_unloaded_table_is_gone_until_the_next_text() -> None:
     assert encoder.encode(TEXTS).tobytes() == before.tobytes()
 
 
-def test_rows_have_length_1(encoder: StaticEncoder) -> None:
-    """Of any text, also of one without a word; and no texts give no rows."""
+def test_rows_are_unit_vectors(encoder: StaticEncoder) -> None:
+    """Every text has a unit vector, also without words; without texts the array is empty."""
     rows = encoder.encode(TEXTS)
     assert rows.shape == (len(TEXTS), encoder.dimension) and rows.dtype == np.float32
     assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)
     assert encoder.encode([]).shape == (0, encoder.dimension)
 
 
-def test_an_identifier_answers_to_its_parts(encoder: StaticEncoder) -> None:
-    """What is asked in words finds what is written together."""
-    asked, written, other = encoder.encode(["parse http header", "parseHTTPHeader", "drawButtonBorder"])
-    assert asked @ written > 0.2 + asked @ other
+def test_an_identifier_is_near_its_parts(encoder: StaticEncoder) -> None:
+    """Separate words are near the identifier that joins them."""
+    words, identifier, other = encoder.encode(["parse http header", "parseHTTPHeader", "drawButtonBorder"])
+    assert words @ identifier > 0.2 + words @ other
 
 
-def test_what_is_meant_counts(encoder: StaticEncoder) -> None:
-    """Texts of one meaning are nearer than texts of two, though they share no word."""
+def test_related_words_are_near(encoder: StaticEncoder) -> None:
+    """Texts with related words are nearer than others, though they share no word."""
     rows = encoder.encode(["database query", "sql select", "button color"])
     assert rows[0] @ rows[1] > rows[0] @ rows[2]
 
 
-def test_reads_no_more_than_the_other(encoder: StaticEncoder) -> None:
-    """What follows the characters that are read changes nothing."""
-    full = "x" * CHARACTERS_READ
+def test_long_texts_are_truncated(encoder: StaticEncoder) -> None:
+    """Text after the character limit changes nothing."""
+    full = "x" * MAX_TEXT_CHARACTERS
     first, longer = encoder.encode([full, f"{full} parser"])
     assert first.tobytes() == longer.tobytes()
 
 
-def test_the_name_stands_for_the_file() -> None:
-    """A changed table does not keep its name."""
-    assert FILES[STATIC_MODEL] == hashlib.sha256((MODELS / STATIC_FILE).read_bytes()).hexdigest()
+def test_the_model_name_belongs_to_its_file() -> None:
+    """A changed table needs a new name."""
+    assert FILE_DIGESTS[STATIC_MODEL] == hashlib.sha256((MODELS_DIR / STATIC_FILE).read_bytes()).hexdigest()
 
 
-def test_the_door_is_light() -> None:
-    """Importing and making the encoder loads neither numpy nor the table."""
+def test_importing_loads_no_heavy_library() -> None:
+    """Importing and creating the encoder loads neither numpy nor the table."""
     program = (
         "import sys; from pipeline.encoders.static import StaticEncoder; StaticEncoder()\n"
         "print(sorted({'numpy', 'onnxruntime', 'tokenizers'} & sys.modules.keys()))"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
         check=True,
         cwd=Path(__file__).parents[3],
     )
-    assert done.stdout == "[]\n"
+    assert result.stdout == "[]\n"

@@ -1,4 +1,4 @@
-"""Files that move: into what is ignored and out of it, beside large ones, and what is no file."""
+"""Renames: into and out of ignored directories, with large files, and of symlinks and submodules."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from pipeline.git import changes
 from pipeline.git.repository import open_repository
-from pipeline.hunks import Changed, hunks
-from tests.pipeline.git.tree_helpers import begun, changed, only, summary
+from pipeline.hunks import CommitChanges, extract_hunks
+from tests.pipeline.git.tree_helpers import create_repo, extract_changes, extract_only_hunk, summarize
 from tests.repos import Repo
 
 VENDORED = "vendor/"
@@ -17,48 +17,51 @@ VENDORED = "vendor/"
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    return begun(tmp_path / "work")
+    return create_repo(tmp_path / "work")
 
 
-def seen(repo: Repo) -> Changed:
-    """What HEAD changed outside of the ignored folder."""
-    return hunks(open_repository(repo.path), repo.head, lambda path: path.startswith(VENDORED))
+def extract_visible_changes(repo: Repo) -> CommitChanges:
+    """Return what HEAD changed outside of the ignored directory."""
+    return extract_hunks(open_repository(repo.path), repo.head, lambda path: path.startswith(VENDORED))
 
 
 @pytest.mark.parametrize("edited", [False, True])
-def test_a_move_into_an_ignored_folder_is_a_deletion(repo: Repo, edited: bool) -> None:
-    """The message that says why is kept, and so is what went."""
+def test_a_move_into_an_ignored_directory_is_a_deletion(repo: Repo, edited: bool) -> None:
+    """The move is a deletion with the removed text."""
     repo.rename("a.py", "vendor/a.py")
     if edited:
         repo.write("vendor/a.py", (repo.path / "vendor/a.py").read_text() + "more\n")
     repo.commit_file("b.py", "b\n", "Move")
-    assert summary(seen(repo).hunks) == [("a.py", "deleted", "text", 0, 20), ("b.py", "added", "text", 1, 0)]
-    assert seen(repo).hunks[0].removed_text.startswith("line 1\n")
-    assert seen(repo).hunks[0].new_blob is None
+    assert summarize(extract_visible_changes(repo).hunks) == [
+        ("a.py", "deleted", "text", 0, 20),
+        ("b.py", "added", "text", 1, 0),
+    ]
+    assert extract_visible_changes(repo).hunks[0].removed_text.startswith("line 1\n")
+    assert extract_visible_changes(repo).hunks[0].new_blob is None
 
 
-def test_a_move_out_of_an_ignored_folder_is_an_addition(repo: Repo) -> None:
-    """As if the file had not been there before, since in the index it was not."""
+def test_a_move_out_of_an_ignored_directory_is_an_addition(repo: Repo) -> None:
+    """The file is added without an old path, since it was not in the index before."""
     repo.rename("a.py", "vendor/a.py")
     repo.commit("Away")
     repo.rename("vendor/a.py", "c.py")
     repo.commit("Back")
-    [hunk] = seen(repo).hunks
-    assert summary([hunk]) == [("c.py", "added", "text", 20, 0)]
+    [hunk] = extract_visible_changes(repo).hunks
+    assert summarize([hunk]) == [("c.py", "added", "text", 20, 0)]
     assert (hunk.old_path, hunk.old_blob) == (None, None)
 
 
-def test_a_move_within_an_ignored_folder_is_ignored(repo: Repo) -> None:
-    """Nothing of it is outside."""
+def test_a_move_within_an_ignored_directory_is_ignored(repo: Repo) -> None:
+    """The commit has no hunks."""
     repo.rename("a.py", "vendor/a.py")
     repo.commit("Away")
     repo.rename("vendor/a.py", "vendor/b.py")
     repo.commit("Within")
-    assert seen(repo) == Changed((), all_ignored=True)
+    assert extract_visible_changes(repo) == CommitChanges((), all_ignored=True)
 
 
-def test_a_merge_that_moves_a_file_behind_the_rules(repo: Repo) -> None:
-    """Deleted against every parent, where only the merge did it."""
+def test_a_merge_that_moves_a_file_into_an_ignored_directory(repo: Repo) -> None:
+    """The file is deleted with respect to every parent."""
     repo.branch("side")
     repo.commit_file("side.py", "side\n")
     repo.switch("main")
@@ -66,15 +69,15 @@ def test_a_merge_that_moves_a_file_behind_the_rules(repo: Repo) -> None:
     repo.git("merge", "--quiet", "--no-ff", "--no-commit", "side")
     repo.rename("a.py", "vendor/a.py")
     repo.commit("Merge")
-    assert summary(seen(repo).hunks) == [("a.py", "deleted", "text", 0, 20)]
+    assert summarize(extract_visible_changes(repo).hunks) == [("a.py", "deleted", "text", 0, 20)]
 
 
 @pytest.mark.parametrize("large", ["added", "deleted", "moved"])
-def test_a_large_file_leaves_the_others_their_names(
+def test_a_large_file_does_not_prevent_renames_of_others(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, large: str
 ) -> None:
-    """It alone is not compared by likeness; equal content names it still, and its neighbours are paired as by git."""
-    monkeypatch.setattr(changes, "RENAME_BYTES", 1_000)
+    """A large file is paired only by equal content; the other files are paired as in git."""
+    monkeypatch.setattr(changes, "MAX_RENAME_BYTES", 1_000)
     if large != "added":
         repo.write("large.txt", "x\n" * 1_000)
     repo.write("other.py", "".join(f"other {n}\n" for n in range(20)))
@@ -89,24 +92,24 @@ def test_a_large_file_leaves_the_others_their_names(
     else:
         repo.rename("large.txt", "huge.txt")
     repo.commit("Move")
-    beside = {
+    large_change = {
         "added": ("large.txt", "added", "text", 1_000, 0),
         "deleted": ("large.txt", "deleted", "text", 0, 1_000),
         "moved": ("huge.txt", "renamed", "text", 0, 0),
     }[large]
-    found = changed(repo).hunks
-    assert summary(found) == sorted(
-        [("another.py", "renamed", "text", 0, 0), ("moved/b.py", "renamed", "text", 1, 0), beside]
+    found = extract_changes(repo).hunks
+    assert summarize(found) == sorted(
+        [("another.py", "renamed", "text", 0, 0), ("moved/b.py", "renamed", "text", 1, 0), large_change]
     )
     moved = next(hunk for hunk in found if hunk.file_path == "moved/b.py")
     assert (moved.old_path, moved.added_text) == ("a.py", "more")
-    told = repo.git("show", "--find-renames", "--name-status", "--format=", "HEAD")
-    assert "a.py\tmoved/b.py" in told
+    printed = repo.git("show", "--find-renames", "--name-status", "--format=", "HEAD")
+    assert "a.py\tmoved/b.py" in printed
 
 
-def test_large_files_may_have_any_name(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Paths that are no text, and a file in whose place there is a folder now."""
-    monkeypatch.setattr(changes, "RENAME_BYTES", 1_000)
+def test_oversized_files_with_odd_names(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths that are not UTF-8, and a file replaced by a directory, are paired."""
+    monkeypatch.setattr(changes, "MAX_RENAME_BYTES", 1_000)
     blob = repo.git("hash-object", "-w", "--stdin", stdin=b"x\n" * 1_000)
     stage = ("update-index", "--add", "-z", "--index-info")
     repo.git(
@@ -119,7 +122,7 @@ def test_large_files_may_have_any_name(repo: Repo, monkeypatch: pytest.MonkeyPat
     small = repo.git("hash-object", "-w", "--stdin", stdin=(repo.path / "a.py").read_bytes() + b"more\n")
     repo.git(*stage, stdin=f"100644 {small}\tlarge/b.py\0".encode() + f"100644 {blob}\t".encode() + b"\xe9\0")
     repo.commit("Third", add=False)
-    found = [(hunk.old_path, hunk.file_path, hunk.change_kind) for hunk in changed(repo).hunks]
+    found = [(hunk.old_path, hunk.file_path, hunk.change_kind) for hunk in extract_changes(repo).hunks]
     assert found in (
         [(None, "large", "deleted"), ("a.py", "large/b.py", "renamed"), (r"gr\xf6\xdfe", r"\xe9", "renamed")],
         [(None, r"gr\xf6\xdfe", "deleted"), ("a.py", "large/b.py", "renamed"), ("large", r"\xe9", "renamed")],
@@ -127,10 +130,10 @@ def test_large_files_may_have_any_name(repo: Repo, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("limit", [changes.RENAME_LIMIT, 0])
-def test_symlinks_and_submodules_that_move_keep_their_history(
+def test_moved_symlinks_and_submodules_are_renames(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    """git pairs what is no file by equal content, whatever the commit's size; a file is no symlink's source."""
+    """They are paired by equal content, as in git, in commits of any size."""
     monkeypatch.setattr(changes, "RENAME_LIMIT", limit)
     repo.symlink("link", "a.py")
     repo.git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},module")
@@ -146,23 +149,23 @@ def test_symlinks_and_submodules_that_move_keep_their_history(
         ["R100", "link", "linked"],
         ["R100", "module", "sub/module"],
     ]
-    assert [(hunk.old_path, *summary([hunk])[0]) for hunk in changed(repo).hunks] == [
+    assert [(hunk.old_path, *summarize([hunk])[0]) for hunk in extract_changes(repo).hunks] == [
         ("link", "linked", "renamed", "symlink", 0, 0),
         ("module", "sub/module", "renamed", "submodule", 0, 0),
     ]
 
 
-def test_a_file_is_no_symlinks_source(repo: Repo) -> None:
-    """The same bytes as another type are another thing; a file that was made executable is the same."""
+def test_a_file_is_not_renamed_to_a_symlink(repo: Repo) -> None:
+    """Equal content of another type is no rename; a change of permissions is one."""
     repo.commit_file("name", "a.py")
     (repo.path / "name").unlink()
     repo.symlink("link", "a.py")
     repo.commit("Move")
-    assert [(hunk.file_path, hunk.change_kind) for hunk in changed(repo).hunks] == [
+    assert [(hunk.file_path, hunk.change_kind) for hunk in extract_changes(repo).hunks] == [
         ("link", "added"),
         ("name", "deleted"),
     ]
     repo.rename("a.py", "run.py")
     (repo.path / "run.py").chmod(0o755)
     repo.commit("Move")
-    assert only(repo).change_kind == "renamed"
+    assert extract_only_hunk(repo).change_kind == "renamed"

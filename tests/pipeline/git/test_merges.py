@@ -1,4 +1,4 @@
-"""What a merge itself wrote: nothing where it is clean, else its own lines and files."""
+"""Hunks of merge commits: none for a clean merge, otherwise the lines and files that the merge itself changed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.git.merges import TREE, Entries, wrote_files
-from pipeline.hunks import Changed
-from tests.pipeline.git.tree_helpers import begun, changed, only, scratch, summary
+from pipeline.git.merges import TREE_MODE, TreeEntries, has_merge_changes
+from pipeline.hunks import CommitChanges
+from tests.pipeline.git.tree_helpers import (
+    create_repo,
+    extract_changes,
+    extract_only_hunk,
+    summarize,
+    temporary_repo,
+)
 from tests.repos import Repo
 
 Folder: TypeAlias = "Mapping[str, str | Folder]"
@@ -25,40 +31,42 @@ folders = st.recursive(
 )
 
 
-class Trees:
-    """Folders as git keeps them: each by a name that says its content."""
+class FakeTrees:
+    """Trees as git stores them, with a key derived from the content in place of an object id."""
 
     def __init__(self) -> None:
-        self.kept: dict[bytes, Folder] = {}
+        self.directories: dict[bytes, Folder] = {}
 
-    def entries(self, folder: Folder) -> Entries:
-        return {name.encode(): self.entry(inside) for name, inside in folder.items()}
+    def build_entries(self, folder: Folder) -> TreeEntries:
+        return {name.encode(): self.build_entry(inside) for name, inside in folder.items()}
 
-    def entry(self, inside: str | Folder) -> tuple[bytes, bytes]:
-        if isinstance(inside, str):
-            return b"100644", inside.encode()
-        named = repr(sorted(flat(inside).items())).encode()
-        self.kept[named] = inside
-        return TREE, named
+    def build_entry(self, content: str | Folder) -> tuple[bytes, bytes]:
+        if isinstance(content, str):
+            return b"100644", content.encode()
+        key = repr(sorted(flatten(content).items())).encode()
+        self.directories[key] = content
+        return TREE_MODE, key
 
-    def read(self, named: bytes) -> Entries:
-        return self.entries(self.kept[named])
+    def read(self, key: bytes) -> TreeEntries:
+        return self.build_entries(self.directories[key])
 
 
-def flat(folder: Folder, under: str = "") -> dict[str, str]:
-    """Path -> content of every file."""
+def flatten(folder: Folder, under: str = "") -> dict[str, str]:
+    """Return the content of every file by path."""
     found: dict[str, str] = {}
     for name, inside in folder.items():
-        found |= {under + name: inside} if isinstance(inside, str) else flat(inside, f"{under}{name}/")
+        found |= {under + name: inside} if isinstance(inside, str) else flatten(inside, f"{under}{name}/")
     return found
 
 
 @given(folders, st.lists(folders, min_size=2, max_size=3))
-def test_a_merge_that_wrote_a_file_is_never_missed(result: Folder, parents: list[Folder]) -> None:
-    """Where files and folders keep their names apart the answer is exact; else a doubt counts as yes."""
-    trees = Trees()
-    answer = wrote_files(trees.entries(result), [trees.entries(parent) for parent in parents], trees.read)
-    own, theirs = flat(result), [flat(parent) for parent in parents]
+def test_has_merge_changes_misses_no_file(result: Folder, parents: list[Folder]) -> None:
+    """The answer is exact unless a name is a file on one side and a directory on another, which counts as a change."""
+    trees = FakeTrees()
+    answer = has_merge_changes(
+        trees.build_entries(result), [trees.build_entries(parent) for parent in parents], trees.read
+    )
+    own, theirs = flatten(result), [flatten(parent) for parent in parents]
     paths = {path for files in (own, *theirs) for path in files}
     expected = any(all(own.get(path) != files.get(path) for files in theirs) for path in paths)
     mixed = any(f"{path}/" in other[: len(path) + 1] for path in paths for other in paths)
@@ -67,11 +75,11 @@ def test_a_merge_that_wrote_a_file_is_never_missed(result: Folder, parents: list
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    return begun(tmp_path / "work")
+    return create_repo(tmp_path / "work")
 
 
 def test_a_clean_merge_has_no_hunks(repo: Repo) -> None:
-    """What a merge took from its branches is indexed with them, files and lines alike."""
+    """Files and lines that a merge took from its branches are indexed with these."""
     repo.branch("side")
     text = (repo.path / "a.py").read_text()
     repo.write("a.py", text.replace("line 2\n", "side\n"))
@@ -79,27 +87,27 @@ def test_a_clean_merge_has_no_hunks(repo: Repo) -> None:
     repo.switch("main")
     repo.commit_file("a.py", text.replace("line 18\n", "main\n"))
     repo.merge("side")
-    assert changed(repo) == Changed((), all_ignored=False)
+    assert extract_changes(repo) == CommitChanges((), all_ignored=False)
 
 
-def test_a_resolved_conflict_is_what_the_merge_wrote(repo: Repo) -> None:
-    """Lines that no parent has are the merge's own, beside what they replaced in the closest parent."""
+def test_a_resolved_conflict_is_a_hunk(repo: Repo) -> None:
+    """Lines that no parent has are in the hunk, with the lines they replaced in the closest parent."""
     text = (repo.path / "a.py").read_text()
     repo.branch("side")
     repo.commit_file("a.py", text.replace("line 9\n", "side 9\n").replace("line 1\n", "side 1\n"))
     repo.switch("main")
     repo.commit_file("a.py", text.replace("line 9\n", "main 9\n"))
-    settled = text.replace("line 9\n", "both 9\n").replace("line 1\n", "side 1\n")
-    repo.merge("side", resolution={"a.py": settled})
-    hunk = only(repo)
-    assert summary([hunk]) == [("a.py", "modified", "text", 1, 1)]
+    resolved = text.replace("line 9\n", "both 9\n").replace("line 1\n", "side 1\n")
+    repo.merge("side", resolution={"a.py": resolved})
+    hunk = extract_only_hunk(repo)
+    assert summarize([hunk]) == [("a.py", "modified", "text", 1, 1)]
     assert (hunk.added_text, hunk.removed_text) == ("both 9", "side 9")
     assert [(part.added, part.removed) for part in hunk.parts] == [((9,), (9,))]
     assert hunk.old_blob is None
 
 
-def test_a_merge_can_add_delete_and_drop_by_hand(repo: Repo) -> None:
-    """A file only the merge has, one only the merge lacks, and lines both parents had."""
+def test_a_merge_with_manual_changes(repo: Repo) -> None:
+    """The hunks are a file only the merge has, a file only the merge lacks, and lines that both parents had."""
     repo.write("gone.py", "gone\n")
     repo.commit("Second")
     text = (repo.path / "a.py").read_text()
@@ -112,7 +120,7 @@ def test_a_merge_can_add_delete_and_drop_by_hand(repo: Repo) -> None:
     repo.remove("gone.py")
     repo.write("a.py", text.replace("line 5\n", ""))
     repo.commit("Merge")
-    assert summary(changed(repo).hunks) == [
+    assert summarize(extract_changes(repo).hunks) == [
         ("a.py", "modified", "text", 0, 1),
         ("evil.py", "added", "text", 1, 0),
         ("gone.py", "deleted", "text", 0, 1),
@@ -120,7 +128,7 @@ def test_a_merge_can_add_delete_and_drop_by_hand(repo: Repo) -> None:
 
 
 def test_a_rename_on_one_branch_and_an_edit_on_the_other_merge_cleanly(repo: Repo) -> None:
-    """Renames are followed towards every parent, so the moved file is not taken for a new one."""
+    """Renames are followed with respect to every parent, so the moved file is not new."""
     text = (repo.path / "a.py").read_text()
     repo.branch("side")
     repo.rename("a.py", "b.py")
@@ -129,7 +137,7 @@ def test_a_rename_on_one_branch_and_an_edit_on_the_other_merge_cleanly(repo: Rep
     repo.commit_file("a.py", text.replace("line 5\n", "five\n"))
     repo.merge("side")
     assert repo.git("ls-files") == "b.py"
-    assert changed(repo).hunks == ()
+    assert extract_changes(repo).hunks == ()
 
 
 def test_an_octopus_merge_differs_from_every_parent(repo: Repo) -> None:
@@ -141,11 +149,11 @@ def test_an_octopus_merge_differs_from_every_parent(repo: Repo) -> None:
     repo.commit_file("main.py", "main\n")
     repo.merge("one", "two", resolution={"extra.py": "extra\n"})
     assert repo.git("rev-list", "--parents", "-1", "HEAD").count(" ") == 3
-    assert summary(changed(repo).hunks) == [("extra.py", "added", "text", 1, 0)]
+    assert summarize(extract_changes(repo).hunks) == [("extra.py", "added", "text", 1, 0)]
 
 
-def test_a_binary_settled_by_hand_is_named(repo: Repo) -> None:
-    """A binary that is no parent's is a hunk of the merge."""
+def test_a_manually_resolved_binary_file_is_a_hunk(repo: Repo) -> None:
+    """A binary file that differs from both parents is a hunk without lines."""
     repo.commit_file("image", b"\0base")
     repo.branch("side")
     repo.commit_file("image", b"\0side")
@@ -154,20 +162,22 @@ def test_a_binary_settled_by_hand_is_named(repo: Repo) -> None:
     repo.merge("side")
     repo.write("image", b"\0both")
     repo.commit("Merge", amend=True)
-    assert summary(changed(repo).hunks) == [("image", "modified", "binary", 0, 0)]
+    assert summarize(extract_changes(repo).hunks) == [("image", "modified", "binary", 0, 0)]
 
 
-def merged(repo: Repo, texts: Sequence[str], result: str) -> str:
-    """A merge of parents with these texts of one file, with that result."""
+def create_merge(repo: Repo, texts: Sequence[str], result: str) -> str:
+    """Create a merge of parents with these texts of one file, with this result."""
     messages = [f"parent {number}".encode() for number in range(len(texts))]
     parents = [
-        repo.git("commit-tree", tree(repo, text), stdin=message)
+        repo.git("commit-tree", create_tree(repo, text), stdin=message)
         for text, message in zip(texts, messages, strict=True)
     ]
-    return repo.git("commit-tree", tree(repo, result), *(f"-p{sha}" for sha in parents), stdin=b"merge")
+    return repo.git(
+        "commit-tree", create_tree(repo, result), *(f"-p{sha}" for sha in parents), stdin=b"merge"
+    )
 
 
-def tree(repo: Repo, text: str) -> str:
+def create_tree(repo: Repo, text: str) -> str:
     blob = repo.git("hash-object", "-w", "--stdin", stdin=text.encode())
     return repo.git("mktree", stdin=f"100644 blob {blob}\tfile.txt\n".encode())
 
@@ -179,13 +189,13 @@ texts = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=12).map(
 
 @settings(max_examples=30)
 @given(st.lists(texts, min_size=2, max_size=3), texts)
-def test_a_merge_adds_what_git_marks_in_every_column(parents: list[str], result: str) -> None:
-    """The added lines of a merge are those `git show --cc` prefixes with a plus for each parent."""
-    with scratch() as repo:
-        sha = merged(repo, parents, result)
+def test_added_lines_are_those_of_git_show_cc(parents: list[str], result: str) -> None:
+    """The added lines are those that `git show --cc` marks with a plus for each parent."""
+    with temporary_repo() as repo:
+        sha = create_merge(repo, parents, result)
         shown = repo.git("show", "--cc", "--format=", "-U100", sha).split("\n")
         marks = "+" * len(parents)
         expected = [line.removeprefix(marks) for line in shown if line.startswith(marks)]
         expected = [line for line in expected if line in set("abcdefg")]  # the file's name is marked too
-        mine = [line for hunk in changed(repo, sha).hunks for line in hunk.added_text.split()]
-        assert mine == expected
+        added = [line for hunk in extract_changes(repo, sha).hunks for line in hunk.added_text.split()]
+        assert added == expected

@@ -1,14 +1,13 @@
-"""The files edited between two trees: all of them, in order, or the word that libgit2 must tell."""
+"""The fast diff of trees with plain edits."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 
-from pipeline.git.merges import TREE, Entries
-from pipeline.git.tree_cache import Recent
-from pipeline.git.tree_diff import differing, edits
-from tests.pipeline.git.test_merges import Folder, Trees, flat, folders
+from pipeline.git.merges import TREE_MODE, TreeEntries
+from pipeline.git.tree_diff import diff_plain_files, iter_differing_paths
+from tests.pipeline.git.test_merges import FakeTrees, Folder, flatten, folders
 
 SHA = b"\x01" * 20
 OTHER = b"\x02" * 20
@@ -16,30 +15,30 @@ OTHER = b"\x02" * 20
 
 @given(folders, folders)
 def test_every_path_that_differs_is_found(old: Folder, new: Folder) -> None:
-    """As comparing the lists of all files finds them, a file that became a folder included."""
-    trees = Trees()
-    found = differing(trees.entries(old), trees.entries(new), trees.read)
-    named = {path.decode(): tuple(side and side[1].decode() for side in sides) for path, *sides in found}
-    was, now = flat(old), flat(new)
-    paths = {path for path in was | now if was.get(path) != now.get(path)}
-    assert named == {path: (was.get(path), now.get(path)) for path in paths}
+    """The paths are those of a comparison of all files, including a file that became a directory."""
+    trees = FakeTrees()
+    found = iter_differing_paths(trees.build_entries(old), trees.build_entries(new), trees.read)
+    listed = {path.decode(): tuple(side and side[1].decode() for side in sides) for path, *sides in found}
+    old_files, new_files = flatten(old), flatten(new)
+    paths = {path for path in old_files | new_files if old_files.get(path) != new_files.get(path)}
+    assert listed == {path: (old_files.get(path), new_files.get(path)) for path in paths}
 
 
 @given(folders, folders)
-def test_edits_are_listed_by_path_unless_a_file_may_have_moved(old: Folder, new: Folder) -> None:
-    """One change a path; none are told where one file came and another went."""
-    trees = Trees()
-    told = edits(trees.entries(old), trees.entries(new), trees.read)
-    was, now = flat(old), flat(new)
-    if set(was) - set(now) and set(now) - set(was):
-        assert told is None
+def test_plain_edits_are_listed_by_path(old: Folder, new: Folder) -> None:
+    """There is one change per path; if one file was added and another deleted, libgit2 decides."""
+    trees = FakeTrees()
+    changes = diff_plain_files(trees.build_entries(old), trees.build_entries(new), trees.read)
+    old_files, new_files = flatten(old), flatten(new)
+    if set(old_files) - set(new_files) and set(new_files) - set(old_files):
+        assert changes is None
         return
-    assert told is not None
-    assert [change.path.decode() for change in told] == sorted(
-        path for path in was | now if was.get(path) != now.get(path)
+    assert changes is not None
+    assert [change.path.decode() for change in changes] == sorted(
+        path for path in old_files | new_files if old_files.get(path) != new_files.get(path)
     )
-    assert {change.kind for change in told if change.path.decode() not in was} <= {"added"}
-    assert {change.kind for change in told if change.path.decode() not in now} <= {"deleted"}
+    assert {change.kind for change in changes if change.path.decode() not in old_files} <= {"added"}
+    assert {change.kind for change in changes if change.path.decode() not in new_files} <= {"deleted"}
 
 
 @pytest.mark.parametrize(
@@ -49,34 +48,21 @@ def test_edits_are_listed_by_path_unless_a_file_may_have_moved(old: Folder, new:
         ((b"100644", SHA), (b"120000", OTHER)),
         (None, (b"120000", SHA)),
         (None, (b"160000", SHA)),
-        (None, (b"100664", SHA)),  # of git's first years
-        ((b"100644", SHA), (TREE, OTHER)),
+        (None, (b"100664", SHA)),  # group-writable, written by early versions of git
+        ((b"100644", SHA), (TREE_MODE, OTHER)),
     ],
 )
-def test_what_is_no_plain_edit_is_left_to_libgit2(
-    old: tuple[bytes, bytes] | None, new: tuple[bytes, bytes]
-) -> None:
-    """Other modes, links, submodules, and a file that became a folder."""
+def test_other_changes_are_left_to_libgit2(old: tuple[bytes, bytes] | None, new: tuple[bytes, bytes]) -> None:
+    """Changed or unusual modes, symlinks, submodules, and a file that became a directory need libgit2."""
 
-    def read(_: bytes) -> Entries:
+    def read(_: bytes) -> TreeEntries:
         return {b"inside": (b"100644", SHA)}
 
-    before: Entries = {b"a": old} if old else {}
-    assert edits(before, {b"a": new}, read) is None
+    before: TreeEntries = {b"a": old} if old else {}
+    assert diff_plain_files(before, {b"a": new}, read) is None
 
 
-def test_a_path_that_is_no_text_is_left_to_libgit2() -> None:
-    """It takes paths from here as text only; those that are UTF-8 it can be told."""
-    assert edits({}, {b"\xe9": (b"100644", SHA)}, Trees().read) is None
-    assert edits({}, {"é".encode(): (b"100644", SHA)}, Trees().read) is not None
-
-
-def test_what_was_read_last_is_kept_within_its_bound() -> None:
-    """The longest unused goes first, and what would fill the room alone is not kept."""
-    recent = Recent[str, int](10)
-    for key in ("a", "b"):
-        recent.keep(key, 1, 4)
-    assert recent.get("a") == 1
-    recent.keep("c", 1, 4)
-    recent.keep("large", 1, 6)
-    assert [key for key in ("a", "b", "c", "large") if recent.get(key)] == ["a", "c"]
+def test_a_path_that_is_not_utf8_is_left_to_libgit2() -> None:
+    """Only paths that are UTF-8 can be passed to libgit2 as text."""
+    assert diff_plain_files({}, {b"\xe9": (b"100644", SHA)}, FakeTrees().read) is None
+    assert diff_plain_files({}, {"é".encode(): (b"100644", SHA)}, FakeTrees().read) is not None

@@ -1,4 +1,4 @@
-"""What small real repositories changed, for tests of hunks and of merges."""
+"""Small real repositories and their hunks, for tests of hunks and merges."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.git.repository import open_repository
-from pipeline.hunks import Changed, Hunk, hunks
+from pipeline.hunks import CommitChanges, Hunk, extract_hunks
 from tests.repos import Repo
 
 
-def begun(path: Path) -> Repo:
-    """A repository whose first commit has one file of twenty lines."""
-    made = Repo.create(path)
-    made.write("a.py", "".join(f"line {n}\n" for n in range(1, 21)))
-    made.commit("First")
-    return made
+def create_repo(path: Path) -> Repo:
+    """Create a repository whose first commit has one file of twenty lines."""
+    repo = Repo.create(path)
+    repo.write("a.py", "".join(f"line {n}\n" for n in range(1, 21)))
+    repo.commit("First")
+    return repo
 
 
-def none(path: str) -> bool:
+def ignore_nothing(path: str) -> bool:
     del path
     return False
 
 
-def changed(repo: Repo, sha: str = "HEAD") -> Changed:
-    return hunks(open_repository(repo.path), repo.git("rev-parse", sha), none)
+def extract_changes(repo: Repo, sha: str = "HEAD") -> CommitChanges:
+    return extract_hunks(open_repository(repo.path), repo.git("rev-parse", sha), ignore_nothing)
 
 
-def only(repo: Repo, sha: str = "HEAD") -> Hunk:
-    [hunk] = changed(repo, sha).hunks
+def extract_only_hunk(repo: Repo, sha: str = "HEAD") -> Hunk:
+    [hunk] = extract_changes(repo, sha).hunks
     return hunk
 
 
-def summary(found: Sequence[Hunk]) -> list[tuple[str, str, str, int, int]]:
+def summarize(found: Sequence[Hunk]) -> list[tuple[str, str, str, int, int]]:
     return [(h.file_path, h.change_kind, h.content_kind, h.added_lines, h.removed_lines) for h in found]
 
 
 @contextmanager
-def scratch() -> Iterator[Repo]:
+def temporary_repo() -> Iterator[Repo]:
     with tempfile.TemporaryDirectory() as folder:
         yield Repo.create(Path(folder) / "work")

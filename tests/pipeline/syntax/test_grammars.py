@@ -1,11 +1,16 @@
-"""Which language a file is in, and which grammar parses it."""
+"""Languages and grammars of files."""
 
 from __future__ import annotations
 
 import pytest
 
-from pipeline.syntax.grammars import grammar_of, language_of, load
-from pipeline.syntax.languages import BY_NAME, BY_SUFFIX, PARSED, WITHOUT_SYMBOLS
+from pipeline.syntax.grammars import detect_language, load_grammar, load_grammar_for_path
+from pipeline.syntax.languages import (
+    LANGUAGE_BY_NAME,
+    LANGUAGE_BY_SUFFIX,
+    LANGUAGES_WITH_GRAMMAR,
+    LANGUAGES_WITHOUT_SYMBOLS,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,36 +39,34 @@ from pipeline.syntax.languages import BY_NAME, BY_SUFFIX, PARSED, WITHOUT_SYMBOL
         ("a.unheard-of", None, None),
     ],
 )
-def test_a_files_name_says_its_language_and_grammar(
-    path: str, language: str | None, grammar: str | None
-) -> None:
-    """The name alone decides; declaration files have a language and no grammar."""
-    found = grammar_of(path)
-    assert (language_of(path), found and found.name) == (language, grammar)
+def test_language_and_grammar_of_a_path(path: str, language: str | None, grammar: str | None) -> None:
+    """The name decides; declaration files have a language but no grammar."""
+    loaded = load_grammar_for_path(path)
+    assert (detect_language(path), loaded and loaded.name) == (language, grammar)
 
 
-def test_a_grammar_is_loaded_once() -> None:
-    """Two files of one language share the grammar and its compiled query."""
-    assert grammar_of("a.py") is grammar_of("b/c.py")
+def test_grammars_are_cached() -> None:
+    """Files of one language share the grammar and its compiled query."""
+    assert load_grammar_for_path("a.py") is load_grammar_for_path("b/c.py")
 
 
-def test_every_parsed_language_has_a_query() -> None:
-    """Each grammar loads with a query from the package that finds at least functions or methods."""
-    for name in sorted(PARSED | {"tsx"}):
-        query = load(name).query
+def test_every_grammar_has_a_query() -> None:
+    """Each grammar loads with a query that captures at least functions or methods."""
+    for name in sorted(LANGUAGES_WITH_GRAMMAR | {"tsx"}):
+        query = load_grammar(name).query
         captures = {query.capture_name(index) for index in range(query.capture_count)}
         assert "name" in captures
         assert captures & {"function", "method"}
 
 
-def test_typescript_and_tsx_find_the_same_symbols() -> None:
-    """Their grammars differ in one expression only, so their queries are the same text."""
-    [one, other] = [load(name).query for name in ("typescript", "tsx")]
-    assert one.pattern_count == other.pattern_count
+def test_typescript_and_tsx_share_a_query() -> None:
+    """The grammars differ only in casts, so the queries have the same text."""
+    [typescript, tsx] = [load_grammar(name).query for name in ("typescript", "tsx")]
+    assert typescript.pattern_count == tsx.pattern_count
 
 
-def test_the_tables_of_languages_agree() -> None:
-    """What is parsed, and what has no symbols, are languages that some file name has."""
-    known = {*BY_SUFFIX.values(), *BY_NAME.values()}
-    assert known >= PARSED | WITHOUT_SYMBOLS
-    assert not PARSED & WITHOUT_SYMBOLS
+def test_language_tables_agree() -> None:
+    """Languages with a grammar and languages without symbols are disjoint, and file names map to all of them."""
+    known = {*LANGUAGE_BY_SUFFIX.values(), *LANGUAGE_BY_NAME.values()}
+    assert known >= LANGUAGES_WITH_GRAMMAR | LANGUAGES_WITHOUT_SYMBOLS
+    assert not LANGUAGES_WITH_GRAMMAR & LANGUAGES_WITHOUT_SYMBOLS

@@ -1,4 +1,4 @@
-"""The symbols of every language of the specification's table, with what it leaves out."""
+"""Symbols and chunks of files, for every language with a grammar."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.parse import Outline, Symbol, outline
-from pipeline.syntax.grammars import load
-from pipeline.syntax.languages import PARSED
-from pipeline.syntax.symbols import NESTING_LIMIT, definitions
-from pipeline.syntax.trees import LINE_BYTES, PARSED_BYTES, parsed
+from pipeline.parse import Outline, Symbol, parse_outline
+from pipeline.syntax.grammars import load_grammar
+from pipeline.syntax.languages import LANGUAGES_WITH_GRAMMAR
+from pipeline.syntax.symbols import MAX_NESTING, find_definitions
+from pipeline.syntax.trees import MAX_LINE_BYTES, MAX_PARSED_BYTES, parse_version
 
 
-def outlined(grammar: str, source: str) -> Outline:
-    return outline(dedent(source).encode(), load(grammar))
+def outline(grammar: str, source: str) -> Outline:
+    return parse_outline(dedent(source).encode(), load_grammar(grammar))
 
 
-def symbols(grammar: str, source: str) -> list[str]:
-    """Each symbol as `kind parent.name`."""
-    found = [placed.symbol for placed in outlined(grammar, source).symbols]
+def list_symbols(grammar: str, source: str) -> list[str]:
+    """Return each symbol as `kind parent.name`."""
+    found = [entry.symbol for entry in outline(grammar, source).symbols]
     return [f"{s.kind} {s.parent}.{s.name}".replace(" .", " ") for s in found]
 
 
-def symbol(grammar: str, source: str, name: str) -> Symbol:
-    [found] = [placed.symbol for placed in outlined(grammar, source).symbols if placed.symbol.name == name]
-    return found
+def get_symbol(grammar: str, source: str, name: str) -> Symbol:
+    [symbol] = [entry.symbol for entry in outline(grammar, source).symbols if entry.symbol.name == name]
+    return symbol
 
 
-def test_python_has_classes_methods_and_top_level_functions() -> None:
-    """A function inside a function is its detail; one under an `if` or `try` is not."""
-    found = symbols(
+def test_python() -> None:
+    """A function inside a function is no symbol; one in an `if` or `try` is."""
+    found = list_symbols(
         "python",
         """
         class Store(Base):
@@ -65,9 +65,9 @@ def test_python_has_classes_methods_and_top_level_functions() -> None:
     ]
 
 
-def test_rust_has_functions_methods_structs_enums_traits_and_impls() -> None:
-    """Methods name their impl; modules, macros and aliases are no symbols."""
-    found = symbols(
+def test_rust() -> None:
+    """The parent of a method is its impl; modules, macros and aliases are no symbols."""
+    found = list_symbols(
         "rust",
         """
         pub struct Map<K> { keys: Vec<K> }
@@ -97,9 +97,9 @@ def test_rust_has_functions_methods_structs_enums_traits_and_impls() -> None:
     ]
 
 
-def test_java_has_classes_interfaces_records_enums_and_methods() -> None:
-    """Sealed classes are classes; constructors, the compact ones of records too, are methods."""
-    found = symbols(
+def test_java() -> None:
+    """Constructors, including compact ones of records, are methods."""
+    found = list_symbols(
         "java",
         """
         public sealed class Shape permits Circle {
@@ -129,9 +129,9 @@ def test_java_has_classes_interfaces_records_enums_and_methods() -> None:
     ]
 
 
-def test_kotlin_has_classes_data_classes_objects_interfaces_and_functions() -> None:
-    """Companion objects have a kind of their own; local functions are left out."""
-    found = symbols(
+def test_kotlin() -> None:
+    """Companion objects have their own kind; local functions are no symbols."""
+    found = list_symbols(
         "kotlin",
         """
         sealed class Shape {
@@ -191,8 +191,8 @@ TYPESCRIPT = """
 """
 
 
-def test_kotlin_that_the_grammar_does_not_know_keeps_its_symbols() -> None:
-    """Bodies on one line and `..<` are errors to the pinned grammar; all around them is found nevertheless."""
+def test_kotlin_syntax_that_the_grammar_lacks() -> None:
+    """The pinned grammar reports errors for one-line bodies and `..<`; symbols around them are found."""
     source = """
         interface I { val x: Int; fun a() }
         class A {
@@ -203,7 +203,7 @@ def test_kotlin_that_the_grammar_does_not_know_keeps_its_symbols() -> None:
         }
         fun top() {}
         """
-    assert symbols("kotlin", source) == [
+    assert list_symbols("kotlin", source) == [
         "interface I",
         "method I.a",
         "class A",
@@ -211,28 +211,28 @@ def test_kotlin_that_the_grammar_does_not_know_keeps_its_symbols() -> None:
         "method A.after",
         "function top",
     ]
-    version = parsed(dedent(source).encode(), load("kotlin"))
+    version = parse_version(dedent(source).encode(), load_grammar("kotlin"))
     assert version is not None
-    assert [found.name for found in definitions(version) if found.exact] == ["a", "top"]
+    assert [found.name for found in find_definitions(version) if found.is_error_free] == ["a", "top"]
 
 
 @pytest.mark.parametrize("grammar", ["typescript", "tsx"])
-def test_an_arrow_with_its_type_said_behind_it_is_a_function(grammar: str) -> None:
-    """`as` and `satisfies` say what it is; a call that is given a function is not one."""
+def test_arrow_functions_with_a_type_assertion(grammar: str) -> None:
+    """An arrow function before `as` or `satisfies` is a function; a call with a function argument is not."""
     source = """
         const one = (() => {}) as Handler;
         export const two = (async (x) => x) satisfies Handler;
         const three = function () {} as Handler;
         const four = useMemo(() => {}) as Handler, five = (six) as Handler;
         """
-    assert symbols(grammar, source) == ["function one", "function two", "function three"]
-    assert symbol(grammar, source, "one").source_text == "const one = (() => {}) as Handler;"
+    assert list_symbols(grammar, source) == ["function one", "function two", "function three"]
+    assert get_symbol(grammar, source, "one").source_text == "const one = (() => {}) as Handler;"
 
 
 @pytest.mark.parametrize("grammar", ["typescript", "tsx"])
-def test_typescript_has_functions_classes_methods_arrows_interfaces_aliases_and_enums(grammar: str) -> None:
-    """Namespaces and modules are no symbols; what they hold is."""
-    assert symbols(grammar, TYPESCRIPT) == [
+def test_typescript(grammar: str) -> None:
+    """Namespaces and modules are no symbols, but their contents are."""
+    assert list_symbols(grammar, TYPESCRIPT) == [
         "function plain",
         "function over",
         "function over",
@@ -251,9 +251,9 @@ def test_typescript_has_functions_classes_methods_arrows_interfaces_aliases_and_
     ]
 
 
-def test_javascript_has_functions_classes_methods_and_arrow_consts() -> None:
-    """A function assigned to a property is a function, the way libraries of prototypes define them."""
-    found = symbols(
+def test_javascript() -> None:
+    """A function assigned to a property is a function, as on prototypes."""
+    found = list_symbols(
         "javascript",
         """
         async function* pages() {}
@@ -298,52 +298,52 @@ def test_javascript_has_functions_classes_methods_and_arrow_consts() -> None:
         ("javascript", "@A\nclass C {}", "C"),
     ],
 )
-def test_decorators_and_annotations_are_verbatim_in_the_source(grammar: str, source: str, name: str) -> None:
-    """A symbol begins with the first of its decorators, annotations or attributes."""
-    found = symbol(grammar, f"\n{source}\n", name)
+def test_source_text_includes_decorators(grammar: str, source: str, name: str) -> None:
+    """A symbol starts with the first of its decorators, annotations or attributes."""
+    found = get_symbol(grammar, f"\n{source}\n", name)
     assert (found.source_text, found.start_line) == (source, 2)
     assert found.end_line == 1 + len(source.split("\n"))
 
 
-def test_a_members_decorators_are_its_own() -> None:
-    """Decorators that stand beside a method in the tree belong to it, not to the member before."""
+def test_decorators_of_methods() -> None:
+    """Decorators that are siblings of a method in the tree belong to it, not to the previous member."""
     source = "class C {\n  one() {}\n  @a() // why\n  @b\n  two() {}\n}\n"
-    assert symbol("typescript", source, "one").source_text == "one() {}"
-    assert symbol("typescript", source, "two").source_text == "@a() // why\n  @b\n  two() {}"
+    assert get_symbol("typescript", source, "one").source_text == "one() {}"
+    assert get_symbol("typescript", source, "two").source_text == "@a() // why\n  @b\n  two() {}"
 
 
-def test_no_decorator_is_a_symbol() -> None:
-    """Decorators with functions in them name nothing of their own."""
-    assert symbols("python", "@register(lambda: 1)\ndef f(): ...\n") == ["function f"]
+def test_decorators_are_no_symbols() -> None:
+    """A function inside a decorator is no symbol."""
+    assert list_symbols("python", "@register(lambda: 1)\ndef f(): ...\n") == ["function f"]
 
 
 FUNCTION = "def {name}():\n    return '{filler}'\n"
 
 
-def test_siblings_are_merged_while_they_stay_under_the_budget() -> None:
-    """Three functions of 219 tokens make a chunk of two and a chunk of one; siblings follow."""
+def test_siblings_are_merged_within_the_budget() -> None:
+    """Three functions of 219 tokens give chunks of two and one; sibling names are those of the chunk."""
     source = "".join(FUNCTION.format(name=name, filler="x" * 850) for name in ("one", "two", "three"))
-    found = outlined("python", source)
+    found = outline("python", source)
     assert [(c.start_line, c.end_line, c.tokens) for c in found.chunks] == [(1, 4, 437), (5, 6, 219)]
-    assert [(p.symbol.name, p.chunk, p.siblings) for p in found.symbols] == [
+    assert [(entry.symbol.name, entry.chunk, entry.siblings) for entry in found.symbols] == [
         ("one", 0, ("two",)),
         ("two", 0, ("one",)),
         ("three", 1, ()),
     ]
 
 
-def test_a_node_over_budget_is_a_chunk_alone() -> None:
-    """A function of 600 tokens joins neither the one before nor the one after."""
+def test_node_over_the_budget() -> None:
+    """A function of 600 tokens is a chunk by itself."""
     fillers = {"one": "x", "two": "x" * 2400, "three": "x"}
     source = "".join(FUNCTION.format(name=name, filler=filler) for name, filler in fillers.items())
-    assert [(c.start_line, c.end_line) for c in outlined("python", source).chunks] == [(1, 2), (3, 4), (5, 6)]
+    assert [(c.start_line, c.end_line) for c in outline("python", source).chunks] == [(1, 2), (3, 4), (5, 6)]
 
 
-def test_a_class_over_budget_is_opened() -> None:
-    """Its methods are merged among themselves, its head with the first of them."""
+def test_class_over_the_budget_is_split() -> None:
+    """Methods of a split class are merged with each other, its head with the first ones."""
     methods = "".join(f"    def m{number}(self):\n        return '{'x' * 850}'\n" for number in range(4))
-    found = outlined("python", f"def before(): ...\nclass C:\n{methods}def after(): ...\n")
-    assert [(p.symbol.name, p.chunk, p.siblings) for p in found.symbols] == [
+    found = outline("python", f"def before(): ...\nclass C:\n{methods}def after(): ...\n")
+    assert [(entry.symbol.name, entry.chunk, entry.siblings) for entry in found.symbols] == [
         ("before", 0, ()),
         ("C", 1, ("m0", "m1")),
         ("m0", 1, ("C", "m1")),
@@ -354,39 +354,39 @@ def test_a_class_over_budget_is_opened() -> None:
     ]
 
 
-def test_the_budget_counts_characters_not_bytes() -> None:
-    """1,212 characters, most of three bytes, are 303 tokens and leave room for a neighbour."""
+def test_budget_counts_characters() -> None:
+    """1,212 characters, most of three bytes, are 303 tokens, so a neighbour fits."""
     source = f"a = '{'線' * 1200}'\nb = 1\n"
-    assert [chunk.tokens for chunk in outlined("python", source).chunks] == [303]
+    assert [chunk.tokens for chunk in outline("python", source).chunks] == [303]
 
 
-def test_an_attribute_stays_with_what_it_is_of() -> None:
-    """A chunk never ends between a Rust attribute and its function."""
+def test_attributes_stay_with_their_function() -> None:
+    """No chunk ends between a Rust attribute and its function."""
     filler = f'fn one() {{ "{"x" * 1900}" }}\n'
-    found = outlined("rust", f'{filler}#[test]\nfn two() {{ "{"y" * 500}" }}\n')
+    found = outline("rust", f'{filler}#[test]\nfn two() {{ "{"y" * 500}" }}\n')
     assert [(c.start_line, c.end_line) for c in found.chunks] == [(1, 1), (2, 3)]
 
 
 @pytest.mark.parametrize(
-    "source", [b"x = 1\n" * PARSED_BYTES, b"x = '" + b"a" * LINE_BYTES + b"'\n", b"(" * 15_000]
+    "source", [b"x = 1\n" * MAX_PARSED_BYTES, b"x = '" + b"a" * MAX_LINE_BYTES + b"'\n", b"(" * 15_000]
 )
-def test_what_nobody_wrote_by_hand_is_not_parsed(source: bytes) -> None:
-    """Too large, too wide, or a heap of tokens: such a file has no outline, and costs no minutes."""
-    assert outline(source, load("python")) == Outline((), ())
+def test_unparsable_files(source: bytes) -> None:
+    """A file that is too large, has too long lines or too many errors has an empty outline."""
+    assert parse_outline(source, load_grammar("python")) == Outline((), ())
 
 
-def test_a_tower_of_functions_is_cut() -> None:
-    """Symbols deeper than the limit are left out, or their sources would grow with its square."""
-    depth = NESTING_LIMIT * 2
+def test_nesting_is_limited() -> None:
+    """Symbols below the nesting limit are omitted, since the total source text grows with the square of the depth."""
+    depth = MAX_NESTING * 2
     source = "function f() {\n" * depth + "}\n" * depth
-    assert len(symbols("javascript", source)) == NESTING_LIMIT
+    assert len(list_symbols("javascript", source)) == MAX_NESTING
 
 
-@pytest.mark.parametrize("grammar", sorted(PARSED | {"tsx"}))
+@pytest.mark.parametrize("grammar", sorted(LANGUAGES_WITH_GRAMMAR | {"tsx"}))
 @settings(max_examples=40)
 @given(data=st.data())
 def test_any_bytes_have_an_outline(grammar: str, data: st.DataObject) -> None:
-    """Whatever a file holds: its symbols lie in it, its chunks are in order, every symbol in one."""
+    """For any content, symbols have lines of the file and a chunk, and chunks are in order."""
     snippets = st.sampled_from(
         [
             b"class A {",
@@ -401,11 +401,11 @@ def test_any_bytes_have_an_outline(grammar: str, data: st.DataObject) -> None:
         ]
     )
     source = b"".join(data.draw(st.lists(st.binary(max_size=8) | snippets, max_size=30)))
-    found = outline(source, load(grammar))
+    found = parse_outline(source, load_grammar(grammar))
     lines = source.count(b"\n") + 1
     starts = [chunk.start_line for chunk in found.chunks]
     assert starts == sorted(starts)
-    for placed in found.symbols:
-        assert 1 <= placed.symbol.start_line <= placed.symbol.end_line <= lines
-        assert placed.chunk < len(found.chunks)
-        assert placed.symbol.name
+    for entry in found.symbols:
+        assert 1 <= entry.symbol.start_line <= entry.symbol.end_line <= lines
+        assert entry.chunk < len(found.chunks)
+        assert entry.symbol.name

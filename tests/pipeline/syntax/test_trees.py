@@ -1,4 +1,4 @@
-"""A tree never depends on which trees were kept: following a file's versions equals parsing each whole."""
+"""Incremental parsing: the tree of a version is that of a full parse, whatever is cached."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.extract import Task, extract
-from pipeline.git.patches import Part
+from pipeline.extract import ExtractTask, extract_batch
+from pipeline.git.patches import PatchPart
 from pipeline.git.repository import open_repository
-from pipeline.hunks import Hunk, hunks
+from pipeline.hunks import Hunk, extract_hunks
 from pipeline.ignore import IgnoreRules
-from pipeline.parse import Parses
-from pipeline.syntax.grammars import Node, load
-from pipeline.syntax.languages import PARSED
+from pipeline.parse import TouchedSymbolFinder
+from pipeline.syntax.grammars import Node, load_grammar
+from pipeline.syntax.languages import LANGUAGES_WITH_GRAMMAR
 from pipeline.syntax.trees import (
-    SMALL_EDIT,
-    Before,
-    Content,
+    SMALL_EDIT_BYTES,
+    FileContent,
+    PreviousVersion,
     Version,
-    Versions,
-    edits,
-    following,
-    parsed,
-    reaching_back,
+    VersionCache,
+    compute_edits,
+    extend_edits_back,
+    parse_incrementally,
+    parse_version,
 )
 from tests.repos import Repo
 
@@ -71,9 +71,9 @@ BLOCKS = {
 }
 
 
-def part(old_start: int, old: Sequence[str], new_start: int, new: Sequence[str]) -> Part:
-    """The part of a diff that replaces some lines by others, without context."""
-    return Part(
+def build_part(old_start: int, old: Sequence[str], new_start: int, new: Sequence[str]) -> PatchPart:
+    """Build the part of a diff that replaces lines by others, without context."""
+    return PatchPart(
         old_start=old_start + bool(old),
         old_count=len(old),
         new_start=new_start + bool(new),
@@ -84,82 +84,86 @@ def part(old_start: int, old: Sequence[str], new_start: int, new: Sequence[str])
     )
 
 
-def shape(node: Node) -> list[tuple[int, str, int, int]]:
-    """Every node with its depth, type and place."""
-    nodes, stack = [], [(node, 0)]
+def list_nodes(root: Node) -> list[tuple[int, str, int, int]]:
+    """Return depth, type, start and end byte of every node."""
+    nodes, stack = [], [(root, 0)]
     while stack:
-        here, depth = stack.pop()
-        nodes.append((depth, here.type, here.start_byte, here.end_byte))
-        stack += [(child, depth + 1) for child in reversed(here.children)]
+        node, depth = stack.pop()
+        nodes.append((depth, node.type, node.start_byte, node.end_byte))
+        stack += [(child, depth + 1) for child in reversed(node.children)]
     return nodes
 
 
-class Reader:
-    """Blobs by name, and which of them were read."""
+class RecordingSource:
+    """Content source that records the blobs that were read."""
 
     def __init__(self, contents: dict[str, bytes]) -> None:
         self.contents = contents
-        self.read: list[str] = []
+        self.read_blobs: list[str] = []
 
-    def blob(self, sha: str) -> bytes:
-        self.read.append(sha)
+    def read_blob(self, sha: str) -> bytes:
+        self.read_blobs.append(sha)
         return self.contents[sha]
 
-    def parts(self, old: str, new: str) -> Sequence[Part]:
-        was, now = (self.contents[sha].decode().splitlines(keepends=True) for sha in (old, new))
-        codes = SequenceMatcher(None, was, now, autojunk=False).get_opcodes()
-        return [part(a, was[a:b], c, now[c:d]) for tag, a, b, c, d in codes if tag != "equal"]
+    def diff_blobs(self, old: str, new: str) -> Sequence[PatchPart]:
+        old_lines, new_lines = (self.contents[sha].decode().splitlines(keepends=True) for sha in (old, new))
+        codes = SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_opcodes()
+        return [
+            build_part(a, old_lines[a:b], c, new_lines[c:d]) for tag, a, b, c, d in codes if tag != "equal"
+        ]
 
 
-@pytest.fixture(params=[0, SMALL_EDIT], ids=["watched", "unwatched"])
-def watched(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Edits that are parsed within a bound on steps, and such that are not."""
+@pytest.fixture(params=[0, SMALL_EDIT_BYTES], ids=["limited", "unlimited"])
+def step_limit(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Parse edits with and without the limit on steps."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.syntax.trees.SMALL_EDIT", request.param)
+        patch.setattr("pipeline.syntax.trees.SMALL_EDIT_BYTES", request.param)
         yield
 
 
-@pytest.mark.usefixtures("watched")
+@pytest.mark.usefixtures("step_limit")
 @pytest.mark.parametrize("grammar", sorted(BLOCKS))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_versions_followed_equal_versions_parsed_whole(grammar: str, data: st.DataObject) -> None:
-    """Any lines replaced by any others, ten times over: every tree is the one a fresh parse gives."""
+def test_incremental_parses_equal_full_parses(grammar: str, data: st.DataObject) -> None:
+    """After each of several random edits, the tree is that of a full parse."""
     lines = st.lists(st.sampled_from(BLOCKS[grammar]), max_size=12)
-    versions, whole = Versions(), load(grammar)
+    versions, loaded = VersionCache(), load_grammar(grammar)
     content = "".join(data.draw(lines)).splitlines(keepends=True)
     texts = {"0": "".join(content).encode()}
-    reader = Reader(texts)
-    versions.of("a", "0", whole, reader)
-    apart = Versions()
+    source = RecordingSource(texts)
+    versions.get("a", "0", loaded, source)
+    alternating = VersionCache()
     for number in range(1, 6):
         start = data.draw(st.integers(0, len(content)))
         end = data.draw(st.integers(start, len(content)))
         new = "".join(data.draw(lines)).splitlines(keepends=True)
-        before = Before("a", str(number - 1), whole, [part(start, content[start:end], start, new)])
+        previous = PreviousVersion(
+            "a", str(number - 1), loaded, [build_part(start, content[start:end], start, new)]
+        )
         content = content[:start] + new + content[end:]
         texts[str(number)] = "".join(content).encode()
-        followed = versions.after(before, "a", str(number), whole, reader)
-        fresh = parsed(texts[str(number)], whole)
-        assert followed is not None
-        assert fresh is not None
-        assert shape(followed.tree.root_node) == shape(fresh.tree.root_node)
-        if number % 2:  # as a worker meets them that does every other batch
-            skipping = apart.of("a", str(number), whole, reader)
-            assert skipping is not None
-            assert shape(skipping.tree.root_node) == shape(fresh.tree.root_node)
+        incremental = versions.get_successor(previous, "a", str(number), loaded, source)
+        full = parse_version(texts[str(number)], loaded)
+        assert incremental is not None
+        assert full is not None
+        assert list_nodes(incremental.tree.root_node) == list_nodes(full.tree.root_node)
+        if number % 2:  # as in a worker that gets every other batch
+            version = alternating.get("a", str(number), loaded, source)
+            assert version is not None
+            assert list_nodes(version.tree.root_node) == list_nodes(full.tree.root_node)
 
 
-def test_parts_that_do_not_lead_to_the_content_are_not_trusted() -> None:
-    """A diff of other contents is noticed byte by byte, and the file is parsed whole."""
+def test_wrong_parts_cause_a_full_parse() -> None:
+    """If the parts do not lead to the new content, the file is parsed in full."""
     old, new = b"a = 1\nb = 2\nc = 3\n", b"a = 1\nx = 2\ny = 3\n"
-    wrong = [part(1, ["b = 2\n"], 1, ["x = 2\n"])]
-    assert edits(Content(old), Content(new), wrong) is None
-    version = parsed(old, load("python"))
+    wrong = [build_part(1, ["b = 2\n"], 1, ["x = 2\n"])]
+    assert compute_edits(FileContent(old), FileContent(new), wrong) is None
+    version = parse_version(old, load_grammar("python"))
     assert version is not None
-    followed = following(version, new, wrong)
-    assert followed is not None
-    assert followed.tree.root_node.end_byte == len(new)
+    parsed = parse_incrementally(version, new, wrong)
+    assert parsed is not None
+    assert parsed.tree.root_node.end_byte == len(new)
 
 
 @given(
@@ -167,95 +171,107 @@ def test_parts_that_do_not_lead_to_the_content_are_not_trusted() -> None:
     new=st.lists(st.sampled_from(["a\n", "b\n", "\n", "c c\n"]), max_size=8),
     tails=st.tuples(st.sampled_from(["", "t"]), st.sampled_from(["", "t"])),
 )
-def test_edits_lead_from_the_old_content_to_the_new(
-    old: list[str], new: list[str], tails: tuple[str, str]
-) -> None:
-    """What an edit takes out and puts in turns the one content into the other, points included."""
+def test_edits_transform_the_old_content(old: list[str], new: list[str], tails: tuple[str, str]) -> None:
+    """The edit turns the old content into the new one, and its row and column positions are correct."""
     before = ["x\n", *old, *([tails[0]] if tails[0] else [])]
     after = ["x\n", *new, *([tails[1]] if tails[1] else [])]
-    one, other = "".join(before).encode(), "".join(after).encode()
-    found = edits(Content(one), Content(other), [part(1, before[1:], 1, after[1:])])
+    old_bytes, new_bytes = "".join(before).encode(), "".join(after).encode()
+    found = compute_edits(
+        FileContent(old_bytes), FileContent(new_bytes), [build_part(1, before[1:], 1, after[1:])]
+    )
     assert found is not None
-    for edit in (*found, *reaching_back(found, Content(one), Content(other))):
-        put = other[edit.new_start.byte : edit.new_end.byte]
-        assert one[: edit.old_start.byte] + put + one[edit.old_end.byte :] == other
-        places = ((one, edit.old_start), (one, edit.old_end), (other, edit.new_start), (other, edit.new_end))
-        for content, place in places:
-            head = content[: place.byte]
-            assert place.point == (head.count(b"\n"), len(head) - (head.rfind(b"\n") + 1))
+    for edit in (*found, *extend_edits_back(found, FileContent(old_bytes), FileContent(new_bytes))):
+        inserted = new_bytes[edit.new_start.byte : edit.new_end.byte]
+        assert old_bytes[: edit.old_start.byte] + inserted + old_bytes[edit.old_end.byte :] == new_bytes
+        positions = (
+            (old_bytes, edit.old_start),
+            (old_bytes, edit.old_end),
+            (new_bytes, edit.new_start),
+            (new_bytes, edit.new_end),
+        )
+        for content, position in positions:
+            head = content[: position.byte]
+            assert position.row_column == (head.count(b"\n"), len(head) - (head.rfind(b"\n") + 1))
 
 
-def test_a_changed_definition_costs_its_own_parse_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What follows it is reused: the parser reads on to the definition's end, not to the file's."""
+def test_unchanged_definitions_are_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an edit the parser stops at the end of the changed definition, not at the end of the file."""
     methods = [f"    def m{number}(self):\n        return {number}\n\n" for number in range(900)]
     changed = [*methods[:9], "    def added(self):\n        return None\n\n", *methods[9:]]
     old, new = (f"class A:\n{''.join(lines)}" for lines in (methods, changed))
-    python = load("python")
-    version = parsed(old.encode(), python)
+    python = load_grammar("python")
+    version = parse_version(old.encode(), python)
     assert version is not None
-    monkeypatch.setattr("pipeline.syntax.grammars.STEPS_PER_BYTE", 0)  # STEPS_AT_LEAST for the whole
-    monkeypatch.setattr("pipeline.syntax.trees.SMALL_EDIT", 0)  # so that its steps count
-    assert parsed(new.encode(), python) is None
-    parts = Reader({"old": old.encode(), "new": new.encode()}).parts("old", "new")
-    followed = following(version, new.encode(), parts)
-    assert followed is not None
-    assert followed.tree.root_node.end_byte == len(new)
+    monkeypatch.setattr("pipeline.syntax.grammars.STEPS_PER_BYTE", 0)  # MIN_STEPS for a full parse
+    monkeypatch.setattr("pipeline.syntax.trees.SMALL_EDIT_BYTES", 0)  # so that its steps count
+    assert parse_version(new.encode(), python) is None
+    parts = RecordingSource({"old": old.encode(), "new": new.encode()}).diff_blobs("old", "new")
+    parsed = parse_incrementally(version, new.encode(), parts)
+    assert parsed is not None
+    assert parsed.tree.root_node.end_byte == len(new)
 
 
-@pytest.mark.usefixtures("watched")
-def test_a_parse_leaves_nothing_of_a_content_behind() -> None:
-    """However often a file is parsed, whole or from another version, its bytes are let go of with the tree."""
+@pytest.mark.usefixtures("step_limit")
+def test_parses_do_not_leak_memory() -> None:
+    """Full and incremental parses free the content with the tree."""
     old = b"def f():\n    return 1\n\n" * 1_000
     new = old.replace(b"1", b"2", 1)
-    python, parts = load("python"), Reader({"old": old, "new": new}).parts("old", "new")
-    version = parsed(old, python)
+    python, parts = load_grammar("python"), RecordingSource({"old": old, "new": new}).diff_blobs("old", "new")
+    version = parse_version(old, python)
     assert version is not None
-    assert following(version, new, parts) is not None
+    assert parse_incrementally(version, new, parts) is not None
     tracemalloc.start()
     try:
         for _ in range(10):
-            following(version, new + b"# no more", parts)  # not what the parts lead to: parsed whole
-            following(version, new, parts)
+            parse_incrementally(version, new + b"# no more", parts)  # the parts do not lead to it: full parse
+            parse_incrementally(version, new, parts)
         assert tracemalloc.get_traced_memory()[0] < len(new)
     finally:
         tracemalloc.stop()
 
 
-def test_a_following_version_reads_only_itself() -> None:
-    """The version before is kept: a file's chain costs one read a version."""
-    read = Reader({"0": b"a = 1\n", "1": b"a = 2\n"})
-    versions, python = Versions(), load("python")
-    versions.of("a", "0", python, read)
-    versions.after(Before("a", "0", python, [part(0, ["a = 1\n"], 0, ["a = 2\n"])]), "a", "1", python, read)
-    versions.of("a", "1", python, read)
-    assert read.read == ["0", "1"]
+def test_each_version_is_read_once() -> None:
+    """The previous version is cached, so a sequence of versions causes one read for each."""
+    source = RecordingSource({"0": b"a = 1\n", "1": b"a = 2\n"})
+    versions, python = VersionCache(), load_grammar("python")
+    versions.get("a", "0", python, source)
+    versions.get_successor(
+        PreviousVersion("a", "0", python, [build_part(0, ["a = 1\n"], 0, ["a = 2\n"])]),
+        "a",
+        "1",
+        python,
+        source,
+    )
+    versions.get("a", "1", python, source)
+    assert source.read_blobs == ["0", "1"]
 
 
-def test_what_is_kept_is_bounded() -> None:
-    """Beyond the bound the versions longest unused are read again."""
-    read = Reader({str(number): b"a = 1\n" * 10 for number in range(4)})
-    versions, python = Versions(kept_bytes=120), load("python")
+def test_version_cache_is_bounded() -> None:
+    """Above the size limit the least recently used versions are evicted, and read again."""
+    source = RecordingSource({str(number): b"a = 1\n" * 10 for number in range(4)})
+    versions, python = VersionCache(max_bytes=120), load_grammar("python")
     for blob in ("0", "1", "0", "2", "0", "1"):
-        versions.of(blob, blob, python, read)
-    assert read.read == ["0", "1", "2", "1"]
+        versions.get(blob, blob, python, source)
+    assert source.read_blobs == ["0", "1", "2", "1"]
 
 
-def test_a_version_that_does_not_parse_is_sound_no_more() -> None:
-    """Soundness is what decides about incremental parses."""
-    python = load("python")
+def test_is_error_free() -> None:
+    """A version with a syntax error is not error-free."""
+    python = load_grammar("python")
     assert [
-        isinstance(v, Version) and v.sound for v in (parsed(b"a = 1\n", python), parsed(b"a = = 1\n", python))
+        isinstance(version, Version) and version.is_error_free
+        for version in (parse_version(b"a = 1\n", python), parse_version(b"a = = 1\n", python))
     ] == [
         True,
         False,
     ]
 
 
-def grown(path: Path) -> tuple[Repo, list[str]]:
-    """A history in several languages, of versions that break and mend."""
+def create_history(path: Path) -> tuple[Repo, list[str]]:
+    """Create a history in several languages, with and without syntax errors."""
     repo = Repo.create(path)
     names = {"python": "a.py", "rust": "a.rs", "java": "A.java", "kotlin": "a.kt", "javascript": "a.js"}
-    assert names.keys() < PARSED
+    assert names.keys() < LANGUAGES_WITH_GRAMMAR
     shas = []
     for step in range(6):
         for grammar, name in names.items():
@@ -265,27 +281,29 @@ def grown(path: Path) -> tuple[Repo, list[str]]:
     return repo, shas
 
 
-def test_touched_symbols_do_not_depend_on_the_batch(tmp_path: Path) -> None:
-    """One cache for a whole history, or a new one for every hunk: the same symbols."""
-    repo, shas = grown(tmp_path)
+def test_touched_symbols_do_not_depend_on_the_cache(tmp_path: Path) -> None:
+    """A cache for the whole history gives the same symbols as a new one for every hunk."""
+    repo, shas = create_history(tmp_path)
     opened = open_repository(repo.path)
-    found: list[Hunk] = [hunk for sha in shas for hunk in hunks(opened, sha, lambda _: False).hunks]
-    together = Parses()
-    followed = [together.touched(hunk, opened) for hunk in found]
-    assert followed == [Parses().touched(hunk, opened) for hunk in found]
-    assert followed == [together.touched(hunk, opened) for hunk in found]
-    assert any(followed)
+    hunks: list[Hunk] = [hunk for sha in shas for hunk in extract_hunks(opened, sha, lambda _: False).hunks]
+    finder = TouchedSymbolFinder()
+    symbols = [finder.find(hunk, opened) for hunk in hunks]
+    assert symbols == [TouchedSymbolFinder().find(hunk, opened) for hunk in hunks]
+    assert symbols == [finder.find(hunk, opened) for hunk in hunks]
+    assert any(symbols)
 
 
-def test_one_repository_after_another(tmp_path: Path) -> None:
-    """A process that read one repository reads the next: a version there is not followed from another's file."""
+def test_caches_are_separate_for_each_repository(tmp_path: Path) -> None:
+    """A process that extracts two repositories uses no cached version of one for the other."""
     for name, lines in (("one", 3), ("other", 5)):
         repo = Repo.create(tmp_path / name)
         shas = []
         for step in range(3):
-            repo.write("a.py", "".join(f"def of_{name}_{line}(): pass\n" for line in range(lines + step)))
+            repo.write("a.py", "".join(f"def {name}_{line}(): pass\n" for line in range(lines + step)))
             shas.append(repo.commit(f"Step {step}"))
-        found = extract(Task(repo.path, IgnoreRules.of(open_repository(repo.path)), tuple(shas)))
+        found = extract_batch(
+            ExtractTask(repo.path, IgnoreRules.from_repository(open_repository(repo.path)), tuple(shas))
+        )
         assert found.unreadable.num_rows == 0
         assert found.commits.num_rows == 3
         assert found.hunk_symbols.num_rows == lines + 2

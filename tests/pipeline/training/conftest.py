@@ -1,4 +1,4 @@
-"""A small real history that tells of what it changes, and the lists made from it."""
+"""A small repository with descriptive messages, and the lists mined from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.training import mine_pairs
-from pipeline.training.mine_pairs import Source, mined
+from pipeline.training.mine_pairs import MiningTask, mine_repository
 from tests.pipeline.training.sample_history import COMMITS, MERGES, MESSAGE, THINGS
 from tests.repos import Repo
 
@@ -45,8 +45,8 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 
 @pytest.fixture
 def lists(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(mine_pairs, "FEWEST_COMMITS", 10)
-    source = Source(repo.path, tmp_path / "repo.npz", 100, 80, 1)
-    assert mined(source).startswith(f"repo: {COMMITS + 2 * MERGES} commits, ")
-    assert mined(source) == "repo: there"
-    return source.file
+    monkeypatch.setattr(mine_pairs, "MIN_COMMITS", 10)
+    task = MiningTask(repo.path, tmp_path / "repo.npz", 100, 80, 1)
+    assert mine_repository(task).startswith(f"repo: {COMMITS + 2 * MERGES} commits, ")
+    assert mine_repository(task) == "repo: already mined"
+    return task.file

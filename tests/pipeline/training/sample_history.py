@@ -1,11 +1,11 @@
-"""What the small history of these tests holds."""
+"""Contents of the sample repository of these tests."""
 
 from __future__ import annotations
 
 from typing import Final
 
 COMMITS: Final = 40
-# Of two commits each.
+# Each merges two commits.
 MERGES: Final = 4
 MESSAGE: Final = """Let waiting for {thing} end after {number} seconds (#{number})
 

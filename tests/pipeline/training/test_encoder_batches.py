@@ -1,4 +1,4 @@
-"""What the transformer is taught with: batches of one history, and weights under the names that the graph knows."""
+"""Training batches of the encoder, and the conversion of its weights."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.encoders.base import tokenizer
-from pipeline.encoders.minilm_numpy import HIDDEN, LAYERS
-from pipeline.training import encoder_batches as drawing
-from pipeline.training.encoder_batches import TEXT_TOKENS, batch, batches
-from pipeline.training.export import LAYER_PARTS, between, learnt
-from pipeline.training.mine_pairs import Kind
-from pipeline.training.pair_dataset import History
+from pipeline.encoders.base import load_tokenizer
+from pipeline.encoders.minilm_numpy import HIDDEN_SIZE, LAYER_COUNT
+from pipeline.training import encoder_batches
+from pipeline.training.encoder_batches import TEXT_TOKENS, build_batch, iterate_batches
+from pipeline.training.export import LAYER_PARTS, encoder_weights, interpolate_weights
+from pipeline.training.mine_pairs import QueryKind
+from pipeline.training.pair_dataset import PairDataset
 
 
-def test_a_batch(lists: Path) -> None:
-    """Each question's answer stands in its row, and one other of each behind them; own commits are not compared."""
-    history = History.read(lists)
+def test_build_batch(lists: Path) -> None:
+    """Row i of the texts answers query i, a negative of each follows; texts of the same commit are excluded."""
+    history = PairDataset.read(lists)
     places = np.random.default_rng(2).permutation(len(history))[:20]
-    one = batch(history, places, np.random.default_rng(1))
-    decode = tokenizer().decode
-    assert one.questions.tokens.shape == (20, one.questions.lengths.max())
+    one = build_batch(history, places, np.random.default_rng(1))
+    decode = load_tokenizer().decode
+    assert one.queries.tokens.shape == (20, one.queries.lengths.max())
     assert one.texts.tokens.shape == (40, one.texts.lengths.max())
     assert one.texts.lengths.max() <= TEXT_TOKENS
-    for lines in (one.questions, one.texts):
+    for lines in (one.queries, one.texts):
         for line, length in zip(lines.tokens, lines.lengths, strict=True):
             assert (line[0], line[length - 1]) == (101, 102)
             assert not line[length:].any()
@@ -39,50 +39,53 @@ def test_a_batch(lists: Path) -> None:
         path = decode(history.change(answer)).split("\n")[0][:12]
         assert path in texts[row]
         assert any(decode(history.change(other))[:12] in texts[20 + row] for other in others)
-        assert not one.apart[row, row]
-        if history.kind(place) is Kind.SENTENCE:
+        assert not one.excluded[row, row]
+        if history.kind(place) is QueryKind.SENTENCE:
             assert "a peer that never answers" not in texts[row]
     commits = [history.commit(int(history.candidates(place)[0])) for place in places.tolist()]
     for row, column in np.argwhere(np.equal.outer(commits, commits)):
-        assert one.apart[row, column] == (row != column)
+        assert one.excluded[row, column] == (row != column)
 
 
-def test_batches_are_drawn_by_a_seed(lists: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same seed, the same batches; a pass asks every list once, and the next one in another order."""
-    monkeypatch.setattr(drawing, "QUESTIONS", 8)
-    history = History.read(lists)
+def test_batches_depend_on_the_seed(lists: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same seed gives the same batches; each epoch uses every list once, in another order."""
+    monkeypatch.setattr(encoder_batches, "QUERIES_PER_BATCH", 8)
+    history = PairDataset.read(lists)
     passes = 2 * (len(history) // 8)
     one, same, other = (
         [
-            one.questions.tokens.tolist()
-            for one in islice(batches([history], np.random.default_rng(seed)), passes)
+            one.queries.tokens.tolist()
+            for one in islice(iterate_batches([history], np.random.default_rng(seed)), passes)
         ]
         for seed in (1, 1, 2)
     )
     assert one == same != other
     assert one[: passes // 2] != one[passes // 2 :]
-    assert list(batches([], np.random.default_rng(1))) == []
+    assert list(iterate_batches([], np.random.default_rng(1))) == []
 
 
-def test_weights_by_their_names() -> None:
-    """A checkpoint's tensors are the encoder's own by name, and end as far on their way as is asked."""
+def test_interpolate_weights() -> None:
+    """A checkpoint has the names of the original weights, and interpolation takes the given share of it."""
     made = np.random.default_rng(1)
     shapes = {"weight": (3, 2), "bias": (3,)}
     state = {
         f"{name}.{part}": made.random(shape, np.float32)
-        for name in ("placed", *(f"layers.{layer}.{part}" for layer in range(LAYERS) for part in LAYER_PARTS))
+        for name in (
+            "placed",
+            *(f"layers.{layer}.{part}" for layer in range(LAYER_COUNT) for part in LAYER_PARTS),
+        )
         for part, shape in shapes.items()
     }
-    ended = learnt(state)
+    ended = encoder_weights(state)
     assert len(ended) == len(state)
     assert np.array_equal(ended["encoder.layer.4.intermediate.dense.bias"], state["layers.4.inner.bias"])
     begun = {name: np.zeros_like(value) for name, value in ended.items()}
-    begun["embeddings.word_embeddings.weight"] = np.ones((2, HIDDEN), np.float32)
-    half = between(begun, ended, 0.5)
+    begun["embeddings.word_embeddings.weight"] = np.ones((2, HIDDEN_SIZE), np.float32)
+    half = interpolate_weights(begun, ended, 0.5)
     assert half.keys() == begun.keys()
     for name, value in ended.items():
         assert np.allclose(half[name], value / 2)
-        assert np.array_equal(between(begun, ended, 1.0)[name], value)
+        assert np.array_equal(interpolate_weights(begun, ended, 1.0)[name], value)
     assert np.array_equal(
         half["embeddings.word_embeddings.weight"], begun["embeddings.word_embeddings.weight"]
     )

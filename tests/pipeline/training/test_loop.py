@@ -1,4 +1,4 @@
-"""What a training run is given and how it goes on, without a network."""
+"""Arguments, checkpoints and log of a training run, without a network."""
 
 from __future__ import annotations
 
@@ -8,53 +8,53 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.training.loop import Parser, followed
+from pipeline.training.loop import TrainingArguments, train_with_checkpoints
 
 
 @dataclass
 class Steps:
-    """So many steps, and the time they take: what a clock would say."""
+    """Training steps that also serve as their clock."""
 
-    most: int
+    total: int
     taken: int = 0
 
     @property
-    def done(self) -> float:
-        return self.taken / self.most
+    def elapsed_share(self) -> float:
+        return self.taken / self.total
 
     def __iter__(self) -> Steps:
         return self
 
     def __next__(self) -> tuple[int, float]:
-        if self.taken == self.most:
+        if self.taken == self.total:
             raise StopIteration
         self.taken += 1
         return self.taken - 1, float(self.taken)
 
 
-def test_a_run_is_kept_as_it_goes(caplog: pytest.LogCaptureFixture) -> None:
-    """What is learnt is kept after each quarter of the time and at the end; the mean of the last losses is told."""
+def test_checkpoints_and_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Checkpoints are saved after each quarter of the time and at the end; the mean loss is logged."""
     steps = Steps(20)
     kept: list[int] = []
     with caplog.at_level(logging.INFO):
-        followed(steps, steps, 10, lambda: kept.append(steps.taken))
+        train_with_checkpoints(steps, steps, 10, lambda: kept.append(steps.taken))
     assert kept == [6, 11, 16, 20]
     assert caplog.messages == ["step 10: loss 5.500", "step 20: loss 15.500"]
 
 
-def test_lists_to_learn_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those named are held out; a name without lists, or nothing left to learn from, is told with what to do."""
-    parser = Parser("pipeline.training.train_encoder", None, 1e-4)
+def test_training_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Named files are held out; an unknown name or an empty training set exits with a hint."""
+    parser = TrainingArguments("pipeline.training.train_encoder", None, 1e-4)
     arguments = [str(tmp_path), str(tmp_path / "out"), "--weights", str(tmp_path), "--held-out", "one"]
     given = parser.parse_args(arguments)
     for names, said in (
         ((), "--held-out: no lists of 'one'"),
-        (("one",), "`python -m pipeline.training.mine_pairs` makes"),
+        (("one",), "Run `python -m pipeline.training.mine_pairs` first"),
     ):
         for name in names:
             (tmp_path / f"{name}.npz").touch()
         with pytest.raises(SystemExit):
-            parser.files(given)
+            parser.training_files(given)
         assert said in capsys.readouterr().err
     (tmp_path / "two.npz").touch()
-    assert parser.files(given) == ([tmp_path / "two.npz"], [tmp_path / "one.npz"])
+    assert parser.training_files(given) == ([tmp_path / "two.npz"], [tmp_path / "one.npz"])

@@ -1,4 +1,4 @@
-"""What the notebooks say of a history is what its commits say; every notebook runs on any of them."""
+"""Metrics and charts of a small repository, and runs of every notebook on it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Repo:
-    """A lock and its test that change together, a readme, and a fix; one hour apart, the last a month later."""
+    """Commits to a lock and its test together, a readme, and fixes: one hour apart, the last a month later."""
     repo = Repo.create(tmp_path_factory.mktemp("history") / "repo")
     for number in range(6):
         repo.write("src/lock.py", f"def take():\n    wait({number})\n\n\ndef free():\n    pass\n")
@@ -44,7 +44,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory, history: Repo) -> Path:
     home = tmp_path_factory.mktemp("home")
-    sample_index.index(history, home)
+    sample_index.build_index(history, home)
     return home
 
 
@@ -63,7 +63,7 @@ def index() -> Frames:
 
 
 def test_open_index(history: Repo, tmp_path: Path) -> None:
-    """Of the repository that is named, by any path inside; else of the setting; with an error where none is."""
+    """`open_index` takes any path in a repository, defaults to LINEAGE_REPOSITORY, and fails without an index."""
     assert open_index().commits.height == open_index(history.path / "src").commits.height == 9
     other = Repo.create(tmp_path / "other")
     other.commit_file("a.py", "a = 1\n")
@@ -71,15 +71,15 @@ def test_open_index(history: Repo, tmp_path: Path) -> None:
         open_index(str(other.path))
 
 
-def test_activity(index: Frames) -> None:
-    """Commits and lines fall into steps of the calendar, empty ones included."""
-    assert metrics.step(index) == "1d"
-    rows = metrics.over_time(index, "1d")
+def test_activity_over_time(index: Frames) -> None:
+    """Commits and lines are grouped by calendar step, including empty steps."""
+    assert metrics.choose_step(index) == "1d"
+    rows = metrics.activity_over_time(index, "1d")
     assert rows.height == 31
     assert rows.row(0) == (datetime(2020, 1, 1, tzinfo=UTC), 8, 1, 20, 10)
     assert rows.row(30)[1:] == (1, 1, 1, 5)
     assert set(rows.slice(1, 29)["commits"]) == {0}
-    assert metrics.languages(index, "1d").rows()[:2] == [
+    assert metrics.language_activity(index, "1d").rows()[:2] == [
         (datetime(2020, 1, 1, tzinfo=UTC), "markdown", 2),
         (datetime(2020, 1, 1, tzinfo=UTC), "python", 12),
     ]
@@ -95,82 +95,85 @@ def test_activity(index: Frames) -> None:
         ("A bug", True),
     ],
 )
-def test_what_counts_as_a_fix(index: Frames, subject: str, is_fix: bool) -> None:
-    """A word of the subject decides, not a part of one."""
+def test_fix_subjects(index: Frames, subject: str, is_fix: bool) -> None:
+    """A whole word in the subject makes a commit a fix."""
     commits = index.commits.head(1).with_columns(message=pl.lit(f"{subject}\n\nfix"))
     changed = Frames(commits, *(getattr(index, name) for name in Frames.__slots__[1:]))
-    assert metrics.fixes(changed)["fix"].to_list() == [is_fix]
+    assert metrics.label_fixes(changed)["fix"].to_list() == [is_fix]
 
 
 def test_hotspots(index: Frames) -> None:
-    """Files and symbols by commits, with the share that are fixes; pairs by how often both change."""
-    assert metrics.files(index).select("file_path", "changes", "fixes").rows() == [
+    """Files and symbols are ordered by commits, with fixes; pairs of files by common commits."""
+    assert metrics.file_hotspots(index).select("file_path", "changes", "fixes").rows() == [
         ("src/lock.py", 7, 2),
         ("tests/test_lock.py", 6, 2),
         ("README.md", 2, 0),
     ]
-    assert metrics.symbols(index).select("name", "changes").rows()[:2] == [("take", 7), ("test_take", 6)]
+    assert metrics.symbol_hotspots(index).select("name", "changes").rows()[:2] == [
+        ("take", 7),
+        ("test_take", 6),
+    ]
     assert metrics.co_changes(index).select("file_path", "file_path_other", "together", "share").rows() == [
         ("src/lock.py", "tests/test_lock.py", 6, 6 / 7)
     ]
-    assert metrics.across_folders(metrics.co_changes(index)).height == 1
+    assert metrics.across_directories(metrics.co_changes(index)).height == 1
 
 
-def test_lanes() -> None:
-    """Each candidate stands with its rank in every lane, in the order of fusion."""
-    rows = vector_map.side_by_side("how long does take wait")
+def test_compare_lanes() -> None:
+    """Candidates are in fused order with their rank in each lane."""
+    rows = vector_map.compare_lanes("how long does take wait")
     assert rows["fused"].to_list() == list(range(1, rows.height + 1))
     assert rows["score"].to_list() == sorted(rows["score"], reverse=True)
     first = rows.row(0, named=True)
     assert first["score"] == pytest.approx(
         sum(1 / (60 + first[name]) for name in vector_map.LANES if first[name])
     )
-    assert vector_map.side_by_side("xyzzy").columns == rows.columns
+    assert vector_map.compare_lanes("xyzzy").columns == rows.columns
 
 
 def test_principal_axes() -> None:
-    """Along the first axis lies what varies most, and shares add up."""
+    """The first axis has the largest variance, and the shares add up to one."""
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((500, 5)).astype(np.float32) * np.array([9, 4, 1, 1, 1], np.float32)
-    axes, shares = vector_map.principal(rows)
+    axes, shares = vector_map.principal_axes(rows)
     assert abs(np.corrcoef(axes[:, 0], rows[:, 0])[0, 1]) > 0.99
     assert shares[0] > shares[1] > 0.1 and shares.sum() == pytest.approx(1, abs=1e-3)
 
 
 def test_regions() -> None:
-    """Three heaps are found as three, whatever the seed, the largest first."""
+    """Separate clusters get separate regions for any seed."""
     rng = np.random.default_rng(2)
     sizes = (40, 24, 32)
     heaps = [rng.standard_normal((n, 4)) * 0.1 + 10 * k for k, n in enumerate(sizes)]
     for seed in range(3):
-        found = vector_map.regions(np.concatenate(heaps).astype(np.float32), seed)
+        found = vector_map.cluster_regions(np.concatenate(heaps).astype(np.float32), seed)
         assert np.bincount(found).max() <= 40
         assert all(len(set(part)) >= 1 for part in np.split(found, np.cumsum(sizes)[:-1]))
         assert not set(found[:40]) & set(found[40:64])
-    assert set(vector_map.regions(np.zeros((30, 2), np.float32))) == {0}
+    assert set(vector_map.cluster_regions(np.zeros((30, 2), np.float32))) == {0}
 
 
-def test_map_of_a_history(index: Frames) -> None:
-    """Every hunk has a place, and a region is called what its files are."""
-    places = vector_map.mapped(index)
+def test_map_hunks(index: Frames) -> None:
+    """Every hunk has coordinates and a named region."""
+    places = vector_map.map_hunks(index)
     assert places.height == index.hunks.height == 15
     assert 0 < places["spread"][0] <= 1
-    assert vector_map.names(places)["hunks"].sum() == 15
-    assert vector_map.hearts(places).height == places["region"].n_unique()
+    assert vector_map.name_regions(places)["hunks"].sum() == 15
+    assert vector_map.cluster_centers(places).height == places["region"].n_unique()
 
 
-def test_parts(index: Frames) -> None:
-    """Every byte of the sizes is in one part, and every part says what it is for."""
-    sizes = metrics.parts(index)
+def test_index_parts(index: Frames) -> None:
+    """Every byte belongs to one part, and every part has a description."""
+    sizes = metrics.index_parts(index)
     assert sizes["bytes"].sum() == index.sizes["bytes"].sum()
-    assert set(sizes["part"]) <= set(metrics.PARTS)
-    assert charts.parts(sizes)._repr_png_()  # of an index whose rows all lie in its log, too
+    assert set(sizes["part"]) <= set(metrics.INDEX_PARTS)
+    assert charts.index_parts_chart(sizes)._repr_png_()  # also while all rows are in the write-ahead log
 
 
-def test_phases_of_a_real_run(history: Repo, home: Path) -> None:
-    """A run over a clone is measured; neither the repository nor the home is touched."""
+def test_run_phases(history: Repo, home: Path) -> None:
+    """Profiling uses a temporary clone and home, and changes neither repository nor index."""
     before = sorted(home.rglob("*"))
-    times = metrics.phases(commits=3)
+    times = metrics.run_phases(commits=3)
     assert set(times["phase"]) == {"walk", "diff", "parse", "embed", "storage", "fts", "symbols"}
     assert times["seconds"].sum() > 0
     assert sorted(home.rglob("*")) == before
@@ -178,8 +181,8 @@ def test_phases_of_a_real_run(history: Repo, home: Path) -> None:
 
 
 @pytest.mark.parametrize("commits", [0, 1])
-def test_charts_of_next_to_nothing(index: Frames, commits: int) -> None:
-    """A history of one commit, or of none, has charts, too."""
+def test_charts_of_empty_history(index: Frames, commits: int) -> None:
+    """Charts work for a history of one commit and for an empty one."""
     few = index.commits.head(commits)
     shas = few["commit_sha"].to_list()
     tiny = Frames(
@@ -188,33 +191,33 @@ def test_charts_of_next_to_nothing(index: Frames, commits: int) -> None:
         *(getattr(index, n) for n in Frames.__slots__[2:]),
     )
     for draw in (
-        charts.history,
-        charts.hot_files,
-        charts.hot_symbols,
-        charts.changed_together,
-        charts.map_of,
+        charts.activity_chart,
+        charts.file_hotspot_chart,
+        charts.symbol_hotspot_chart,
+        charts.co_change_chart,
+        charts.vector_map_chart,
     ):
         assert draw(tiny)._repr_png_().startswith(b"\x89PNG")
 
 
-def test_shortened() -> None:
-    """Both ends of a long name are kept."""
-    assert charts.shortened("short", 9) == "short"
-    assert charts.shortened("serve/analysis/charts.py", 11) == "serve…ts.py"
+def test_shorten() -> None:
+    """A long name keeps both ends."""
+    assert charts.shorten("short", 9) == "short"
+    assert charts.shorten("serve/analysis/charts.py", 11) == "serve…ts.py"
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the kernel's client
 def test_notebook_runs(notebook: Path, tmp_path: Path) -> None:
-    """From top to bottom on a small repository, and a chart comes of it."""
+    """Every notebook runs on a small repository and draws a chart."""
     read: Any = nbformat.read(notebook, 4)
     NotebookClient(read, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert any("image/png" in output.get("data", {}) for output in outputs(read))
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_is_readable_as_it_is(notebook: Path) -> None:
-    """What is committed was run, shows its charts as small pictures, and names no place of whoever ran it."""
+def test_committed_notebook_outputs(notebook: Path) -> None:
+    """Committed notebooks have outputs with small charts, and no local paths."""
     read: Any = nbformat.read(notebook, 4)
     pictures = [
         output["data"]["image/png"] for output in outputs(read) if "image/png" in output.get("data", {})

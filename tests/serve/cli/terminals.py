@@ -1,4 +1,4 @@
-"""A real pseudo-terminal with a person's eyes and fingers: what is on its screen, and keys pressed."""
+"""Programs on a pseudo-terminal: the screen that a user sees, and keys pressed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ DOWN: Final = "\x1b[B"
 ESCAPE: Final = "\x1b"
 CONTROL_C: Final = "\x03"
 ROWS, COLUMNS = 40, 200
-# A loaded machine may take this long to start Python.
-PATIENCE: Final = 60.0
+# A busy machine may take this long to start Python.
+TIMEOUT_SECONDS: Final = 60.0
 
 
 class _Screen(pyte.Screen):
-    """What is shown; what the terminal answers is typed for it."""
+    """Terminal screen; sends the terminal's replies to the program's input."""
 
     def __init__(self, press: Callable[[str], None]) -> None:
         super().__init__(COLUMNS, ROWS)
@@ -38,7 +38,7 @@ class _Screen(pyte.Screen):
 
 
 class Terminal:
-    """A program at a terminal. The terminal answers what programs ask it, such as where its cursor is."""
+    """Program on a pseudo-terminal that also answers terminal queries, such as for the cursor position."""
 
     def __init__(self, *arguments: str, folder: Path, **environment: str) -> None:
         self._screen = _Screen(self.press)
@@ -49,30 +49,31 @@ class Terminal:
         self._process, self._fd = pty.fork()
         if not self._process:
             os.chdir(folder)
-            os.execve(sys.executable, command, surroundings)  # noqa: S606 - this interpreter, with what a test asks
+            os.execve(sys.executable, command, surroundings)  # noqa: S606 - the test's own arguments
         size = struct.pack("HHHH", ROWS, COLUMNS, 0, 0)
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, size)
 
     def press(self, keys: str) -> None:
+        """Send keys to the program."""
         os.write(self._fd, keys.encode())
 
     @property
     def screen(self) -> str:
-        """What a person sees."""
+        """The text on the screen."""
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
 
-    def see(self, text: str) -> str:
-        """Wait until a text is on the screen; the screen."""
-        deadline = time.monotonic() + PATIENCE
+    def wait_for(self, text: str) -> str:
+        """Wait until the screen contains `text`; return the screen."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while text not in self.screen:
             if not self._open or time.monotonic() > deadline:
                 raise AssertionError(f"{text!r} did not appear:\n{self.screen}")
             self._read()
         return self.screen
 
-    def end(self) -> int:
-        """Wait for the program; its exit code."""
-        deadline = time.monotonic() + PATIENCE
+    def wait_for_exit(self) -> int:
+        """Wait until the program ends; return its exit code."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while self._open and time.monotonic() < deadline:
             self._read()
         os.close(self._fd)
@@ -83,7 +84,7 @@ class Terminal:
             return
         try:
             data = os.read(self._fd, 65_536)
-        except OSError:  # how Linux says that the other end is closed
+        except OSError:  # Linux reports the closed other end as an error
             data = b""
         self._open = bool(data)
         self._stream.feed(data)

@@ -1,4 +1,4 @@
-"""The `lineage` command as a process: output, exit codes, what it loads."""
+"""The `lineage` command as a process: output, exit codes and imported modules."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ from pipeline.git.repository import open_repository
 from serve import config, index_status, repositories
 from stores import database
 from tests.repos import Repo
-from tests.serve.commands import HEAVY, ROOT, loaded_by, timeouts
-from tests.serve.processes import heard, lineage, on_terminal, start
-from tests.serve.sample_index import index
+from tests.serve.commands import HEAVY_PACKAGES, ROOT, create_timeout_repo, list_loaded_packages
+from tests.serve.processes import default_signal_handler, run_lineage, run_on_terminal, start_lineage
+from tests.serve.sample_index import build_index
 
 
 @pytest.fixture
-def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - no test may meet the person's own indexes
-    return timeouts(tmp_path / "repo")
+def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - isolates the user's indexes
+    """Repository with two commits about timeouts; `home` keeps the tests out of the user's indexes."""
+    return create_timeout_repo(tmp_path / "repo")
 
 
-def test_needs_rebuild(repo: Repo, home: Path) -> None:
-    """An index whose vectors mean something else is refused, and the error names the command."""
-    index(repo, home, embedding_model="another")
-    code, out, err = lineage("query", str(repo.path), "--query", "timeout")
+def test_incompatible_index_names_rebuild_command(repo: Repo, home: Path) -> None:
+    """A query of an index with incompatible vectors fails, and the error names the rebuild command."""
+    build_index(repo, home, embedding_model="another")
+    code, out, err = run_lineage("query", str(repo.path), "--query", "timeout")
     assert (code, out) == (1, "")
     assert "needs rebuild (embedding_model another" in err
     assert "lineage index --rebuild --yes" in err
     assert "Traceback" not in err
 
 
-def test_query_answers(repo: Repo, home: Path) -> None:
-    """Piped, a query prints the document as UTF-8, whatever the locale says, from any path inside."""
-    index(repo, home)
+def test_query_prints_utf8_json_when_piped(repo: Repo, home: Path) -> None:
+    """When piped, a query prints JSON as UTF-8 in any locale and from any directory of the repository."""
+    build_index(repo, home)
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -49,7 +50,7 @@ def test_query_answers(repo: Repo, home: Path) -> None:
         "PYTHONUTF8": "0",
         "PYTHONCOERCECLOCALE": "0",
     }
-    code, out, err = lineage(
+    code, out, err = run_lineage(
         "query", "-q", "describe timeout", "-k", "1", cwd=repo.path / "docs", env=environment
     )
     document = json.loads(out)
@@ -59,9 +60,9 @@ def test_query_answers(repo: Repo, home: Path) -> None:
     assert "compatibility" not in document["meta"]
 
 
-def test_query_without_index(repo: Repo, home: Path) -> None:
-    """Without an index: zero hits, a hint, exit code 0."""
-    code, out, _ = lineage("query", str(repo.path), "-q", "timeout")
+def test_query_without_index_has_hint(repo: Repo, home: Path) -> None:
+    """Without an index, a query has no hits and a hint, and exits with 0."""
+    code, out, _ = run_lineage("query", str(repo.path), "-q", "timeout")
     assert code == 0
     assert json.loads(out)["hits"] == []
     assert "lineage index" in json.loads(out)["meta"]["hint"]
@@ -69,24 +70,25 @@ def test_query_without_index(repo: Repo, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
-        (["query"], "No question was asked.\n  Ask with --query: `lineage query --query"),
+        (["query"], "The query is missing.\n  Pass it with --query: `lineage query --query"),
         (["query", "what's new"], "`lineage query --query 'what'\"'\"'s new'`."),
         (
             ["query", "how", "new"],
-            "No question was asked.\n  Ask with --query: `lineage query --query 'how new'`.",
+            "The query is missing.\n  Pass it with --query: `lineage query --query 'how new'`.",
         ),
         (["query", "src", "new"], "`lineage query src --query new`."),
         (["query", "src"], '`lineage query src --query "how was it done before?"`.'),
         (
             ["query", "-q", "how", "was", "it done"],
-            "The question ends at its first space.\n  Ask with --query: `lineage query --query 'how was it done'`.",
+            "The query is not quoted: it ends at the first space.\n"
+            "  Pass it with --query: `lineage query --query 'how was it done'`.",
         ),
         (["query", "-q", "x", "--since", "soon"], "'soon' is not a date or an age"),
         (["query", "-q", "x", "--path", "!"], "is not a path filter"),
-        (["query", "-q", "x", "--path", "app/[post-id]/page.tsx"], r"escaped: `app/\[post-id\]/`"),
-        (["query", "-q", "x", "--author", "\udcff"], "The author filter has a part that is no text"),
+        (["query", "-q", "x", "--path", "app/[post-id]/page.tsx"], r"part of a name: `app/\[post-id\]/`"),
+        (["query", "-q", "x", "--author", "\udcff"], "The author filter contains invalid text"),
         (["query", "-q", ""], "The query is empty"),
         (["query", "-q", "x" * 100_001], "The query is longer than 100,000 characters"),
         (
@@ -98,27 +100,27 @@ def test_query_without_index(repo: Repo, home: Path) -> None:
         (["status", "--nonsense"], "No such option: --nonsense\n  `lineage status --help` lists"),
         (["nonsense"], "nonsense"),
         (["explain"], "FILE"),
-        (["explain", ""], "That is no file name"),
+        (["explain", ""], "This is not a file name"),
         (["explain", "src/tcp.py", "--lines", "5"], "'5' is not a range of lines"),
         (["explain", "src/tcp.py", "--lines", "0:"], "Lines count from 1"),
         (["explain", "src/tcp.py", "--lines", "3:2"], "ends at line 2, before it starts"),
     ],
 )
-def test_misuse(repo: Repo, arguments: list[str], says: str) -> None:
-    """A wrong option is one clear error on stderr, nothing on stdout, exit code 2."""
-    code, out, err = lineage(*arguments, cwd=repo.path)
+def test_usage_error_goes_to_stderr(repo: Repo, arguments: list[str], message: str) -> None:
+    """A wrong option prints one clear error on stderr and nothing on stdout, and exits with 2."""
+    code, out, err = run_lineage(*arguments, cwd=repo.path)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
-    assert says in err
+    assert message in err
     assert "Traceback" not in err
 
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("command", [["status"], ["query", "-q", "x"], ["explain", "a.py"]])
-def test_outside_a_repository(tmp_path: Path, command: list[str]) -> None:
-    """Outside a repository the error says so, exit code 1."""
+def test_outside_a_repository_fails(tmp_path: Path, command: list[str]) -> None:
+    """Outside a repository, the error says so and the exit code is 1."""
     for name, lacking in ((".", "is not in a git repository"), ("missing", "does not exist")):
-        code, out, err = lineage(*command, str(tmp_path / name))
+        code, out, err = run_lineage(*command, str(tmp_path / name))
         assert (code, out) == (1, "")
         assert lacking in err
 
@@ -137,23 +139,23 @@ def test_outside_a_repository(tmp_path: Path, command: list[str]) -> None:
         "register --client cursor --project . --write",
     ],
 )
-def test_in_a_deleted_folder(tmp_path: Path, command: str) -> None:
-    """Where the working directory is gone, every command that counts paths from it says so, exit code 1."""
+def test_deleted_working_directory_fails(tmp_path: Path, command: str) -> None:
+    """In a deleted working directory, every command with a relative path reports it and exits with 1."""
     (tmp_path / "gone").mkdir()
     script = f"cd gone && rmdir ../gone && exec {sys.executable} -m serve.cli.entry {command}"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
+    result = subprocess.run(
         ["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: The working directory no longer exists.\n  Go to another")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: The working directory no longer exists.\n  Go to another one")
 
 
-def test_a_deleted_folder_is_no_matter_elsewhere(repo: Repo, tmp_path: Path) -> None:
-    """What needs no working directory goes on without one."""
+def test_absolute_path_works_in_a_deleted_directory(repo: Repo, tmp_path: Path) -> None:
+    """A command with an absolute path works in a deleted working directory."""
     (tmp_path / "gone").mkdir()
     command = f"{sys.executable} -m serve.cli.entry status {repo.path}"
-    done = subprocess.run(
+    result = subprocess.run(
         ["sh", "-c", f"cd gone && rmdir ../gone && exec {command}"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -161,29 +163,29 @@ def test_a_deleted_folder_is_no_matter_elsewhere(repo: Repo, tmp_path: Path) -> 
         text=True,
         check=True,
     )
-    assert done.stdout.startswith(f"repo: {repo.path}\n")
+    assert result.stdout.startswith(f"repo: {repo.path}\n")
 
 
-def test_status(repo: Repo, home: Path) -> None:
-    """Status prints exactly its six lines, before and after indexing, and loads no model."""
-    place = repositories.place_of(home, open_repository(repo.path))
-    common = f"repo: {repo.path}\nid: {place.repo_id}\n"
+def test_status_prints_six_lines(repo: Repo, home: Path) -> None:
+    """Status prints exactly its six lines, before and after indexing."""
+    location = repositories.locate_index(home, open_repository(repo.path))
+    common = f"repo: {repo.path}\nid: {location.repo_id}\n"
     none = "last_indexed_commit: <none>\nindexed_at: <none>\ncommits_behind_head: 2\ncompatibility: <none>\n"
-    assert lineage("status", str(repo.path)) == (0, common + none, "")
-    index(repo, home, upto="HEAD~1")
-    _, stands = index_status.of_path(repo.path, home)
-    assert stands.indexed_at is not None
-    assert lineage("status", str(repo.path / "src")) == (
+    assert run_lineage("status", str(repo.path)) == (0, common + none, "")
+    build_index(repo, home, revision="HEAD~1")
+    _, status = index_status.load_status_at_path(repo.path, home)
+    assert status.indexed_at is not None
+    assert run_lineage("status", str(repo.path / "src")) == (
         0,
         f"{common}last_indexed_commit: {repo.git('rev-parse', 'HEAD~1')}\n"
-        f"indexed_at: {stands.indexed_at.isoformat(timespec='seconds')}Z\n"
+        f"indexed_at: {status.indexed_at.isoformat(timespec='seconds')}Z\n"
         "commits_behind_head: 1\ncompatibility: compatible\n",
         "",
     )
 
 
 @pytest.mark.parametrize(
-    ("changed", "says", "remedy"),
+    ("versions", "verdict", "remedy"),
     [
         (
             {"embedding_model": "another"},
@@ -199,33 +201,33 @@ def test_status(repo: Repo, home: Path) -> None:
         ),
     ],
 )
-def test_status_shows_the_verdict(
-    repo: Repo, home: Path, changed: dict[str, Any], says: str, remedy: list[str]
+def test_status_names_remedy(
+    repo: Repo, home: Path, versions: dict[str, Any], verdict: str, remedy: list[str]
 ) -> None:
-    """Status answers under every verdict, and names the command that helps where the verdict does not."""
-    index(repo, home, **changed)
-    code, out, _ = lineage("status", cwd=repo.path)
+    """Status succeeds for every compatibility verdict, and names the remedy if the verdict does not."""
+    build_index(repo, home, **versions)
+    code, out, _ = run_lineage("status", cwd=repo.path)
     assert code == 0
-    assert [line for line in out.splitlines() if line.startswith(f"compatibility: {says}")]
+    assert [line for line in out.splitlines() if line.startswith(f"compatibility: {verdict}")]
     assert [line for line in out.splitlines() if line.startswith("remedy: ")] == remedy
 
 
-def test_init(repo: Repo) -> None:
-    """Hooks go in and out by the command, which says what it did; a refusal is an error with a way out."""
-    code, out, err = lineage("init", str(repo.path / "src"), "--write-agent-md")
+def test_init_installs_and_removes_hooks(repo: Repo) -> None:
+    """`init` installs and removes hooks and says what it did; if it refuses, the error says what to do."""
+    code, out, err = run_lineage("init", str(repo.path / "src"), "--write-agent-md")
     assert (code, err) == (0, "")
     assert out.splitlines()[0] == "created      .git/hooks/post-commit"
-    code, out, _ = lineage("init", str(repo.path), "--remove")
+    code, out, _ = run_lineage("init", str(repo.path), "--remove")
     assert (code, out.splitlines()[-1]) == (0, "deleted      AGENTS.md")
     (repo.path / ".git/hooks/post-commit").write_text("#!/usr/bin/python3\n")
-    code, out, err = lineage("init", str(repo.path))
+    code, out, err = run_lineage("init", str(repo.path))
     assert (code, out) == (1, "")
     assert err.startswith("error: ") and "--force" in err
-    assert lineage("init", str(repo.path), "--force", "--remove")[0] == 2
+    assert run_lineage("init", str(repo.path), "--force", "--remove")[0] == 2
 
 
-def test_register(tmp_path: Path) -> None:
-    """What is shown on stdout is a file's whole content; --write and --remove do and undo it."""
+def test_register_writes_and_removes_entry(tmp_path: Path) -> None:
+    """`register` shows the complete file on stdout; --write creates it and --remove undoes that."""
     program = tmp_path / "bin" / "lineage-mcp"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
@@ -237,78 +239,83 @@ def test_register(tmp_path: Path) -> None:
         "LINEAGE_HOME": str(tmp_path / "ü"),
         "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
     }
-    code, out, err = lineage("register", "--client", "cursor", env=environment)
+    code, out, err = run_lineage("register", "--client", "cursor", env=environment)
     entry = json.loads(out)["mcpServers"]["lineage"]
     assert (code, Path(entry["command"]).name) == (0, "lineage-mcp")
     assert entry["env"] == {"LINEAGE_HOME": str(tmp_path / "ü")}
-    assert f"This goes into {tmp_path}/.cursor/mcp.json" in err
-    assert lineage("register", "--client", "cursor", "--write", env=environment)[0] == 0
+    assert f"Add this to {tmp_path}/.cursor/mcp.json" in err
+    assert run_lineage("register", "--client", "cursor", "--write", env=environment)[0] == 0
     assert (tmp_path / ".cursor/mcp.json").read_text() == out
-    code, said, _ = lineage("register", "--client", "cursor", "--remove", env=environment)
+    code, output, _ = run_lineage("register", "--client", "cursor", "--remove", env=environment)
     assert (code, (tmp_path / ".cursor/mcp.json").exists()) == (0, False)
-    assert "was deleted" in said
-    code, _, err = lineage("register", "--write", env=environment)
-    assert (code, "Whose configuration?" in err) == (2, True)
+    assert output.startswith("Deleted ")
+    code, _, err = run_lineage("register", "--write", env=environment)
+    assert (code, "No client is named" in err) == (2, True)
 
 
-def test_the_door_is_light() -> None:
-    """Importing the command loads no database, model, parser, server or drawing library."""
-    assert not loaded_by("import serve.cli.app") & set(HEAVY.split())
+def test_import_is_light() -> None:
+    """Importing the command imports no database, model, parser, server or drawing library."""
+    assert not list_loaded_packages("import serve.cli.app") & set(HEAVY_PACKAGES.split())
 
 
-def test_init_and_register_load_no_server(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hooks and clients' files are written without a database, a model or the protocol's library."""
+def test_init_and_register_are_light(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`init` and `register` import no database, model or MCP library."""
     monkeypatch.setenv("HOME", str(repo.path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    heavy = set(HEAVY.split()) - {"pygit2"}
-    assert not loaded_by(f"from serve.cli.app import main; main(['init', {str(repo.path)!r}])") & heavy
+    heavy = set(HEAVY_PACKAGES.split()) - {"pygit2"}
     assert (
-        not loaded_by("from serve.cli.app import main; main(['register', '--remove', '--client', 'zed'])")
+        not list_loaded_packages(f"from serve.cli.app import main; main(['init', {str(repo.path)!r}])")
+        & heavy
+    )
+    assert (
+        not list_loaded_packages(
+            "from serve.cli.app import main; main(['register', '--remove', '--client', 'zed'])"
+        )
         & heavy
     )
 
 
 def test_status_loads_no_model(repo: Repo, home: Path) -> None:
-    """Status never touches the encoder's runtime or a parser."""
-    index(repo, home)
-    loaded = loaded_by(f"from serve.cli.app import main; main(['status', {str(repo.path)!r}])")
+    """Status imports neither the encoder's runtime nor a parser."""
+    build_index(repo, home)
+    loaded = list_loaded_packages(f"from serve.cli.app import main; main(['status', {str(repo.path)!r}])")
     assert not loaded & {"onnxruntime", "tokenizers", "tree_sitter", "rich"}
 
 
-def test_version() -> None:
-    """--version names the program and the version the project declares."""
+def test_version_matches_pyproject() -> None:
+    """--version prints the program name and the version in pyproject.toml."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     assert version(config.DISTRIBUTION) == declared
-    assert lineage("--version") == (0, f"lineage {declared}\n", "")
+    assert run_lineage("--version") == (0, f"lineage {declared}\n", "")
 
 
-def test_help_without_arguments() -> None:
-    """Alone, the command explains itself."""
-    _, out, err = lineage()
+def test_no_arguments_prints_help() -> None:
+    """Without arguments, the command prints its help."""
+    _, out, err = run_lineage()
     assert "query" in out + err
     assert "status" in out + err
 
 
-def test_short_help() -> None:
-    """`-h` is what many type first, of commands in groups too."""
+def test_h_means_help() -> None:
+    """`-h` prints the help of every command, also of commands in groups."""
     for command in ((), ("index",), ("daemon", "list")):
-        assert lineage(*command, "-h") == lineage(*command, "--help")
+        assert run_lineage(*command, "-h") == run_lineage(*command, "--help")
 
 
 @pytest.fixture
 def busy(repo: Repo, home: Path) -> Iterator[None]:
-    """A writer that holds the index."""
-    index(repo, home)
-    with database.writing(repositories.place_of(home, open_repository(repo.path))):
+    """Hold the index open for writing."""
+    build_index(repo, home)
+    with database.open_for_writing(repositories.locate_index(home, open_repository(repo.path))):
         yield
 
 
 @pytest.mark.usefixtures("busy")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interrupt(repo: Repo, number: signal.Signals) -> None:
-    """Ctrl-C, `kill` and a terminal that closes end a waiting query silently, with the shell's code for it."""
-    with heard(number):
-        process = start("query", str(repo.path), "-q", "timeout")
+def test_signal_ends_waiting_query_silently(repo: Repo, number: signal.Signals) -> None:
+    """Ctrl-C, `kill` and a closed terminal end a waiting query silently, with the shell's exit code for it."""
+    with default_signal_handler(number):
+        process = start_lineage("query", str(repo.path), "-q", "timeout")
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=4)
     process.send_signal(number)
@@ -316,39 +323,39 @@ def test_interrupt(repo: Repo, number: signal.Signals) -> None:
     assert (process.returncode, out, err) == (128 + number, b"", b"")
 
 
-def test_interrupted_statement() -> None:
-    """Ctrl-C while DuckDB is at work is Ctrl-C, and no failure that nobody foresaw."""
+def test_interrupt_during_a_statement() -> None:
+    """An interrupt during a DuckDB statement is reported as an interrupt, not as an unexpected error."""
     program = (
         "import os, signal, threading, duckdb\n"
         "from serve.cli import exit_codes\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "try: duckdb.sql('SELECT max(hash(a)) FROM range(100_000_000_000) numbers(a)').fetchall()\n"
-        "except BaseException as error: print(exit_codes.failure(error))"
+        "except BaseException as error: print(exit_codes.describe_failure(error))"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout == "Failure(text='', code=130)\n"
+    assert result.stdout == "Failure(text='', code=130)\n"
 
 
-def test_closed_pipe(repo: Repo, home: Path) -> None:
-    """A reader that went away ends the program silently, with the shell's code for it."""
-    index(repo, home)
+def test_closed_pipe_ends_silently(repo: Repo, home: Path) -> None:
+    """A closed pipe ends the program silently, with the shell's exit code for it."""
+    build_index(repo, home)
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        code, _, err = lineage("status", str(repo.path), stdout=writer)
+        code, _, err = run_lineage("status", str(repo.path), stdout=writer)
     finally:
         os.close(writer)
     assert (code, err) == (141, "")
 
 
-def test_terminal_gets_a_page(repo: Repo, home: Path) -> None:
-    """On a terminal a query is a coloured page, and JSON when asked for."""
-    index(repo, home)
-    page = on_terminal("query", str(repo.path), "-q", "timeout")
+def test_query_is_formatted_on_a_terminal(repo: Repo, home: Path) -> None:
+    """On a terminal a query prints colored text, and JSON only with --json."""
+    build_index(repo, home)
+    page = run_on_terminal("query", str(repo.path), "-q", "timeout")
     assert "Describe the timeout ✓" in page
     assert "\x1b[" in page
-    document = json.loads(on_terminal("query", str(repo.path), "-q", "timeout", "--json"))
+    document = json.loads(run_on_terminal("query", str(repo.path), "-q", "timeout", "--json"))
     assert len(document["hits"]) == 2

@@ -1,4 +1,4 @@
-"""`lineage index --embed-cache`: what it saves, what it changes, what becomes of it."""
+"""`lineage index --embed-cache`: what the cache saves, which rows it changes, and how it fails."""
 
 from __future__ import annotations
 
@@ -14,55 +14,56 @@ import numpy.typing as npt
 import pytest
 
 from pipeline.encoders.base import OnnxEncoder
-from pipeline.options import EmbedCache
-from serve.index_status import of_path
+from pipeline.options import EmbedCacheMode
+from serve.index_status import load_status_at_path
 from stores import database
-from stores.embedding_cache import opened
-from tests.bench.indexes import fingerprint
-from tests.pipeline.histories import index as pass_over
-from tests.pipeline.histories import interleaved, place
+from stores.embedding_cache import open_cache
+from tests.bench.indexes import index_fingerprint
+from tests.pipeline.histories import create_interleaved_repo, get_location
+from tests.pipeline.histories import run_index as pass_over
 from tests.repos import Repo
-from tests.serve.commands import indexed, lineage
+from tests.serve.commands import run_index, run_lineage
 from tests.serve.sample_index import WordEncoder
 
 ROOT = Path(__file__).parents[3]
-SLOWLY = """
+SLOW_RUN = """
 import sys, time
 from pathlib import Path
-from pipeline.options import EmbedCache
-from tests.pipeline.histories import index
+from pipeline.options import EmbedCacheMode
+from tests.pipeline.histories import run_index
 from tests.repos import Repo
 from tests.serve.sample_index import WordEncoder
 encode = WordEncoder.encode
-def slowly(self, texts):
+def encode_slowly(self, texts):
     time.sleep(0.2)
     return encode(self, texts)
-WordEncoder.encode = slowly
-index(Repo(Path(sys.argv[1])), Path(sys.argv[2]), commit_batch=2, embed_cache=EmbedCache.SEMANTIC)
+WordEncoder.encode = encode_slowly
+run_index(Repo(Path(sys.argv[1])), Path(sys.argv[2]), commit_batch=2, embed_cache=EmbedCacheMode.SEMANTIC)
 """
 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    return interleaved(tmp_path / "repo", rounds=2)
+    """Repository with 17 commits on two interleaved branches."""
+    return create_interleaved_repo(tmp_path / "repo", rounds=2)
 
 
 @pytest.fixture
-def embedded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Every text that the encoder is given, by an encoder that can be computed by hand."""
-    given: list[str] = []
+def embedded_texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Every text passed to the encoder, which is replaced by a simple computation."""
+    texts_seen: list[str] = []
 
     def encode(_: OnnxEncoder, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        given.extend(texts)
+        texts_seen.extend(texts)
         return WordEncoder().encode(texts)
 
     monkeypatch.setattr(OnnxEncoder, "encode", encode)
-    yield given
+    yield texts_seen
 
 
 def rows(repo: Repo, home: Path) -> dict[str, tuple[int, str]]:
-    """The index without what it says of its making."""
-    found = fingerprint(repo.path, home)
+    """Return the rows of the index, without metadata about its runs."""
+    found = index_fingerprint(repo.path, home)
     return {
         table: content
         for table, content in found.items()
@@ -71,64 +72,65 @@ def rows(repo: Repo, home: Path) -> dict[str, tuple[int, str]]:
 
 
 def status(repo: Repo, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """Return the lines of `lineage status` by name."""
     capsys.readouterr()
-    assert lineage("status", repo.path) == 0
+    assert run_lineage("status", repo.path) == 0
     return dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
 
 
 def test_semantic_changes_no_row(repo: Repo, home: Path) -> None:
-    """With the bundled encoder, `off`, a filling `semantic` and a full one leave the same rows, bit for bit."""
-    indexed(repo)
+    """`off`, an empty `semantic` cache and a full one produce the same rows, bit for bit."""
+    run_index(repo)
     off = rows(repo, home)
     for _ in range(2):
-        assert indexed(repo, "--rebuild", "--yes", "--embed-cache", "semantic") == 0
+        assert run_index(repo, "--rebuild", "--yes", "--embed-cache", "semantic") == 0
         assert rows(repo, home) == off
 
 
 @pytest.mark.parametrize("mode", ["semantic", "diff"])
-def test_a_rebuild_embeds_nothing(
-    repo: Repo, home: Path, embedded: list[str], capsys: pytest.CaptureFixture[str], mode: str
+def test_rebuild_embeds_nothing(
+    repo: Repo, home: Path, embedded_texts: list[str], capsys: pytest.CaptureFixture[str], mode: str
 ) -> None:
-    """The cache outlives the index it was filled by; without the flag a rebuild keeps its mode."""
-    indexed(repo, "--embed-cache", mode)
-    before, first = rows(repo, home), len(embedded)
-    assert first == len(set(embedded)) > 20
-    said = status(repo, capsys)["embed_cache"]
-    assert said.startswith(f"{mode}, {first} entries, ") and said.endswith(
+    """The cache survives a rebuild, which embeds nothing and keeps the mode without the option."""
+    run_index(repo, "--embed-cache", mode)
+    before, first = rows(repo, home), len(embedded_texts)
+    assert first == len(set(embedded_texts)) > 20
+    lines = status(repo, capsys)["embed_cache"]
+    assert lines.startswith(f"{mode}, {first} entries, ") and lines.endswith(
         f"0% of {first} texts found in the last run"
     )
-    assert indexed(repo, "--rebuild", "--yes") == 0
-    assert embedded[first:] == []
+    assert run_index(repo, "--rebuild", "--yes") == 0
+    assert embedded_texts[first:] == []
     assert rows(repo, home) == before
-    said = status(repo, capsys)["embed_cache"]
-    assert said.startswith(f"{mode}, {first} entries, ") and said.endswith(
+    lines = status(repo, capsys)["embed_cache"]
+    assert lines.startswith(f"{mode}, {first} entries, ") and lines.endswith(
         f"100% of {first} texts found in the last run"
     )
 
 
-def test_new_commits_are_embedded_and_kept(
-    repo: Repo, home: Path, embedded: list[str], capsys: pytest.CaptureFixture[str]
+def test_new_commits_are_embedded_and_cached(
+    repo: Repo, home: Path, embedded_texts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A later run, without the flag, goes on filling the cache."""
-    indexed(repo, "--embed-cache", "semantic")
-    before = len(embedded)
+    """A later run without the option continues to fill the cache."""
+    run_index(repo, "--embed-cache", "semantic")
+    before = len(embedded_texts)
     repo.commit_file("more.py", "def more():\n    return 1\n", "More of it")
-    assert indexed(repo, "--incremental") == 0
-    assert len(embedded) == before + 2
+    assert run_index(repo, "--incremental") == 0
+    assert len(embedded_texts) == before + 2
     assert status(repo, capsys)["embed_cache"].startswith(f"semantic, {before + 2} entries, ")
     assert home.exists()
 
 
-def test_no_cache_no_line(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Off is the default: no file, no line in the status, before and after an index is there."""
+def test_no_cache_by_default(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By default there is no cache file and no line in the status, before and after indexing."""
     assert "embed_cache" not in status(repo, capsys)
-    indexed(repo)
+    run_index(repo)
     assert "embed_cache" not in status(repo, capsys)
-    assert not place(repo, home).embeddings.exists()
+    assert not get_location(repo, home).embeddings.exists()
 
 
-def test_diff_embeds_diffs_alone(repo: Repo, home: Path, embedded: list[str]) -> None:
-    """No hunk's text names the commit; the same change under another message is embedded once; a bare mode by path."""
+def test_diff_mode_embeds_only_diffs(repo: Repo, home: Path, embedded_texts: list[str]) -> None:
+    """Texts lack commit messages, equal changes are embedded once, and a mode change is embedded by its path."""
     repo.branch("other", "main~2")
     repo.commit_file("twin.py", "def twin():\n    return 2\n", "Add a twin to the family")
     repo.switch("main")
@@ -136,18 +138,20 @@ def test_diff_embeds_diffs_alone(repo: Repo, home: Path, embedded: list[str]) ->
     repo.merge("other", message="Bring both together")
     repo.write("greeter.py", (repo.path / "greeter.py").read_bytes(), executable=True)
     repo.commit("Let it run")
-    assert indexed(repo, "--embed-cache", "diff") == 0
-    twins = [text for text in embedded if "def twin" in text]
-    assert twins == ["@@ -0,0 +1,2 @@\n+def twin():\n+    return 2\n"]
-    assert "file: greeter.py\nchange: mode_changed" in embedded
-    with database.reading(place(repo, home)) as connection:
+    assert run_index(repo, "--embed-cache", "diff") == 0
+    equal_changes = [text for text in embedded_texts if "def twin" in text]
+    assert equal_changes == ["@@ -0,0 +1,2 @@\n+def twin():\n+    return 2\n"]
+    assert "file: greeter.py\nchange: mode_changed" in embedded_texts
+    with database.open_for_reading(get_location(repo, home)) as connection:
         [(texts, hunks)] = connection.execute(
             "SELECT count(DISTINCT text_digest), count(*) FROM hunks JOIN vectors USING (text_digest)"
             " WHERE file_path = 'twin.py'"
         ).fetchall()
-        meant = connection.execute("SELECT semantic_text FROM hunks WHERE file_path = 'twin.py'").fetchall()
+        expected = connection.execute(
+            "SELECT semantic_text FROM hunks WHERE file_path = 'twin.py'"
+        ).fetchall()
     assert (texts, hunks) == (1, 2)
-    assert {text.splitlines()[0] for (text,) in meant} == {
+    assert {text.splitlines()[0] for (text,) in expected} == {
         "Add a twin to the family",
         "Another message altogether",
     }
@@ -156,89 +160,101 @@ def test_diff_embeds_diffs_alone(repo: Repo, home: Path, embedded: list[str]) ->
 @pytest.mark.parametrize(
     ("before", "now"), [("off", "diff"), ("semantic", "diff"), ("diff", "off"), ("diff", "semantic")]
 )
-def test_switching_into_or_out_of_diff(
-    repo: Repo, home: Path, embedded: list[str], capsys: pytest.CaptureFixture[str], before: str, now: str
+def test_switching_to_or_from_diff_is_refused(
+    repo: Repo,
+    home: Path,
+    embedded_texts: list[str],
+    capsys: pytest.CaptureFixture[str],
+    before: str,
+    now: str,
 ) -> None:
-    """It would mix two kinds of vectors: refused, naming the rebuild that does it; the index stays and answers."""
-    indexed(repo, "--embed-cache", before)
-    kept = rows(repo, home)
+    """Switching would mix vectors: it is refused and names the rebuild; the index still answers."""
+    run_index(repo, "--embed-cache", before)
+    unchanged = rows(repo, home)
     capsys.readouterr()
-    assert indexed(repo, "--embed-cache", now) == 1
-    said = capsys.readouterr().err
-    assert f"needs rebuild (embed_cache {before}, now {now})" in said
-    assert f"lineage index --rebuild --yes --embed-cache {now}" in said
-    assert rows(repo, home) == kept
-    assert indexed(repo) == 0  # as the hooks do it
-    assert lineage("query", repo.path, "-q", "greet") == 0
+    assert run_index(repo, "--embed-cache", now) == 1
+    error = capsys.readouterr().err
+    assert f"needs rebuild (embed_cache {before}, now {now})" in error
+    assert f"lineage index --rebuild --yes --embed-cache {now}" in error
+    assert rows(repo, home) == unchanged
+    assert run_index(repo) == 0  # as in the hooks, without the option
+    assert run_lineage("query", repo.path, "-q", "greet") == 0
     assert status(repo, capsys)["compatibility"] == "compatible"
-    assert indexed(repo, "--rebuild", "--yes", "--embed-cache", now) == 0
+    assert run_index(repo, "--rebuild", "--yes", "--embed-cache", now) == 0
     assert status(repo, capsys)["compatibility"] == "compatible"
-    assert embedded
+    assert embedded_texts
 
 
 @pytest.mark.parametrize(("before", "now"), [("off", "semantic"), ("semantic", "off")])
-def test_switching_among_equals(
-    repo: Repo, home: Path, embedded: list[str], capsys: pytest.CaptureFixture[str], before: str, now: str
-) -> None:
-    """`off` and `semantic` share their vectors: either goes on where the other was."""
-    indexed(repo, "--embed-cache", before)
-    assert indexed(repo, "--embed-cache", now) == 0
-    said = status(repo, capsys)
-    assert said["compatibility"] == "compatible"
-    assert ("embed_cache" in said) == (now == "semantic")
-    assert embedded and home.exists()
-
-
-def test_a_damaged_cache_fails_no_run(
-    repo: Repo, home: Path, embedded: list[str], capfd: pytest.CaptureFixture[str]
-) -> None:
-    """It is told and begun anew, and the index is what it would be without."""
-    indexed(repo, "--embed-cache", "semantic")
-    before, count = rows(repo, home), len(embedded)
-    place(repo, home).embeddings.write_bytes(b"garbage" * 4_000)
-    assert indexed(repo, "--rebuild", "--yes") == 0
-    assert "begun anew" in capfd.readouterr().err
-    assert rows(repo, home) == before
-    assert len(embedded) == 2 * count
-
-
-def test_a_full_disk_ends_the_keeping(
+def test_switching_between_off_and_semantic(
     repo: Repo,
     home: Path,
-    embedded: list[str],
+    embedded_texts: list[str],
+    capsys: pytest.CaptureFixture[str],
+    before: str,
+    now: str,
+) -> None:
+    """`off` and `semantic` have the same vectors, so a run may switch between them."""
+    run_index(repo, "--embed-cache", before)
+    assert run_index(repo, "--embed-cache", now) == 0
+    lines = status(repo, capsys)
+    assert lines["compatibility"] == "compatible"
+    assert ("embed_cache" in lines) == (now == "semantic")
+    assert embedded_texts and home.exists()
+
+
+def test_damaged_cache_is_replaced(
+    repo: Repo, home: Path, embedded_texts: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A damaged cache is reported and replaced, and the rows are the same as without it."""
+    run_index(repo, "--embed-cache", "semantic")
+    before, count = rows(repo, home), len(embedded_texts)
+    get_location(repo, home).embeddings.write_bytes(b"garbage" * 4_000)
+    assert run_index(repo, "--rebuild", "--yes") == 0
+    assert "is replaced" in capfd.readouterr().err
+    assert rows(repo, home) == before
+    assert len(embedded_texts) == 2 * count
+
+
+def test_unwritable_cache_is_skipped(
+    repo: Repo,
+    home: Path,
+    embedded_texts: list[str],
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A cache that cannot be written to is told once and left; the run goes on."""
-    monkeypatch.setattr("stores.embedding_cache._KEPT", "SELECT error('no room') FROM entries_in, (SELECT ?)")
-    assert indexed(repo, "--embed-cache", "semantic", "--commit-batch", "5") == 0
-    assert capfd.readouterr().err.count("not written to any further") == 1
-    assert str(of_path(repo.path, home)[1].verdict) == "compatible"
-    assert embedded
+    """A cache that cannot be written is reported once and skipped; the run continues."""
+    monkeypatch.setattr(
+        "stores.embedding_cache._INSERT", "SELECT error('no room') FROM new_entries, (SELECT ?)"
+    )
+    assert run_index(repo, "--embed-cache", "semantic", "--commit-batch", "5") == 0
+    assert capfd.readouterr().err.count("Writing to the embedding cache failed") == 1
+    assert str(load_status_at_path(repo.path, home)[1].verdict) == "compatible"
+    assert embedded_texts
 
 
-def test_a_killed_run_keeps_its_vectors(repo: Repo, home: Path) -> None:
-    """After `kill -9` the next run finds in the cache whatever the index has, and ends as a clean one does."""
-    process = subprocess.Popen([sys.executable, "-c", SLOWLY, str(repo.path), str(home)], cwd=ROOT)
+def test_killed_run_keeps_its_vectors(repo: Repo, home: Path) -> None:
+    """After `kill -9` the next run finds all indexed vectors in the cache and produces the same rows."""
+    process = subprocess.Popen([sys.executable, "-c", SLOW_RUN, str(repo.path), str(home)], cwd=ROOT)
     until = time.monotonic() + 60
-    while not recorded(repo, home) and process.poll() is None and time.monotonic() < until:
+    while not count_vectors(repo, home) and process.poll() is None and time.monotonic() < until:
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    there = recorded(repo, home)
-    assert there > 0
-    with opened(place(repo, home), WordEncoder().name) as cache:
-        assert cache is not None and cache.count() >= there
+    vector_count = count_vectors(repo, home)
+    assert vector_count > 0
+    with open_cache(get_location(repo, home), WordEncoder().name) as cache:
+        assert cache is not None and cache.count() >= vector_count
     pass_over(repo, home)
     clean = home.parent / "clean"
-    pass_over(repo, clean, embed_cache=EmbedCache.OFF)
+    pass_over(repo, clean, embed_cache=EmbedCacheMode.OFF)
     assert rows(repo, home) == rows(repo, clean)
 
 
-def recorded(repo: Repo, home: Path) -> int:
-    """Vectors in the index."""
+def count_vectors(repo: Repo, home: Path) -> int:
+    """Return the number of vectors in the index."""
     try:
-        with database.reading(place(repo, home)) as connection:
+        with database.open_for_reading(get_location(repo, home)) as connection:
             return int(connection.execute("SELECT count(*) FROM vectors").fetchall()[0][0])
     except database.NotIndexed:
         return 0

@@ -1,4 +1,4 @@
-"""`lineage index --embed-provider`: each row of what the specification says of it."""
+"""`lineage index --embed-provider`: selection of the hardware and errors."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from pipeline.encoders import accelerated, base, providers
 from pipeline.encoders.accelerated import AcceleratedEncoder
 from stores import database
-from tests.pipeline.histories import interleaved, place
+from tests.pipeline.histories import create_interleaved_repo, get_location
 from tests.repos import Repo
-from tests.serve.commands import lineage
+from tests.serve.commands import run_lineage
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 INSTALL = "pip install 'history-lineage[cuda]'"
@@ -21,14 +21,15 @@ INSTALL = "pip install 'history-lineage[cuda]'"
 
 @pytest.fixture
 def repo(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
+    """Repository with an index home; CUDA_VISIBLE_DEVICES is unset."""
     monkeypatch.delenv(CUDA, raising=False)
     assert not home.exists()
-    return interleaved(tmp_path / "repo", rounds=1)
+    return create_interleaved_repo(tmp_path / "repo", rounds=1)
 
 
-def stored(repo: Repo, home: Path) -> tuple[str, np.ndarray]:
-    """The embedding model that is recorded, and the vectors in the order of their digests."""
-    with database.reading(place(repo, home)) as connection:
+def load_vectors(repo: Repo, home: Path) -> tuple[str, np.ndarray]:
+    """Return the recorded embedding model and the vectors in the order of their digests."""
+    with database.open_for_reading(get_location(repo, home)) as connection:
         rows = connection.execute("SELECT embedding FROM vectors ORDER BY text_digest").fetchall()
         [(model,)] = connection.execute(
             "SELECT version FROM metadata WHERE component = 'embedding_model'"
@@ -36,85 +37,87 @@ def stored(repo: Repo, home: Path) -> tuple[str, np.ndarray]:
     return model, np.array([row[0] for row in rows], np.float32)
 
 
-def elsewhere(_provider: str, _threads: int, home: Path) -> object:
-    """What an accelerator would run, on the CPU that the machine has."""
+def create_cpu_encoder(_provider: str, _threads: int, home: Path) -> object:
+    """Create the accelerator's encoder on the CPU."""
     return AcceleratedEncoder("cpu", home)
 
 
 @pytest.mark.parametrize("devices", [None, "", "-1"])
-def test_auto_without_devices(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, devices: str) -> None:
-    """Without an accelerator, or with CUDA told to hide all devices, `auto` embeds on the CPU."""
+def test_auto_without_devices_uses_the_cpu(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, devices: str
+) -> None:
+    """Without an accelerator, or with all CUDA devices hidden, `auto` embeds on the CPU."""
     if devices is not None:
         monkeypatch.setenv(CUDA, devices)
-    assert lineage("index", repo.path, "--embed-provider", "auto") == 0
+    assert run_lineage("index", repo.path, "--embed-provider", "auto") == 0
     assert not (home / "models").exists()
 
 
-@pytest.mark.skipif("cuda" in providers.built_in(), reason="this build has it")
+@pytest.mark.skipif("cuda" in providers.list_built_in_providers(), reason="this build has it")
 @pytest.mark.parametrize("flags", [[], ["--embed-provider", "auto"], ["--embed-provider", "cuda"]])
-def test_cuda_is_not_passed_over(
+def test_missing_cuda_is_an_error(
     repo: Repo,
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     flags: list[str],
 ) -> None:
-    """Where devices are named, and where cuda is, a build without it fails and says what to install."""
+    """If cuda is requested or devices are named, a build without it fails and says what to install."""
     monkeypatch.setenv(CUDA, "0")
-    assert lineage("index", repo.path, *flags) == 1
-    assert INSTALL in (said := capsys.readouterr().err) and "--embed-provider cpu" in said
-    assert not place(repo, home).database.exists()
+    assert run_lineage("index", repo.path, *flags) == 1
+    assert INSTALL in (error := capsys.readouterr().err) and "--embed-provider cpu" in error
+    assert not get_location(repo, home).database.exists()
 
 
-@pytest.mark.skipif("cuda" in providers.built_in(), reason="this build has it")
-def test_a_refused_rebuild_deletes_nothing(repo: Repo, home: Path) -> None:
-    """A provider that cannot run is found out before the old index goes."""
-    assert lineage("index", repo.path) == 0
-    before = stored(repo, home)[1]
-    assert lineage("index", repo.path, "--rebuild", "--yes", "--embed-provider", "cuda") == 1
-    assert (stored(repo, home)[1] == before).all()
+@pytest.mark.skipif("cuda" in providers.list_built_in_providers(), reason="this build has it")
+def test_rebuild_with_missing_provider_deletes_nothing(repo: Repo, home: Path) -> None:
+    """A missing provider is detected before a rebuild deletes the old index."""
+    assert run_lineage("index", repo.path) == 0
+    before = load_vectors(repo, home)[1]
+    assert run_lineage("index", repo.path, "--rebuild", "--yes", "--embed-provider", "cuda") == 1
+    assert (load_vectors(repo, home)[1] == before).all()
 
 
-@pytest.mark.skipif("coreml" in providers.built_in(), reason="this build has it")
-def test_coreml_is_of_macos(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
-    """Asked for coreml, another system's build says whose it is."""
-    assert lineage("index", repo.path, "--embed-provider", "coreml") == 1
+@pytest.mark.skipif("coreml" in providers.list_built_in_providers(), reason="this build has it")
+def test_coreml_requires_macos(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """On other systems, the error for coreml names macOS."""
+    assert run_lineage("index", repo.path, "--embed-provider", "coreml") == 1
     assert "CoreML comes with macOS builds" in capsys.readouterr().err
 
 
-def test_cpu_with_devices_named(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`cpu` is the CPU, whatever the environment says of devices."""
+def test_cpu_ignores_named_devices(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cpu` embeds on the CPU, even if CUDA_VISIBLE_DEVICES names devices."""
     monkeypatch.setenv(CUDA, "0")
-    assert lineage("index", repo.path, "--embed-provider", "cpu") == 0
+    assert run_lineage("index", repo.path, "--embed-provider", "cpu") == 0
     assert not (home / "models").exists()
 
 
 def test_queries_embed_on_the_cpu(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A question needs no accelerator: it is asked of an index of any provider with devices named or not."""
-    assert lineage("index", repo.path, "--embed-provider", "cpu") == 0
+    """Queries need no accelerator, whether or not devices are named."""
+    assert run_lineage("index", repo.path, "--embed-provider", "cpu") == 0
     capsys.readouterr()
     monkeypatch.setenv(CUDA, "0")
-    assert lineage("query", repo.path, "--query", "a function", "--no-rerank") == 0
+    assert run_lineage("query", repo.path, "--query", "a function", "--no-rerank") == 0
     assert '"hits"' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("provider", ["cuda", "coreml"])
-def test_one_vector_space(
+def test_providers_share_vector_space(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], provider: str
 ) -> None:
-    """An accelerator's index has the same texts, near vectors, and the same embedding model on record."""
-    assert lineage("index", repo.path, "--embed-provider", "cpu") == 0
-    ours = stored(repo, home)
-    made: Callable[[str, int, Path], object] = elsewhere
-    monkeypatch.setattr(accelerated, "encoder_for", made)
-    monkeypatch.setattr(providers, "check", lambda _: None)
-    assert lineage("index", repo.path, "--rebuild", "--yes", "--embed-provider", provider) == 0
-    theirs = stored(repo, home)
-    assert ours[0] == theirs[0] == base.EMBEDDING_MODEL
-    assert (ours[1] * theirs[1]).sum(1).mean() >= 0.99
+    """Accelerators and the CPU produce the same texts, similar vectors and the same model name."""
+    assert run_lineage("index", repo.path, "--embed-provider", "cpu") == 0
+    cpu_vectors = load_vectors(repo, home)
+    create_encoder: Callable[[str, int, Path], object] = create_cpu_encoder
+    monkeypatch.setattr(accelerated, "create_encoder", create_encoder)
+    monkeypatch.setattr(providers, "check_built_in", lambda _: None)
+    assert run_lineage("index", repo.path, "--rebuild", "--yes", "--embed-provider", provider) == 0
+    accelerator_vectors = load_vectors(repo, home)
+    assert cpu_vectors[0] == accelerator_vectors[0] == base.EMBEDDING_MODEL
+    assert (cpu_vectors[1] * accelerator_vectors[1]).sum(1).mean() >= 0.99
     assert (home / "models" / "minilm-fp32.onnx").exists()
     capsys.readouterr()
-    assert lineage("status", repo.path) == 0
+    assert run_lineage("status", repo.path) == 0
     assert "compatibility: compatible" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Where the program starts: a run that a hook started and nobody needs leaves before anything is loaded."""
+"""Entry point of `lineage`: the fast path for index runs started by git hooks."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ import pytest
 
 from pipeline.git.repository import open_repository
 from serve.cli.app import main
-from serve.cli.entry import HOOKS_WORDS, LEAVES, another_waits
-from serve.setup.git_hooks import BLOCK
+from serve.cli.entry import ALREADY_QUEUED_MESSAGE, HOOK_ARGUMENTS, is_index_run_queued
+from serve.setup.git_hooks import HOOK_SNIPPET
 from stores import database, history, locks
-from stores.index_location import Place
-from stores.locks import closing, opened, took
-from tests.pipeline.histories import place
+from stores.index_location import IndexLocation
+from stores.locks import closing_descriptor, open_lock_file, try_lock
+from tests.pipeline.histories import get_location
 from tests.repos import Repo
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - no test may meet the person's own indexes
+def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - isolates the user's indexes
+    """Indexed repository; `home` keeps the tests out of the user's indexes."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "x = 1\n", "First")
     main(["index", str(repo.path)])
@@ -35,19 +36,21 @@ def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - no test may meet
 
 
 @pytest.fixture
-def awaited(repo: Repo, home: Path) -> Iterator[Place]:
-    """The index, while somebody waits for the run at work."""
-    here = place(repo, home)
-    with closing(opened(locks.waiting_place(here, git_dir(repo)))) as waiting:
-        assert took(waiting, fcntl.LOCK_EX)
-        yield here
+def queued_run(repo: Repo, home: Path) -> Iterator[IndexLocation]:
+    """Hold the queue lock of the index, as a waiting index run does."""
+    location = get_location(repo, home)
+    with closing_descriptor(open_lock_file(locks.queue_lock_path(location, get_git_dir(repo)))) as queue_lock:
+        assert try_lock(queue_lock, fcntl.LOCK_EX)
+        yield location
 
 
-def git_dir(repo: Repo) -> Path:
+def get_git_dir(repo: Repo) -> Path:
+    """Return the git directory of the work tree."""
     return open_repository(repo.path).git_dir
 
 
-def start(repo: Repo, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_entry(repo: Repo, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the entry point with these arguments."""
     return subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "serve.cli.entry", *arguments],
         cwd=repo.path,
@@ -59,56 +62,62 @@ def start(repo: Repo, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.usefixtures("awaited")
-def test_a_run_that_is_not_needed_loads_nothing(repo: Repo) -> None:
-    """Where another waits it says so and is gone, without the command line's library or git's."""
-    done = start(repo, *HOOKS_WORDS)
-    assert done.stdout == f"{LEAVES}\n"
-    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+@pytest.mark.usefixtures("queued_run")
+def test_queued_run_exits_light(repo: Repo) -> None:
+    """If another run is queued, the entry point says so and imports neither typer nor pygit2."""
+    result = run_entry(repo, *HOOK_ARGUMENTS)
+    assert result.stdout == f"{ALREADY_QUEUED_MESSAGE}\n"
+    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
     assert not loaded & {"typer", "pygit2", "duckdb", "numpy", "serve.cli.app"}
 
 
-def test_otherwise_it_is_the_command(repo: Repo) -> None:
-    """With nobody waiting, or with other words, the command runs as ever."""
-    assert start(repo, *HOOKS_WORDS).stdout == f"index up-to-date at {repo.head}\n"
-    assert start(repo, "--version").stdout.startswith("lineage ")
+def test_command_runs_otherwise(repo: Repo) -> None:
+    """Without a queued run, or with other arguments, the command runs as usual."""
+    assert run_entry(repo, *HOOK_ARGUMENTS).stdout == f"index up-to-date at {repo.head}\n"
+    assert run_entry(repo, "--version").stdout.startswith("lineage ")
 
 
-def test_it_knows_the_index_of_every_kind_of_work_tree(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """A linked work tree and one whose git directory is elsewhere are found as the command finds them."""
+def test_finds_index_of_linked_and_separate_work_trees(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """A linked work tree and one with a separate git directory lead to the right index."""
     repo.git("worktree", "add", "--quiet", str(tmp_path / "linked"))
     (tmp_path / "apart").mkdir()
     Repo(tmp_path / "apart").git("init", "--quiet", "--separate-git-dir", str(tmp_path / "git"))
     Repo(tmp_path / "apart").commit_file("b.py", "y = 1\n")
     main(["index", str(tmp_path / "apart")])
     for root in (repo.path, tmp_path / "linked", tmp_path / "apart"):
-        assert not another_waits(root)
-        one = Repo(root)
-        with closing(opened(locks.waiting_place(place(one, home), git_dir(one)))) as waiting:
-            assert took(waiting, fcntl.LOCK_EX)
-            assert another_waits(root)
+        assert not is_index_run_queued(root)
+        work_tree = Repo(root)
+        with closing_descriptor(
+            open_lock_file(locks.queue_lock_path(get_location(work_tree, home), get_git_dir(work_tree)))
+        ) as queue_lock:
+            assert try_lock(queue_lock, fcntl.LOCK_EX)
+            assert is_index_run_queued(root)
 
 
-def test_who_waits_elsewhere_is_not_waited_for(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """A run that waits in one work tree takes up nothing of another, whose own run waits beside it."""
+def test_queue_is_per_work_tree(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """A run queued in one work tree does not stop a run in another one."""
     linked = Repo(tmp_path / "linked")
     repo.git("worktree", "add", "--quiet", "-b", "linked", str(linked.path))
     linked.commit_file("b.py", "y = 1\n", "In the linked work tree")
     with ExitStack() as stack:
-        with locks.sole_run(place(repo, home)):
-            waiting = [stack.enter_context(waits(linked))]
+        with locks.acquire_run_lock(get_location(repo, home)):
+            processes = [stack.enter_context(queued_hook_run(linked))]
             repo.commit_file("c.py", "z = 1\n", "In the main one")
-            waiting.append(stack.enter_context(waits(repo)))
-            assert start(repo, *HOOKS_WORDS).stdout == start(linked, *HOOKS_WORDS).stdout == f"{LEAVES}\n"
-        assert [process.communicate(timeout=60)[0][:10] for process in waiting] == ["indexed in"] * 2
-    with database.reading(place(repo, home)) as connection:
-        assert {repo.head, linked.head} <= set(history.all_recorded(connection))
+            processes.append(stack.enter_context(queued_hook_run(repo)))
+            assert (
+                run_entry(repo, *HOOK_ARGUMENTS).stdout
+                == run_entry(linked, *HOOK_ARGUMENTS).stdout
+                == f"{ALREADY_QUEUED_MESSAGE}\n"
+            )
+        assert [process.communicate(timeout=60)[0][:10] for process in processes] == ["indexed in"] * 2
+    with database.open_for_reading(get_location(repo, home)) as connection:
+        assert {repo.head, linked.head} <= set(history.list_recorded_commits(connection))
 
 
 @contextmanager
-def waits(repo: Repo) -> Iterator[subprocess.Popen[str]]:
-    """A hook's run that has said that it waits."""
-    command = [sys.executable, "-m", "serve.cli.entry", *HOOKS_WORDS]
+def queued_hook_run(repo: Repo) -> Iterator[subprocess.Popen[str]]:
+    """Run a hook's command until it says that it waits."""
+    command = [sys.executable, "-m", "serve.cli.entry", *HOOK_ARGUMENTS]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         command, cwd=repo.path, env=environment, stdout=PIPE, stderr=PIPE, text=True
@@ -121,16 +130,16 @@ def waits(repo: Repo) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_where_it_cannot_tell_nobody_waits(repo: Repo, tmp_path: Path) -> None:
-    """Without a repository, without an index, with a `.git` that says nothing: the command has to look."""
-    assert not another_waits(tmp_path)
-    assert not another_waits(Repo.create(tmp_path / "new").path)
+def test_unclear_state_counts_as_not_queued(repo: Repo, tmp_path: Path) -> None:
+    """Without a repository or an index, or with a broken `.git` file, no run counts as queued."""
+    assert not is_index_run_queued(tmp_path)
+    assert not is_index_run_queued(Repo.create(tmp_path / "new").path)
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / ".git").write_bytes(b"\xff")
-    assert not another_waits(tmp_path / "odd")
-    assert not another_waits(repo.path)
+    assert not is_index_run_queued(tmp_path / "odd")
+    assert not is_index_run_queued(repo.path)
 
 
-def test_the_hooks_say_these_words() -> None:
-    """What it listens for is what the hooks' block calls."""
-    assert f"lineage {' '.join(HOOKS_WORDS)}\n".encode() in BLOCK
+def test_hooks_use_these_arguments() -> None:
+    """The installed hooks call exactly the command line that the fast path expects."""
+    assert f"lineage {' '.join(HOOK_ARGUMENTS)}\n".encode() in HOOK_SNIPPET

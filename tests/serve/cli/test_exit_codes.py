@@ -1,4 +1,4 @@
-"""Where errors become text: what the system refuses is one line and what to do, whichever file it was."""
+"""Conversion of errors to messages: a system error is one line with a hint, for any file."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from serve.cli import exit_codes
 from serve.cli.exit_codes import Failure
 
 FILE = "/home/x/index.duckdb"
-ROOM = "\n  Make room there, then give the same command again: what was committed is kept."
-LEAVE = "\n  See who may read and write there; LINEAGE_HOME names another folder for indexes."
+ROOM = "\n  Free some space on the disk and run the command again. Committed data is kept."
+LEAVE = "\n  Check the permissions. LINEAGE_HOME sets another directory for indexes."
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "hint"),
     [
         (errno.ENOSPC, f"error: No space left on device: {FILE}{ROOM}"),
         (errno.EDQUOT, f"error: Disk quota exceeded: {FILE}{ROOM}"),
@@ -26,21 +26,23 @@ LEAVE = "\n  See who may read and write there; LINEAGE_HOME names another folder
         (errno.EIO, f"error: Input/output error: {FILE}"),
     ],
 )
-def test_what_the_system_refuses(number: int, said: str) -> None:
-    """Each refusal names its file, and what helps where that is known."""
-    assert exit_codes.failure(OSError(number, os.strerror(number), FILE)) == Failure(said, exit_codes.FAILED)
-    assert exit_codes.failure(OSError(number, os.strerror(number), os.fsencode(FILE))) == Failure(
-        said, exit_codes.FAILED
+def test_system_error_names_file_and_hint(number: int, hint: str) -> None:
+    """Each system error names its file, and a hint if one is known."""
+    assert exit_codes.describe_failure(OSError(number, os.strerror(number), FILE)) == Failure(
+        hint, exit_codes.FAILED
+    )
+    assert exit_codes.describe_failure(OSError(number, os.strerror(number), os.fsencode(FILE))) == Failure(
+        hint, exit_codes.FAILED
     )
 
 
-def test_a_refusal_without_a_file() -> None:
-    """Of a descriptor the system says no name."""
+def test_system_error_without_a_file() -> None:
+    """A system error about a descriptor names no file."""
     error = OSError(errno.EIO, "Input/output error")
-    assert exit_codes.failure(error) == Failure("error: Input/output error", exit_codes.FAILED)
+    assert exit_codes.describe_failure(error) == Failure("error: Input/output error", exit_codes.FAILED)
 
 
-def test_a_mistake_keeps_its_traceback() -> None:
-    """An error that only calls itself the system's is a program's mistake."""
-    assert exit_codes.failure(OSError("half a header")) is None
-    assert exit_codes.failure(ValueError("half a header")) is None
+def test_unexpected_error_keeps_its_traceback() -> None:
+    """An OSError without an error number is a bug and keeps its traceback."""
+    assert exit_codes.describe_failure(OSError("half a header")) is None
+    assert exit_codes.describe_failure(ValueError("half a header")) is None

@@ -1,4 +1,4 @@
-"""`lineage explain` as a process: output, exit codes, what it loads."""
+"""`lineage explain` as a process: output, exit codes and imported modules."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from pathlib import Path
 import pytest
 
 from tests.repos import Repo
-from tests.serve.commands import ROOT, loaded_by, timeouts
-from tests.serve.processes import lineage, on_terminal
-from tests.serve.sample_index import index
+from tests.serve.commands import ROOT, create_timeout_repo, list_loaded_packages
+from tests.serve.processes import run_lineage, run_on_terminal
+from tests.serve.sample_index import build_index
 
 
 @pytest.fixture
-def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - no test may meet the person's own indexes
-    return timeouts(tmp_path / "repo")
+def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - isolates the user's indexes
+    """Repository with two commits about timeouts; `home` keeps the tests out of the user's indexes."""
+    return create_timeout_repo(tmp_path / "repo")
 
 
-def test_explain_answers(repo: Repo, home: Path) -> None:
-    """Piped, an explanation is the specified document, related commits with it."""
+def test_explain_prints_json_when_piped(repo: Repo, home: Path) -> None:
+    """When piped, an explanation is the specified JSON, with related commits."""
     repo.commit_file("src/tcp.py", "def connect():\n    timeout(3)\n", "Wait three seconds")
-    index(repo, home)
-    code, out, err = lineage("explain", "src/tcp.py", str(repo.path), "--lines", "2:")
+    build_index(repo, home)
+    code, out, err = run_lineage("explain", "src/tcp.py", str(repo.path), "--lines", "2:")
     document = json.loads(out)
     assert (code, err, list(document)) == (0, "", ["hits", "meta"])
     assert [hit["commit_message"] for hit in document["hits"]] == ["Wait three seconds"]
@@ -41,52 +42,54 @@ def test_explain_answers(repo: Repo, home: Path) -> None:
     assert document["hits"][0]["diff_excerpt"].startswith("@@ -1,2 +1,2 @@\n def connect():\n-    timeout()")
 
 
-def test_explain_less(repo: Repo, home: Path) -> None:
-    """What is not wanted is not there, and a missing file is no error."""
-    index(repo, home)
+def test_explain_omits_diffs_and_related_commits(repo: Repo, home: Path) -> None:
+    """Options omit parts of the answer, and a missing file is not an error."""
+    build_index(repo, home)
     options = ("--no-diff", "--no-related", "--ignore-whitespace", "--follow-moves")
-    _, out, _ = lineage("explain", "tcp.py", *options, cwd=repo.path / "src")
+    _, out, _ = run_lineage("explain", "tcp.py", *options, cwd=repo.path / "src")
     document = json.loads(out)
     assert "diff_excerpt" not in document["hits"][0]
     assert "related_commits" not in document["meta"]["explain"]
-    code, out, _ = lineage("explain", "nowhere.py", str(repo.path))
+    code, out, _ = run_lineage("explain", "nowhere.py", str(repo.path))
     assert code == 0
     assert json.loads(out)["meta"]["explain"]["limitation"].startswith("nowhere.py does not exist in HEAD")
 
 
-def test_explain_takes_any_bytes(repo: Repo, home: Path) -> None:
-    """A name that is not UTF-8 comes in from the shell and goes out as text."""
+def test_explain_accepts_non_utf8_names(repo: Repo, home: Path) -> None:
+    """A file name that is not UTF-8 is accepted and printed with escapes."""
     repo.write(b"caf\xe9.py", "x\n")
     repo.commit("Bytes")
-    index(repo, home)
-    code, out, _ = lineage("explain", os.fsdecode(b"caf\xe9.py"), str(repo.path))
+    build_index(repo, home)
+    code, out, _ = run_lineage("explain", os.fsdecode(b"caf\xe9.py"), str(repo.path))
     assert code == 0
     assert json.loads(out)["hits"][0]["file_path"] == "caf\\xe9.py"
 
 
-def test_explain_on_a_terminal(repo: Repo, home: Path) -> None:
-    """On a terminal the lines stand beside their commits, and JSON comes when asked for."""
-    index(repo, home)
-    page = on_terminal("explain", "src/tcp.py", str(repo.path))
+def test_explain_is_formatted_on_a_terminal(repo: Repo, home: Path) -> None:
+    """On a terminal the lines are printed next to their commits, and JSON only with --json."""
+    build_index(repo, home)
+    page = run_on_terminal("explain", "src/tcp.py", str(repo.path))
     assert "Add a timeout to connect" in page
     assert "│ " in page and "def connect():" in page
-    assert len(json.loads(on_terminal("explain", "src/tcp.py", str(repo.path), "--json"))["hits"]) == 1
+    assert len(json.loads(run_on_terminal("explain", "src/tcp.py", str(repo.path), "--json"))["hits"]) == 1
 
 
 def test_explain_loads_no_model(repo: Repo, home: Path) -> None:
-    """An explanation touches neither the encoder's runtime nor a parser nor Arrow."""
-    index(repo, home)
-    loaded = loaded_by(f"from serve.cli.app import main; main(['explain', 'src/tcp.py', {str(repo.path)!r}])")
+    """An explanation imports neither the encoder's runtime nor a parser nor Arrow."""
+    build_index(repo, home)
+    loaded = list_loaded_packages(
+        f"from serve.cli.app import main; main(['explain', 'src/tcp.py', {str(repo.path)!r}])"
+    )
     assert not loaded & {"onnxruntime", "tokenizers", "tree_sitter", "rich", "pyarrow", "numpy"}
 
 
-def test_ignore_file_named_for_all_repositories(repo: Repo, tmp_path: Path) -> None:
-    """A person's own blame.ignoreRevsFile that this repository lacks, which stops git, does not stop an answer."""
+def test_missing_global_ignore_revs_file(repo: Repo, tmp_path: Path) -> None:
+    """A global blame.ignoreRevsFile that does not exist, which stops git, does not stop an answer."""
     repo.write("src/tcp.py", "def connect():\r\n    timeout()\r\n")
     settings = "[blame]\n\tignoreRevsFile = .git-blame-ignore-revs\n[core]\n\tautocrlf\n\teol = crlf\n"
     (tmp_path / ".gitconfig").write_text(settings)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
-    code, out, _ = lineage("explain", "src/tcp.py", str(repo.path), env=environment)
+    code, out, _ = run_lineage("explain", "src/tcp.py", str(repo.path), env=environment)
     document = json.loads(out)
     assert code == 0
     assert document["meta"]["explain"]["limitation"] is None

@@ -1,4 +1,4 @@
-"""Standing in a repository, the programs run none of its code."""
+"""The programs never run code of the repository that they are started in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.repos import Repo
 
-# Named like folders of ours, and like modules that every Python process needs.
+# Named like our packages, and like modules that every Python process imports.
 NAMES = (
     "pipeline/__init__.py",
     "serve/__init__.py",
@@ -23,27 +23,29 @@ NAMES = (
 
 
 @pytest.fixture
-def ran(tmp_path: Path) -> Path:
+def marker_file(tmp_path: Path) -> Path:
+    """File that the repository's code would create if it ran."""
     return tmp_path / "ran"
 
 
 @pytest.fixture
-def repo(tmp_path: Path, ran: Path) -> Repo:
+def repo(tmp_path: Path, marker_file: Path) -> Repo:
+    """Repository with files that are named like imported modules."""
     repo = Repo.create(tmp_path / "repo")
     for name in NAMES:
-        repo.commit_file(name, f"open({str(ran)!r}, 'a').write({name!r})\n", f"Add {name}")
+        repo.commit_file(name, f"open({str(marker_file)!r}, 'a').write({name!r})\n", f"Add {name}")
     return repo
 
 
-def test_modules_of_the_repository_are_not_imported(repo: Repo, ran: Path, tmp_path: Path) -> None:
-    """Workers included: what is called like a module of ours, or of a library's, stays text."""
+def test_modules_of_the_repository_are_not_imported(repo: Repo, marker_file: Path, tmp_path: Path) -> None:
+    """No process, workers included, imports a file of the repository that is named like a module."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     environment |= {"LINEAGE_HOME": str(tmp_path / "home"), "LINEAGE_NO_DAEMON": "1"}
     for arguments in (
         ("index", "--no-progress", "--workers", "2", "--commit-batch", "2"),
         ("query", "--query", "what was added"),
     ):
-        done = subprocess.run(
+        result = subprocess.run(
             [Path(sys.executable).with_name("lineage"), *arguments],
             cwd=repo.path,
             env=environment,
@@ -51,5 +53,5 @@ def test_modules_of_the_repository_are_not_imported(repo: Repo, ran: Path, tmp_p
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-    assert not ran.exists()
+        assert result.returncode == 0, result.stderr
+    assert not marker_file.exists()

@@ -1,4 +1,4 @@
-"""`lineage index`, as a person runs it."""
+"""`lineage index` command: output, refusals and effects."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from serve.cli.index_output import duration
+from serve.cli.index_output import format_duration
 from stores import database, locks
-from tests.bench.indexes import files, fingerprint
-from tests.pipeline.histories import interleaved, place
+from tests.bench.indexes import index_files, index_fingerprint
+from tests.pipeline.histories import create_interleaved_repo, get_location
 from tests.repos import Repo
-from tests.serve.commands import HEAVY, lineage, loaded_by
+from tests.serve.commands import HEAVY_PACKAGES, list_loaded_packages, run_lineage
 
 ROOT = Path(__file__).parents[3]
 PROFILE = {
@@ -35,12 +35,13 @@ PROFILE = {
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    return interleaved(tmp_path / "repo", rounds=2)
+    """Repository with 17 commits on two interleaved branches."""
+    return create_interleaved_repo(tmp_path / "repo", rounds=2)
 
 
-def test_summary(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A header, then the phases by time, none over 100 %, with a word on what kind of time it is."""
-    assert lineage("index", repo.path, "--workers", "1") == 0
+def test_summary_lists_phases(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The summary has a header, then the phases by time, none over 100 %, and explains the times."""
+    assert run_lineage("index", repo.path, "--workers", "1") == 0
     header, *phases, kind = capsys.readouterr().out.splitlines()
     assert header.startswith("indexed in ") and header.endswith(" - 16 commits, 13 hunks, 6 HEAD symbols")
     named = [line.split()[0] for line in phases]
@@ -51,9 +52,9 @@ def test_summary(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert home.exists()
 
 
-def test_profile_is_one_line_of_integers(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--profile` ends with a line of JSON that has exactly the specified fields."""
-    assert lineage("index", repo.path, "--profile", "--workers", "2", "--commit-batch", "5") == 0
+def test_profile_is_one_json_line(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--profile` ends with a JSON line that has exactly the specified fields."""
+    assert run_lineage("index", repo.path, "--profile", "--workers", "2", "--commit-batch", "5") == 0
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(line) == PROFILE and all(type(value) is int for value in line.values())
     assert line["total_added_lines"] > 0 and line["embed_ms"] > 0
@@ -63,55 +64,53 @@ def test_profile_is_one_line_of_integers(repo: Repo, home: Path, capsys: pytest.
 def test_incremental_at_head_writes_nothing(
     repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With HEAD indexed it says so, and leaves every file of the index as it was."""
-    lineage("index", repo.path)
-    before = files(repo.path, home)
+    """At HEAD, an incremental run says so and leaves every file of the index unchanged."""
+    run_lineage("index", repo.path)
+    before = index_files(repo.path, home)
     capsys.readouterr()
-    assert lineage("index", "--incremental", repo.path) == 0
+    assert run_lineage("index", "--incremental", repo.path) == 0
     assert capsys.readouterr().out == f"index up-to-date at {repo.head}\n"
-    assert lineage("index", "--incremental", "--profile", repo.path) == 0
+    assert run_lineage("index", "--incremental", "--profile", repo.path) == 0
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert line == dict.fromkeys(PROFILE, 0)
-    assert files(repo.path, home) == before
+    assert index_files(repo.path, home) == before
 
 
-def test_incremental_at_head_computes_nothing(repo: Repo, home: Path) -> None:
-    """With HEAD indexed it asks git and the database, and loads nothing to compute, parse or draw with."""
-    lineage("index", repo.path)
-    loaded = loaded_by(
+def test_incremental_at_head_is_light(repo: Repo, home: Path) -> None:
+    """At HEAD, an incremental run imports nothing to compute, parse or draw."""
+    run_lineage("index", repo.path)
+    loaded = list_loaded_packages(
         f"from serve.cli.app import main; main(['index', '--incremental', {str(repo.path)!r}])"
     )
-    assert loaded & set(HEAVY.split()) == {"duckdb", "pygit2"}
+    assert loaded & set(HEAVY_PACKAGES.split()) == {"duckdb", "pygit2"}
     assert home.exists()
 
 
-def test_incremental_takes_up_a_new_commit(
-    repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Behind HEAD it indexes what is new, and no more."""
-    lineage("index", repo.path)
+def test_incremental_indexes_a_new_commit(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Behind HEAD, an incremental run indexes only the new commits."""
+    run_lineage("index", repo.path)
     repo.commit_file("new.py", "def fresh():\n    pass\n", "Something new")
     capsys.readouterr()
-    assert lineage("index", "--incremental", repo.path) == 0
+    assert run_lineage("index", "--incremental", repo.path) == 0
     assert " - 1 commits, 1 hunks, 1 HEAD symbols" in capsys.readouterr().out
     assert home.exists()
 
 
-def test_nothing_new(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run with nothing to do did nothing, and says what is there all the same."""
-    lineage("index", repo.path)
+def test_run_without_new_commits(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run without new commits prints how many commits the index has."""
+    run_lineage("index", repo.path)
     capsys.readouterr()
-    assert lineage("index", repo.path) == 0
+    assert run_lineage("index", repo.path) == 0
     header, *_, last = capsys.readouterr().out.splitlines()
     assert header.endswith(" - 0 commits, 0 hunks, 0 HEAD symbols")
     assert last == "nothing new; the index has 16 commits"
-    assert lineage("index", repo.path, "--force") == 0
+    assert run_lineage("index", repo.path, "--force") == 0
     assert "nothing new" not in capsys.readouterr().out
     assert home.exists()
 
 
 @pytest.mark.parametrize(
-    ("flags", "says"),
+    ("flags", "message"),
     [
         (["--rebuild"], "lineage index --rebuild --yes"),
         (["--rebuild", "--yes", "--incremental"], "conflicts with --incremental"),
@@ -125,173 +124,183 @@ def test_nothing_new(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str])
         (["--embed-cache", "some"], "--embed-cache"),
     ],
 )
-def test_refusals(
-    repo: Repo, home: Path, capsys: pytest.CaptureFixture[str], flags: list[str], says: str
+def test_conflicting_options_are_refused(
+    repo: Repo, home: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
 ) -> None:
-    """A bad combination is refused before anything happens, with what to do instead."""
-    assert lineage("index", repo.path, *flags) == 2
-    assert says in capsys.readouterr().err
+    """Conflicting options are refused before anything happens, with what to do instead."""
+    assert run_lineage("index", repo.path, *flags) == 2
+    assert message in capsys.readouterr().err
     assert not home.exists()
 
 
-def test_rebuild_starts_from_nothing(repo: Repo, home: Path) -> None:
-    """The whole index goes, its write-ahead log included, and a clean one takes its place."""
-    lineage("index", repo.path)
-    clean = fingerprint(repo.path, home)
-    here = place(repo, home)
-    here.wal.write_bytes(b"not a log of this database")
-    here.database.write_bytes(b"not a database")
-    assert lineage("index", repo.path, "--rebuild", "--yes") == 0
-    assert fingerprint(repo.path, home) == clean
+def test_rebuild_replaces_the_index(repo: Repo, home: Path) -> None:
+    """A rebuild deletes the index, including its write-ahead log, and creates a clean one."""
+    run_lineage("index", repo.path)
+    clean = index_fingerprint(repo.path, home)
+    location = get_location(repo, home)
+    location.wal.write_bytes(b"not a log of this database")
+    location.database.write_bytes(b"not a database")
+    assert run_lineage("index", repo.path, "--rebuild", "--yes") == 0
+    assert index_fingerprint(repo.path, home) == clean
 
 
-def test_a_transaction_of_everything(repo: Repo, home: Path) -> None:
-    """However large the number is that was meant to say so."""
-    assert lineage("index", repo.path, "--commit-batch", str(2**70)) == 0
+def test_huge_commit_batch(repo: Repo, home: Path) -> None:
+    """A huge --commit-batch indexes everything in one transaction."""
+    assert run_lineage("index", repo.path, "--commit-batch", str(2**70)) == 0
     assert home.exists()
 
 
 @pytest.mark.parametrize(
-    ("flags", "taken"),
+    ("flags", "defaults"),
     [
-        ((), "--encoder minilm --embed-cache off,"),
-        (("--encoder", "static"), "with --embed-cache off,"),
-        (("--embed-cache", "semantic"), "with --encoder minilm,"),
+        ((), "with --encoder minilm --embed-cache off."),
+        (("--encoder", "static"), "with --embed-cache off."),
+        (("--embed-cache", "semantic"), "with --encoder minilm."),
         (("--encoder", "static", "--embed-cache", "off"), ""),
     ],
 )
-def test_a_rebuild_says_what_it_takes(
-    repo: Repo, home: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], taken: str
+def test_rebuild_of_damaged_index_names_its_defaults(
+    repo: Repo, home: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], defaults: str
 ) -> None:
-    """Where a damaged index does not say how it was made, nothing is changed about it in silence."""
-    lineage("index", repo.path, "--encoder", "static", "--embed-cache", "semantic")
-    place(repo, home).database.write_bytes(b"not a database")
+    """A rebuild of a damaged index with unreadable options says which defaults it uses."""
+    run_lineage("index", repo.path, "--encoder", "static", "--embed-cache", "semantic")
+    get_location(repo, home).database.write_bytes(b"not a database")
     capsys.readouterr()
-    assert lineage("index", repo.path, "--rebuild", "--yes", *flags) == 0
-    said = capsys.readouterr().err
-    assert ("cannot be read" in said) == bool(taken)
-    assert taken in said
+    assert run_lineage("index", repo.path, "--rebuild", "--yes", *flags) == 0
+    error = capsys.readouterr().err
+    assert ("cannot be read" in error) == bool(defaults)
+    assert defaults in error
 
 
 def test_rebuild_deletes_only_under_home(
     repo: Repo, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An index folder that leads out of LINEAGE_HOME is not followed."""
-    lineage("index", repo.path)
-    here = place(repo, home)
-    here.folder.rename(tmp_path / "elsewhere")
-    here.folder.symlink_to(tmp_path / "elsewhere")
-    assert lineage("index", repo.path, "--rebuild", "--yes") == 1
-    assert "nothing in it was touched" in capsys.readouterr().err
-    assert (tmp_path / "elsewhere" / here.database.name).exists()
+    """A rebuild does not follow an index directory that links out of LINEAGE_HOME."""
+    run_lineage("index", repo.path)
+    location = get_location(repo, home)
+    location.folder.rename(tmp_path / "elsewhere")
+    location.folder.symlink_to(tmp_path / "elsewhere")
+    assert run_lineage("index", repo.path, "--rebuild", "--yes") == 1
+    assert "Nothing was changed" in capsys.readouterr().err
+    assert (tmp_path / "elsewhere" / location.database.name).exists()
 
 
-def test_a_damaged_index_names_the_rebuild(
+def test_damaged_index_names_rebuild_command(
     repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file that is no database is an error that says how to get a new one."""
-    lineage("index", repo.path)
-    place(repo, home).database.write_bytes(b"garbage" * 1000)
-    assert lineage("index", repo.path) == 1
+    """A file that is not a database causes an error that names the rebuild command."""
+    run_lineage("index", repo.path)
+    get_location(repo, home).database.write_bytes(b"garbage" * 1000)
+    assert run_lineage("index", repo.path) == 1
     assert "lineage index --rebuild --yes" in capsys.readouterr().err
 
 
-def test_no_repository_and_no_commits(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Outside a repository, and in one without commits, the error says what to do; nothing is made."""
-    assert lineage("index", tmp_path) == 1
+def test_no_repository_or_no_commits_fails(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a repository or without commits, the error says what to do, and nothing is created."""
+    assert run_lineage("index", tmp_path) == 1
     assert "not in a git repository" in capsys.readouterr().err
-    assert lineage("index", Repo.create(tmp_path / "empty").path) == 1
+    assert run_lineage("index", Repo.create(tmp_path / "empty").path) == 1
     assert "Commit something" in capsys.readouterr().err
     assert not list(home.glob("*/*.duckdb"))
 
 
-def test_index_files_are_the_owners_alone(repo: Repo, home: Path) -> None:
-    """Diffs hold secrets: no file of the index can be read by anyone else, whatever the umask."""
+def test_index_files_are_private(repo: Repo, home: Path) -> None:
+    """Only the owner can read the files of the index, whatever the umask, because diffs may contain secrets."""
     before = os.umask(0)
     try:
-        lineage("index", repo.path)
+        run_lineage("index", repo.path)
     finally:
         os.umask(before)
-    made = [home, *home.rglob("*")]
-    assert made and all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in made)
+    paths = [home, *home.rglob("*")]
+    assert paths and all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in paths)
 
 
 def test_events_every_hundred_commits(tmp_path: Path, home: Path) -> None:
-    """Each hundred commits is one line on stderr; LINEAGE_LOG silences it."""
+    """There is one log event per hundred commits; LINEAGE_LOG=warn silences them."""
     repo = Repo.create(tmp_path / "repo")
     stream = b"".join(
         b"commit refs/heads/main\ncommitter A <a@b> %d +0000\ndata 4\nn%03d\n" % (1_600_000_000 + n, n)
         for n in range(250)
     )
     repo.git("fast-import", "--quiet", stdin=stream)
-    run = [sys.executable, "-m", "serve.cli.app", "index", str(repo.path), "--rebuild", "--yes"]
-    surroundings = os.environ | {"LINEAGE_HOME": str(home)}
-    loud = subprocess.run(run, cwd=ROOT, env=surroundings, capture_output=True, text=True, check=True).stderr
-    told = [line for line in loud.splitlines() if "event=indexing" in line]
-    assert [line.split("commits=")[1].split()[0] for line in told] == ["100", "200"]
-    quiet = subprocess.run(
-        run, cwd=ROOT, env=surroundings | {"LINEAGE_LOG": "warn"}, capture_output=True, text=True, check=True
+    command = [sys.executable, "-m", "serve.cli.app", "index", str(repo.path), "--rebuild", "--yes"]
+    environment = os.environ | {"LINEAGE_HOME": str(home)}
+    log = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    ).stderr
+    events = [line for line in log.splitlines() if "event=indexing" in line]
+    assert [line.split("commits=")[1].split()[0] for line in events] == ["100", "200"]
+    silenced = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment | {"LINEAGE_LOG": "warn"},
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert quiet.stderr == ""
+    assert silenced.stderr == ""
 
 
-def test_a_bar_on_a_terminal_only(repo: Repo, home: Path) -> None:
-    """On a terminal stderr shows commits, hunks and rate; `--no-progress` leaves it out."""
-    shown = on_a_terminal("index", str(repo.path), home=home)
-    assert "commits" in shown and "hunks" in shown and "left" in shown
-    assert "left" not in on_a_terminal(
+def test_progress_bar_only_on_a_terminal(repo: Repo, home: Path) -> None:
+    """On a terminal stderr shows a progress bar; `--no-progress` removes it."""
+    output = run_on_terminal("index", str(repo.path), home=home)
+    assert "commits" in output and "hunks" in output and "left" in output
+    assert "left" not in run_on_terminal(
         "index", str(repo.path), "--rebuild", "--yes", "--no-progress", home=home
     )
 
 
-def on_a_terminal(*arguments: str, home: Path) -> str:
-    """What the command writes to its terminal on stderr."""
-    mine, theirs = pty.openpty()
+def run_on_terminal(*arguments: str, home: Path) -> str:
+    """Return what the command writes to a terminal on stderr."""
+    master, slave = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "serve.cli.app", *arguments],
         cwd=ROOT,
         env=os.environ | {"LINEAGE_HOME": str(home), "TERM": "xterm", "COLUMNS": "120"},
         stdout=subprocess.DEVNULL,
-        stderr=theirs,
+        stderr=slave,
     )
-    os.close(theirs)
-    written = b""
+    os.close(slave)
+    output = b""
     try:
-        while chunk := os.read(mine, 65_536):
-            written += chunk
+        while chunk := os.read(master, 65_536):
+            output += chunk
     except OSError:  # Linux reports the closed other end as an error
         pass
-    os.close(mine)
+    os.close(master)
     assert process.wait() == 0
-    return written.decode(errors="replace")
+    return output.decode(errors="replace")
 
 
-def test_a_second_run_names_the_first(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two runs over one repository do not meet: the second says who is at work."""
-    with locks.sole_run(place(repo, home)):
-        assert lineage("index", repo.path) == 1
+def test_second_run_names_the_first(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A second index run of the same repository fails and names the running process."""
+    with locks.acquire_run_lock(get_location(repo, home)):
+        assert run_lineage("index", repo.path) == 1
     assert f"process {os.getpid()}" in capsys.readouterr().err
 
 
-def test_other_vectors_are_refused(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An index of another embedding model is not mixed with; the rebuild is named."""
-    lineage("index", repo.path)
-    with database.writing(place(repo, home)) as connection:
+def test_other_embedding_model_is_refused(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run on an index of another embedding model fails and names the rebuild."""
+    run_lineage("index", repo.path)
+    with database.open_for_writing(get_location(repo, home)) as connection:
         connection.execute("UPDATE metadata SET version = 'other' WHERE component = 'embedding_model'")
-    assert lineage("index", repo.path) == 1
+    assert run_lineage("index", repo.path) == 1
     assert "lineage index --rebuild --yes" in capsys.readouterr().err
 
 
-def test_unreadable_commits_are_said_at_the_end(repo: Repo, home: Path) -> None:
-    """How many commits could not be read, and why, stands at the end; the run succeeds."""
+def test_unreadable_commits_are_reported(repo: Repo, home: Path) -> None:
+    """A run with unreadable commits succeeds and reports their number and reason at the end."""
     blob = repo.git("rev-parse", "HEAD:main.py")
     (repo.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
-    done = run(repo, home)
-    assert "could not be read" in done.stderr and f"object {blob} is missing" in done.stderr
-    assert done.stdout.startswith("indexed in")
+    result = run_index(repo, home)
+    assert "could not be read" in result.stderr and f"object {blob} is missing" in result.stderr
+    assert result.stdout.startswith("indexed in")
 
 
-def run(repo: Repo, home: Path) -> subprocess.CompletedProcess[str]:
+def run_index(repo: Repo, home: Path) -> subprocess.CompletedProcess[str]:
+    """Run `lineage index` as a process."""
     return subprocess.run(
         [sys.executable, "-m", "serve.cli.app", "index", str(repo.path)],
         cwd=ROOT,
@@ -302,28 +311,26 @@ def run(repo: Repo, home: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_partial_clone_is_told_how_to_become_whole(tmp_path: Path, home: Path) -> None:
-    """git finds nothing wrong with it, so its own check would name nothing; what is advised works."""
+def test_partial_clone_remedy_works(tmp_path: Path, home: Path) -> None:
+    """A partial clone gets a remedy other than `git fsck`, and the remedy works."""
     repo = Repo.create(tmp_path / "origin")
     repo.git("config", "uploadpack.allowFilter", "true")
     for number in range(2):
         repo.commit_file("a.py", f"{number}\n")
     clone = repo.clone(tmp_path / "partial", "--filter=blob:none")
-    said = run(clone, home).stderr
+    error = run_index(clone, home).stderr
     assert (
-        "is missing" in said
-        and f"`git -C {clone.path} fetch --refetch --no-filter`" in said
-        and "fsck" not in said
+        "is missing" in error
+        and f"`git -C {clone.path} fetch --refetch --no-filter`" in error
+        and "fsck" not in error
     )
     clone.git("fetch", "--quiet", "--refetch", "--no-filter")
-    assert "could not be read" not in run(clone, home).stderr
+    assert "could not be read" not in run_index(clone, home).stderr
 
 
-def test_a_path_that_is_not_there_is_no_repository(
-    repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A mistyped folder is not taken for the repository around it."""
-    assert lineage("index", repo.path / "nonexistent") == 1
+def test_missing_path_is_an_error(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A missing path is not taken for the repository around it."""
+    assert run_lineage("index", repo.path / "nonexistent") == 1
     assert "nonexistent does not exist" in capsys.readouterr().err
     assert not home.exists()
 
@@ -331,15 +338,15 @@ def test_a_path_that_is_not_there_is_no_repository(
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.0204, "20 ms"), (12.34, "12.3 s"), (61.2, "1 min 01 s"), (3600, "60 min 00 s")]
 )
-def test_durations(seconds: float, text: str) -> None:
-    """Times read as a person says them."""
-    assert duration(seconds) == text
+def test_format_duration(seconds: float, text: str) -> None:
+    """Durations are formatted for users."""
+    assert format_duration(seconds) == text
 
 
-def test_a_run_leaves_git_a_commit_graph(repo: Repo, home: Path) -> None:
-    """Beside the index lies git's commit-graph for HEAD; the repository itself has none."""
-    lineage("index", repo.path)
-    lent = place(repo, home).graph
-    assert (lent / "info" / "commit-graph").exists()
-    assert (lent / "tip").read_text() == repo.head
+def test_run_writes_commit_graph_beside_index(repo: Repo, home: Path) -> None:
+    """The index directory gets git's commit-graph for HEAD; the repository itself gets none."""
+    run_lineage("index", repo.path)
+    git_directory = get_location(repo, home).git_directory
+    assert (git_directory / "info" / "commit-graph").exists()
+    assert (git_directory / "tip").read_text() == repo.head
     assert not (repo.path / ".git/objects/info/commit-graph").exists()

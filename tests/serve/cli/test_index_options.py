@@ -1,4 +1,4 @@
-"""What a flag of `lineage index` makes of the run: each is given to the command, and the run is looked at."""
+"""Options of `lineage index`: each is passed to the command, and the resulting index run is checked."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.encoders.base import OnnxEncoder
-from pipeline.options import EmbedCache
-from pipeline.run import Pass, Summary
+from pipeline.options import EmbedCacheMode
+from pipeline.run import IndexRun, RunSummary
 from serve.cli import app
-from tests.pipeline.histories import interleaved
+from tests.pipeline.histories import create_interleaved_repo
 from tests.repos import Repo
 from tests.serve.sample_index import WordEncoder
 
@@ -20,32 +20,33 @@ CPUS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """A run as it was started, and how many commits each of its batches brought it to."""
+class RecordedRun:
+    """Index run as it was started, and the commit count after each of its batches."""
 
     threads: int
     workers: int
     commit_batch: int
-    embed_cache: EmbedCache | None
+    embed_cache: EmbedCacheMode | None
     batches: list[int]
 
 
 @pytest.fixture(scope="module")
 def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
-    return interleaved(tmp_path_factory.mktemp("interleaved") / "repo", rounds=2)
+    """Repository with 17 commits on two interleaved branches."""
+    return create_interleaved_repo(tmp_path_factory.mktemp("interleaved") / "repo", rounds=2)
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Ran]]:
-    """The runs of a machine with eight processors, done here."""
-    runs: list[Ran] = []
-    run = Pass.run
+def recorded_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RecordedRun]]:
+    """The index runs of a machine with eight CPUs."""
+    runs: list[RecordedRun] = []
+    run = IndexRun.run
 
-    def noted(self: Pass) -> Summary:
+    def record_run(self: IndexRun) -> RunSummary:
         batches: list[int] = []
-        assert isinstance(self.encoder, OnnxEncoder)  # what runs on the CPU
+        assert isinstance(self.encoder, OnnxEncoder)  # the CPU encoder
         runs.append(
-            Ran(
+            RecordedRun(
                 self.encoder.threads,
                 self.workers.jobs,
                 self.options.commit_batch,
@@ -53,17 +54,18 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Ran]]:
                 batches,
             )
         )
-        options = (self.repository, self.place, self.options, self.encoder)
-        return run(Pass(*options, report=lambda now: batches.append(now.commits)))
+        options = (self.repository, self.location, self.options, self.encoder)
+        return run(IndexRun(*options, report=lambda progress: batches.append(progress.processed_commits)))
 
     for module in ("serve.cli.index", "pipeline.encoders.base"):
-        monkeypatch.setattr(f"{module}.usable_cpus", lambda: CPUS)
+        monkeypatch.setattr(f"{module}.count_usable_cpus", lambda: CPUS)
     monkeypatch.setattr(OnnxEncoder, "encode", lambda _, texts: WordEncoder().encode(texts))
-    monkeypatch.setattr(Pass, "run", noted)
+    monkeypatch.setattr(IndexRun, "run", record_run)
     yield runs
 
 
-def index(repo: Repo, *flags: str) -> int:
+def run_index(repo: Repo, *flags: str) -> int:
+    """Run `lineage index` with these options."""
     return app.main(["index", str(repo.path), *flags])
 
 
@@ -82,56 +84,60 @@ def index(repo: Repo, *flags: str) -> int:
         ("--resources conservative --threads 0", 8, 50),
     ],
 )
-def test_resources(repo: Repo, home: Path, ran: list[Ran], flags: str, threads: int, batch: int) -> None:
-    """Half, all or double the processors; never more than 100 commits at stake unless asked for; flags win."""
-    assert index(repo, *flags.split()) == 0
-    [run] = ran
+def test_resources_set_threads_and_batch(
+    repo: Repo, home: Path, recorded_runs: list[RecordedRun], flags: str, threads: int, batch: int
+) -> None:
+    """`--resources` sets half, all or double threads and at most 100 commits per batch; single options win."""
+    assert run_index(repo, *flags.split()) == 0
+    [run] = recorded_runs
     assert (run.threads, run.commit_batch, run.workers) == (threads, batch, CPUS)
     assert home.exists()
 
 
-def test_one_processor_is_enough(
-    repo: Repo, home: Path, ran: list[Ran], monkeypatch: pytest.MonkeyPatch
+def test_half_of_one_cpu_is_one_thread(
+    repo: Repo, home: Path, recorded_runs: list[RecordedRun], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of one processor is one."""
-    monkeypatch.setattr("serve.cli.index.usable_cpus", lambda: 1)
-    assert index(repo, "--resources", "conservative") == 0
-    assert (ran[0].threads, ran[0].workers) == (1, 1)
+    """Half of one CPU is one thread."""
+    monkeypatch.setattr("serve.cli.index.count_usable_cpus", lambda: 1)
+    assert run_index(repo, "--resources", "conservative") == 0
+    assert (recorded_runs[0].threads, recorded_runs[0].workers) == (1, 1)
     assert home.exists()
 
 
-def test_commit_batch_is_what_a_transaction_takes(repo: Repo, home: Path, ran: list[Ran]) -> None:
-    """Each transaction takes as many commits as were asked for."""
-    assert index(repo, "--commit-batch", "7") == 0
+def test_commit_batch_sets_transaction_size(repo: Repo, home: Path, recorded_runs: list[RecordedRun]) -> None:
+    """Each transaction has the requested number of commits."""
+    assert run_index(repo, "--commit-batch", "7") == 0
     total = len(repo.git("rev-list", "HEAD").splitlines())
-    assert ran[0].batches == [0, *range(7, total, 7), total]
+    assert recorded_runs[0].batches == [0, *range(7, total, 7), total]
     assert home.exists()
 
 
-def test_workers_and_provider(repo: Repo, home: Path, ran: list[Ran]) -> None:
-    """As many processes as asked for; the bundled encoder on the provider that is named."""
-    assert index(repo, "--workers", "3", "--embed-provider", "cpu") == 0
-    assert ran[0].workers == 3
+def test_workers_and_provider(repo: Repo, home: Path, recorded_runs: list[RecordedRun]) -> None:
+    """`--workers` sets the number of processes, `--embed-provider` the encoder's provider."""
+    assert run_index(repo, "--workers", "3", "--embed-provider", "cpu") == 0
+    assert recorded_runs[0].workers == 3
     assert home.exists()
 
 
-@pytest.mark.parametrize("mode", EmbedCache)
-def test_embed_cache(repo: Repo, home: Path, ran: list[Ran], mode: EmbedCache) -> None:
-    """Every mode is taken by its name; none given leaves the choice to the index."""
-    assert index(repo, "--embed-cache", mode.value) == 0
-    assert index(repo) == 0
-    assert [run.embed_cache for run in ran] == [mode, None]
-    assert len(list(home.glob("*/embeddings.duckdb"))) == (mode is not EmbedCache.OFF)
-
-
-def test_force_wins_over_incremental(
-    repo: Repo, home: Path, ran: list[Ran], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("mode", EmbedCacheMode)
+def test_embed_cache_mode(
+    repo: Repo, home: Path, recorded_runs: list[RecordedRun], mode: EmbedCacheMode
 ) -> None:
-    """With both, HEAD's symbols are made anew where `--incremental` alone does nothing."""
-    index(repo)
+    """Every cache mode is accepted by its name; without the option the index decides."""
+    assert run_index(repo, "--embed-cache", mode.value) == 0
+    assert run_index(repo) == 0
+    assert [run.embed_cache for run in recorded_runs] == [mode, None]
+    assert len(list(home.glob("*/embeddings.duckdb"))) == (mode is not EmbedCacheMode.OFF)
+
+
+def test_force_overrides_incremental(
+    repo: Repo, home: Path, recorded_runs: list[RecordedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With both options, HEAD symbols are extracted again where `--incremental` alone does nothing."""
+    run_index(repo)
     capsys.readouterr()
-    assert index(repo, "--incremental", "--force") == 0
+    assert run_index(repo, "--incremental", "--force") == 0
     assert " - 0 commits, 0 hunks, 6 HEAD symbols" in capsys.readouterr().out
-    assert index(repo, "--incremental") == 0
+    assert run_index(repo, "--incremental") == 0
     assert capsys.readouterr().out.startswith("index up-to-date at ")
-    assert len(ran) == 2 and home.exists()
+    assert len(recorded_runs) == 2 and home.exists()

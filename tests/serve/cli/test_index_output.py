@@ -1,4 +1,4 @@
-"""What a person is told of an index run."""
+"""Output of an index run."""
 
 from __future__ import annotations
 
@@ -11,122 +11,128 @@ import pytest
 
 from pipeline import write
 from pipeline.run import Progress
-from pipeline.signals import ENDING
+from pipeline.signals import TERMINATION_SIGNALS
 from serve import logs
 from serve.cli import exit_codes, index_output
 from stores import database, history
-from tests.pipeline.histories import interleaved, place
+from tests.pipeline.histories import create_interleaved_repo, get_location
 from tests.repos import Repo
-from tests.serve.commands import indexed
-from tests.serve.processes import heard
+from tests.serve.commands import run_index
+from tests.serve.processes import default_signal_handler
 from tests.serve.sample_index import WordEncoder
 
 
 @pytest.fixture
 def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
+    """Repository with 17 commits, embedded by a simple computation."""
     monkeypatch.setattr(
         "pipeline.encoders.base.OnnxEncoder.encode", lambda _, texts: WordEncoder().encode(texts)
     )
-    return interleaved(tmp_path / "repo", rounds=2)
+    return create_interleaved_repo(tmp_path / "repo", rounds=2)
 
 
-def stopping(monkeypatch: pytest.MonkeyPatch, stage: str, number: int, calls: int = 1) -> None:
-    """Have a signal come when a stage of the run is called for this time."""
-    function, left = getattr(write, stage), [calls]
+def raise_signal_at(monkeypatch: pytest.MonkeyPatch, stage: str, number: int, calls: int = 1) -> None:
+    """Raise a signal when a stage of the run is called for the given time."""
+    function, remaining = getattr(write, stage), [calls]
 
-    def stopped(*given: object, **named: object) -> object:
-        left[0] -= 1
-        if not left[0]:
+    def call_stage(*args: object, **kwargs: object) -> object:
+        remaining[0] -= 1
+        if not remaining[0]:
             signal.raise_signal(number)
-        return function(*given, **named)
+        return function(*args, **kwargs)
 
-    monkeypatch.setattr(write, stage, stopped)
+    monkeypatch.setattr(write, stage, call_stage)
 
 
 @pytest.mark.parametrize("digits", [7, 40])
 def test_events_fit_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], digits: int
 ) -> None:
-    """There the watermark is short, so that 80 columns are enough; programs get the whole of it."""
+    """On a terminal the watermark is shortened to fit 80 columns; programs get all of it."""
     logs.configure("info")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: digits == 7)
-    with index_output.heard(bar=False) as hear:
-        hear(Progress(commits=9_900, total=9_999, hunks=99_999, watermark="0123456789" * 4))
+    with index_output.report_progress(show_bar=False) as report:
+        report(
+            Progress(
+                processed_commits=9_900, total_commits=9_999, written_hunks=99_999, watermark="0123456789" * 4
+            )
+        )
     line = capsys.readouterr().err.rstrip("\n")
     assert len(line.partition("watermark=")[2]) == digits
     assert (len(line) <= 80) is (digits == 7)
 
 
-@pytest.mark.parametrize("number", ENDING)
-def test_a_stopped_run_says_how_far_it_came(
+@pytest.mark.parametrize("number", TERMINATION_SIGNALS)
+def test_interrupted_run_prints_progress(
     repo: Repo,
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     number: signal.Signals,
 ) -> None:
-    """One line, of what is written and of what there was to do; the exit code is the signal's."""
-    stopping(monkeypatch, "write_batch", number, calls=3)
-    with heard(number):
-        assert indexed(repo, "--commit-batch", "5") == 128 + number
+    """An interrupted run prints one line with written and total commits; the exit code is the signal's."""
+    raise_signal_at(monkeypatch, "write_batch", number, calls=3)
+    with default_signal_handler(number):
+        assert run_index(repo, "--commit-batch", "5") == 128 + number
     assert (
         capfd.readouterr().err
-        == f"stopped after 10 of 17 commits; `lineage index {repo.path}` goes on from there\n"
+        == f"stopped after 10 of 17 commits; `lineage index {repo.path}` continues from there\n"
     )
-    with database.reading(place(repo, home)) as connection:
-        status = history.status(connection)
+    with database.open_for_reading(get_location(repo, home)) as connection:
+        status = history.load_index_summary(connection)
     assert status and status.commits == 10
 
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
-    ("stage", "says"),
+    ("stage", "message"),
     [
-        ("begin", ""),
-        ("write_batch", "stopped after 0 of 17 commits; `lineage index {path}` goes on from there\n"),
+        ("start_run", ""),
+        ("write_batch", "stopped after 0 of 17 commits; `lineage index {path}` continues from there\n"),
         (
-            "finish",
-            "stopped after all 17 commits, before the index was complete; `lineage index {path}` goes on from there\n",
+            "finish_run",
+            "stopped after all 17 commits, before the index was complete; "
+            "`lineage index {path}` continues from there\n",
         ),
     ],
 )
-def test_a_run_stopped_at_its_ends(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], stage: str, says: str
+def test_interrupt_at_start_or_end(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], stage: str, message: str
 ) -> None:
-    """Before it knows what there is to do it says nothing; behind the last commit it is not done yet."""
-    stopping(monkeypatch, stage, signal.SIGINT)
-    with heard(signal.SIGINT):
-        assert indexed(repo) == 130
-    assert capfd.readouterr() == ("", says.format(path=repo.path))
+    """A run prints nothing if interrupted before it knows the total, and a note after the last commit."""
+    raise_signal_at(monkeypatch, stage, signal.SIGINT)
+    with default_signal_handler(signal.SIGINT):
+        assert run_index(repo) == 130
+    assert capfd.readouterr() == ("", message.format(path=repo.path))
 
 
 @pytest.mark.usefixtures("home")
-def test_a_second_signal_takes_the_last_word(
+def test_second_signal_exits_silently(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Who presses Ctrl-C again while it is said leaves at once, and silently."""
-    stopping(monkeypatch, "write_batch", signal.SIGINT)
-    monkeypatch.setattr("serve.cli.index_output.note", lambda _: signal.raise_signal(signal.SIGINT))
-    with heard(signal.SIGINT):
-        assert indexed(repo) == 130
+    """A second Ctrl-C during the message ends the program at once and silently."""
+    raise_signal_at(monkeypatch, "write_batch", signal.SIGINT)
+    monkeypatch.setattr("serve.cli.index_output.print_note", lambda _: signal.raise_signal(signal.SIGINT))
+    with default_signal_handler(signal.SIGINT):
+        assert run_index(repo) == 130
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.usefixtures("home")
-def test_nobody_hears_the_last_word(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal that was closed takes no word, and the run ends as it would have."""
+def test_message_to_a_closed_terminal_is_dropped(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the terminal is closed, the message is dropped and the run ends as usual."""
 
-    def gone(_: str) -> None:
+    def fail(_: str) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    stopping(monkeypatch, "write_batch", signal.SIGHUP)
-    monkeypatch.setattr("serve.cli.index_output.note", gone)
-    with heard(signal.SIGHUP):
-        assert indexed(repo) == 129
+    raise_signal_at(monkeypatch, "write_batch", signal.SIGHUP)
+    monkeypatch.setattr("serve.cli.index_output.print_note", fail)
+    with default_signal_handler(signal.SIGHUP):
+        assert run_index(repo) == 129
 
 
-def test_a_bar_whose_terminal_was_closed() -> None:
-    """It fails as it is taken away, on the way out of what the terminal ended; other failures are failures."""
+def test_progress_bar_on_a_closed_terminal() -> None:
+    """An EIO of the progress bar counts as an interrupt only if an interrupt caused it."""
     for cause, is_one in ((KeyboardInterrupt(), True), (ValueError(), False)):
         error = OSError(errno.EIO, "Input/output error")
         error.__context__ = cause

@@ -1,4 +1,4 @@
-"""Answers as people and programs see them."""
+"""JSON and terminal output of query answers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from serve.api_types import PLAIN, Compatibility, FindAnswer, FindMeta, IndexState, PatternHit, QueryProfile
+from serve.api_types import (
+    DEFAULT_QUERY_PROFILE,
+    Compatibility,
+    FindAnswer,
+    FindMeta,
+    IndexState,
+    PatternHit,
+    QueryProfile,
+)
 from serve.cli import query, render
 from serve.index_status import compatibility_fields
-from stores.compatibility import FORCE, Status, Verdict
+from stores.compatibility import FORCE_COMMAND, CompatibilityStatus, CompatibilityVerdict
 
 HIT = PatternHit(
     commit_sha="8eb4340f4c0e61a0360186d7eca4ca4bda877647",
@@ -52,85 +60,86 @@ asked as ImplementationPattern: cue words how did; default lanes and weights
 """
 
 
-def page(answer: FindAnswer, *, colour: bool = False) -> str:
+def render_page(answer: FindAnswer, *, colour: bool = False) -> str:
+    """Return the terminal output of an answer."""
     screen = io.StringIO()
     kind: Any = {"force_terminal": True, "color_system": "standard"} if colour else {"force_terminal": False}
-    render.show(answer, Console(file=screen, width=80, highlight=False, **kind))
+    render.print_find_answer(answer, Console(file=screen, width=80, highlight=False, **kind))
     return "".join(f"{line.rstrip()}\n" for line in screen.getvalue().splitlines())
 
 
-def test_page() -> None:
-    """A person sees each commit, where it acted, the beginning of its diff, and what is to be said."""
-    assert page(FindAnswer((HIT,), META)) == PAGE
+def test_page_layout() -> None:
+    """The page shows each commit, its path, its diff excerpt, and the hint."""
+    assert render_page(FindAnswer((HIT,), META)) == PAGE
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", ""])
-def test_lines_of_web_pages(end: str) -> None:
-    """A message whose lines end as a forge's page sent them reads like any other, also cut behind its last."""
-    said = f"Add retries\r\n\r\nThe server drops\r\nidle connections.{end}"
-    assert page(FindAnswer((replace(HIT, commit_message=said),), META)) == PAGE
+def test_crlf_messages(end: str) -> None:
+    """A message with CRLF line ends is shown like any other, also if the last end is cut."""
+    message = f"Add retries\r\n\r\nThe server drops\r\nidle connections.{end}"
+    assert render_page(FindAnswer((replace(HIT, commit_message=message),), META)) == PAGE
 
 
-def test_a_plain_question_is_taken_for_nothing() -> None:
-    """What a question was taken for is said where it changed anything, or might have."""
-    plain = replace(META, query_profile=PLAIN)
-    assert page(FindAnswer((HIT,), plain)) == PAGE[: PAGE.index("asked as")]
+def test_default_query_profile_is_not_shown() -> None:
+    """The query profile is shown only if it is not the default."""
+    plain = replace(META, query_profile=DEFAULT_QUERY_PROFILE)
+    assert render_page(FindAnswer((HIT,), plain)) == PAGE[: PAGE.index("asked as")]
 
 
-def test_long_lines_are_cut_not_wrapped() -> None:
-    """A line wider than the terminal ends in an ellipsis, so that the page keeps its columns."""
+def test_long_lines_are_truncated() -> None:
+    """A line wider than the terminal is truncated with an ellipsis."""
     wide = replace(HIT, diff_excerpt="+" + "x" * 500, related_head_symbols=("y" * 500,))
-    lines = page(FindAnswer((wide,), META)).splitlines()
+    lines = render_page(FindAnswer((wide,), META)).splitlines()
     assert sum(line.endswith("…") for line in lines) >= 2
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_long_messages_are_cut() -> None:
-    """Of a message the subject and three lines of what follows are shown, and a mark where there is more."""
+def test_long_messages_are_truncated() -> None:
+    """A message shows its subject and three lines of its body, with a mark if there are more."""
     body = [f"Line {number}." for number in range(1, 5)]
     for count, rest in ((3, []), (4, ["    …"])):
-        said = "\n\n".join(["Add retries", *body[:count]])
-        lines = page(FindAnswer((replace(HIT, commit_message=said),), META)).splitlines()
+        message = "\n\n".join(["Add retries", *body[:count]])
+        lines = render_page(FindAnswer((replace(HIT, commit_message=message),), META)).splitlines()
         assert lines[2 : lines.index("    src/net/tcp.py  modified  in connect, retry, a, b, …")] == [
             *(f"    {line}" for line in body[:3]),
             *rest,
         ]
 
 
-def drawn(hit: PatternHit, question: str = "") -> list[str]:
-    """The lines of a hit's change on the page that answers a question."""
+def render_diff(hit: PatternHit, question: str = "") -> list[str]:
+    """Return the diff lines of a hit on the page for a question."""
     screen = io.StringIO()
-    query._page(question, FindAnswer((hit,), META), Console(file=screen, width=80, highlight=False))
+    query._show_hits(question, FindAnswer((hit,), META), Console(file=screen, width=80, highlight=False))
     return [line[6:].rstrip() for line in screen.getvalue().splitlines() if line.startswith("    │")]
 
 
 @pytest.mark.parametrize(("count", "rest"), [(11, []), (12, ["…"])])
-def test_long_changes_are_cut(count: int, rest: list[str]) -> None:
-    """Of a change twelve lines are shown, and a mark where there are more."""
+def test_long_diffs_are_truncated(count: int, rest: list[str]) -> None:
+    """A diff shows twelve lines, with a mark if there are more."""
     rows = [f"+{number}" for number in range(count)]
     long = replace(HIT, diff_excerpt="\n".join(["@@ -0,0 +1 @@", *rows, ""]), diff_truncated=False)
-    assert drawn(long) == ["@@ -0,0 +1 @@", *rows[:11], *rest]
+    assert render_diff(long) == ["@@ -0,0 +1 @@", *rows[:11], *rest]
 
 
-def test_the_page_begins_where_the_answer_is() -> None:
-    """Of a long change the lines with the question's words are shown, between marks; function words are none."""
+def test_long_diff_shows_matching_lines() -> None:
+    """A long diff shows the lines with the question's words, ignoring function words."""
     rows = [f"+{number} how did we" for number in range(5)] + [f"+{number}" for number in range(5, 30)]
     rows[20] = "+    retrying = True"
     long = replace(HIT, diff_excerpt="\n".join(["@@ -0,0 +1,30 @@", *rows, ""]), diff_truncated=False)
-    shown = drawn(long, "how did we retry")
-    assert shown == ["…", "@@ -0,0 +18,10 @@", *rows[17:27], "…"]
-    assert drawn(long, "how did we do it")[0] == "@@ -0,0 +1,30 @@"
+    lines = render_diff(long, "how did we retry")
+    assert lines == ["…", "@@ -0,0 +18,10 @@", *rows[17:27], "…"]
+    assert render_diff(long, "how did we do it")[0] == "@@ -0,0 +1,30 @@"
 
 
-def test_page_is_coloured_on_a_terminal() -> None:
-    """On a terminal added and removed lines are told apart by colour, and nothing else differs."""
-    coloured = page(FindAnswer((HIT,), META), colour=True)
-    assert "\x1b[32m    │ +   new\x1b[0m" in coloured
-    assert "\x1b[31m    │ -    old\x1b[0m" in coloured
+def test_page_is_colored_on_a_terminal() -> None:
+    """On a terminal, added and removed lines differ in color, and nothing else changes."""
+    colored = render_page(FindAnswer((HIT,), META), colour=True)
+    assert "\x1b[32m    │ +   new\x1b[0m" in colored
+    assert "\x1b[31m    │ -    old\x1b[0m" in colored
 
 
-def test_strangers_cannot_drive_the_terminal() -> None:
-    """Control characters and console markup in a history are shown, not obeyed."""
+def test_control_characters_are_escaped() -> None:
+    """Control characters and console markup in a history are shown as text."""
     hostile = replace(
         HIT,
         commit_message="\x1b]0;owned\x07 [red]x[/red]",
@@ -139,13 +148,13 @@ def test_strangers_cannot_drive_the_terminal() -> None:
         diff_excerpt="+\x1b[8m\x08",
         related_head_symbols=("\x1b",),
     )
-    shown = page(FindAnswer((hostile,), META), colour=False)
-    assert not {"\x1b", "\x07", "\x08", "\x9b"} & set(shown)
-    assert "␛]0;owned␇ [red]x[/red]" in shown
+    output = render_page(FindAnswer((hostile,), META), colour=False)
+    assert not {"\x1b", "\x07", "\x08", "\x9b"} & set(output)
+    assert "␛]0;owned␇ [red]x[/red]" in output
 
 
-def test_text_is_not_turned_around() -> None:
-    """Marks that turn the direction of what follows are shown, and letters written from right to left stay."""
+def test_bidirectional_controls_are_escaped() -> None:
+    """Bidirectional controls are shown as escapes, and right-to-left letters stay."""
     marks = [chr(code) for code in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
     turned = replace(
         HIT,
@@ -156,16 +165,16 @@ def test_text_is_not_turned_around() -> None:
         related_head_symbols=("\u2069x",),
     )
     answer = FindAnswer((turned,), replace(META, hint="\u202e"))
-    shown = page(answer)
-    assert not set(marks) & set(shown)
-    assert "\\u202eecilA" in shown and "a\\u202ecod.exe" in shown and "\u05e9\u05dc\u05d5\u05dd" in shown
-    assert json.loads(render.as_json(answer))["hits"][0]["commit_author"] == "\u202eecilA"
+    output = render_page(answer)
+    assert not set(marks) & set(output)
+    assert "\\u202eecilA" in output and "a\\u202ecod.exe" in output and "\u05e9\u05dc\u05d5\u05dd" in output
+    assert json.loads(render.to_json(answer))["hits"][0]["commit_author"] == "\u202eecilA"
 
 
-def test_sparse_hits_have_a_page() -> None:
-    """A commit without a message and a hunk without text leave no holes."""
+def test_hit_without_message_or_diff() -> None:
+    """A hit without message and diff leaves no gaps."""
     bare = replace(HIT, commit_message="", diff_excerpt="", diff_truncated=False, related_head_symbols=())
-    assert page(FindAnswer((bare,), replace(META, hint=None))).splitlines()[:4] == [
+    assert render_page(FindAnswer((bare,), replace(META, hint=None))).splitlines()[:4] == [
         " 1. (no message)",
         "    8eb4340f4c0e  2020-01-01  Ada Lovelace  score 0.03",
         "    src/net/tcp.py  modified",
@@ -173,24 +182,24 @@ def test_sparse_hits_have_a_page() -> None:
     ]
 
 
-def test_what_matched() -> None:
-    """A reranked hit says in one line why it is there, and whether it is weak."""
+def test_matched_line() -> None:
+    """A reranked hit has a line with what matched and whether it is weak."""
     strong = replace(HIT, matched="message: retries; path: tcp", weak=False)
-    assert "\n    message: retries; path: tcp\n" in page(FindAnswer((strong,), META))
-    assert "\n    weak match; message: retries; path: tcp\n" in page(
+    assert "\n    message: retries; path: tcp\n" in render_page(FindAnswer((strong,), META))
+    assert "\n    weak match; message: retries; path: tcp\n" in render_page(
         FindAnswer((replace(strong, weak=True),), META)
     )
 
 
 def test_json_document() -> None:
-    """The document has hits and meta, every field of a hit in the specified order, and no verdict when all is well."""
-    document = json.loads(render.as_json(FindAnswer((HIT,), META)))
+    """The JSON has hits and meta with all fields in order, without a verdict if the index is compatible."""
+    document = json.loads(render.to_json(FindAnswer((HIT,), META)))
     assert list(document) == ["hits", "meta"]
     assert list(document["hits"][0]) == [
         name for name in PatternHit.__dataclass_fields__ if name not in {"matched", "weak"}
     ]
     reranked = replace(HIT, matched="message: retries", weak=False)
-    document = json.loads(render.as_json(FindAnswer((reranked,), META)))
+    document = json.loads(render.to_json(FindAnswer((reranked,), META)))
     assert list(document["hits"][0]) == list(PatternHit.__dataclass_fields__)
     assert document["meta"] == {
         "index_status": {
@@ -207,17 +216,21 @@ def test_json_document() -> None:
     ("verdict", "expected"),
     [
         (
-            Verdict(Status.NEEDS_REFRESH, "parser_python 0, now 1", remedy=FORCE),
+            CompatibilityVerdict(
+                CompatibilityStatus.NEEDS_REFRESH, "parser_python 0, now 1", remedy=FORCE_COMMAND
+            ),
             {"status": "query_compatible_needs_refresh", "reason": "parser_python 0, now 1"},
         ),
         (
-            Verdict(Status.UNKNOWN, missing=("words_version",), remedy=FORCE),
+            CompatibilityVerdict(
+                CompatibilityStatus.UNKNOWN, missing=("words_version",), remedy=FORCE_COMMAND
+            ),
             {"status": "unknown", "missing_components": ["words_version"]},
         ),
     ],
 )
-def test_json_names_the_verdict(verdict: Verdict, expected: dict[str, object]) -> None:
-    """An index that is not compatible says so in an object of its own."""
+def test_json_includes_verdict(verdict: CompatibilityVerdict, expected: dict[str, object]) -> None:
+    """The JSON of an incompatible index contains its verdict."""
     meta = replace(META, compatibility=compatibility_fields(verdict))
-    document = json.loads(render.as_json(FindAnswer((), meta)))
+    document = json.loads(render.to_json(FindAnswer((), meta)))
     assert document["meta"]["compatibility"] == expected

@@ -1,4 +1,4 @@
-"""An explanation as a person sees it."""
+"""Terminal output of explanations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from serve.api_types import (
     BlamedLine,
     Compatibility,
     ExplainAnswer,
-    Explained,
+    ExplainDetails,
     ExplainHit,
     ExplainMeta,
     IndexState,
@@ -47,7 +47,7 @@ META = ExplainMeta(
     index_status=IndexState(None, 3, None),
     hint="This repository is not indexed yet.",
     compatibility=Compatibility("unknown"),
-    explain=Explained(
+    explain=ExplainDetails(
         lines_queried=(9, 13),
         commits_unique=3,
         blame_coverage=0.0,
@@ -86,7 +86,7 @@ PAGE = """\
     123456789012  2020-01-01  Grace Hopper
     tcp.py  line 11
 
-Around them in the file's history (context, not proof):
+Neighbours in the file's history (context, not proof):
     aaaaaaaaaaaa  2020-01-03  Ada  Close
 
 Line 12 is not committed yet.
@@ -95,22 +95,23 @@ lines 9-13: 3 commits, the newest 2 shown (-k shows more)
 """
 
 
-def shown(answer: ExplainAnswer, *, colour: bool = False) -> str:
+def render_page(answer: ExplainAnswer, *, colour: bool = False) -> str:
+    """Return the terminal output of an answer."""
     screen = io.StringIO()
     kind: Any = {"force_terminal": True, "color_system": "standard"} if colour else {"force_terminal": False}
-    render_explain.show(answer, Console(file=screen, width=80, highlight=False, **kind))
+    render_explain.print_explain_answer(answer, Console(file=screen, width=80, highlight=False, **kind))
     return "".join(f"{line.rstrip()}\n" for line in screen.getvalue().splitlines())
 
 
-def test_page() -> None:
-    """A person sees each line beside its commit, each commit with its change, the context, and the notes."""
-    assert shown(ExplainAnswer(HITS, META, LINES)) == PAGE
+def test_page_layout() -> None:
+    """The page shows each line next to its commit, each commit with its diff, related commits and notes."""
+    assert render_page(ExplainAnswer(HITS, META, LINES)) == PAGE
 
 
-def test_a_long_range_is_told_briefly() -> None:
-    """Of a long range the beginning of each commit's run is shown, and of very many runs the first."""
+def test_long_range_is_shortened() -> None:
+    """A long range shows the first lines of each commit's run, and only the first runs."""
     lines = tuple(BlamedLine(n, f"line {n}", FIRST if n % 10 else SECOND) for n in range(1, 1001))
-    rows = shown(ExplainAnswer(HITS, META, lines)).splitlines()
+    rows = render_page(ExplainAnswer(HITS, META, lines)).splitlines()
     assert rows[:5] == [
         " 1  8eb4340f4c12     1 │ line 1",
         "                     2 │ line 2",
@@ -118,11 +119,11 @@ def test_a_long_range_is_told_briefly() -> None:
         "                     ⋮   6 more",
         " 2  123456789012    10 │ line 10",
     ]
-    assert "… lines 201-1000: ask for fewer with --lines" in rows
+    assert "… lines 201-1000: use --lines to see them" in rows
 
 
-def test_strangers_cannot_drive_the_terminal() -> None:
-    """Control characters and markup in content, messages, names and paths are shown, not obeyed."""
+def test_control_characters_are_escaped() -> None:
+    """Control characters and markup in content, messages, names and paths are shown as text."""
     hostile = replace(
         HITS[0],
         commit_message="\x1b]0;x\x07 [red]",
@@ -138,20 +139,20 @@ def test_strangers_cannot_drive_the_terminal() -> None:
     answer = ExplainAnswer(
         (hostile,), replace(META, explain=about, hint="\x1b"), (BlamedLine(1, "\x1b[2J[b]x", FIRST),)
     )
-    said = shown(answer)
-    assert not {"\x1b", "\x07", "\x9b"} & set(said)
-    assert "␛[2J[b]x" in said
+    output = render_page(answer)
+    assert not {"\x1b", "\x07", "\x9b"} & set(output)
+    assert "␛[2J[b]x" in output
 
 
-def test_a_commit_has_one_colour() -> None:
-    """The mark beside a commit's lines and its heading are of one colour, and nothing else differs."""
-    said = shown(ExplainAnswer(HITS, META, LINES), colour=True)
-    assert "\x1b[36m 1  8eb4340f4c12" in said
-    assert "\x1b[36m    8eb4340f4c12" in said
-    assert "def retry():" in said
+def test_commit_has_one_color() -> None:
+    """A commit has the same color next to its lines and in its heading."""
+    output = render_page(ExplainAnswer(HITS, META, LINES), colour=True)
+    assert "\x1b[36m 1  8eb4340f4c12" in output
+    assert "\x1b[36m    8eb4340f4c12" in output
+    assert "def retry():" in output
 
 
-def test_only_a_note() -> None:
-    """Without lines the page is what is to be said."""
+def test_page_without_lines() -> None:
+    """Without lines, the page shows only the note."""
     explained = replace(META.explain, limitation="a.py is empty.", related_commits=())
-    assert shown(ExplainAnswer((), replace(META, explain=explained, hint=None))) == "a.py is empty.\n"
+    assert render_page(ExplainAnswer((), replace(META, explain=explained, hint=None))) == "a.py is empty.\n"

@@ -1,4 +1,4 @@
-"""What comes from a repository and is printed for people: shown, and never obeyed by the terminal."""
+"""Hostile texts of a repository are escaped in all output for users."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from serve.cli import app
 from tests.repos import Repo
 
-# Ends a title, moves the cursor, turns the text around.
+# An escape sequence that clears the screen, and two bidirectional controls.
 HOSTILE = "x\x1b[2J\u202ey\u2066z"
 SHOWN = "x␛[2J\\u202ey\\u2066z"
 
@@ -40,25 +40,27 @@ def repo(tmp_path: Path, home: Path) -> Repo:
     ],
     ids=lambda arguments: " ".join(arguments[:2]).replace(HOSTILE, "hostile"),
 )
-def test_commands(repo: Repo, capfd: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    """Whatever a command says, its errors and events too, holds no control character and no turning mark."""
-    where = [] if arguments == [HOSTILE] else [str(repo.path)]
-    app.main([*arguments, *where])
-    said = capfd.readouterr()
-    assert said.out + said.err
-    for text in (said.err, *([] if said.out.startswith("{") else [said.out])):
+def test_output_has_no_control_characters(
+    repo: Repo, capfd: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    """No command prints a control character or bidirectional control, in errors and events neither."""
+    path_arguments = [] if arguments == [HOSTILE] else [str(repo.path)]
+    app.main([*arguments, *path_arguments])
+    output = capfd.readouterr()
+    assert output.out + output.err
+    for text in (output.err, *([] if output.out.startswith("{") else [output.out])):
         assert not {"\x1b", "\u202e", "\u2066"} & set(text)
 
 
-def test_they_are_shown(repo: Repo, capfd: pytest.CaptureFixture[str]) -> None:
-    """They are there to be seen, as escapes."""
+def test_control_characters_are_shown_as_escapes(repo: Repo, capfd: pytest.CaptureFixture[str]) -> None:
+    """Control characters are printed as visible escapes."""
     assert app.main(["status", str(repo.path)]) == 0
     assert SHOWN in capfd.readouterr().out
     assert app.main(["index", str(repo.path.with_name(f"{HOSTILE}, gone"))]) == 1
     assert SHOWN in capfd.readouterr().err
 
 
-def test_programs_get_them_as_they_are(repo: Repo, capfd: pytest.CaptureFixture[str]) -> None:
-    """JSON keeps what the repository has."""
+def test_json_keeps_original_text(repo: Repo, capfd: pytest.CaptureFixture[str]) -> None:
+    """JSON contains the repository's text unchanged."""
     assert app.main(["explain", f"{HOSTILE}/a.py", str(repo.path), "--no-related"]) == 0
     assert "\u202ey\u2066z" in capfd.readouterr().out

@@ -1,4 +1,4 @@
-"""Daemons for tests: real processes, each with a home of its own."""
+"""Helpers that run real daemons and commands that use them."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from pathlib import Path
 
 from serve.cli import app
 from serve.daemon import process
-from serve.daemon.client import Remote
-from serve.daemon.process import Address
+from serve.daemon.client import DaemonClient
+from serve.daemon.process import DaemonPaths
 
 ROOT = Path(app.__file__).parents[2]
 
 
-def environment(home: Path, **more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name != "LINEAGE_NO_DAEMON"}
-    return {**kept, "LINEAGE_HOME": str(home), "PYTHONPATH": str(ROOT), **more}
+def daemon_environment(home: Path, **variables: str) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name != "LINEAGE_NO_DAEMON"}
+    return {**inherited, "LINEAGE_HOME": str(home), "PYTHONPATH": str(ROOT), **variables}
 
 
-def lineage(home: Path, *arguments: str, cwd: Path | None = None, **more: str) -> tuple[int, str, str]:
-    """Exit code, output and complaints of a command that may use the daemon."""
-    done = subprocess.run(
+def run_lineage(
+    home: Path, *arguments: str, cwd: Path | None = None, **variables: str
+) -> tuple[int, str, str]:
+    """Run a command that may use the daemon. Return its exit code, stdout and stderr."""
+    result = subprocess.run(
         [sys.executable, "-m", "serve.cli.app", *arguments],
-        env=environment(home, **more),
+        env=daemon_environment(home, **variables),
         cwd=cwd,
         capture_output=True,
         check=False,
         timeout=60,
     )
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    return result.returncode, result.stdout.decode(), result.stderr.decode()
 
 
 @contextmanager
-def running(home: Path, *arguments: str, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
-    """A daemon started by hand, and met; `before` is what its process does first."""
-    script = (
-        f"{before}\nfrom serve.cli.app import main\nraise SystemExit(main(['serve', *{list(arguments)!r}]))"
-    )
+def run_daemon(home: Path, *arguments: str, setup_code: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """Run a daemon and wait until it accepts connections. Its process runs `setup_code` first."""
+    script = f"{setup_code}\nfrom serve.cli.app import main\nraise SystemExit(main(['serve', *{list(arguments)!r}]))"
     process = subprocess.Popen(
-        [sys.executable, "-c", script], env=environment(home), cwd=ROOT, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", script], env=daemon_environment(home), cwd=ROOT, stderr=subprocess.DEVNULL
     )
-    until(lambda: process.poll() is not None or _met(Address(home)))
+    wait_until(lambda: process.poll() is not None or _is_running(DaemonPaths(home)))
     try:
         yield process
     finally:
@@ -53,22 +53,22 @@ def running(home: Path, *arguments: str, before: str = "") -> Iterator[subproces
         process.wait()
 
 
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
+def wait_until(condition: Callable[[], bool], timeout_s: float = 20) -> None:
+    deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "timeout"
         time.sleep(0.02)
 
 
-def remote(home: Path) -> Remote:
-    return Remote(Address(home))
+def daemon_client(home: Path) -> DaemonClient:
+    return DaemonClient(DaemonPaths(home))
 
 
-def pid(home: Path) -> int:
-    report = remote(home).report()
+def daemon_pid(home: Path) -> int:
+    report = daemon_client(home).fetch_status()
     assert report is not None
     return report.pid
 
 
-def _met(address: Address) -> bool:
-    return address.folder.exists() and process.is_met(address)
+def _is_running(paths: DaemonPaths) -> bool:
+    return paths.directory.exists() and process.is_running(paths)

@@ -1,4 +1,4 @@
-"""The shared daemon, with real processes: one for all, the same answers, and no way to lose one."""
+"""Daemon with real processes: same answers as without it, start, replacement, crashes, access rights, exit."""
 
 from __future__ import annotations
 
@@ -19,30 +19,38 @@ from pipeline.encoders.cross_encoder import CROSS_ENCODER
 from pipeline.options import Precision
 from serve.api_types import FindRequest
 from serve.daemon import process
-from serve.daemon.process import LONGEST_SOCKET, Address, NoDaemon, UnsafeFolder
+from serve.daemon.process import MAX_SOCKET_PATH_BYTES, DaemonPaths, DaemonUnavailable, UnsafeDirectory
 from tests.repos import Repo
-from tests.serve.commands import HEAVY, timeouts
-from tests.serve.daemon.daemons import ROOT, environment, lineage, pid, remote, running, until
-from tests.serve.sample_index import index
+from tests.serve.commands import HEAVY_PACKAGES, create_timeout_repo
+from tests.serve.daemon.daemons import (
+    ROOT,
+    daemon_client,
+    daemon_environment,
+    daemon_pid,
+    run_daemon,
+    run_lineage,
+    wait_until,
+)
+from tests.serve.sample_index import build_index
 
-QUESTION = FindRequest("timeout", rerank=False)
+REQUEST = FindRequest("timeout", rerank=False)
 
 
 @pytest.fixture
-def place(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home whose daemon ends with the test."""
+def home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Index directory whose daemon is stopped after the test."""
     monkeypatch.delenv("LINEAGE_NO_DAEMON")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     yield home
-    remote(home).stop()
+    daemon_client(home).stop()
 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    return timeouts(tmp_path / "repo")
+    return create_timeout_repo(tmp_path / "repo")
 
 
-QUESTIONS = [
+COMMANDS = [
     ["query", "-q", "timeout"],
     ["query", "-q", "timeout in docs", "-k", "1", "--path", "docs/"],
     ["query", "-q", ""],
@@ -56,345 +64,360 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=str)
-def test_the_same_answers(repo: Repo, place: Path, question: list[str]) -> None:
-    """With and without the daemon: the same bytes, the same errors, the same exit code."""
-    index(repo, place)
-    arguments = [os.fsdecode(part) for part in question]
-    shared = lineage(place, *arguments, cwd=repo.path / "src")
-    assert remote(place).report() is not None
-    assert shared == lineage(place, *arguments, "--no-daemon", cwd=repo.path / "src")
-    assert shared == lineage(place, *arguments, cwd=repo.path / "src", LINEAGE_NO_DAEMON="1")
+@pytest.mark.parametrize("command", COMMANDS, ids=str)
+def test_answers_are_the_same_with_and_without_daemon(repo: Repo, home: Path, command: list[str]) -> None:
+    """Output, errors and exit code are the same with and without the daemon."""
+    build_index(repo, home)
+    arguments = [os.fsdecode(part) for part in command]
+    with_daemon = run_lineage(home, *arguments, cwd=repo.path / "src")
+    assert daemon_client(home).fetch_status() is not None
+    assert with_daemon == run_lineage(home, *arguments, "--no-daemon", cwd=repo.path / "src")
+    assert with_daemon == run_lineage(home, *arguments, cwd=repo.path / "src", LINEAGE_NO_DAEMON="1")
 
 
-@pytest.mark.parametrize("question", [["query", "..", "-q", "timeout"], ["explain", "tcp.py", ".."]], ids=str)
-def test_the_same_hints(repo: Repo, place: Path, question: list[str]) -> None:
-    """A command in a hint has the PATH that was given, which the daemon never hears: the asker puts it there."""
-    index(repo, place, upto="HEAD~1")
-    shared = lineage(place, *question, cwd=repo.path / "src")
-    assert "`lineage index --incremental ..`" in shared[1] and remote(place).report() is not None
-    assert shared == lineage(place, *question, "--no-daemon", cwd=repo.path / "src")
+@pytest.mark.parametrize("command", [["query", "..", "-q", "timeout"], ["explain", "tcp.py", ".."]], ids=str)
+def test_hints_are_the_same_with_and_without_daemon(repo: Repo, home: Path, command: list[str]) -> None:
+    """A command in a hint has the path that the user gave, which only the client knows."""
+    build_index(repo, home, revision="HEAD~1")
+    with_daemon = run_lineage(home, *command, cwd=repo.path / "src")
+    assert (
+        "`lineage index --incremental ..`" in with_daemon[1]
+        and daemon_client(home).fetch_status() is not None
+    )
+    assert with_daemon == run_lineage(home, *command, "--no-daemon", cwd=repo.path / "src")
 
 
-def test_every_asker_has_its_own_precision(repo: Repo, place: Path) -> None:
-    """Whoever started the daemon: candidates are read in the precision that the asker's environment says."""
-    index(repo, place)
-    question = ("query", str(repo.path), "-q", "how was the timeout of a connection chosen?")
-    alone = [
-        lineage(place, *question, "--no-daemon", cwd=repo.path, LINEAGE_RERANKER=said)
-        for said in ("", "int8")
+def test_precision_is_the_clients_setting(repo: Repo, home: Path) -> None:
+    """The cross-encoder has the precision of the client's environment, not of the daemon's."""
+    build_index(repo, home)
+    command = ("query", str(repo.path), "-q", "how was the timeout of a connection chosen?")
+    without_daemon = [
+        run_lineage(home, *command, "--no-daemon", cwd=repo.path, LINEAGE_RERANKER=precision)
+        for precision in ("", "int8")
     ]
-    shared = [lineage(place, *question, cwd=repo.path, LINEAGE_RERANKER=said) for said in ("", "int8")]
-    assert shared == alone
-    assert shared[0] != shared[1]
-    report = remote(place).report()
+    with_daemon = [
+        run_lineage(home, *command, cwd=repo.path, LINEAGE_RERANKER=precision) for precision in ("", "int8")
+    ]
+    assert with_daemon == without_daemon
+    assert with_daemon[0] != with_daemon[1]
+    report = daemon_client(home).fetch_status()
     assert report is not None
     assert {f"{CROSS_ENCODER}/{precision}" for precision in Precision} <= set(report.models)
 
 
-def test_the_variable_and_the_flag_keep_it_away(repo: Repo, place: Path) -> None:
-    """Without a daemon none is started, and nothing is made for one."""
-    lineage(place, "query", str(repo.path), "-q", "x", "--no-daemon")
-    lineage(place, "explain", "src/tcp.py", str(repo.path), LINEAGE_NO_DAEMON="1")
-    assert not place.exists()
+def test_option_and_variable_disable_the_daemon(repo: Repo, home: Path) -> None:
+    """With --no-daemon or LINEAGE_NO_DAEMON=1 no daemon is started and no directory is created."""
+    run_lineage(home, "query", str(repo.path), "-q", "x", "--no-daemon")
+    run_lineage(home, "explain", "src/tcp.py", str(repo.path), LINEAGE_NO_DAEMON="1")
+    assert not home.exists()
 
 
-def test_one_daemon_for_ten(repo: Repo, place: Path) -> None:
-    """Ten clients at the same instant: one daemon, ten right answers."""
-    index(repo, place)
+def test_ten_parallel_clients_start_one_daemon(repo: Repo, home: Path) -> None:
+    """Ten clients at the same time start one daemon and get ten correct answers."""
+    build_index(repo, home)
     command = [sys.executable, "-m", "serve.cli.app", "query", str(repo.path), "-q", "timeout", "--no-rerank"]
     clients = [
-        subprocess.Popen(command, env=environment(place), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            command, env=daemon_environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         for _ in range(10)
     ]
-    said = [client.communicate(timeout=60) for client in clients]
-    assert {client.returncode for client in clients} == {0}, said
-    assert len({out for out, _ in said}) == 1
-    assert len(json.loads(said[0][0])["hits"]) == 2
-    assert Address(place).log.read_text().count("event=listening") == 1
-    report = remote(place).report()
+    outputs = [client.communicate(timeout=60) for client in clients]
+    assert {client.returncode for client in clients} == {0}, outputs
+    assert len({out for out, _ in outputs}) == 1
+    assert len(json.loads(outputs[0][0])["hits"]) == 2
+    assert DaemonPaths(home).log.read_text().count("event=listening") == 1
+    report = daemon_client(home).fetch_status()
     assert report is not None
     assert report.answered == 10
 
 
-def test_light_client(repo: Repo, place: Path) -> None:
-    """A question through the daemon loads no database, model, parser or web server."""
-    index(repo, place)
+def test_client_imports_no_heavy_package(repo: Repo, home: Path) -> None:
+    """A client of the daemon imports no database, model, parser or web server."""
+    build_index(repo, home)
     for arguments in (["query", str(repo.path), "-q", "x"], ["explain", "src/tcp.py", str(repo.path)]):
         script = (
             f"import sys, serve.cli.app as a; a.main({arguments!r}); print(*sys.modules, file=sys.stderr)"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", script], env=environment(place), capture_output=True, text=True, check=True
+        result = subprocess.run(
+            [sys.executable, "-c", script],
+            env=daemon_environment(home),
+            capture_output=True,
+            text=True,
+            check=True,
         )
-        loaded = {name.partition(".")[0] for name in done.stderr.split()}
-        assert not loaded & set(HEAVY.split())
+        loaded = {name.partition(".")[0] for name in result.stderr.split()}
+        assert not loaded & set(HEAVY_PACKAGES.split())
 
 
-def test_killed_while_it_answers(repo: Repo, place: Path) -> None:
-    """A daemon killed in the middle of a question: the asker starts another and has its answer."""
-    index(repo, place)
-    remote(place).find(QUESTION, repo.path)
-    first = pid(place)
+def test_client_survives_a_killed_daemon(repo: Repo, home: Path) -> None:
+    """If the daemon is killed during a request, the client starts another one and gets its answer."""
+    build_index(repo, home)
+    daemon_client(home).find(REQUEST, repo.path)
+    first = daemon_pid(home)
     os.kill(first, signal.SIGSTOP)
     command = [sys.executable, "-m", "serve.cli.app", "query", str(repo.path), "-q", "timeout"]
-    asking = subprocess.Popen(command, env=environment(place), stdout=subprocess.PIPE)
+    client = subprocess.Popen(command, env=daemon_environment(home), stdout=subprocess.PIPE)
     time.sleep(0.7)
-    assert asking.poll() is None
+    assert client.poll() is None
     os.kill(first, signal.SIGKILL)
-    out, _ = asking.communicate(timeout=60)
-    assert asking.returncode == 0
+    out, _ = client.communicate(timeout=60)
+    assert client.returncode == 0
     assert len(json.loads(out)["hits"]) == 2
-    assert pid(place) != first
+    assert daemon_pid(home) != first
 
 
-def test_another_program_is_replaced(repo: Repo, place: Path) -> None:
-    """A daemon of another version ends, and one of this version answers."""
-    index(repo, place)
-    with running(place, before="import serve.daemon.process as a\na.build = lambda: 'another'") as other:
-        assert len(remote(place).find(QUESTION, repo.path).hits) == 2
-        assert pid(place) != other.pid
+def test_daemon_of_another_build_is_replaced(repo: Repo, home: Path) -> None:
+    """A daemon of another build is stopped and replaced."""
+    build_index(repo, home)
+    with run_daemon(
+        home, setup_code="import serve.daemon.process as a\na.build_id = lambda: 'another'"
+    ) as other:
+        assert len(daemon_client(home).find(REQUEST, repo.path).hits) == 2
+        assert daemon_pid(home) != other.pid
         assert other.wait(timeout=10) == 0
 
 
-def test_unforeseen_error(repo: Repo, place: Path) -> None:
-    """What nobody foresaw is told with where to read more, and the daemon lives on."""
-    index(repo, place)
-    before = (
+def test_unexpected_error_is_reported(repo: Repo, home: Path) -> None:
+    """An unexpected error names the log, and the daemon continues to run."""
+    build_index(repo, home)
+    setup_code = (
         "import serve.engine\ndef broken(*_): raise RuntimeError('boom')\nserve.engine.Engine.find = broken"
     )
-    with running(place, before=before) as daemon:
-        code, out, err = lineage(place, "query", str(repo.path), "-q", "timeout")
+    with run_daemon(home, setup_code=setup_code) as daemon:
+        code, out, err = run_lineage(home, "query", str(repo.path), "-q", "timeout")
         assert (code, out) == (1, "")
-        assert str(Address(place).log) in err
+        assert str(DaemonPaths(home).log) in err
         assert "--no-daemon" in err
         assert "Traceback" not in err
-        assert lineage(place, "explain", "src/tcp.py", str(repo.path))[0] == 0
-        assert pid(place) == daemon.pid
+        assert run_lineage(home, "explain", "src/tcp.py", str(repo.path))[0] == 0
+        assert daemon_pid(home) == daemon.pid
 
 
-def test_a_client_that_dies(repo: Repo, place: Path) -> None:
-    """A client that leaves in the middle of its question, or talks nonsense, harms nobody."""
-    index(repo, place)
-    remote(place).find(QUESTION, repo.path)
+def test_broken_clients_do_no_harm(repo: Repo, home: Path) -> None:
+    """Incomplete and invalid requests do not affect other clients."""
+    build_index(repo, home)
+    daemon_client(home).find(REQUEST, repo.path)
     body = b"POST /find HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{"
-    for said in (
+    for data in (
         b"",
         b"\0" * 100,
         body,
         b"POST /find HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n",
     ):
-        connection = process.connected(Address(place))
-        connection.sendall(said)
+        connection = process.connect(DaemonPaths(home))
+        connection.sendall(data)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         connection.close()
-    assert len(remote(place).find(QUESTION, repo.path).hits) == 2
+    assert len(daemon_client(home).find(REQUEST, repo.path).hits) == 2
 
 
-def test_index_deleted_rebuilt_and_repository_moved(repo: Repo, place: Path) -> None:
-    """The daemon answers from what is there now."""
-    index(repo, place, upto="HEAD~1")
-    asked = remote(place)
-    assert len(asked.find(QUESTION, repo.path).hits) == 1
-    index(repo, place)
-    assert len(asked.find(QUESTION, repo.path).hits) == 2
-    for folder in place.glob("repo-*"):
+def test_answers_follow_changes_of_index_and_repository(repo: Repo, home: Path) -> None:
+    """Answers reflect the current index and repository."""
+    build_index(repo, home, revision="HEAD~1")
+    client = daemon_client(home)
+    assert len(client.find(REQUEST, repo.path).hits) == 1
+    build_index(repo, home)
+    assert len(client.find(REQUEST, repo.path).hits) == 2
+    for folder in home.glob("repo-*"):
         shutil.rmtree(folder)
-    assert asked.find(QUESTION, repo.path).hits == ()
-    index(repo, place)
-    assert len(asked.find(QUESTION, repo.path).hits) == 2
+    assert client.find(REQUEST, repo.path).hits == ()
+    build_index(repo, home)
+    assert len(client.find(REQUEST, repo.path).hits) == 2
     moved = repo.path.rename(repo.path.with_name("elsewhere"))
     with pytest.raises(Exception, match="does not exist"):
-        asked.find(QUESTION, repo.path)
-    assert "not indexed yet" in (asked.find(QUESTION, moved).meta.hint or "")
+        client.find(REQUEST, repo.path)
+    assert "not indexed yet" in (client.find(REQUEST, moved).meta.hint or "")
 
 
-def test_many_repositories(tmp_path: Path, place: Path) -> None:
-    """One daemon serves any number of repositories."""
+def test_one_daemon_serves_many_repositories(tmp_path: Path, home: Path) -> None:
+    """One daemon serves several repositories."""
     for number in range(6):
         repo = Repo.create(tmp_path / f"repo{number}")
         repo.commit_file(f"file{number}.py", "timeout = 1\n", f"Set timeout {number}")
-        index(repo, place)
+        build_index(repo, home)
     for number in range(6):
-        (hit,) = remote(place).find(QUESTION, tmp_path / f"repo{number}").hits
+        (hit,) = daemon_client(home).find(REQUEST, tmp_path / f"repo{number}").hits
         assert hit.file_path == f"file{number}.py"
 
 
-def test_full_disk(repo: Repo, place: Path) -> None:
-    """Where nothing can be written any more, questions are still answered."""
-    index(repo, place)
-    before = (
+def test_answers_on_a_full_disk(repo: Repo, home: Path) -> None:
+    """A daemon that cannot write any file answers requests."""
+    build_index(repo, home)
+    setup_code = (
         "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "import serve.daemon.server as service\n"
-        "listening = service.bind_unix_socket\n"
+        "import serve.daemon.server as server\n"
+        "bind = server.bind_unix_socket\n"
         "def full(*arguments):\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
-        "    return listening(*arguments)\n"
-        "service.bind_unix_socket = full"
+        "    return bind(*arguments)\n"
+        "server.bind_unix_socket = full"
     )
-    with running(place, before=before) as daemon:
-        assert len(remote(place).find(QUESTION, repo.path).hits) == 2
-        assert lineage(place, "explain", "src/tcp.py", str(repo.path))[0] == 0
-        assert pid(place) == daemon.pid
+    with run_daemon(home, setup_code=setup_code) as daemon:
+        assert len(daemon_client(home).find(REQUEST, repo.path).hits) == 2
+        assert run_lineage(home, "explain", "src/tcp.py", str(repo.path))[0] == 0
+        assert daemon_pid(home) == daemon.pid
 
 
-def test_leaves_when_unused(repo: Repo, place: Path) -> None:
-    """It lets its models go, then ends, and leaves no socket behind; the next question starts another."""
-    index(repo, place)
-    with running(place, "--unload-after", "0.2", "--leave-after", "2") as daemon:
-        remote(place).find(QUESTION, repo.path)
-        until(lambda: (report := remote(place).report()) is not None and not report.models)
+def test_idle_daemon_unloads_and_exits(repo: Repo, home: Path) -> None:
+    """An idle daemon unloads its models, then exits and deletes its socket; the next request starts another one."""
+    build_index(repo, home)
+    with run_daemon(home, "--unload-after", "0.2", "--leave-after", "2") as daemon:
+        daemon_client(home).find(REQUEST, repo.path)
+        wait_until(lambda: (report := daemon_client(home).fetch_status()) is not None and not report.models)
         assert daemon.wait(timeout=10) == 0
-        assert not Address(place).socket.exists()
-        assert len(remote(place).find(QUESTION, repo.path).hits) == 2
+        assert not DaemonPaths(home).socket.exists()
+        assert len(daemon_client(home).find(REQUEST, repo.path).hits) == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_ends_when_told(place: Path, number: int) -> None:
-    """A signal ends it in good order."""
-    with running(place) as daemon:
+def test_signal_stops_the_daemon(home: Path, number: int) -> None:
+    """SIGTERM and SIGINT stop the daemon with exit code 0 and without a socket."""
+    with run_daemon(home) as daemon:
         daemon.send_signal(number)
         assert daemon.wait(timeout=5) == 0
-        assert not Address(place).socket.exists()
+        assert not DaemonPaths(home).socket.exists()
 
 
-def test_ends_with_its_home(place: Path) -> None:
-    """A daemon whose home was deleted is met by nobody, and ends."""
-    with running(place) as daemon:
-        shutil.rmtree(place)
+def test_daemon_exits_with_its_home(home: Path) -> None:
+    """A daemon exits after its index directory is deleted."""
+    with run_daemon(home) as daemon:
+        shutil.rmtree(home)
         assert daemon.wait(timeout=5) == 0
 
 
-def test_second_daemon(place: Path) -> None:
-    """A second one is refused, and names the first."""
-    with running(place) as first:
-        code, _, err = lineage(place, "serve")
+def test_second_daemon_is_an_error(home: Path) -> None:
+    """A second daemon fails with an error that names the first."""
+    with run_daemon(home) as first:
+        code, _, err = run_lineage(home, "serve")
         assert code == 1
         assert f"process {first.pid}" in err
 
 
-def test_commands(repo: Repo, place: Path) -> None:
-    """`lineage daemon` says how the daemon is, what it holds, and ends it."""
-    assert lineage(place, "daemon", "status")[1].startswith("No daemon is running")
-    assert json.loads(lineage(place, "daemon", "status", "--json")[1]) == {"running": False}
-    assert lineage(place, "daemon", "stop")[:2] == (0, "No daemon is running.\n")
-    index(repo, place)
-    remote(place).find(QUESTION, repo.path)
-    assert f"running: process {pid(place)}" in lineage(place, "daemon", "status")[1]
-    said = json.loads(lineage(place, "daemon", "status", "--json")[1])
-    assert (said["answered"], said["running"]) == (1, 0)
-    assert lineage(place, "daemon", "list")[0] == 0
-    assert lineage(place, "daemon", "stop")[:2] == (0, "The daemon has ended.\n")
-    assert remote(place).report() is None
+def test_daemon_commands(repo: Repo, home: Path) -> None:
+    """`lineage daemon` shows the status and loaded indexes, and stops the daemon."""
+    assert run_lineage(home, "daemon", "status")[1].startswith("No daemon is running")
+    assert json.loads(run_lineage(home, "daemon", "status", "--json")[1]) == {"running": False}
+    assert run_lineage(home, "daemon", "stop")[:2] == (0, "No daemon is running.\n")
+    build_index(repo, home)
+    daemon_client(home).find(REQUEST, repo.path)
+    assert f"running: process {daemon_pid(home)}" in run_lineage(home, "daemon", "status")[1]
+    status = json.loads(run_lineage(home, "daemon", "status", "--json")[1])
+    assert (status["answered"], status["running"]) == (1, 0)
+    assert run_lineage(home, "daemon", "list")[0] == 0
+    assert run_lineage(home, "daemon", "stop")[:2] == (0, "The daemon has stopped.\n")
+    assert daemon_client(home).fetch_status() is None
 
 
-def test_closed_to_others(place: Path) -> None:
-    """Folder and socket belong to the person alone, also where the folder was made by somebody careless."""
-    address = Address(place)
-    place.mkdir()
-    address.folder.mkdir(mode=0o777)
-    address.folder.chmod(0o777)
-    remote(place).stop()
-    with running(place):
-        assert address.folder.stat().st_mode & 0o777 == 0o700
-        assert address.socket.stat().st_mode & 0o777 == 0o600
+def test_daemon_is_closed_to_other_users(home: Path) -> None:
+    """Directory and socket are accessible only to their owner, also if the directory had another mode."""
+    paths = DaemonPaths(home)
+    home.mkdir()
+    paths.directory.mkdir(mode=0o777)
+    paths.directory.chmod(0o777)
+    daemon_client(home).stop()
+    with run_daemon(home):
+        assert paths.directory.stat().st_mode & 0o777 == 0o700
+        assert paths.socket.stat().st_mode & 0o777 == 0o600
 
 
-def test_folder_of_somebody_else(place: Path, tmp_path: Path, repo: Repo) -> None:
-    """A folder that is a link, as somebody else might leave one, is not trusted; the answer comes without it."""
-    place.mkdir()
+def test_linked_directory_is_not_trusted(home: Path, tmp_path: Path, repo: Repo) -> None:
+    """A link in place of the daemon directory, which another user may have created, is an error."""
+    home.mkdir()
     (tmp_path / "trap").mkdir()
-    Address(place).folder.symlink_to(tmp_path / "trap")
-    with pytest.raises(UnsafeFolder):
-        remote(place).find(QUESTION, repo.path)
-    Address(place).folder.unlink()
+    DaemonPaths(home).directory.symlink_to(tmp_path / "trap")
+    with pytest.raises(UnsafeDirectory):
+        daemon_client(home).find(REQUEST, repo.path)
+    DaemonPaths(home).directory.unlink()
 
 
-def test_long_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repo: Repo) -> None:
-    """A home whose path is too long for a socket has its socket elsewhere, in a folder of the person's own."""
+def test_long_home_has_a_short_socket_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repo: Repo
+) -> None:
+    """If the path of the index directory is too long for a socket, the socket is in a private directory elsewhere."""
     home = tmp_path / ("deep" * 30)
-    address = Address(home)
-    assert len(os.fsencode(address.socket)) <= LONGEST_SOCKET
+    paths = DaemonPaths(home)
+    assert len(os.fsencode(paths.socket)) <= MAX_SOCKET_PATH_BYTES
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.delenv("LINEAGE_NO_DAEMON", raising=False)
-    index(repo, home)
+    build_index(repo, home)
     try:
-        assert len(remote(home).find(QUESTION, repo.path).hits) == 2
-        assert address.socket.parent.stat().st_mode & 0o777 == 0o700
+        assert len(daemon_client(home).find(REQUEST, repo.path).hits) == 2
+        assert paths.socket.parent.stat().st_mode & 0o777 == 0o700
     finally:
-        remote(home).stop()
-        shutil.rmtree(address.socket.parent)
+        daemon_client(home).stop()
+        shutil.rmtree(paths.socket.parent)
 
 
-def test_no_daemon_to_be_had(tmp_path: Path, repo: Repo) -> None:
-    """Where no daemon can be started the question is answered all the same, and the reason is said."""
+def test_answers_if_no_daemon_can_start(tmp_path: Path, repo: Repo) -> None:
+    """If no daemon can start, the command answers without it and prints the reason."""
     blocked = tmp_path / "file"
-    blocked.write_text("no folder")
-    code, out, err = lineage(blocked / "home", "explain", "src/tcp.py", str(repo.path))
+    blocked.write_text("a file")
+    code, out, err = run_lineage(blocked / "home", "explain", "src/tcp.py", str(repo.path))
     assert code == 0, err
     assert json.loads(out)["hits"]
     assert "Answered without the daemon" in err
-    with pytest.raises(NoDaemon):
-        process.start(Address(blocked / "home"))
+    with pytest.raises(DaemonUnavailable):
+        process.start_daemon(DaemonPaths(blocked / "home"))
 
 
-def test_an_index_at_hand(repo: Repo, place: Path) -> None:
-    """What was read for one question is listed, serves the next, and is read again once the index has changed."""
-    index(repo, place)
-    asked = ("query", str(repo.path), "-q", "timeout", "--no-rerank")
-    lineage(place, *asked)
-    (held,) = json.loads(lineage(place, "daemon", "list", "--json")[1])
-    assert (held["path"], held["hunks"]) == (str(repo.path), 2)
+def test_loaded_index_is_listed_and_refreshed(repo: Repo, home: Path) -> None:
+    """A loaded index is listed, used again, and loaded again after a change."""
+    build_index(repo, home)
+    command = ("query", str(repo.path), "-q", "timeout", "--no-rerank")
+    run_lineage(home, *command)
+    (index,) = json.loads(run_lineage(home, "daemon", "list", "--json")[1])
+    assert (index["path"], index["hunks"]) == (str(repo.path), 2)
     repo.commit_file("new.py", "timeout\n", "One more timeout")
-    index(repo, place)
-    assert lineage(place, *asked) == lineage(place, *asked, "--no-daemon")
-    (held,) = json.loads(lineage(place, "daemon", "list", "--json")[1])
-    assert held["hunks"] == 3
+    build_index(repo, home)
+    assert run_lineage(home, *command) == run_lineage(home, *command, "--no-daemon")
+    (index,) = json.loads(run_lineage(home, "daemon", "list", "--json")[1])
+    assert index["hunks"] == 3
 
 
-def test_a_late_stop(place: Path) -> None:
-    """Who means to replace a daemon of another program does not end its successor."""
-    with running(place) as daemon:
-        assert remote(place).stop("another")
+def test_late_stop_spares_the_new_daemon(home: Path) -> None:
+    """A client that stops a daemon of another build does not stop its successor."""
+    with run_daemon(home) as daemon:
+        assert daemon_client(home).stop("another")
         time.sleep(1)
-        assert pid(place) == daemon.pid
+        assert daemon_pid(home) == daemon.pid
 
 
-def test_another_home(repo: Repo, place: Path, tmp_path: Path) -> None:
-    """Where the asker's git configuration is not the daemon's, the answer is the asker's own."""
+def test_daemon_with_another_git_config_is_not_used(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """With another git configuration than the daemon's, the client answers itself."""
     repo.commit_file("src/tcp.py", "def connect():\n    timeout(1)\n", "Wait for a second")
     (tmp_path / "ignored").write_text(repo.git("rev-parse", "HEAD") + "\n")
     (tmp_path / ".gitconfig").write_text(f"[blame]\n\tignoreRevsFile = {tmp_path / 'ignored'}\n")
     arguments = ("explain", "src/tcp.py", str(repo.path))
-    _, usual, _ = lineage(place, *arguments)
-    _, shared, said = lineage(place, *arguments, HOME=str(tmp_path))
-    assert shared == lineage(place, *arguments, "--no-daemon", HOME=str(tmp_path))[1] != usual
-    assert "another HOME" in said
+    _, default, _ = run_lineage(home, *arguments)
+    _, output, error = run_lineage(home, *arguments, HOME=str(tmp_path))
+    assert output == run_lineage(home, *arguments, "--no-daemon", HOME=str(tmp_path))[1] != default
+    assert "another HOME" in error
 
 
-def test_started_where_git_is_not_found(repo: Repo, place: Path) -> None:
-    """A daemon that a program without git on its PATH started finds git for everybody."""
+def test_daemon_finds_git_without_path(repo: Repo, home: Path) -> None:
+    """A daemon that was started without git on PATH finds git in the usual directories."""
     if shutil.which("git", path="/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin") is None:
-        pytest.skip("git is in none of the usual folders")
-    code, out, err = lineage(place, "explain", "src/tcp.py", str(repo.path), PATH="/nowhere")
+        pytest.skip("git is in none of the usual directories")
+    code, out, err = run_lineage(home, "explain", "src/tcp.py", str(repo.path), PATH="/nowhere")
     assert code == 0, err
     assert json.loads(out)["hits"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_full_log(repo: Repo, place: Path) -> None:
-    """A log that cannot be written keeps nobody from an answer."""
-    index(repo, place)
-    before = "import sys\nsys.stderr = open('/dev/full', 'w')"
-    with running(place, before=before) as daemon:
-        assert len(remote(place).find(QUESTION, repo.path).hits) == 2
-        assert pid(place) == daemon.pid
+def test_answers_with_unwritable_log(repo: Repo, home: Path) -> None:
+    """A daemon that cannot write its log answers requests."""
+    build_index(repo, home)
+    setup_code = "import sys\nsys.stderr = open('/dev/full', 'w')"
+    with run_daemon(home, setup_code=setup_code) as daemon:
+        assert len(daemon_client(home).find(REQUEST, repo.path).hits) == 2
+        assert daemon_pid(home) == daemon.pid
 
 
-def test_ended_daemons_are_buried(place: Path) -> None:
-    """A process that starts daemons for years does not keep the ended ones in the system's table."""
+def test_exited_daemons_are_reaped(home: Path) -> None:
+    """A process that starts daemons reaps those that have exited."""
     for _ in range(3):
-        process.start(Address(place))
-        assert remote(place).stop()
-    process.start(Address(place))
-    assert len(process._children) <= 2  # the one before may still be on its way out
+        process.start_daemon(DaemonPaths(home))
+        assert daemon_client(home).stop()
+    process.start_daemon(DaemonPaths(home))
+    assert len(process._children) <= 2  # the one before may still be exiting

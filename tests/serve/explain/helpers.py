@@ -1,4 +1,4 @@
-"""Questions put to small real repositories, and git's own answers to compare with."""
+"""Requests for small real repositories, and git's own answers to compare with."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from serve.api_types import ExplainAnswer, ExplainRequest
-from serve.explain.blame import parsed
+from serve.explain.blame import parse_porcelain
 from serve.explain.explain_change import Explainer
 from tests.repos import Repo
 
-THREE = "one\ntwo\nthree\n"
+THREE_LINES = "one\ntwo\nthree\n"
 
 
-class Options(TypedDict, total=False):
-    """Those of a question, beside its lines."""
+class ExplainOptions(TypedDict, total=False):
+    """Fields of a request except its file and lines."""
 
     k: int
     include_diff: bool
@@ -23,10 +23,10 @@ class Options(TypedDict, total=False):
     follow_moves: bool
 
 
-def counted(path: Path) -> Repo:
-    """A file of five lines that three commits wrote."""
+def create_five_line_repo(path: Path) -> Repo:
+    """Create a repository with a file of five lines that three commits wrote."""
     repo = Repo.create(path)
-    repo.commit_file("src/a.py", THREE, "Write three lines\n\nWith a body.")
+    repo.commit_file("src/a.py", THREE_LINES, "Write three lines\n\nWith a body.")
     repo.commit_file("src/a.py", "one\nTWO\nthree\n", "Shout the second")
     repo.commit_file("src/a.py", "one\nTWO\nthree\nfour\nfive\n", "Count on")
     return repo
@@ -39,27 +39,27 @@ def explain(
     start: int = 1,
     end: int = 0,
     *,
-    here: Path | None = None,
-    **options: Unpack[Options],
+    cwd: Path | None = None,
+    **options: Unpack[ExplainOptions],
 ) -> ExplainAnswer:
-    """One answer of a fresh engine."""
-    return Explainer(home).explain(ExplainRequest(file, start, end, **options), repo.path, here)
+    """Explain lines with a new explainer."""
+    return Explainer(home).explain(ExplainRequest(file, start, end, **options), repo.path, cwd)
 
 
-def blamed(repo: Repo, file: str, *options: str) -> list[str | None]:
-    """Each line's commit as the git program has it; None where it is not committed."""
-    lines = parsed(repo.git_bytes("blame", "--porcelain", *options, "--", file)).lines
-    return [line.origin.commit_sha if line.committed else None for line in lines]
+def list_blamed_commits(repo: Repo, file: str, *options: str) -> list[str | None]:
+    """Return the commit of each line by `git blame`; None for an uncommitted line."""
+    lines = parse_porcelain(repo.git_bytes("blame", "--porcelain", *options, "--", file)).lines
+    return [line.origin.commit_sha if line.is_committed else None for line in lines]
 
 
-def commits(answer: ExplainAnswer) -> list[str | None]:
-    """Each line's commit as the answer has it."""
+def list_line_commits(answer: ExplainAnswer) -> list[str | None]:
+    """Return the commit of each line in the answer."""
     return [line.commit_sha for line in answer.lines]
 
 
-def shas(answer: ExplainAnswer) -> list[str]:
+def list_hit_commits(answer: ExplainAnswer) -> list[str]:
     return [hit.commit_sha for hit in answer.hits]
 
 
-def limitation(answer: ExplainAnswer) -> str:
+def get_limitation(answer: ExplainAnswer) -> str:
     return answer.meta.explain.limitation or ""

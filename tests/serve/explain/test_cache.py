@@ -1,4 +1,4 @@
-"""An answer is remembered exactly as long as everything it depends on is the same."""
+"""Answers are cached exactly as long as nothing they depend on changes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from serve.api_types import ExplainAnswer, ExplainRequest
-from serve.explain import explain_change as straight
-from serve.explain.cache import Warm
-from serve.explain.explain_change import Explainer, Question
+from serve.explain import explain_change as explain_change
+from serve.explain.cache import BoundedCache
+from serve.explain.explain_change import ExplainContext, Explainer
 from tests.repos import Repo
-from tests.serve.sample_index import index
+from tests.serve.sample_index import build_index
 
 LINES = "".join(f"{n}\n" for n in range(1, 10))
-ASKED = ExplainRequest("a.py", 2, 4)
+REQUEST = ExplainRequest("a.py", 2, 4)
 
 
 @pytest.fixture
@@ -30,48 +30,48 @@ def repo(tmp_path: Path) -> Repo:
 
 
 @pytest.fixture
-def answered(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
-    """The questions that git was asked for."""
-    asked: list[Question] = []
-    answer = straight._answered
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[ExplainContext]:
+    """Return a list of the contexts that answers are computed for."""
+    contexts: list[ExplainContext] = []
+    compute = explain_change._compute_answer
 
-    def told(question: Question) -> ExplainAnswer:
-        asked.append(question)
-        return answer(question)
+    def record(context: ExplainContext) -> ExplainAnswer:
+        contexts.append(context)
+        return compute(context)
 
-    monkeypatch.setattr(straight, "_answered", told)
-    return asked
+    monkeypatch.setattr(explain_change, "_compute_answer", record)
+    return contexts
 
 
-OTHERS = [
-    replace(ASKED, line_start=1),
-    replace(ASKED, line_end=5),
-    replace(ASKED, line_end=0),
-    replace(ASKED, file="b.py"),
-    replace(ASKED, k=1),
-    replace(ASKED, include_diff=False),
-    replace(ASKED, include_related=True),
-    replace(ASKED, ignore_whitespace=True),
-    replace(ASKED, follow_moves=True),
+OTHER_REQUESTS = [
+    replace(REQUEST, line_start=1),
+    replace(REQUEST, line_end=5),
+    replace(REQUEST, line_end=0),
+    replace(REQUEST, file="b.py"),
+    replace(REQUEST, k=1),
+    replace(REQUEST, include_diff=False),
+    replace(REQUEST, include_related=True),
+    replace(REQUEST, ignore_whitespace=True),
+    replace(REQUEST, follow_moves=True),
 ]
 
 
-def test_the_same_question_is_answered_once(repo: Repo, home: Path, answered: list[Question]) -> None:
-    """A question asked again has the same answer, without git."""
+def test_repeated_request_is_cached(repo: Repo, home: Path, computed: list[ExplainContext]) -> None:
+    """A repeated request has the same answer, without git."""
     explainer = Explainer(home)
-    first = [explainer.explain(asked, repo.path) for asked in (ASKED, *OTHERS)]
-    again = [explainer.explain(asked, repo.path / ".git" / "..") for asked in (ASKED, *OTHERS)]
+    first = [explainer.explain(request, repo.path) for request in (REQUEST, *OTHER_REQUESTS)]
+    again = [explainer.explain(request, repo.path / ".git" / "..") for request in (REQUEST, *OTHER_REQUESTS)]
     assert first == again
-    assert len(answered) == 1 + len(OTHERS)
+    assert len(computed) == 1 + len(OTHER_REQUESTS)
 
 
-def test_ranges_do_not_answer_for_each_other(repo: Repo, home: Path) -> None:
-    """Every range of a warm engine has the answer of a cold one."""
+def test_every_range_has_its_own_answer(repo: Repo, home: Path) -> None:
+    """For every range, a cached answer equals one of a new explainer."""
     explainer = Explainer(home)
     ranges = [ExplainRequest("a.py", start, end) for start in range(1, 10) for end in range(start, 10)]
-    warm = [explainer.explain(asked, repo.path) for asked in ranges]
-    assert warm == [Explainer(home).explain(asked, repo.path) for asked in reversed(ranges)][::-1]
-    assert warm == [explainer.explain(asked, repo.path) for asked in ranges]
+    cached = [explainer.explain(request, repo.path) for request in ranges]
+    assert cached == [Explainer(home).explain(request, repo.path) for request in reversed(ranges)][::-1]
+    assert cached == [explainer.explain(request, repo.path) for request in ranges]
 
 
 def _write(name: str, content: str) -> Callable[[Repo], object]:
@@ -86,90 +86,90 @@ CHANGES: dict[str, Callable[[Repo], object]] = {
     "the file's content": _write("a.py", LINES.replace("3", "THREE")),
     "HEAD": _git("commit", "--quiet", "--allow-empty", "-m", "Nothing"),
     "a commit amended": _git("commit", "--quiet", "--amend", "-m", "Other words"),
-    "names of people": _write(".mailmap", "Countess <ada@example.org>\n"),
+    "names of authors": _write(".mailmap", "Countess <ada@example.org>\n"),
     "commits to ignore": lambda repo: repo.write(".git-blame-ignore-revs", repo.git("rev-parse", "HEAD~1")),
     "the configuration": _git("config", "core.autocrlf", "input"),
     "attributes": _write(".gitattributes", "*.py text eol=crlf\n"),
     "this clone's attributes": _write(".git/info/attributes", "*.py -diff\n"),
     "what is staged": _git("rm", "--quiet", "--cached", "b.py"),
-    "commits that stand in for others": lambda repo: repo.git(
-        "replace", repo.head, repo.git("rev-parse", "HEAD~1")
-    ),
-    "an index": lambda repo: index(repo, repo.path.parent / "lineage-home"),
+    "replace refs": lambda repo: repo.git("replace", repo.head, repo.git("rev-parse", "HEAD~1")),
+    "an index": lambda repo: build_index(repo, repo.path.parent / "lineage-home"),
 }
 
 
-@pytest.mark.parametrize("what", CHANGES)
-def test_a_change_is_noticed(repo: Repo, home: Path, answered: list[Question], what: str) -> None:
-    """When anything an answer depends on changes, git is asked again, and the answer is a cold engine's."""
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_invalidate_the_cache(
+    repo: Repo, home: Path, computed: list[ExplainContext], change: str
+) -> None:
+    """If anything that an answer depends on changes, it is computed again and equals one of a new explainer."""
     explainer = Explainer(home)
-    explainer.explain(ASKED, repo.path)
-    CHANGES[what](repo)
-    found = explainer.explain(ASKED, repo.path)
-    assert len(answered) == 2
-    assert found == Explainer(home).explain(ASKED, repo.path)
+    explainer.explain(REQUEST, repo.path)
+    CHANGES[change](repo)
+    answer = explainer.explain(REQUEST, repo.path)
+    assert len(computed) == 2
+    assert answer == Explainer(home).explain(REQUEST, repo.path)
 
 
-def test_an_index_brought_up_is_noticed(repo: Repo, home: Path, answered: list[Question]) -> None:
-    """The watermark belongs to the key."""
-    index(repo, home, upto="HEAD~1")
+def test_index_run_invalidates_the_cache(repo: Repo, home: Path, computed: list[ExplainContext]) -> None:
+    """The key contains the state of the index."""
+    build_index(repo, home, revision="HEAD~1")
     explainer = Explainer(home)
-    assert explainer.explain(ASKED, repo.path).meta.index_status.commits_behind_head == 1
-    index(repo, home)
-    assert explainer.explain(ASKED, repo.path).meta.index_status.commits_behind_head == 0
-    assert len(answered) == 2
+    assert explainer.explain(REQUEST, repo.path).meta.index_status.commits_behind_head == 1
+    build_index(repo, home)
+    assert explainer.explain(REQUEST, repo.path).meta.index_status.commits_behind_head == 0
+    assert len(computed) == 2
 
 
-def test_unshallowing_is_noticed(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """The boundary of a shallow clone belongs to the key."""
+def test_unshallowing_invalidates_the_cache(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """The key contains the boundary of a shallow clone."""
     shallow = repo.clone(tmp_path / "shallow", "--depth=1")
     explainer = Explainer(home)
-    assert "boundary" in (explainer.explain(ASKED, shallow.path).meta.explain.limitation or "")
+    assert "shallow clone" in (explainer.explain(REQUEST, shallow.path).meta.explain.limitation or "")
     shallow.git("fetch", "--quiet", "--unshallow")
-    assert explainer.explain(ASKED, shallow.path).meta.explain.limitation is None
+    assert explainer.explain(REQUEST, shallow.path).meta.explain.limitation is None
 
 
-def test_what_changes_meanwhile_is_not_remembered(
+def test_answers_of_a_changing_file_are_not_cached(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An answer during which the file changed is given and forgotten."""
-    answer = straight._answered
+    """An answer during which the file changed is returned but not cached."""
+    compute = explain_change._compute_answer
 
-    def disturbed(question: Question) -> ExplainAnswer:
+    def change_file(context: ExplainContext) -> ExplainAnswer:
         repo.write("a.py", "meanwhile\n" + LINES)
-        return answer(question)
+        return compute(context)
 
     explainer = Explainer(home)
-    monkeypatch.setattr(straight, "_answered", disturbed)
-    explainer.explain(ASKED, repo.path)
-    monkeypatch.setattr(straight, "_answered", answer)
+    monkeypatch.setattr(explain_change, "_compute_answer", change_file)
+    explainer.explain(REQUEST, repo.path)
+    monkeypatch.setattr(explain_change, "_compute_answer", compute)
     repo.write("a.py", LINES.replace("3", "three"))
-    assert explainer.explain(ASKED, repo.path) == Explainer(home).explain(ASKED, repo.path)
+    assert explainer.explain(REQUEST, repo.path) == Explainer(home).explain(REQUEST, repo.path)
 
 
-def test_only_so_many_are_remembered() -> None:
-    """Of more than it holds, what was not asked for longest is forgotten."""
-    warm: Warm[int] = Warm(most=2)
+def test_number_of_entries_is_limited() -> None:
+    """Above the limit, the least recently used entry is evicted."""
+    cache: BoundedCache[int] = BoundedCache(max_entries=2)
     for number, key in enumerate((b"a", b"b")):
-        warm.put(key, number)
-    assert warm.get(b"a") == 0
-    warm.put(b"c", 2)
-    assert [warm.get(key) for key in (b"a", b"b", b"c")] == [0, None, 2]
+        cache.put(key, number)
+    assert cache.get(b"a") == 0
+    cache.put(b"c", 2)
+    assert [cache.get(key) for key in (b"a", b"b", b"c")] == [0, None, 2]
 
 
-def test_only_so_much_is_remembered() -> None:
-    """What is too heavy together is forgotten, and what is too heavy alone is not kept."""
-    warm: Warm[int] = Warm(heaviest=10)
+def test_size_of_entries_is_limited() -> None:
+    """Entries above the total size are evicted, and an entry that is too large is not cached."""
+    cache: BoundedCache[int] = BoundedCache(max_bytes=10)
     for number, key in enumerate((b"a", b"b", b"c")):
-        warm.put(key, number, weight=4)
-    assert [warm.get(key) for key in (b"a", b"b", b"c")] == [None, 1, 2]
-    warm.put(b"d", 3, weight=11)
-    assert warm.get(b"d") is None
+        cache.put(key, number, size_bytes=4)
+    assert [cache.get(key) for key in (b"a", b"b", b"c")] == [None, 1, 2]
+    cache.put(b"d", 3, size_bytes=11)
+    assert cache.get(b"d") is None
 
 
-def test_a_repeated_answer_starts_no_program(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Finding out that nothing changed takes no process."""
+def test_cached_answer_starts_no_program(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checking that nothing changed starts no process."""
     explainer = Explainer(home)
-    first = explainer.explain(ASKED, repo.path)
+    first = explainer.explain(REQUEST, repo.path)
     monkeypatch.setattr(subprocess, "Popen", None)
-    assert explainer.explain(ASKED, repo.path) == first
+    assert explainer.explain(REQUEST, repo.path) == first

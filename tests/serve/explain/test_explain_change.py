@@ -1,4 +1,4 @@
-"""explain_change on real repositories: every line its commit, whatever happened to the file."""
+"""`explain_change` on real repositories."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ import pytest
 from serve.api_types import ExplainHit, ExplainRequest
 from serve.errors import BadRequest
 from tests.repos import FIRST_DATE, Repo
-from tests.serve.explain.helpers import blamed, commits, counted, explain, limitation, shas
-from tests.serve.sample_index import index
+from tests.serve.explain.helpers import (
+    create_five_line_repo,
+    explain,
+    get_limitation,
+    list_blamed_commits,
+    list_hit_commits,
+    list_line_commits,
+)
+from tests.serve.sample_index import build_index
 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    return counted(tmp_path / "repo")
+    return create_five_line_repo(tmp_path / "repo")
 
 
 def test_hit_fields(repo: Repo, home: Path) -> None:
@@ -41,12 +48,12 @@ def test_hit_fields(repo: Repo, home: Path) -> None:
 
 
 def test_newest_first(repo: Repo, home: Path) -> None:
-    """With only a file, the whole of it is explained, newest commit first."""
+    """Without a range the complete file is explained, newest commit first."""
     answer = explain(repo, home, "src/a.py")
-    assert shas(answer) == repo.git("rev-list", "HEAD").split()
+    assert list_hit_commits(answer) == repo.git("rev-list", "HEAD").split()
     assert [hit.blame_lines for hit in answer.hits] == [(4, 5), (2,), (1, 3)]
     assert answer.meta.explain.lines_queried == (1, 5)
-    assert commits(answer) == blamed(repo, "src/a.py")
+    assert list_line_commits(answer) == list_blamed_commits(repo, "src/a.py")
 
 
 @pytest.mark.parametrize(
@@ -54,19 +61,19 @@ def test_newest_first(repo: Repo, home: Path) -> None:
     [(1, 0, (1, 5)), (4, 0, (4, 5)), (1, 2, (1, 2)), (5, 99, (5, 5)), (2, 2, (2, 2))],
 )
 def test_range_is_clamped(repo: Repo, home: Path, start: int, end: int, queried: tuple[int, int]) -> None:
-    """Open and too large ends are taken to the end of the file."""
+    """Open and too large ends are clamped to the end of the file."""
     assert explain(repo, home, "src/a.py", start, end).meta.explain.lines_queried == queried
 
 
 @pytest.mark.parametrize(("k", "hits"), [(-1, 1), (0, 1), (2, 2), (99, 3)])
-def test_k_cuts_after_counting(repo: Repo, home: Path, k: int, hits: int) -> None:
-    """k is taken into 1 to 20 and cuts the hits; commits_unique counts before."""
+def test_k_limits_hits_but_not_the_count(repo: Repo, home: Path, k: int, hits: int) -> None:
+    """k is clamped to 1 to 20 and limits the hits; commits_unique counts all commits."""
     answer = explain(repo, home, "src/a.py", k=k)
     assert (len(answer.hits), answer.meta.explain.commits_unique) == (hits, 3)
 
 
 @pytest.mark.parametrize(
-    "request_",
+    "invalid_request",
     [
         ExplainRequest(""),
         ExplainRequest("a\0b"),
@@ -76,79 +83,81 @@ def test_k_cuts_after_counting(repo: Repo, home: Path, k: int, hits: int) -> Non
         ExplainRequest("a", 3, 2),
     ],
 )
-def test_bad_requests(repo: Repo, home: Path, request_: ExplainRequest) -> None:
-    """Ranges and names that no file could have are refused with a hint."""
+def test_invalid_requests_are_rejected(repo: Repo, home: Path, invalid_request: ExplainRequest) -> None:
+    """Ranges and names that no file can have are errors with a hint."""
     with pytest.raises(BadRequest, match=r"\n  "):
-        explain(repo, home, request_.file, request_.line_start, request_.line_end)
+        explain(repo, home, invalid_request.file, invalid_request.line_start, invalid_request.line_end)
 
 
 def test_without_diff(repo: Repo, home: Path) -> None:
-    """Without diffs there is no excerpt at all."""
+    """Without `include_diff` hits have no excerpt."""
     assert [hit.diff_excerpt for hit in explain(repo, home, "src/a.py", include_diff=False).hits] == [
         None
     ] * 3
 
 
 def test_uncommitted_lines(repo: Repo, home: Path) -> None:
-    """Lines of the work tree that no commit has are named and are in no hit."""
+    """Uncommitted lines are listed in the limitation and are in no hit."""
     repo.write("src/a.py", "zero\none\nTWO\nthree\nfour\nnew\nnewer\nfive\n")
     answer = explain(repo, home, "src/a.py")
-    assert limitation(answer) == "Lines 1, 6-7 are not committed yet."
-    assert commits(answer) == blamed(repo, "src/a.py")
+    assert get_limitation(answer) == "Lines 1, 6-7 are not committed yet."
+    assert list_line_commits(answer) == list_blamed_commits(repo, "src/a.py")
     assert sorted(number for hit in answer.hits for number in hit.blame_lines) == [2, 3, 4, 5, 8]
 
 
-def test_rename_of_a_folder(repo: Repo, home: Path) -> None:
-    """After a folder is moved its lines keep their commits, shown under the path the file had then."""
+def test_renamed_directory(repo: Repo, home: Path) -> None:
+    """After a directory is renamed, lines keep their commits and hits have the path of that time."""
     repo.rename("src", "lib/deep")
     repo.commit("Move")
     answer = explain(repo, home, "lib/deep/a.py")
-    assert shas(answer) == repo.git("rev-list", "HEAD~1").split()
+    assert list_hit_commits(answer) == repo.git("rev-list", "HEAD~1").split()
     assert {hit.file_path for hit in answer.hits} == {"src/a.py"}
     assert all(hit.diff_excerpt for hit in answer.hits)
 
 
-def test_rename_not_committed(repo: Repo, home: Path) -> None:
-    """A file moved with `git mv` and not committed yet has its history."""
+def test_uncommitted_rename(repo: Repo, home: Path) -> None:
+    """A file renamed with `git mv` but not committed keeps its history."""
     repo.rename("src/a.py", "b.py")
-    assert shas(explain(repo, home, "b.py")) == repo.git("rev-list", "HEAD").split()
+    assert list_hit_commits(explain(repo, home, "b.py")) == repo.git("rev-list", "HEAD").split()
 
 
-def test_reformatting_is_looked_through(repo: Repo, home: Path) -> None:
-    """A commit named in .git-blame-ignore-revs does not own the lines it only reformatted."""
-    before = blamed(repo, "src/a.py")
+def test_ignored_revisions_are_skipped(repo: Repo, home: Path) -> None:
+    """A commit listed in .git-blame-ignore-revs is skipped for lines that it reformatted."""
+    before = list_blamed_commits(repo, "src/a.py")
     sha = repo.commit_file("src/a.py", "  one\n  TWO\n  three\n  four\n  five\n", "Reformat")
-    assert set(commits(explain(repo, home, "src/a.py"))) == {sha}
+    assert set(list_line_commits(explain(repo, home, "src/a.py"))) == {sha}
     repo.write(".git-blame-ignore-revs", f"# reformatted\n{sha}  # by a tool\n\n")
-    assert commits(explain(repo, home, "src/a.py")) == before
-    assert commits(explain(repo, home, "src/a.py", ignore_whitespace=True)) == before
+    assert list_line_commits(explain(repo, home, "src/a.py")) == before
+    assert list_line_commits(explain(repo, home, "src/a.py", ignore_whitespace=True)) == before
 
 
-def test_ignored_revisions_may_be_nonsense(repo: Repo, home: Path) -> None:
-    """Lines of .git-blame-ignore-revs that name no commit do no harm, and are mentioned."""
+def test_invalid_ignored_revisions(repo: Repo, home: Path) -> None:
+    """Invalid lines of .git-blame-ignore-revs are ignored, and the limitation says so."""
     repo.write(
         ".git-blame-ignore-revs", f"{'0' * 40}\nHEAD\n--help\n{repo.git('rev-parse', 'HEAD^{tree}')}\n"
     )
     answer = explain(repo, home, "src/a.py")
-    assert commits(answer) == blamed(repo, "src/a.py")
-    assert "no full commit names were passed over" in limitation(answer)
+    assert list_line_commits(answer) == list_blamed_commits(repo, "src/a.py")
+    assert "not full commit hashes were ignored" in get_limitation(answer)
 
 
 def test_configured_ignore_file(repo: Repo, home: Path) -> None:
-    """The file that blame.ignoreRevsFile names is honoured."""
-    before = blamed(repo, "src/a.py")
+    """The file of the setting blame.ignoreRevsFile is used."""
+    before = list_blamed_commits(repo, "src/a.py")
     sha = repo.commit_file("src/a.py", "  one\n  TWO\n  three\n  four\n  five\n", "Reformat")
     repo.write("quiet", f"{sha}\n")
     repo.git("config", "blame.ignoreRevsFile", "quiet")
-    assert commits(explain(repo, home, "src/a.py")) == before == blamed(repo, "src/a.py")
+    assert (
+        list_line_commits(explain(repo, home, "src/a.py")) == before == list_blamed_commits(repo, "src/a.py")
+    )
 
 
-def test_configured_ignore_file_is_missing(repo: Repo, home: Path) -> None:
-    """A blame.ignoreRevsFile that is not there, which stops git, is a note."""
+def test_missing_configured_ignore_file(repo: Repo, home: Path) -> None:
+    """A missing blame.ignoreRevsFile makes git fail, which becomes a limitation."""
     repo.git("config", "blame.ignoreRevsFile", "nowhere")
     answer = explain(repo, home, "src/a.py")
     assert answer.hits == ()
-    assert "nowhere" in limitation(answer)
+    assert "nowhere" in get_limitation(answer)
 
 
 def test_moved_function(tmp_path: Path, home: Path) -> None:
@@ -161,169 +170,174 @@ def test_moved_function(tmp_path: Path, home: Path) -> None:
     repo.write("a.py", "import os\n")
     repo.write("b.py", "import sys\n\n" + function)
     moved = repo.commit("Move it")
-    assert set(commits(explain(repo, home, "b.py", 3))) == {moved}
+    assert set(list_line_commits(explain(repo, home, "b.py", 3))) == {moved}
     answer = explain(repo, home, "b.py", 3, follow_moves=True)
-    assert set(commits(answer)) == {first}
+    assert set(list_line_commits(answer)) == {first}
     assert answer.hits[0].file_path == "a.py"
     assert "long_enough_to_be_told_apart_0" in (answer.hits[0].diff_excerpt or "")
 
 
 def test_block_between_equal_lines(tmp_path: Path, home: Path) -> None:
-    """Lines that blame gives to an added block and the diff to what stood there have that block for an excerpt."""
+    """If blame and diff disagree about an added block between equal lines, the excerpt shows the block."""
     repo = Repo.create(tmp_path / "repo")
     blocks = [f"  it({n}, () => {{\n    x({n});\n    check();\n    done();\n  }});\n\n" for n in range(4)]
     repo.commit_file("a.js", "".join(blocks[:2] + blocks[3:]), "Begin")
     sha = repo.commit_file("a.js", "".join(blocks), "Add a block")
-    mine = [number for number, commit in enumerate(blamed(repo, "a.js"), start=1) if commit == sha]
-    for number in mine:
+    numbers = [
+        number for number, commit in enumerate(list_blamed_commits(repo, "a.js"), start=1) if commit == sha
+    ]
+    for number in numbers:
         (hit,) = explain(repo, home, "a.js", number, number).hits
         assert "+    x(2);\n" in (hit.diff_excerpt or "")
 
 
 def test_bare_repository(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """A bare repository is explained as HEAD has it."""
+    """In a bare repository HEAD's version is explained."""
     bare = repo.clone(tmp_path / "bare.git", "--bare")
     answer = explain(bare, home, "src/a.py", 2)
-    assert commits(answer) == blamed(repo, "src/a.py", "-L2,")
-    assert limitation(answer) == ""
+    assert list_line_commits(answer) == list_blamed_commits(repo, "src/a.py", "-L2,")
+    assert get_limitation(answer) == ""
 
 
 def test_linked_work_tree(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """A linked work tree is asked about its own files and its own HEAD."""
+    """A linked work tree has its own files and its own HEAD."""
     repo.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "side"), "HEAD~1")
     side = Repo(tmp_path / "side")
-    assert commits(explain(side, home, "src/a.py")) == blamed(side, "src/a.py")
+    assert list_line_commits(explain(side, home, "src/a.py")) == list_blamed_commits(side, "src/a.py")
     assert len(explain(side, home, "src/a.py").lines) == 3
 
 
 def test_shallow_clone(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """At a shallow boundary the note says that history ends there, and no change is made up."""
+    """At a shallow boundary the limitation says that the history ends, and there is no excerpt."""
     shallow = repo.clone(tmp_path / "shallow", "--depth=2")
     answer = explain(shallow, home, "src/a.py")
-    assert limitation(answer) == (
-        "History ends at the boundary of this shallow clone: lines 1-3 are shown at its last commit and may be "
-        "older; `git fetch --unshallow` brings the rest."
+    assert get_limitation(answer) == (
+        "The history of this shallow clone ends: lines 1-3 are shown at its oldest commit and may be "
+        "older. `git fetch --unshallow` gets the rest."
     )
     assert [bool(hit.diff_excerpt) for hit in answer.hits] == [True, False]
 
 
 def test_shallow_clone_with_an_index(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """An index cannot know the boundary's commits: nobody is sent to make it anew for their lines."""
+    """Commits at a shallow boundary cannot be indexed, so their lines give no hint to index."""
     shallow = repo.clone(tmp_path / "shallow", "--depth=2")
-    index(shallow, home)
+    build_index(shallow, home)
     answer = explain(shallow, home, "src/a.py")
-    assert "git fetch --unshallow" in limitation(answer)
+    assert "git fetch --unshallow" in get_limitation(answer)
     assert (answer.meta.hint, answer.meta.explain.blame_coverage < 1) == (None, True)
 
 
 def test_partial_clone_never_fetches(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """Where a partial clone lacks the history, a note says so and nothing is fetched."""
+    """If a partial clone lacks objects, a limitation says so and nothing is fetched."""
     repo.git("config", "uploadpack.allowFilter", "true")
     partial = repo.clone(tmp_path / "partial", "--filter=blob:none")
     before = partial.git("count-objects", "-v")
     answer = explain(partial, home, "src/a.py")
-    assert "nothing is fetched" in limitation(answer)
+    assert "lineage does not fetch them" in get_limitation(answer)
     assert partial.git("count-objects", "-v") == before
 
 
 def test_no_commits(tmp_path: Path, home: Path) -> None:
-    """A repository without commits says so."""
+    """In a repository without commits, limitation and hint say so."""
     repo = Repo.create(tmp_path / "repo")
     repo.write("a.py", "x\n")
     answer = explain(repo, home, "a.py")
-    assert limitation(answer) == "The repository has no commits yet."
+    assert get_limitation(answer) == "The repository has no commits yet."
     assert answer.meta.hint == "The repository has no commits yet."
 
 
 def test_merge_in_progress(repo: Repo, home: Path) -> None:
-    """In the middle of a merge the lines of both sides have their commits."""
+    """During a merge, lines of both sides have their commits."""
     repo.branch("side", "HEAD~1")
     repo.commit_file("src/a.py", "ONE\nTWO\nthree\n", "Side")
     repo.switch("main")
     repo.git("merge", "--no-commit", "--no-ff", "side")
     answer = explain(repo, home, "src/a.py")
-    assert commits(answer) == blamed(repo, "src/a.py")
-    assert None not in commits(answer)
+    assert list_line_commits(answer) == list_blamed_commits(repo, "src/a.py")
+    assert None not in list_line_commits(answer)
 
 
-def test_line_ends_that_git_converts(repo: Repo, home: Path) -> None:
-    """A file checked out with other line ends than it is kept with is not all uncommitted."""
+def test_converted_line_endings(repo: Repo, home: Path) -> None:
+    """Lines of a file checked out with converted line endings count as committed."""
     repo.git("config", "core.autocrlf", "true")
     repo.write("src/a.py", "one\r\nTWO\r\nthree\r\nfour\r\nfive\r\n")
-    assert commits(explain(repo, home, "src/a.py")) == blamed(repo, "src/a.py")
-    assert None not in commits(explain(repo, home, "src/a.py"))
+    assert list_line_commits(explain(repo, home, "src/a.py")) == list_blamed_commits(repo, "src/a.py")
+    assert None not in list_line_commits(explain(repo, home, "src/a.py"))
 
 
-def test_encoding_that_git_converts(repo: Repo, home: Path) -> None:
-    """A file that is UTF-16 in the work tree only has the lines git has."""
+def test_converted_encoding(repo: Repo, home: Path) -> None:
+    """A file that is UTF-16 in the work tree only has the lines that git counts."""
     repo.write(".gitattributes", "*.txt text working-tree-encoding=UTF-16LE-BOM\n")
     repo.write("a.txt", "\ufeffone\ntwo\u010a\nthree\n".encode("utf-16-le"))
     sha = repo.commit("Write it")
     answer = explain(repo, home, "a.txt")
     assert [line.text.lstrip("\ufeff") for line in answer.lines] == ["one", "two\u010a", "three"]
-    assert (commits(answer), answer.meta.explain.lines_queried) == ([sha] * 3, (1, 3))
+    assert (list_line_commits(answer), answer.meta.explain.lines_queried) == ([sha] * 3, (1, 3))
 
 
 def test_conflict(repo: Repo, home: Path) -> None:
-    """In a conflict the marks are not committed, and the lines of both sides have their commits."""
+    """In a conflict the markers are uncommitted, and lines of both sides have their commits."""
     repo.branch("side", "HEAD~1")
     repo.commit_file("src/a.py", "one\nside\nthree\n", "Side")
     repo.switch("main")
     repo.commit_file("src/a.py", "one\nmain\nthree\n", "Main")
     repo.git("merge", "side", check=False)
     answer = explain(repo, home, "src/a.py")
-    assert limitation(answer) == "Lines 2, 4, 6 are not committed yet."
-    assert commits(answer) == blamed(repo, "src/a.py")
+    assert get_limitation(answer) == "Lines 2, 4, 6 are not committed yet."
+    assert list_line_commits(answer) == list_blamed_commits(repo, "src/a.py")
 
 
-def test_file_without_a_last_line_end(repo: Repo, home: Path) -> None:
-    """A last line without its end is a line."""
+def test_missing_final_line_break(repo: Repo, home: Path) -> None:
+    """A last line without a line break counts."""
     repo.commit_file("b", "x\ny")
     assert explain(repo, home, "b").meta.explain.lines_queried == (1, 2)
 
 
-def test_same_dates_are_children_first(tmp_path: Path, home: Path) -> None:
-    """Commits of one date are in topological order."""
+def test_equal_dates_order_children_first(tmp_path: Path, home: Path) -> None:
+    """Commits of equal dates are in topological order."""
     repo = Repo.create(tmp_path / "repo")
     for number in range(12):
         repo.write("a", "".join(f"{n}\n" for n in range(number + 1)))
         repo.commit(f"{number}", date=FIRST_DATE)
-    assert shas(explain(repo, home, "a", k=20)) == repo.git("rev-list", "--topo-order", "HEAD").split()
+    assert (
+        list_hit_commits(explain(repo, home, "a", k=20))
+        == repo.git("rev-list", "--topo-order", "HEAD").split()
+    )
 
 
-def test_clock_that_went_back(tmp_path: Path, home: Path) -> None:
-    """The order is the committers' dates', also where a child claims to be older."""
+def test_clock_going_back(tmp_path: Path, home: Path) -> None:
+    """Commits are ordered by committer date, even if a child is older than its parent."""
     repo = Repo.create(tmp_path / "repo")
     first = repo.commit_file("a", "1\n")
     repo.write("a", "1\n2\n")
     second = repo.commit("2", date=FIRST_DATE - timedelta(days=400))
-    assert shas(explain(repo, home, "a")) == [first, second]
+    assert list_hit_commits(explain(repo, home, "a")) == [first, second]
 
 
 def test_mailmap(repo: Repo, home: Path) -> None:
-    """Authors are named as .mailmap has them."""
+    """Author names are mapped by .mailmap."""
     repo.write(".mailmap", "Countess <c@example.org> <ada@example.org>\n")
     assert {hit.commit_author for hit in explain(repo, home, "src/a.py").hits} == {"Countess"}
 
 
 def test_rewritten_history(repo: Repo, home: Path) -> None:
-    """After a rewrite the new commits are named, and the index is said to be behind."""
-    index(repo, home)
+    """After a rewrite hits are the new commits, and the index is behind HEAD."""
+    build_index(repo, home)
     repo.git("reset", "--quiet", "--soft", "HEAD~2")
     new = repo.commit("Squashed")
     answer = explain(repo, home, "src/a.py", include_related=True)
-    assert shas(answer) == [new, repo.git("rev-parse", "HEAD~1")]
+    assert list_hit_commits(answer) == [new, repo.git("rev-parse", "HEAD~1")]
     assert answer.meta.index_status.commits_behind_head == 1
     assert answer.meta.explain.blame_coverage == 0.4
-    gone = {related.commit_sha for related in answer.meta.explain.related_commits}
-    assert not gone - set(repo.git("rev-list", "HEAD").split())
+    related_shas = {related.commit_sha for related in answer.meta.explain.related_commits}
+    assert not related_shas - set(repo.git("rev-list", "HEAD").split())
     assert answer.meta.hint == "The index is 1 commit behind HEAD: run `lineage index --incremental`."
 
 
-def test_history_pruned_below_a_ref(repo: Repo, home: Path) -> None:
-    """Where git itself cannot read the history, the note has its reason."""
+def test_missing_object(repo: Repo, home: Path) -> None:
+    """If git cannot read the history, the limitation has its error message."""
     blob = repo.git("rev-parse", "HEAD~1:src/a.py")
     (repo.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
     answer = explain(repo, home, "src/a.py")
     assert answer.hits == ()
-    assert limitation(answer).startswith("git could not say: ")
+    assert get_limitation(answer).startswith("git blame failed: ")

@@ -1,4 +1,4 @@
-"""What the index adds to an explanation, and what is said where it cannot."""
+"""Enrichment of an explanation from the index, and its limitations."""
 
 from __future__ import annotations
 
@@ -11,71 +11,74 @@ from pipeline.git.repository import open_repository
 from serve.api_types import ExplainAnswer, ExplainRequest
 from serve.explain import file_history
 from serve.explain.explain_change import Explainer
-from serve.repositories import existing_place, place_of
+from serve.repositories import find_index, locate_index
 from stores import database
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 from tests.repos import Repo
-from tests.serve.explain.helpers import explain, shas
-from tests.serve.sample_index import index
+from tests.serve.explain.helpers import explain, list_hit_commits
+from tests.serve.sample_index import build_index
 
 
-def text(upto: int, changed: int | None = None) -> str:
+def make_text(upto: int, changed: int | None = None) -> str:
     return "".join(f"line {n}{' changed' if n == changed else ''}\n" for n in range(1, upto + 1))
 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    """One file that ten commits touch, one line each, and another file in between."""
+    """A file that ten commits change, one line each, with commits to another file in between."""
     repo = Repo.create(tmp_path / "repo")
     for number in range(1, 11):
-        repo.commit_file("a.py", text(number), f"Commit {number}")
+        repo.commit_file("a.py", make_text(number), f"Commit {number}")
         repo.commit_file("b.py", f"{number}\n", f"Aside {number}")
     return repo
 
 
-def subjects(answer: ExplainAnswer) -> list[str]:
+def list_related_subjects(answer: ExplainAnswer) -> list[str]:
     return [commit.commit_message for commit in answer.meta.explain.related_commits]
 
 
-def place(repo: Repo, home: Path) -> Place:
-    return place_of(home, open_repository(repo.path))
+def locate(repo: Repo, home: Path) -> IndexLocation:
+    return locate_index(home, open_repository(repo.path))
 
 
 def test_neighbours(repo: Repo, home: Path) -> None:
-    """Related commits are the file's two before and two after each anchor, newest first, anchors left out."""
-    index(repo, home)
+    """Related commits are the two before and two after each hit in the file's history, newest first."""
+    build_index(repo, home)
     answer = explain(repo, home, "a.py", 5, 6, include_related=True)
     assert [hit.commit_message for hit in answer.hits] == ["Commit 6", "Commit 5"]
-    assert subjects(answer) == ["Commit 8", "Commit 7", "Commit 4", "Commit 3"]
+    assert list_related_subjects(answer) == ["Commit 8", "Commit 7", "Commit 4", "Commit 3"]
     assert {commit.provenance for commit in answer.meta.explain.related_commits} == {"INFERRED"}
     assert answer.meta.explain.blame_coverage == 1.0
     assert answer.meta.explain.enrichment_limitation is None
     assert answer.meta.hint is None
 
 
-def test_neighbours_of_several_anchors_are_told_once(repo: Repo, home: Path) -> None:
-    """Neighbours that two anchors share appear once, at the ends there are fewer."""
-    index(repo, home)
-    assert subjects(explain(repo, home, "a.py", 1, 1, include_related=True)) == ["Commit 3", "Commit 2"]
+def test_shared_neighbours_appear_once(repo: Repo, home: Path) -> None:
+    """Neighbours that two hits share appear once; at the ends of the history there are fewer."""
+    build_index(repo, home)
+    assert list_related_subjects(explain(repo, home, "a.py", 1, 1, include_related=True)) == [
+        "Commit 3",
+        "Commit 2",
+    ]
     repo.write("a.py", "line 1\nline 3\nline 5\n")
     answer = explain(repo, home, "a.py", include_related=True)
-    assert subjects(answer) == ["Commit 7", "Commit 6", "Commit 4", "Commit 2"]
+    assert list_related_subjects(answer) == ["Commit 7", "Commit 6", "Commit 4", "Commit 2"]
 
 
-def test_related_only_when_asked(repo: Repo, home: Path) -> None:
-    """Without asking there are none."""
-    index(repo, home)
-    assert subjects(explain(repo, home, "a.py")) == []
+def test_related_commits_are_optional(repo: Repo, home: Path) -> None:
+    """Without `include_related` there are no related commits."""
+    build_index(repo, home)
+    assert list_related_subjects(explain(repo, home, "a.py")) == []
 
 
 def test_touched_hunks(repo: Repo, home: Path) -> None:
-    """touched_hunks is the number of `@@` parts of the commit's change to the file."""
-    repo.commit_file("a.py", text(40), "Grow")
+    """`touched_hunks` is the number of `@@` sections of the commit's change to the file."""
+    repo.commit_file("a.py", make_text(40), "Grow")
     repo.commit_file(
-        "a.py", text(40).replace("line 3\n", "@@ 3\n").replace("line 30\n", "@@ 30\n"), "Two places"
+        "a.py", make_text(40).replace("line 3\n", "@@ 3\n").replace("line 30\n", "@@ 30\n"), "Two places"
     )
-    repo.commit_file("a.py", text(40).replace("line 3\n", "@@ 3\n"), "One back")
-    index(repo, home)
+    repo.commit_file("a.py", make_text(40).replace("line 3\n", "@@ 3\n"), "One back")
+    build_index(repo, home)
     answer = explain(repo, home, "a.py", 30, 30, include_related=True)
     assert [hit.commit_message for hit in answer.hits] == ["One back"]
     assert [(c.commit_message, c.touched_hunks) for c in answer.meta.explain.related_commits] == [
@@ -85,29 +88,32 @@ def test_touched_hunks(repo: Repo, home: Path) -> None:
 
 
 def test_neighbours_before_a_rename(repo: Repo, home: Path) -> None:
-    """A file's history goes on under its former names, and leaves out whoever takes the name afterwards."""
+    """The history of a renamed file includes its former names, but no later file of such a name."""
     repo.rename("a.py", "lib/c.py")
     repo.commit("Move")
     repo.commit_file("a.py", "another\n", "Take the name")
-    repo.commit_file("lib/c.py", text(10, changed=9), "Change after the move")
-    index(repo, home)
+    repo.commit_file("lib/c.py", make_text(10, changed=9), "Change after the move")
+    build_index(repo, home)
     answer = explain(repo, home, "lib/c.py", 10, 10, include_related=True)
     assert [hit.commit_message for hit in answer.hits] == ["Commit 10"]
-    assert subjects(answer) == ["Change after the move", "Move", "Commit 9", "Commit 8"]
+    assert list_related_subjects(answer) == ["Change after the move", "Move", "Commit 9", "Commit 8"]
 
 
-def test_only_what_head_reaches(repo: Repo, home: Path) -> None:
-    """Neighbours on a branch that HEAD does not reach are none."""
+def test_unreachable_neighbours_are_omitted(repo: Repo, home: Path) -> None:
+    """Commits that HEAD does not reach are no neighbours."""
     repo.branch("side")
-    repo.commit_file("a.py", text(10, changed=1), "Side")
-    index(repo, home)
+    repo.commit_file("a.py", make_text(10, changed=1), "Side")
+    build_index(repo, home)
     repo.switch("main")
-    assert subjects(explain(repo, home, "a.py", 10, 10, include_related=True)) == ["Commit 9", "Commit 8"]
+    assert list_related_subjects(explain(repo, home, "a.py", 10, 10, include_related=True)) == [
+        "Commit 9",
+        "Commit 8",
+    ]
 
 
 def test_stale_index(repo: Repo, home: Path) -> None:
-    """Lines of commits the index does not have yet count against coverage, and both notes say so."""
-    index(repo, home, upto="HEAD~8")
+    """Lines of commits that are not indexed lower the coverage; limitation and hint say so."""
+    build_index(repo, home, revision="HEAD~8")
     answer = explain(repo, home, "a.py", 1, 8, k=20, include_related=True)
     explained = answer.meta.explain
     assert explained.blame_coverage == 0.75
@@ -116,105 +122,105 @@ def test_stale_index(repo: Repo, home: Path) -> None:
         == "The index is 8 commits behind HEAD: related commits may be missing."
     )
     assert answer.meta.hint == "The index is 8 commits behind HEAD: run `lineage index --incremental`."
-    assert len(shas(answer)) == 8
+    assert len(list_hit_commits(answer)) == 8
 
 
 def test_uncommitted_lines_are_not_covered(repo: Repo, home: Path) -> None:
-    """A line that no commit has counts against coverage, and is nothing an index could add."""
-    index(repo, home)
-    repo.write("a.py", "new\n" + text(3))
+    """An uncommitted line lowers the coverage, but gives no hint to index."""
+    build_index(repo, home)
+    repo.write("a.py", "new\n" + make_text(3))
     answer = explain(repo, home, "a.py")
     assert answer.meta.explain.blame_coverage == 0.75
     assert answer.meta.hint is None
 
 
 def test_without_an_index(repo: Repo, home: Path) -> None:
-    """Without an index the answer is git's, the hint says how to have one, and nothing is made."""
+    """Without an index the answer has git's blame and a hint, and nothing is created."""
     answer = explain(repo, home, "a.py", include_related=True)
     assert len(answer.hits) == 5
     assert answer.meta.index_status.commits_behind_head == 20
     assert (answer.meta.explain.blame_coverage, answer.meta.explain.related_commits) == (0.0, ())
     assert answer.meta.hint == (
-        "This repository is not indexed yet; blame needs no index, run `lineage index` to have related commits "
-        "and `lineage query` too."
+        "This repository is not indexed yet. Blame needs no index; "
+        "run `lineage index` for related commits and `lineage query`."
     )
     assert not home.exists()
 
 
-@pytest.mark.parametrize("verdict", ["another", None])
-def test_any_verdict(repo: Repo, home: Path, verdict: str | None) -> None:
-    """An index that queries refuse, or that has no record of its versions, adds what it has."""
-    index(repo, home, embedding_model=verdict)
+@pytest.mark.parametrize("model", ["another", None])
+def test_incompatible_index(repo: Repo, home: Path, model: str | None) -> None:
+    """An index that `find_pattern` rejects, or one without recorded versions, still adds related commits."""
+    build_index(repo, home, embedding_model=model)
     answer = explain(repo, home, "a.py", 5, 6, include_related=True)
-    assert len(subjects(answer)) == 4
+    assert len(list_related_subjects(answer)) == 4
     assert "lineage index" in (answer.meta.hint or "")
 
 
-def _not_a_database(place: Place) -> None:
-    place.database.write_bytes(b"nonsense" * 1000)
+def _replace_with_nonsense(location: IndexLocation) -> None:
+    location.database.write_bytes(b"nonsense" * 1000)
 
 
-def _cut_short(place: Place) -> None:
-    place.database.write_bytes(place.database.read_bytes()[:20_000])
+def _truncate(location: IndexLocation) -> None:
+    location.database.write_bytes(location.database.read_bytes()[:20_000])
 
 
-def _overwritten(place: Place) -> None:
-    content = bytearray(place.database.read_bytes())
+def _overwrite(location: IndexLocation) -> None:
+    content = bytearray(location.database.read_bytes())
     content[16_000:] = b"\xa5" * (len(content) - 16_000)
-    place.database.write_bytes(content)
+    location.database.write_bytes(content)
 
 
-def _deeply(place: Place) -> None:
-    content = bytearray(place.database.read_bytes())
+def _overwrite_rows(location: IndexLocation) -> None:
+    content = bytearray(location.database.read_bytes())
     hunks = content.rfind(b"a.py")
     content[hunks - 2_000 : hunks + 2_000] = b"\xa5" * 4_000
-    place.database.write_bytes(content)
+    location.database.write_bytes(content)
 
 
-def _newer(place: Place) -> None:
-    with database.writing(place) as connection:
+def _set_newer_schema(location: IndexLocation) -> None:
+    with database.open_for_writing(location) as connection:
         connection.execute("INSERT INTO migrations VALUES (99, now()::TIMESTAMP)")
 
 
 @pytest.mark.parametrize(
-    ("harm", "says"),
+    ("damage", "message"),
     [
-        (_not_a_database, "cannot be opened"),
-        (_cut_short, "cannot be opened"),
-        (_overwritten, "cannot be opened"),
-        (_deeply, "cannot be opened"),
-        (_newer, "The index has schema 99"),
+        (_replace_with_nonsense, "cannot be opened"),
+        (_truncate, "cannot be opened"),
+        (_overwrite, "cannot be opened"),
+        (_overwrite_rows, "cannot be opened"),
+        (_set_newer_schema, "The index has schema 99"),
     ],
 )
-def test_harmed_index(repo: Repo, home: Path, harm: Callable[[Place], None], says: str) -> None:
-    """An index that is damaged, or of a newer version, takes nothing from blame: a note says what is wrong."""
-    index(repo, home)
-    with database.writing(place(repo, home)) as connection:
+def test_damaged_index(repo: Repo, home: Path, damage: Callable[[IndexLocation], None], message: str) -> None:
+    """A damaged index, or one of a newer version, does not affect blame; a limitation says what is wrong."""
+    build_index(repo, home)
+    with database.open_for_writing(locate(repo, home)) as connection:
         connection.execute("CHECKPOINT")
-    harm(place(repo, home))
+    damage(locate(repo, home))
     answer = explain(repo, home, "a.py", include_related=True)
     assert len(answer.hits) == 5
-    assert says in (answer.meta.explain.enrichment_limitation or "")
+    assert message in (answer.meta.explain.enrichment_limitation or "")
     assert "lineage index --rebuild --yes" in (answer.meta.hint or "")
 
 
 def test_busy_index(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index in a writer's hands is not waited for longer than a moment, and asked again the next time."""
-    monkeypatch.setattr(file_history, "PATIENCE_SECONDS", 0.1)
-    index(repo, home)
-    explainer, asked = Explainer(home), ExplainRequest("a.py", include_related=True)
-    with database.writing(place(repo, home)):
-        answer = explainer.explain(asked, repo.path)
+    """An index in use by a writer is waited for only briefly, and tried again with the next request."""
+    monkeypatch.setattr(file_history, "LOCK_WAIT_SECONDS", 0.1)
+    build_index(repo, home)
+    explainer, request = Explainer(home), ExplainRequest("a.py", include_related=True)
+    with database.open_for_writing(locate(repo, home)):
+        answer = explainer.explain(request, repo.path)
     assert len(answer.hits) == 5
     assert "in use by another process" in (answer.meta.explain.enrichment_limitation or "")
-    assert explainer.explain(asked, repo.path).meta.explain.enrichment_limitation is None
+    assert explainer.explain(request, repo.path).meta.explain.enrichment_limitation is None
 
 
-def test_file_the_index_leaves_out(repo: Repo, home: Path) -> None:
-    """For a file that is not indexed there is no context, and the note says so."""
+def test_file_that_is_not_indexed(repo: Repo, home: Path) -> None:
+    """A file that is not indexed has no related commits, and the limitation says so."""
     repo.commit_file("package-lock.json", "{}\n", "Lock")
-    repo.commit_file("a.py", text(11), "Commit 11")
-    index(repo, home)
+    repo.commit_file("a.py", make_text(11), "Commit 11")
+    build_index(repo, home)
     answer = explain(repo, home, "package-lock.json", include_related=True)
     assert [hit.commit_message for hit in answer.hits] == ["Lock"]
     assert answer.meta.explain.enrichment_limitation == (
@@ -222,11 +228,11 @@ def test_file_the_index_leaves_out(repo: Repo, home: Path) -> None:
     )
 
 
-def test_place_without_walking(repo: Repo, home: Path) -> None:
-    """An index is found without its first commit, also when its own note is lost, and none is none."""
+def test_find_index_without_a_walk(repo: Repo, home: Path) -> None:
+    """An existing index is found without a walk, even if its place.json is damaged; else there is none."""
     repository = open_repository(repo.path)
-    assert existing_place(home, repository) is None
-    index(repo, home)
-    assert existing_place(home, repository) == place(repo, home)
-    (place(repo, home).folder / "place.json").write_text("nonsense")
-    assert existing_place(home, repository) == place(repo, home)
+    assert find_index(home, repository) is None
+    build_index(repo, home)
+    assert find_index(home, repository) == locate(repo, home)
+    (locate(repo, home).folder / "location.json").write_text("nonsense")
+    assert find_index(home, repository) == locate(repo, home)

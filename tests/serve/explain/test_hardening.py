@@ -1,4 +1,4 @@
-"""Nothing that a repository has configured for a person at a terminal runs when lines are explained."""
+"""No program that a repository configures runs when lines are explained."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from pathlib import Path
 import pytest
 
 from tests.repos import Repo
-from tests.serve.explain.helpers import blamed, commits, explain, limitation
-from tests.serve.sample_index import index
+from tests.serve.explain.helpers import explain, get_limitation, list_blamed_commits, list_line_commits
+from tests.serve.sample_index import build_index
 
 ATTRIBUTES = "*.py filter=mine diff=mine\n"
 
 
 @pytest.fixture
-def marks(tmp_path: Path) -> Path:
-    """A folder where every program that runs leaves a mark."""
-    folder = tmp_path / "marks"
+def markers(tmp_path: Path) -> Path:
+    """A directory where every program that runs leaves a file."""
+    folder = tmp_path / "markers"
     folder.mkdir()
     return folder
 
 
 @pytest.fixture
-def armed(tmp_path: Path, marks: Path) -> Repo:
-    """A repository that names a program wherever git would run one."""
+def armed_repo(tmp_path: Path, markers: Path) -> Repo:
+    """A repository that configures a program wherever git can run one."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "one\ntwo\n", "One")
     repo.commit_file("a.py", "one\nTWO\n", "Two")
     program = tmp_path / "program"
-    program.write_text(f'#!/bin/sh\ntouch "{marks}/$$"\ncat\n')
+    program.write_text(f'#!/bin/sh\ntouch "{markers}/$$"\ncat\n')
     program.chmod(0o755)
     settings = [
         *(f"filter.mine.{part}" for part in ("clean", "smudge")),
@@ -48,61 +48,64 @@ def armed(tmp_path: Path, marks: Path) -> Repo:
     return repo
 
 
-def test_no_program_runs(armed: Repo, marks: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No filter, text conversion, external diff, monitor, hook, pager, or prompt acts on a request."""
+def test_no_program_runs(
+    armed_repo: Repo, markers: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No filter, text conversion, external diff, monitor, hook, pager or prompt runs."""
     for name in ("GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_ASKPASS", "GIT_SSH_COMMAND", "PAGER", "SSH_ASKPASS"):
-        monkeypatch.setenv(name, str(armed.path.parent / "program"))
-    answer = explain(armed, home, "a.py", follow_moves=True, include_related=True)
-    explain(armed, home, "gone.py")
-    assert list(marks.iterdir()) == []
-    assert None not in commits(answer)
+        monkeypatch.setenv(name, str(armed_repo.path.parent / "program"))
+    answer = explain(armed_repo, home, "a.py", follow_moves=True, include_related=True)
+    explain(armed_repo, home, "gone.py")
+    assert list(markers.iterdir()) == []
+    assert None not in list_line_commits(answer)
     assert len(answer.hits) == 2
-    assert limitation(answer) == (
-        "The filter 'mine' that this file passes through on its way into git was not run: "
-        "lines it changes count as not committed."
+    assert get_limitation(answer) == (
+        "git's filter 'mine' was not run on this file: lines that it changes count as not committed."
     )
 
 
-def test_no_filter_of_a_hidden_include_runs(armed: Repo, marks: Path, home: Path) -> None:
-    """A filter named where git looks for configuration and libgit2 does not is not run either."""
-    hidden = armed.path / ".git/hidden"
-    hidden.write_text(f'[filter "other"]\n\tclean = {armed.path.parent / "program"}\n')
-    armed.git("config", "remote.here.url", "https://example.org/x")
-    armed.git("config", "includeIf.hasconfig:remote.*.url:https://example.org/**.path", str(hidden))
-    (armed.path / ".git/info/attributes").write_text("*.py filter=other\n")
-    explain(armed, home, "a.py")
-    assert list(marks.iterdir()) == []
-    blamed(armed, "a.py")
-    assert list(marks.iterdir()) or armed.git("--version") < "git version 2.36"
+def test_no_filter_of_a_hidden_include_runs(armed_repo: Repo, markers: Path, home: Path) -> None:
+    """A filter configured in an include that only git reads, not libgit2, does not run."""
+    hidden = armed_repo.path / ".git/hidden"
+    hidden.write_text(f'[filter "other"]\n\tclean = {armed_repo.path.parent / "program"}\n')
+    armed_repo.git("config", "remote.here.url", "https://example.org/x")
+    armed_repo.git("config", "includeIf.hasconfig:remote.*.url:https://example.org/**.path", str(hidden))
+    (armed_repo.path / ".git/info/attributes").write_text("*.py filter=other\n")
+    explain(armed_repo, home, "a.py")
+    assert list(markers.iterdir()) == []
+    list_blamed_commits(armed_repo, "a.py")
+    assert list(markers.iterdir()) or armed_repo.git("--version") < "git version 2.36"
 
 
-def test_the_trap_works(armed: Repo, marks: Path) -> None:
-    """The same repository does run programs for somebody at a terminal: the test above is worth something."""
-    blamed(armed, "a.py")
-    assert list(marks.iterdir())
+def test_armed_repo_runs_programs_otherwise(armed_repo: Repo, markers: Path) -> None:
+    """Plain `git blame` does run programs in this repository, so the tests above mean something."""
+    list_blamed_commits(armed_repo, "a.py")
+    assert list(markers.iterdir())
 
 
-def test_the_environment_does_not_steer_git(armed: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inherited variables of git's, as inside a hook, do not lead to another repository."""
-    other = Repo.create(armed.path.parent / "other")
+def test_git_environment_variables_are_ignored(
+    armed_repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inherited git variables, as inside a hook, do not redirect to another repository."""
+    other = Repo.create(armed_repo.path.parent / "other")
     other.commit_file("a.py", "another\n")
-    expected = commits(explain(armed, home, "a.py"))
+    expected = list_line_commits(explain(armed_repo, home, "a.py"))
     monkeypatch.setenv("GIT_DIR", str(other.path / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(other.path))
     monkeypatch.setenv("GIT_INDEX_FILE", str(other.path / ".git/index"))
     monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'blame.ignoreRevsFile=nowhere'")
-    assert commits(explain(armed, home, "a.py")) == expected
+    assert list_line_commits(explain(armed_repo, home, "a.py")) == expected
 
 
-def test_nothing_is_written(armed: Repo, home: Path) -> None:
-    """The repository is as it was, its index file included."""
-    index(armed, home)
-    before = _state(armed)
-    os.utime(armed.path / "a.py")  # git would refresh its index at this
-    explain(armed, home, "a.py", include_related=True)
-    assert _state(armed) == before
+def test_repository_is_not_modified(armed_repo: Repo, home: Path) -> None:
+    """No file of the repository changes, including git's index file."""
+    build_index(armed_repo, home)
+    before = _file_states(armed_repo)
+    os.utime(armed_repo.path / "a.py")  # makes git refresh its index
+    explain(armed_repo, home, "a.py", include_related=True)
+    assert _file_states(armed_repo) == before
 
 
-def _state(repo: Repo) -> dict[str, tuple[int, int]]:
+def _file_states(repo: Repo) -> dict[str, tuple[int, int]]:
     files = [path for path in (repo.path / ".git").rglob("*") if path.is_file()]
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}

@@ -1,4 +1,4 @@
-"""What the doctor finds, asked without its command."""
+"""Helpers that run the checks of `lineage doctor` in this process."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from pathlib import Path
 
 from serve import config
 from serve.maintenance import doctor
-from serve.maintenance.findings import Finding, Verdict
+from serve.maintenance.findings import CheckResult, Verdict
 
 OK, WARNING, PROBLEM = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM
-# Everything but what takes its time and is the same for every repository.
-SLOW = ("encoder", "encoder static", "cross-encoder", "model files", "extensions")
-QUICK = {name: check for name, check in doctor.CHECKS.items() if name not in SLOW}
+# Checks that take seconds and do not depend on the repository.
+SLOW_CHECKS = ("encoder", "encoder static", "cross-encoder", "model files", "extensions")
+QUICK_CHECKS = {name: check for name, check in doctor.CHECKS.items() if name not in SLOW_CHECKS}
 
 
-def found(path: Path, checks: dict[str, doctor.Check] = QUICK) -> dict[str, Finding]:
-    """What is found, by name."""
-    return {one.name: one for one in doctor.examine(path, config.read(), checks)}
+def run_checks(path: Path, checks: dict[str, doctor.Check] = QUICK_CHECKS) -> dict[str, CheckResult]:
+    """Run the checks. Return the results by name."""
+    return {result.name: result for result in doctor.run_checks(path, config.load_settings(), checks)}
 
 
-def ill(path: Path) -> dict[str, Verdict]:
-    """What is not well."""
-    return {name: one.verdict for name, one in found(path).items() if one.verdict is not OK}
+def failed_checks(path: Path) -> dict[str, Verdict]:
+    """Run the quick checks. Return the verdicts that are not OK, by name."""
+    return {name: result.verdict for name, result in run_checks(path).items() if result.verdict is not OK}
 
 
-def everything(folder: Path) -> dict[Path, tuple[int, int, int]]:
-    """Every file below the folder, with what an access or a change would change."""
-    stats = {path: path.lstat() for path in (folder, *folder.rglob("*"))}
-    return {path: (said.st_mode, said.st_size, said.st_mtime_ns) for path, said in stats.items()}
+def snapshot_files(directory: Path) -> dict[Path, tuple[int, int, int]]:
+    """Return mode, size and modification time of the directory and everything in it."""
+    stats = {path: path.lstat() for path in (directory, *directory.rglob("*"))}
+    return {path: (status.st_mode, status.st_size, status.st_mtime_ns) for path, status in stats.items()}

@@ -1,4 +1,4 @@
-"""The doctor's command: what it says, that it touches nothing, and what it says of repositories."""
+"""`lineage doctor`: output, exit codes, absence of side effects, and the checks of git and the repository."""
 
 from __future__ import annotations
 
@@ -12,136 +12,143 @@ import pytest
 
 from pipeline.git import git_cli
 from serve.maintenance import doctor
-from serve.maintenance.findings import Finding, Subject, problem
-from stores.index_location import Place
+from serve.maintenance.findings import CheckContext, CheckResult, problem
+from stores.index_location import IndexLocation
 from tests.repos import Repo
 from tests.serve.daemon import daemons
-from tests.serve.maintenance.helpers import PROBLEM, QUICK, WARNING, everything, found, ill
-from tests.serve.processes import lineage
+from tests.serve.maintenance.helpers import (
+    PROBLEM,
+    QUICK_CHECKS,
+    WARNING,
+    failed_checks,
+    run_checks,
+    snapshot_files,
+)
+from tests.serve.processes import run_lineage
 
 
-def test_all_is_well(repo: Repo) -> None:
-    """A fresh index in a sound repository gives no reason to do anything, and exit code 0."""
-    assert ill(repo.path) == {}
-    code, out, err = lineage("doctor", str(repo.path))
+def test_healthy_index_has_no_problems(repo: Repo) -> None:
+    """With a fresh index in an intact repository all checks pass and the exit code is 0."""
+    assert failed_checks(repo.path) == {}
+    code, out, err = run_lineage("doctor", str(repo.path))
     assert (code, err) == (0, "")
-    assert out.splitlines()[-1].endswith("checks: all is well.")
+    assert out.splitlines()[-1].endswith("checks: no problems.")
     assert "✓ index             1 commits, 1 hunks" in out
 
 
-def test_json(repo: Repo, place: Place) -> None:
-    """For programs: the worst verdict, and each finding by name; problems give exit code 1."""
-    code, out, _ = lineage("doctor", str(repo.path), "--json")
-    said = json.loads(out)
-    assert (code, said["verdict"]) == (0, "ok")
-    assert {"name", "verdict", "found", "remedy"} == set(said["checks"][0])
-    place.database.write_bytes(b"no database")
-    code, out, _ = lineage("doctor", str(repo.path), "--json")
+def test_json_has_verdict_and_results(repo: Repo, location: IndexLocation) -> None:
+    """The JSON has the worst verdict and each result; a problem gives exit code 1."""
+    code, out, _ = run_lineage("doctor", str(repo.path), "--json")
+    document = json.loads(out)
+    assert (code, document["verdict"]) == (0, "ok")
+    assert {"name", "verdict", "found", "remedy"} == set(document["checks"][0])
+    location.database.write_bytes(b"no database")
+    code, out, _ = run_lineage("doctor", str(repo.path), "--json")
     assert (code, json.loads(out)["verdict"]) == (1, "problem")
 
 
-def test_nothing_is_touched(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """Every file, mode and time is what it was, and no daemon has been started."""
-    before = everything(tmp_path)
-    code, _, _ = lineage("doctor", str(repo.path), env=daemons.environment(home))
+def test_doctor_changes_nothing(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """No file, mode or modification time changes, and no daemon is started."""
+    before = snapshot_files(tmp_path)
+    code, _, _ = run_lineage("doctor", str(repo.path), env=daemons.daemon_environment(home))
     assert code == 0
-    assert everything(tmp_path) == before
+    assert snapshot_files(tmp_path) == before
 
 
-def test_nothing_is_made(tmp_path: Path, home: Path) -> None:
-    """Where there is neither a repository nor a home, none is made; what can be checked is."""
-    checked = found(tmp_path)
-    assert checked["repository"].verdict is WARNING
-    assert "not made yet" in checked["home"].found
-    assert {"git", "room", "daemon", "clients"} <= set(checked)
+def test_doctor_creates_nothing(tmp_path: Path, home: Path) -> None:
+    """Without a repository and an index directory the other checks run and nothing is created."""
+    results = run_checks(tmp_path)
+    assert results["repository"].verdict is WARNING
+    assert "does not exist yet" in results["home"].found
+    assert {"git", "disk space", "daemon", "clients"} <= set(results)
     assert not home.exists()
 
 
-def test_no_git(repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without git on PATH, or with one that is too old, the program is named."""
+def test_missing_or_old_git(repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A missing git and one that is too old are reported."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert found(repo.path)["git"].found == "no git program on PATH"
+    assert run_checks(repo.path)["git"].found == "git is not on PATH"
     fake = tmp_path / "git"
     fake.write_text("#!/bin/sh\necho git version 2.30.9\n", encoding="ascii")
     fake.chmod(0o755)
-    assert "2.30.9; 2.31 is the oldest" in found(repo.path)["git"].found
-    assert git_cli.numbered("2.39.5 (Apple Git-154)") == (2, 39, 5)
+    assert "2.30.9; 2.31 or newer is needed" in run_checks(repo.path)["git"].found
+    assert git_cli.parse_version("2.39.5 (Apple Git-154)") == (2, 39, 5)
 
 
 @pytest.mark.usefixtures("home")
-def test_repositories_that_cannot_be_read(tmp_path: Path) -> None:
-    """A damaged history, another object format and a broken HEAD are problems with a way out."""
+def test_unreadable_repositories(tmp_path: Path) -> None:
+    """A missing object, another object format and a repository without commits are reported."""
     repo = Repo.create(tmp_path / "damaged")
     sha = repo.commit_file("a.py", "a = 1\n")
-    objects = repo.path / ".git" / "objects" / sha[:2] / sha[2:]
-    objects.chmod(0o644)
-    objects.write_bytes(b"nothing that zlib knows")
-    assert found(repo.path)["repository"].verdict is PROBLEM
+    object_file = repo.path / ".git" / "objects" / sha[:2] / sha[2:]
+    object_file.chmod(0o644)
+    object_file.write_bytes(b"not zlib data")
+    assert run_checks(repo.path)["repository"].verdict is PROBLEM
     other = Repo.create(tmp_path / "other", object_format="sha256")
-    assert "SHA-256" in found(other.path)["repository"].found
+    assert "SHA-256" in run_checks(other.path)["repository"].found
     empty = Repo.create(tmp_path / "empty")
-    assert "no commits yet" in found(empty.path)["repository"].found
+    assert "no commits yet" in run_checks(empty.path)["repository"].found
 
 
-@pytest.mark.parametrize(("option", "said"), [("--depth=1", "shallow"), ("--filter=blob:none", "partial")])
-def test_clones_with_less(repo: Repo, tmp_path: Path, option: str, said: str) -> None:
-    """A shallow or partial clone works with what is there, and is told how to get the rest."""
+@pytest.mark.parametrize(("option", "kind"), [("--depth=1", "shallow"), ("--filter=blob:none", "partial")])
+def test_shallow_and_partial_clones(repo: Repo, tmp_path: Path, option: str, kind: str) -> None:
+    """A shallow or partial clone is a warning that says how to fetch the rest."""
     repo.git("config", "uploadpack.allowFilter", "true")
     repo.commit_file("b.py", "b = 1\n")
     clone = repo.clone(tmp_path / "clone", option)
-    finding = found(clone.path)["repository"]
-    assert finding.verdict is WARNING and said in finding.found and "git fetch" in finding.remedy
+    result = run_checks(clone.path)["repository"]
+    assert result.verdict is WARNING and kind in result.found and "git fetch" in result.remedy
 
 
-def test_unread_commits(repo: Repo, tmp_path: Path) -> None:
-    """What a shallow clone lacks is fetched; git is asked what is missing where it should be there."""
+def test_unreadable_commits(repo: Repo, tmp_path: Path) -> None:
+    """The remedy is a fetch in a shallow clone, and `git fsck` in a damaged repository."""
     repo.commit_file("b.py", "b = 1\n")
     clone = repo.clone(tmp_path / "clone", "--depth=1")
-    lineage("index", str(clone.path))
-    finding = found(clone.path)["unreadable"]
-    assert finding.found == f"1 not indexed: {repo.head[:12]}" and "--unshallow" in finding.remedy
+    run_lineage("index", str(clone.path))
+    result = run_checks(clone.path)["unreadable"]
+    assert result.found == f"1 not indexed: {repo.head[:12]}" and "--unshallow" in result.remedy
     blob = repo.git("rev-parse", "HEAD:b.py")
     (repo.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
-    lineage("index", str(repo.path))
-    assert "git fsck" in found(repo.path)["unreadable"].remedy
+    run_lineage("index", str(repo.path))
+    assert "git fsck" in run_checks(repo.path)["unreadable"].remedy
 
 
-def test_another_users_repository(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """git's `safe.directory` protection is met as such."""
+def test_repository_of_another_user(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repository of another user is a problem whose remedy names `safe.directory`."""
     if os.getuid():
-        pytest.skip("only root gives files away")
+        pytest.skip("only root can change the owner of files")
     for path in (repo.path, *repo.path.rglob("*")):
         os.chown(path, 4321, 4321, follow_symlinks=False)
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    finding = found(repo.path)["repository"]
-    assert finding.verdict is PROBLEM and "safe.directory" in finding.remedy
+    result = run_checks(repo.path)["repository"]
+    assert result.verdict is PROBLEM and "safe.directory" in result.remedy
 
 
-def test_a_check_that_fails_stops_no_other(repo: Repo) -> None:
-    """An error that nobody foresaw is a finding like any other."""
+def test_failing_check_does_not_stop_others(repo: Repo) -> None:
+    """An unexpected error becomes a result of its check; the other checks run."""
 
-    def nothing(_: Subject) -> Finding:
-        raise ZeroDivisionError("one by none")
+    def fail(_: CheckContext) -> CheckResult:
+        raise ZeroDivisionError("division failed")
 
-    def broken(subject: Subject) -> Iterator[Finding]:
-        yield nothing(subject)
+    def broken(context: CheckContext) -> Iterator[CheckResult]:
+        yield fail(context)
 
-    said = found(repo.path, {"broken": broken, **QUICK})
-    assert said["broken"] == problem(
-        "broken", "could not be checked: one by none", "LINEAGE_LOG=debug says where."
+    results = run_checks(repo.path, {"broken": broken, **QUICK_CHECKS})
+    assert results["broken"] == problem(
+        "broken", "could not be checked: division failed", "Set LINEAGE_LOG=debug to see the traceback."
     )
-    assert set(found(repo.path)) < set(said)
+    assert set(run_checks(repo.path)) < set(results)
 
 
-def test_the_page_needs_no_colour(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Signs tell what colours tell, and no control character of a path reaches the terminal."""
-    one = problem("a check", "bad \x1b[31mpath\udcff", "Mend it.")
-    assert doctor.is_ill(doctor.told([one, replace(one, verdict=WARNING)]))
-    said = capfdbinary.readouterr().out.decode()
-    assert said.splitlines() == [
+def test_output_is_readable_without_colour(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Symbols distinguish the verdicts, and control characters are escaped."""
+    result = problem("a check", "bad \x1b[31mpath\udcff", "Fix it.")
+    assert doctor.has_problem(doctor.print_results([result, replace(result, verdict=WARNING)]))
+    output = capfdbinary.readouterr().out.decode()
+    assert output.splitlines() == [
         "✗ a check           bad ␛[31mpath\\udcff",
-        "                    → Mend it.",
+        "                    → Fix it.",
         "! a check           bad ␛[31mpath\\udcff",
-        "                    → Mend it.",
+        "                    → Fix it.",
         "2 checks: 1 problem, 1 warning.",
     ]

@@ -1,4 +1,4 @@
-"""Each check of what lineage stands on finds what it is for: models, the daemon, hooks, the home, room, clients."""
+"""Checks of model files, DuckDB extensions, the daemon, hooks, the index directory, disk space and clients."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.encoders import registry
+from pipeline.encoders import base
 from pipeline.encoders.base import OnnxEncoder
 from pipeline.encoders.cross_encoder import CROSS_ENCODER, CrossEncoder
 from serve import config
-from serve.daemon.process import Address
+from serve.daemon.process import DaemonPaths
 from serve.maintenance import doctor, environment_checks
-from serve.maintenance.findings import Finding
-from serve.setup.init import Wishes, initialize
+from serve.maintenance.findings import CheckResult
+from serve.setup.init import InitOptions, initialize
 from stores import duckdb_engine
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 from tests.repos import Repo
 from tests.serve.daemon import daemons
-from tests.serve.maintenance.helpers import OK, PROBLEM, WARNING, found
+from tests.serve.maintenance.helpers import OK, PROBLEM, WARNING, run_checks
 
 
 @pytest.mark.parametrize(
@@ -37,217 +37,222 @@ from tests.serve.maintenance.helpers import OK, PROBLEM, WARNING, found
         ("cross.npz", "cross-encoder"),
     ],
 )
-def test_models_that_are_not_whole(
+def test_damaged_model_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, encoder: str
 ) -> None:
-    """A model file that is cut or gone is found by its digest, and its text does not embed."""
-    folder = shutil.copytree(
-        registry.FOLDER, tmp_path / "models", ignore=shutil.ignore_patterns("*.py", "__*")
+    """A truncated or missing model file is a problem, and its encoder is one too."""
+    directory = shutil.copytree(
+        base.MODELS_DIR, tmp_path / "models", ignore=shutil.ignore_patterns("*.py", "__*")
     )
-    monkeypatch.setattr(registry, "FOLDER", folder)
-    monkeypatch.setattr("pipeline.encoders.base.MODELS", folder)
+    monkeypatch.setattr(base, "MODELS_DIR", directory)
     checks = {name: doctor.CHECKS[name] for name in ("model files", encoder)}
-    assert {one.verdict for one in found(tmp_path, checks).values()} == {OK, WARNING}
-    file = folder / name
+    assert {result.verdict for result in run_checks(tmp_path, checks).values()} == {OK, WARNING}
+    file = directory / name
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    said = found(tmp_path, checks)
-    assert (said["model files"].verdict, said[encoder].verdict) == (PROBLEM, PROBLEM)
-    assert str(file) in said["model files"].found
+    results = run_checks(tmp_path, checks)
+    assert (results["model files"].verdict, results[encoder].verdict) == (PROBLEM, PROBLEM)
+    assert str(file) in results["model files"].found
     file.unlink()
-    assert "no such file" in found(tmp_path, checks)["model files"].found
+    assert "no such file" in run_checks(tmp_path, checks)["model files"].found
 
 
-def test_an_encoder_that_talks_nonsense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Vectors in which strangers are nearer than kin do not pass."""
+def test_encoder_with_wrong_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors that place unrelated texts closer together are a problem."""
     real = OnnxEncoder(threads=1)
 
-    class Mixed:
+    class SwappedEncoder:
         name, dimension = real.name, real.dimension
 
         def encode(self, texts: list[str]) -> object:
             return real.encode(texts)[[0, 2, 1]]
 
     monkeypatch.setattr(
-        environment_checks, "bundled_encoder", lambda _, threads: Mixed() if threads else None
+        environment_checks, "create_bundled_encoder", lambda _, threads: SwappedEncoder() if threads else None
     )
-    said = found(tmp_path, {"encoder": environment_checks.check_encoder})
-    assert "make no sense" in said["encoder"].found
+    results = run_checks(tmp_path, {"encoder": environment_checks.check_encoder})
+    assert "are wrong" in results["encoder"].found
 
 
-def test_the_cross_encoder_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The form the environment names is tried; scores that prefer something else do not pass."""
+def test_configured_cross_encoder_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The configured precision is checked; scores in the wrong order are a problem."""
     checks: dict[str, doctor.Check] = {"cross-encoder": environment_checks.check_cross_encoder}
     monkeypatch.setenv("LINEAGE_RERANKER", "int8")
-    assert f"{CROSS_ENCODER}/int8" in found(tmp_path, checks)["cross-encoder"].found
-    real = CrossEncoder.scores
-    monkeypatch.setattr(CrossEncoder, "scores", lambda *asked: -real(*asked))
-    said = found(tmp_path, checks)["cross-encoder"]
-    assert said.verdict is PROBLEM and "make no sense" in said.found
+    assert f"{CROSS_ENCODER}/int8" in run_checks(tmp_path, checks)["cross-encoder"].found
+    real = CrossEncoder.score_changes
+    monkeypatch.setattr(CrossEncoder, "score_changes", lambda *arguments: -real(*arguments))
+    result = run_checks(tmp_path, checks)["cross-encoder"]
+    assert result.verdict is PROBLEM and "are wrong" in result.found
 
 
-def test_an_extension_that_does_not_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wheel whose file is no extension of this database is a problem; one that is not there is none."""
+def test_damaged_extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel whose file is no DuckDB extension is a fault; a missing extension is none."""
     wheel = tmp_path / "duckdb_extension_vss-1.5.5.dist-info"
     wheel.mkdir()
     (wheel / "METADATA").write_text("Metadata-Version: 2.1\nName: duckdb-extension-vss\nVersion: 1.5.5\n")
     (wheel / "RECORD").write_text("vss.duckdb_extension,,\n")
     (tmp_path / "vss.duckdb_extension").write_bytes(b"no extension")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert duckdb_engine.installed("vss").fault
-    assert duckdb_engine.installed("none of ours") == duckdb_engine.Extension("none of ours")
+    assert duckdb_engine.check_extension("vss").fault
+    assert duckdb_engine.check_extension("unknown") == duckdb_engine.Extension("unknown")
 
 
 @pytest.fixture
 def daemon(
-    repo: Repo,  # noqa: ARG001 - of whose index a daemon is asked
+    repo: Repo,  # noqa: ARG001 - creates the index in `home`
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[subprocess.Popen[bytes]]:
     monkeypatch.delenv("LINEAGE_NO_DAEMON")
-    with daemons.running(home) as process:
+    with daemons.run_daemon(home) as process:
         yield process
 
 
-def test_a_daemon_that_answers(repo: Repo, daemon: subprocess.Popen[bytes]) -> None:
-    """A daemon at work says which process it is."""
-    said = found(repo.path)["daemon"]
-    assert said.verdict is OK and f"process {daemon.pid}" in said.found
+def test_running_daemon(repo: Repo, daemon: subprocess.Popen[bytes]) -> None:
+    """The result of a running daemon has its process id."""
+    result = run_checks(repo.path)["daemon"]
+    assert result.verdict is OK and f"process {daemon.pid}" in result.found
 
 
-def test_a_daemon_of_another_build(
+def test_daemon_of_another_build(
     repo: Repo, daemon: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of another program is going to be replaced."""
-    monkeypatch.setattr("serve.daemon.process.build", lambda: "another")
+    """A daemon of another build is a warning."""
+    monkeypatch.setattr("serve.daemon.process.build_id", lambda: "another")
     assert daemon.poll() is None
-    assert found(repo.path)["daemon"].verdict is WARNING
+    assert run_checks(repo.path)["daemon"].verdict is WARNING
 
 
-def test_a_daemon_that_hangs(
+def test_hanging_daemon(
     repo: Repo, home: Path, daemon: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that takes connections and never answers is a problem, and its number is told."""
-    monkeypatch.setattr("serve.maintenance.environment_checks.PATIENCE_SECONDS", 0.3)
+    """A daemon that accepts connections and never responds is a problem; the remedy has its process id."""
+    monkeypatch.setattr("serve.maintenance.environment_checks.DAEMON_TIMEOUT_SECONDS", 0.3)
     os.kill(daemon.pid, signal.SIGSTOP)
-    said = found(repo.path)["daemon"]
+    result = run_checks(repo.path)["daemon"]
     os.kill(daemon.pid, signal.SIGCONT)
-    assert said.verdict is PROBLEM and "within 0.3 s" in said.found
+    assert result.verdict is PROBLEM and "within 0.3 s" in result.found
     if sys.platform == "linux":
-        assert f"kill -9 {daemon.pid}" in said.remedy
+        assert f"kill -9 {daemon.pid}" in result.remedy
     assert home.exists()
 
 
-def test_a_socket_nobody_listens_on(repo: Repo, home: Path, daemon: subprocess.Popen[bytes]) -> None:
-    """What a killed daemon leaves is told as that."""
+def test_socket_of_a_killed_daemon(repo: Repo, home: Path, daemon: subprocess.Popen[bytes]) -> None:
+    """The socket that a killed daemon left is a warning."""
     daemon.kill()
     daemon.wait()
-    assert Address(home).socket.exists()
-    said = found(repo.path)["daemon"]
-    assert said.verdict is WARNING and "left behind" in said.found
+    assert DaemonPaths(home).socket.exists()
+    result = run_checks(repo.path)["daemon"]
+    assert result.verdict is WARNING and "left from a daemon that was killed" in result.found
 
 
-@pytest.mark.parametrize("what", ["folder", "socket"])
-def test_a_daemon_open_to_others(repo: Repo, home: Path, daemon: subprocess.Popen[bytes], what: str) -> None:
-    """A folder or socket that others may use is a problem; it is not asked, which would close the folder."""
-    address = Address(home)
-    path: Path = {"folder": address.folder, "socket": address.socket}[what]
+@pytest.mark.parametrize("name", ["directory", "socket"])
+def test_daemon_accessible_to_other_users(
+    repo: Repo, home: Path, daemon: subprocess.Popen[bytes], name: str
+) -> None:
+    """A directory or socket that others may use is a problem, and the check does not correct its mode."""
+    paths = DaemonPaths(home)
+    path: Path = {"directory": paths.directory, "socket": paths.socket}[name]
     path.chmod(0o777)
-    said = found(repo.path)["daemon"]
+    result = run_checks(repo.path)["daemon"]
     assert daemon.poll() is None
-    assert said.verdict is PROBLEM and "open to other users" in said.found
+    assert result.verdict is PROBLEM and "accessible to other users" in result.found
     assert path.stat().st_mode & 0o777 == 0o777
 
 
 def test_hooks(repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Hooks that are current, old, switched off, partly gone, and without a program to start."""
-    assert found(repo.path)["hooks"].found == "none installed"
-    initialize(repo.path, Wishes())
+    """Current, outdated, missing and non-executable hooks are distinguished, and `lineage` must be on PATH."""
+    assert run_checks(repo.path)["hooks"].found == "none installed"
+    initialize(repo.path, InitOptions())
     hooks = repo.path / ".git" / "hooks"
     assert (
-        found(repo.path)["hooks"].found
+        run_checks(repo.path)["hooks"].found
         == "post-commit, post-merge, post-checkout, post-rewrite in .git/hooks"
     )
     old = (hooks / "post-merge").read_text(encoding="utf-8")
     (hooks / "post-merge").write_text(old.replace("nice -n 19", "nice -n 5"), encoding="utf-8")
-    assert found(repo.path)["hooks"].found == "post-merge has an older part of ours"
+    assert run_checks(repo.path)["hooks"].found == "post-merge has an older version of lineage's section"
     (hooks / "post-merge").unlink()
     (hooks / "post-commit").chmod(0o644)
-    said = found(repo.path)["hooks"]
-    assert said.found == "post-commit may not be executed, so git skips it; post-merge has no part of ours"
-    assert said.remedy.startswith("`chmod +x ") and "lineage init" in said.remedy
+    result = run_checks(repo.path)["hooks"]
+    assert result.found == (
+        "post-commit is not executable, so git skips it; post-merge does not have lineage's section"
+    )
+    assert result.remedy.startswith("Run `chmod +x ") and "lineage init" in result.remedy
     (hooks / "post-rewrite").write_text(
         "#!/bin/sh\n# >>> lineage managed (do not edit) >>>\n", encoding="utf-8"
     )
-    assert "without an end" in found(repo.path)["hooks"].found
+    assert "without its end marker" in run_checks(repo.path)["hooks"].found
     git = shutil.which("git")
     assert git
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "not on PATH" in found(repo.path)["hooks' program"].found
+    assert "not on PATH" in run_checks(repo.path)["hook program"].found
     (tmp_path / "lineage").write_text("#!/bin/sh\n", encoding="ascii")
     (tmp_path / "lineage").chmod(0o755)
-    assert "another installation" in found(repo.path)["hooks' program"].found
+    assert "another installation" in run_checks(repo.path)["hook program"].found
 
 
-def test_hooks_of_many_repositories(repo: Repo, tmp_path: Path) -> None:
-    """A folder of hooks outside the repository is named; nothing can be installed there."""
+def test_shared_hooks_directory(repo: Repo, tmp_path: Path) -> None:
+    """A hooks directory outside the repository is reported."""
     repo.git("config", "core.hooksPath", str(tmp_path / "shared"))
-    assert "outside this repository" in found(repo.path)["hooks"].found
+    assert "outside this repository" in run_checks(repo.path)["hooks"].found
 
 
-def test_home(repo: Repo, home: Path, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home that others may read, that is no folder, or that may not be written to."""
+def test_home(
+    repo: Repo, home: Path, location: IndexLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index directory that others may read, that is a file, or that is not writable is reported."""
     home.chmod(0o755)
-    assert found(repo.path)["home"].verdict is OK  # its folders are closed
-    place.folder.chmod(0o755)
-    assert found(repo.path)["home"].found.endswith(f": {place.repo_id}")
+    assert run_checks(repo.path)["home"].verdict is OK  # the directories in it are closed
+    location.folder.chmod(0o755)
+    assert run_checks(repo.path)["home"].found.endswith(f": {location.repo_id}")
     file = tmp_path / "file"
     file.touch()
     monkeypatch.setenv("LINEAGE_HOME", str(file))
-    assert "is no folder" in found(tmp_path)["home"].found
+    assert "is not a directory" in run_checks(tmp_path)["home"].found
     if os.getuid():
         monkeypatch.setenv("LINEAGE_HOME", str(home))
         home.chmod(0o500)
-        assert "may not be written to" in found(tmp_path)["home"].found
+        assert "is not writable" in run_checks(tmp_path)["home"].found
         home.chmod(0o700)
 
 
-def test_room(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk without room for a run is a problem, one with little is worth a word."""
+def test_disk_space(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too little disk space for an index run is a problem, little space is a warning."""
     usage = shutil.disk_usage(repo.path)
     for free, verdict in ((10**8, PROBLEM), (10**9, WARNING), (10**10, OK)):
         monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage._replace(free=free))
-        assert found(repo.path)["room"].verdict is verdict
+        assert run_checks(repo.path)["disk space"].verdict is verdict
 
 
 def test_clients(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client whose command is gone, or that asks another home, is told how to mend it."""
+    """A client entry with a missing command or another index directory is a warning with a remedy."""
     server = tmp_path / "lineage-mcp"
     server.write_text("#!/bin/sh\n", encoding="ascii")
     server.chmod(0o755)
-    file = tmp_path / "person" / ".cursor" / "mcp.json"
+    file = tmp_path / "user" / ".cursor" / "mcp.json"
     file.parent.mkdir()
-    entry = {"command": str(server), "args": [], "env": {"LINEAGE_HOME": str(config.read().home)}}
+    entry = {"command": str(server), "args": [], "env": {"LINEAGE_HOME": str(config.load_settings().home)}}
     other = {"command": "something-else"}
     file.write_text(json.dumps({"mcpServers": {"history": entry, "other": other}}), encoding="utf-8")
-    assert found(repo.path)["client cursor"] == Finding("client cursor", OK, f"history in {file}")
+    assert run_checks(repo.path)["client cursor"] == CheckResult("client cursor", OK, f"history in {file}")
     monkeypatch.setenv("LINEAGE_HOME", str(tmp_path / "elsewhere"))
-    assert "it looks for indexes in" in found(repo.path)["client cursor"].found
+    assert "its indexes are in" in run_checks(repo.path)["client cursor"].found
     server.unlink()
-    said = found(repo.path)["client cursor"]
-    assert said.verdict is WARNING and f"{server} is not there" in said.found
-    assert "lineage register --client cursor --write" in said.remedy
+    result = run_checks(repo.path)["client cursor"]
+    assert result.verdict is WARNING and f"{server} does not exist" in result.found
+    assert "lineage register --client cursor --write" in result.remedy
     file.write_text('{"mcpServers": {"history": {"command": "lineage-mcp"}}, // mine\n}', encoding="utf-8")
-    assert "not checked" in found(repo.path)["client cursor"].found
+    assert "could not be checked" in run_checks(repo.path)["client cursor"].found
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a file that even root cannot read")
-def test_a_clients_file_that_cannot_be_read(repo: Repo, tmp_path: Path) -> None:
-    """It is a finding of its own, and the other clients are looked at all the same."""
-    cursor, gemini = (tmp_path / "person" / name for name in (".cursor/mcp.json", ".gemini/settings.json"))
+def test_unreadable_client_file(repo: Repo, tmp_path: Path) -> None:
+    """An unreadable client file is a warning, and the files of other clients are checked."""
+    cursor, gemini = (tmp_path / "user" / name for name in (".cursor/mcp.json", ".gemini/settings.json"))
     for file in (cursor, gemini):
         file.parent.mkdir()
     cursor.symlink_to("/proc/self/mem")
     gemini.write_text('{"mcpServers": {"history": {"command": "lineage-mcp"}}}', encoding="utf-8")
-    said = found(repo.path)
-    assert said["client cursor"].found == f"{cursor} cannot be read"
-    assert said["client gemini"].verdict is WARNING and "clients" not in said
+    results = run_checks(repo.path)
+    assert results["client cursor"].found == f"{cursor} cannot be read"
+    assert results["client gemini"].verdict is WARNING and "clients" not in results

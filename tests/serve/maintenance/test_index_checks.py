@@ -1,4 +1,4 @@
-"""Each check of an index finds what it is for when that is really broken."""
+"""Checks of the index, with really damaged, locked and outdated indexes."""
 
 from __future__ import annotations
 
@@ -12,97 +12,100 @@ import pytest
 
 from serve.maintenance import index_checks
 from stores import database
-from stores.index_location import Place
+from stores.index_location import IndexLocation
+from stores.locks import GATE_LOCK, RUN_LOCK
 from tests.repos import Repo
 from tests.serve import sample_index
-from tests.serve.maintenance.helpers import OK, PROBLEM, WARNING, everything, found, ill
+from tests.serve.maintenance.helpers import OK, PROBLEM, WARNING, failed_checks, run_checks, snapshot_files
 
 
-def test_not_a_database(repo: Repo, place: Place) -> None:
-    """A file that is no database is a problem, and every other check is made all the same."""
-    place.database.write_bytes(b"no database" * 1000)
-    assert ill(repo.path) == {"index": PROBLEM}
-    assert "--rebuild" in found(repo.path)["index"].remedy
+def test_index_is_not_a_database(repo: Repo, location: IndexLocation) -> None:
+    """A file that is no database is a problem, and the other checks run."""
+    location.database.write_bytes(b"no database" * 1000)
+    assert failed_checks(repo.path) == {"index": PROBLEM}
+    assert "--rebuild" in run_checks(repo.path)["index"].remedy
 
 
-def test_damage_deep_in_the_file(repo: Repo, place: Place) -> None:
-    """A flipped bit in any block that holds rows is found, wherever it lies."""
-    with database.writing(place) as connection:
-        database.settle(connection, place)
-    whole = place.database.read_bytes()
+def test_damaged_block_is_detected(repo: Repo, location: IndexLocation) -> None:
+    """A flipped bit in any block with rows is detected."""
+    with database.open_for_writing(location) as connection:
+        database.checkpoint_wal(connection, location)
+    intact = location.database.read_bytes()
     block = 1 << 18
-    hit = 0
-    for start in range(3 * 4096, len(whole), block):
-        torn = bytearray(whole)
-        torn[start + 4096] ^= 1
-        place.database.write_bytes(torn)
-        hit += found(repo.path)["index"].verdict is PROBLEM
-    assert hit == len(range(3 * 4096, len(whole), block))
+    detected = 0
+    for start in range(3 * 4096, len(intact), block):
+        damaged = bytearray(intact)
+        damaged[start + 4096] ^= 1
+        location.database.write_bytes(damaged)
+        detected += run_checks(repo.path)["index"].verdict is PROBLEM
+    assert detected == len(range(3 * 4096, len(intact), block))
 
 
-def test_rows_that_disagree(repo: Repo, place: Place) -> None:
-    """Whole blocks with rows that another program took out are told by what is missing."""
-    with database.writing(place) as connection:
+def test_inconsistent_rows(repo: Repo, location: IndexLocation) -> None:
+    """Rows that another program deleted are reported by what is missing."""
+    with database.open_for_writing(location) as connection:
         connection.execute("DELETE FROM vectors")
         connection.execute("DELETE FROM commits")
-    said = found(repo.path)["index"]
-    assert said.verdict is PROBLEM
-    assert "1 hunks without their commit, 1 hunks without a vector" in said.found
+    result = run_checks(repo.path)["index"]
+    assert result.verdict is PROBLEM
+    assert "1 hunks without a commit, 1 hunks without a vector" in result.found
 
 
-def test_newer_schema(repo: Repo, place: Place) -> None:
-    """An index of a newer program is told from a damaged one."""
-    with duckdb.connect(str(place.database)) as connection:
+def test_newer_schema(repo: Repo, location: IndexLocation) -> None:
+    """An index with a newer schema is reported as such, not as damaged."""
+    with duckdb.connect(str(location.database)) as connection:
         connection.execute("INSERT INTO migrations VALUES (999, now()::TIMESTAMP)")
-    assert "schema 999" in found(repo.path)["index"].found
+    assert "schema 999" in run_checks(repo.path)["index"].found
 
 
-def test_another_model_and_commits_behind(repo: Repo, home: Path) -> None:
-    """Vectors of another model, and commits that are not indexed, are told with their commands."""
-    sample_index.index(repo, home, embedding_model="another")
+def test_other_model_and_commits_behind(repo: Repo, home: Path) -> None:
+    """Vectors of another model and commits behind HEAD are reported with the commands that fix them."""
+    sample_index.build_index(repo, home, embedding_model="another")
     repo.commit_file("b.py", "b = 1\n")
-    said = found(repo.path)
-    assert said["compatibility"].verdict is PROBLEM
-    assert "--rebuild --yes" in said["compatibility"].remedy
-    assert said["freshness"].found == "1 commit behind HEAD"
+    results = run_checks(repo.path)
+    assert results["compatibility"].verdict is PROBLEM
+    assert "--rebuild --yes" in results["compatibility"].remedy
+    assert results["freshness"].found == "1 commit behind HEAD"
 
 
-def test_missing_lock_files(repo: Repo, place: Place) -> None:
-    """An index whose lock files are gone is left alone, since opening would make them."""
-    (place.folder / "door.lock").unlink()
-    before = everything(place.folder)
-    assert ill(repo.path) == {"index": WARNING}
-    assert everything(place.folder) == before
+def test_missing_lock_files(repo: Repo, location: IndexLocation) -> None:
+    """An index without lock files is not opened, because opening would create them."""
+    (location.folder / GATE_LOCK).unlink()
+    before = snapshot_files(location.folder)
+    assert failed_checks(repo.path) == {"index": WARNING}
+    assert snapshot_files(location.folder) == before
 
 
-def test_somebody_holds_the_index(repo: Repo, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that keeps the index to itself is named, with its number and command."""
-    monkeypatch.setattr(index_checks, "PATIENCE_SECONDS", 0.2)
-    with database.writing(place):
-        said = found(repo.path)
-    assert said["index"].verdict is PROBLEM
-    assert "in use by another process" in said["index"].found
+def test_locked_index_names_its_process(
+    repo: Repo, location: IndexLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that has locked the index is named with its process id."""
+    monkeypatch.setattr(index_checks, "INDEX_TIMEOUT_SECONDS", 0.2)
+    with database.open_for_writing(location):
+        results = run_checks(repo.path)
+    assert results["index"].verdict is PROBLEM
+    assert "in use by another process" in results["index"].found
     if sys.platform == "linux":
-        assert f"process {os.getpid()}" in said["index"].found
-        assert f"open in process {os.getpid()}" in said["locks"].found
+        assert f"process {os.getpid()}" in results["index"].found
+        assert f"open in process {os.getpid()}" in results["locks"].found
 
 
-def test_an_index_run_is_named(repo: Repo, place: Place) -> None:
-    """A run at work is no fault: it is told apart from others that have the index open."""
+def test_running_index_run_is_named(repo: Repo, location: IndexLocation) -> None:
+    """A running index run is no problem and is distinguished from other users of the index."""
     if sys.platform != "linux":
-        pytest.skip("only Linux lists who holds a lock")
-    with (place.folder / "run.lock").open("w") as lock:
+        pytest.skip("only Linux lists the holders of a lock")
+    with (location.folder / RUN_LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        said = found(repo.path)["locks"]
-    assert said.verdict is OK and said.found.startswith(f"an index run: process {os.getpid()}")
+        result = run_checks(repo.path)["locks"]
+    assert result.verdict is OK and result.found.startswith(f"an index run: process {os.getpid()}")
 
 
-def test_a_long_log(repo: Repo, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log that every opening replays is worth a run; one without an index is worth a rebuild."""
-    with database.writing(place) as connection:
+def test_large_write_ahead_log(repo: Repo, location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large write-ahead log and one without an index are warnings."""
+    with database.open_for_writing(location) as connection:
         connection.execute("CREATE TABLE filler AS FROM range(9)")
-    assert place.wal.exists()
-    monkeypatch.setattr(index_checks, "LARGEST_HELD_WAL", 10)
-    assert found(repo.path)["write-ahead log"].verdict is WARNING
-    place.database.unlink()
-    assert "no index beside it" in found(repo.path)["write-ahead log"].found
+    assert location.wal.exists()
+    monkeypatch.setattr(index_checks, "MAX_OPEN_WAL_BYTES", 10)
+    assert run_checks(repo.path)["write-ahead log"].verdict is WARNING
+    location.database.unlink()
+    assert "has no index" in run_checks(repo.path)["write-ahead log"].found

@@ -1,4 +1,4 @@
-"""Clients of MCP servers, by both protocols: of one in memory, or of a program."""
+"""MCP clients for tests, with both protocol versions: of a server in this process or of a program."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ import anyio
 from mcp.client import Client
 from mcp_types import CallToolResult, TextContent
 
-# How a client of the 2026-07-28 protocol begins, and one of 2025-11-25.
+# Client modes and the protocol versions that they negotiate.
 PROTOCOLS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
 
 
-def ask(asked: Any, steps: Callable[[Client], Any], mode: str = "auto") -> Any:
-    """What the steps return, taken with a client of a server in memory or of a program."""
+def run_client(server: Any, steps: Callable[[Client], Any], mode: str = "auto") -> Any:
+    """Connect a client to a server object or a program, and return the result of the steps."""
 
     async def run() -> Any:
         with anyio.fail_after(60):
-            async with Client(asked, mode=mode) as client:
+            async with Client(server, mode=mode) as client:
                 return await steps(client)
 
     return anyio.run(run)
 
 
-def text(result: CallToolResult) -> str:
+def result_text(result: CallToolResult) -> str:
     (content,) = result.content
     assert isinstance(content, TextContent)
     return content.text
 
 
-def call(asked: Any, tool: str, mode: str = "auto", **arguments: Any) -> CallToolResult:
+def call_tool(server: Any, tool: str, mode: str = "auto", **arguments: Any) -> CallToolResult:
     async def steps(client: Client) -> Any:
         return await client.call_tool(tool, arguments)
 
-    result: CallToolResult = ask(asked, steps, mode)
+    result: CallToolResult = run_client(server, steps, mode)
     return result
 
 
-def said(result: CallToolResult) -> dict[str, Any]:
-    """The structured content of a good answer; the text says the same."""
-    assert not result.is_error, text(result)
-    assert json.loads(text(result)) == result.structured_content
+def structured_content(result: CallToolResult) -> dict[str, Any]:
+    """Return the structured content of a successful result, after a check that its text is the same JSON."""
+    assert not result.is_error, result_text(result)
+    assert json.loads(result_text(result)) == result.structured_content
     content: dict[str, Any] | None = result.structured_content
     assert content is not None
     return content

@@ -1,4 +1,4 @@
-"""A repository to ask about, and a home whose daemon ends with the test."""
+"""Fixtures of the MCP tests: a repository and an index directory."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.repos import Repo
-from tests.serve.commands import timeouts
-from tests.serve.daemon.daemons import remote
+from tests.serve.commands import create_timeout_repo
+from tests.serve.daemon.daemons import daemon_client
 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    return timeouts(tmp_path / "repo")
+    return create_timeout_repo(tmp_path / "repo")
 
 
 @pytest.fixture
-def place(home: Path) -> Iterator[Path]:
-    """A home whose daemon, if the test has one, ends with the test."""
+def home(home: Path) -> Iterator[Path]:
+    """Index directory whose daemon, if the test starts one, is stopped after the test."""
     yield home
-    remote(home).stop()
+    daemon_client(home).stop()

@@ -1,4 +1,4 @@
-"""`lineage-mcp` as a program: over stdio by the present and the previous protocol, through the daemon, to its end."""
+"""`lineage-mcp` as a program on stdio: both protocol versions, daemon, invalid input, exit."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from tests.repos import Repo
-from tests.serve.commands import loaded_by
-from tests.serve.daemon.daemons import environment, remote
-from tests.serve.mcp.clients import PROTOCOLS, ask, call, said
-from tests.serve.sample_index import index
+from tests.serve.commands import list_loaded_packages
+from tests.serve.daemon.daemons import daemon_client, daemon_environment
+from tests.serve.mcp.clients import PROTOCOLS, call_tool, run_client, structured_content
+from tests.serve.sample_index import build_index
 
 
-def program(repo: Repo, home: Path, **more: str) -> Any:
+def connect_to_program(repo: Repo, home: Path, **variables: str) -> Any:
     command = [sys.executable, "-m", "serve.mcp.lineage_server"]
     return stdio_client(
         StdioServerParameters(
-            command=command[0], args=command[1:], cwd=repo.path, env=environment(home, **more)
+            command=command[0], args=command[1:], cwd=repo.path, env=daemon_environment(home, **variables)
         )
     )
 
 
 @pytest.mark.parametrize("mode", PROTOCOLS)
-def test_over_stdio(repo: Repo, place: Path, mode: str) -> None:
-    """Started by a client in a repository, it answers about that repository, through the daemon, by either protocol."""
-    index(repo, place)
+def test_answers_through_the_daemon(repo: Repo, home: Path, mode: str) -> None:
+    """The server answers about the repository in its working directory, through the daemon, in both protocols."""
+    build_index(repo, home)
 
     async def steps(client: Client) -> Any:
         assert client.protocol_version == PROTOCOLS[mode]
@@ -42,27 +42,30 @@ def test_over_stdio(repo: Repo, place: Path, mode: str) -> None:
         explained = await client.call_tool("explain_change", {"file": "src/tcp.py"})
         return found, explained
 
-    found, explained = ask(program(repo, place), steps, mode)
-    assert {hit["file_path"] for hit in said(found)["hits"]} == {"src/tcp.py", "docs/ü.md"}
-    assert [hit["blame_lines"] for hit in said(explained)["hits"]] == [[1, 2]]
-    report = remote(place).report()
+    found, explained = run_client(connect_to_program(repo, home), steps, mode)
+    assert {hit["file_path"] for hit in structured_content(found)["hits"]} == {"src/tcp.py", "docs/ü.md"}
+    assert [hit["blame_lines"] for hit in structured_content(explained)["hits"]] == [[1, 2]]
+    report = daemon_client(home).fetch_status()
     assert report is not None
     assert report.answered == 2
 
 
-def test_without_the_daemon(repo: Repo, place: Path) -> None:
-    """LINEAGE_NO_DAEMON=1 answers in the server's own process, with the same content."""
-    index(repo, place)
-    shared = call(program(repo, place), "find_pattern", query="timeout")
-    remote(place).stop()
-    assert call(program(repo, place, LINEAGE_NO_DAEMON="1"), "find_pattern", query="timeout") == shared
-    assert remote(place).report() is None
+def test_answers_without_the_daemon(repo: Repo, home: Path) -> None:
+    """With LINEAGE_NO_DAEMON=1 the server answers itself, with the same content."""
+    build_index(repo, home)
+    with_daemon = call_tool(connect_to_program(repo, home), "find_pattern", query="timeout")
+    daemon_client(home).stop()
+    assert (
+        call_tool(connect_to_program(repo, home, LINEAGE_NO_DAEMON="1"), "find_pattern", query="timeout")
+        == with_daemon
+    )
+    assert daemon_client(home).fetch_status() is None
 
 
-def started(repo: Repo, home: Path, stderr: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+def start_server(repo: Repo, home: Path, stderr: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "serve.mcp.lineage_server"],
-        env=environment(home),
+        env=daemon_environment(home),
         cwd=repo.path,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -79,7 +82,7 @@ def send(server: subprocess.Popen[bytes], method: str, number: int | None = None
     server.stdin.flush()
 
 
-def begin(server: subprocess.Popen[bytes]) -> None:
+def initialize_session(server: subprocess.Popen[bytes]) -> None:
     client = {"name": "test", "version": "1"}
     send(server, "initialize", 1, protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
     assert server.stdout is not None
@@ -87,35 +90,35 @@ def begin(server: subprocess.Popen[bytes]) -> None:
     send(server, "notifications/initialized")
 
 
-def test_ends_with_its_client(repo: Repo, place: Path) -> None:
-    """Its input closed, it ends at once: also while it waits for an answer that does not come."""
-    index(repo, place)
-    call(program(repo, place), "find_pattern", query="timeout")
-    report = remote(place).report()
+def test_server_exits_when_the_client_disconnects(repo: Repo, home: Path) -> None:
+    """The server exits as soon as stdin is closed, also while it waits for the daemon."""
+    build_index(repo, home)
+    call_tool(connect_to_program(repo, home), "find_pattern", query="timeout")
+    report = daemon_client(home).fetch_status()
     assert report is not None
-    with started(repo, place) as server:
-        begin(server)
+    with start_server(repo, home) as server:
+        initialize_session(server)
         os.kill(report.pid, signal.SIGSTOP)
         send(server, "tools/call", 2, name="find_pattern", arguments={"query": "timeout"})
         time.sleep(0.3)
         assert server.poll() is None
         assert server.stdin is not None
         server.stdin.close()
-        closed = time.monotonic()
+        closed_at = time.monotonic()
         assert server.wait(timeout=10) == 0
-        assert time.monotonic() - closed < 2
+        assert time.monotonic() - closed_at < 2
     os.kill(report.pid, signal.SIGKILL)
 
 
-def test_outlives_the_daemon(repo: Repo, place: Path) -> None:
-    """The daemon killed in the middle of a question, the server has another answer it."""
-    index(repo, place)
-    with started(repo, place) as server:
-        begin(server)
+def test_server_survives_a_killed_daemon(repo: Repo, home: Path) -> None:
+    """If the daemon is killed during a request, the server gets the answer from another one."""
+    build_index(repo, home)
+    with start_server(repo, home) as server:
+        initialize_session(server)
         send(server, "tools/call", 2, name="find_pattern", arguments={"query": "timeout"})
         assert server.stdin is not None and server.stdout is not None
         first = json.loads(server.stdout.readline())["result"]["structuredContent"]
-        report = remote(place).report()
+        report = daemon_client(home).fetch_status()
         assert report is not None
         os.kill(report.pid, signal.SIGSTOP)
         send(server, "tools/call", 3, name="find_pattern", arguments={"query": "timeout"})
@@ -126,10 +129,10 @@ def test_outlives_the_daemon(repo: Repo, place: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_log_that_cannot_be_written(repo: Repo, place: Path) -> None:
-    """Errors are answered though stderr takes nothing."""
-    with Path("/dev/full").open("w") as full, started(repo, place, stderr=full) as server:
-        begin(server)
+def test_server_works_with_unwritable_stderr(repo: Repo, home: Path) -> None:
+    """The server returns errors to the client if stderr cannot be written."""
+    with Path("/dev/full").open("w") as full, start_server(repo, home, stderr=full) as server:
+        initialize_session(server)
         assert server.stdin is not None and server.stdout is not None
         for number in (2, 3):
             send(server, "tools/call", number, name="find_pattern", arguments={"wrong": 1})
@@ -137,12 +140,12 @@ def test_log_that_cannot_be_written(repo: Repo, place: Path) -> None:
         server.stdin.close()
 
 
-def test_nonsense_on_its_input(repo: Repo, place: Path) -> None:
-    """Lines that are no messages are survived, and standard output carries the protocol only."""
-    with started(repo, place) as server:
+def test_invalid_input_lines_are_survived(repo: Repo, home: Path) -> None:
+    """Lines that are no messages do not stop the server, and stdout has only protocol messages."""
+    with start_server(repo, home) as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        begin(server)
+        initialize_session(server)
         server.stdin.write(b"nonsense\n{}\n[1]\n\xff\xfe\n")
         send(server, "tools/list", 2)
         server.stdin.close()
@@ -150,7 +153,7 @@ def test_nonsense_on_its_input(repo: Repo, place: Path) -> None:
         assert all(message["jsonrpc"] == "2.0" for message in messages)
 
 
-def test_light_server() -> None:
-    """The server itself loads no database, model or parser: those are the daemon's."""
+def test_server_imports_no_heavy_package() -> None:
+    """The server imports no database, model or parser; the daemon does."""
     heavy = "duckdb numpy pyarrow onnxruntime tokenizers pygit2 tree_sitter tornado polars"
-    assert not loaded_by("import serve.mcp.lineage_server") & set(heavy.split())
+    assert not list_loaded_packages("import serve.mcp.lineage_server") & set(heavy.split())

@@ -1,4 +1,4 @@
-"""A history to ask about."""
+"""Fixture repository for searches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONNECT = "def connect(host):\n    return retry(host, timeout=3)\n"
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    """Five commits, ten days apart, that all speak of timeouts."""
+    """A repository of five commits, ten days apart, that all contain the word timeout."""
     repo = Repo.create(tmp_path / "repo")
     changes = [
         ("src/net/tcp.py", CONNECT, "Add a timeout to connect", "Ada Lovelace <ada@example.org>"),

@@ -1,4 +1,4 @@
-"""Questions of tests, asked at one moment of an index whose vectors can be computed by hand."""
+"""Search requests of tests, at a fixed time, on an index whose vectors can be computed by hand."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TypedDict, Unpack
 
 from serve.api_types import FindAnswer, FindRequest
 from serve.search.find_pattern import find_pattern
-from serve.search.query_hints import Here
+from serve.search.query_hints import RepositoryContext
 from tests.repos import FIRST_DATE, Repo
 from tests.serve.sample_index import WordEncoder
 
-# Every language is spoken and every path is there: what is read from a text is its own matter.
-ANYWHERE = Here(lambda _: True, lambda _: True)
+# A repository that has every language and every path, so every hint counts.
+ANY_CONTEXT = RepositoryContext(lambda _: True, lambda _: True)
 NOW = FIRST_DATE + timedelta(days=100)
 
 
-class Options(TypedDict, total=False):
-    """Those of a question, beside its text."""
+class FindOptions(TypedDict, total=False):
+    """Fields of a request except its text."""
 
     k: int
     language: str | None
@@ -28,14 +28,15 @@ class Options(TypedDict, total=False):
     rerank: bool
 
 
-class Asked(Options, total=False):
-    """A question as a table of a test has it."""
+class FindArguments(FindOptions, total=False):
+    """All fields of a request."""
 
     text: str
 
 
-def ask(
-    repo: Repo, home: Path, text: str = "timeout", *, now: datetime = NOW, **options: Unpack[Options]
+def find(
+    repo: Repo, home: Path, text: str = "timeout", *, now: datetime = NOW, **options: Unpack[FindOptions]
 ) -> FindAnswer:
+    """Run one search without a cache."""
     request = FindRequest(text, **options)
     return find_pattern(request, repo.path, home, encoder=WordEncoder, now=now)

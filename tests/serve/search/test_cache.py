@@ -1,4 +1,4 @@
-"""A finder answers as if it kept nothing, sooner, and keeps no more than it may."""
+"""The cache of `PatternSearcher` changes no answer and stays within its limits."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.git.repository import open_repository
-from pipeline.options import Encoding
+from pipeline.options import EncoderName
 from serve.api_types import FindAnswer, FindRequest
-from serve.repositories import place_of
+from serve.repositories import locate_index
 from serve.search import cache
-from serve.search.cache import Seen, see
-from serve.search.find_pattern import Finder, find_pattern
+from serve.search.cache import LoadedSnapshot, load_snapshot
+from serve.search.find_pattern import PatternSearcher, find_pattern
 from stores import hunk_details, maintenance, writer
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 from tests.repos import FIRST_DATE, Repo
-from tests.serve.sample_index import WordEncoder, index
+from tests.serve.sample_index import WordEncoder, build_index
 
 NOW = FIRST_DATE + timedelta(days=100)
 PATHS = ("src/net/tcp.py", "src/app.rs", "docs/guide.md", "src/pool.py")
@@ -51,15 +51,15 @@ requests = st.builds(
     path=st.sampled_from([None, None, "src/", "!*.py"]),
     author=st.sampled_from([None, None, "ada"]),
 )
-QUESTIONS = [
+REQUESTS = [
     FindRequest("how did we add a timeout to connect", k=20),
     FindRequest("close the socket in docs/", k=3),
     FindRequest("`send_3` retry", k=20, path="src/"),
 ]
 
 
-def made(folder: Path) -> Repo:
-    repo = Repo.create(folder)
+def create_repo(path: Path) -> Repo:
+    repo = Repo.create(path)
     for number in range(12):
         author = f"{('Ada', 'Grace')[number % 2]} <someone@example.org>"
         lines = (f"def send_{n}():\n    {WORDS[n % 6]}({WORDS[(n + number) % 6]})\n" for n in range(number))
@@ -72,184 +72,191 @@ def made(folder: Path) -> Repo:
 
 @pytest.fixture
 def repo(tmp_path: Path, home: Path) -> Repo:
-    repo = made(tmp_path / "repo")
-    index(repo, home)
+    repo = create_repo(tmp_path / "repo")
+    build_index(repo, home)
     return repo
 
 
 @pytest.fixture
-def finder(home: Path) -> Iterator[Finder]:
-    with closing(Finder(home, encoder=WordEncoder)) as finder:
-        yield finder
+def searcher(home: Path) -> Iterator[PatternSearcher]:
+    with closing(PatternSearcher(home, encoder=WordEncoder)) as searcher:
+        yield searcher
 
 
-def warm(finder: Finder, repo: Repo) -> list[FindAnswer]:
-    return [finder.find(request, repo.path, NOW) for request in QUESTIONS]
+def find_cached(searcher: PatternSearcher, repo: Repo) -> list[FindAnswer]:
+    return [searcher.find(request, repo.path, NOW) for request in REQUESTS]
 
 
-def cold(repo: Repo, home: Path) -> list[FindAnswer]:
-    return [find_pattern(asked, repo.path, home, encoder=WordEncoder, now=NOW) for asked in QUESTIONS]
+def find_uncached(repo: Repo, home: Path) -> list[FindAnswer]:
+    return [find_pattern(request, repo.path, home, encoder=WordEncoder, now=NOW) for request in REQUESTS]
 
 
-def place(repo: Repo, home: Path) -> Place:
-    return place_of(home, open_repository(repo.path))
+def locate(repo: Repo, home: Path) -> IndexLocation:
+    return locate_index(home, open_repository(repo.path))
 
 
 def add_commit(repo: Repo, home: Path) -> None:
     repo.commit_file("src/new.py", "def send_3():\n    timeout(connect)\n", "Add a timeout to connect")
-    index(repo, home)
+    build_index(repo, home)
 
 
-def amend(repo: Repo, home: Path) -> None:  # noqa: ARG001 - the index need not know
+def amend(repo: Repo, home: Path) -> None:  # noqa: ARG001 - same signature as the others
     repo.write(PATHS[3], "def send_3():\n    connect(timeout)\n")
     repo.commit("Add a timeout, better", amend=True)
 
 
-def switch_branch(repo: Repo, home: Path) -> None:  # noqa: ARG001 - the index need not know
+def switch_branch(repo: Repo, home: Path) -> None:  # noqa: ARG001 - same signature as the others
     repo.branch("topic", "HEAD~5")
 
 
 def index_again(repo: Repo, home: Path) -> None:
-    index(repo, home)
+    build_index(repo, home)
 
 
 def rebuild(repo: Repo, home: Path) -> None:
-    writer.delete_index(place(repo, home))
-    index(repo, home)
+    writer.delete_index(locate(repo, home))
+    build_index(repo, home)
 
 
 def compact(repo: Repo, home: Path) -> None:
-    maintenance.compact(place(repo, home))
+    maintenance.compact(locate(repo, home))
 
 
 def delete(repo: Repo, home: Path) -> None:
-    shutil.rmtree(place(repo, home).folder)
+    shutil.rmtree(locate(repo, home).folder)
 
 
 @given(st.lists(requests, min_size=1, max_size=4))
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_answers_are_the_same(repo: Repo, home: Path, asked: list[FindRequest]) -> None:
-    """Whatever was asked before, an answer is the one that is given when nothing is kept."""
-    with closing(Finder(home, encoder=WordEncoder)) as finder:
-        for request in [*asked, *asked]:
-            alone = find_pattern(request, repo.path, home, encoder=WordEncoder, now=NOW)
-            assert finder.find(request, repo.path, NOW) == alone
+def test_caching_does_not_change_answers(repo: Repo, home: Path, batch: list[FindRequest]) -> None:
+    """After any requests, an answer equals the one of a search without a cache."""
+    with closing(PatternSearcher(home, encoder=WordEncoder)) as searcher:
+        for request in [*batch, *batch]:
+            uncached = find_pattern(request, repo.path, home, encoder=WordEncoder, now=NOW)
+            assert searcher.find(request, repo.path, NOW) == uncached
 
 
 @pytest.mark.parametrize(
     "change",
     [add_commit, amend, switch_branch, index_again, rebuild, compact, delete],
-    ids=lambda c: c.__name__,
+    ids=lambda change: change.__name__,
 )
-@pytest.mark.parametrize("closed", [False, True])
-def test_changes_are_noticed(
-    repo: Repo, home: Path, finder: Finder, change: Callable[[Repo, Path], None], closed: bool
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_changes_invalidate_the_cache(
+    repo: Repo, home: Path, searcher: PatternSearcher, change: Callable[[Repo, Path], None], is_closed: bool
 ) -> None:
-    """After any change of index or HEAD, while the index was held open or not, answers are those of a fresh start."""
-    assert warm(finder, repo) == warm(finder, repo) == cold(repo, home)
-    if closed:
-        finder._kept._readings[place(repo, home)].close()
+    """After any change of the index or HEAD, answers equal those without a cache, whether the index was open or not."""
+    assert find_cached(searcher, repo) == find_cached(searcher, repo) == find_uncached(repo, home)
+    if is_closed:
+        searcher._cache._reader_pools[locate(repo, home)].close()
     change(repo, home)
-    assert warm(finder, repo) == warm(finder, repo) == cold(repo, home)
+    assert find_cached(searcher, repo) == find_cached(searcher, repo) == find_uncached(repo, home)
 
 
-def test_work_trees_side_by_side(repo: Repo, home: Path, finder: Finder) -> None:
-    """Two work trees of one repository, each at its own HEAD, share an index and are both kept at hand."""
+def test_work_trees_share_an_index(repo: Repo, home: Path, searcher: PatternSearcher) -> None:
+    """Two work trees of a repository, each at its own HEAD, share an index and both stay in the cache."""
     other = repo.path.parent / "other"
     repo.git("worktree", "add", "--quiet", str(other), "HEAD~6")
-    beside = Repo(other)
-    before = [warm(finder, repo), warm(finder, beside)]
-    assert [warm(finder, repo), warm(finder, beside)] == before == [cold(repo, home), cold(beside, home)]
-    assert len(finder._kept._entries) == 2
-    (held,) = finder.holdings()
-    assert held.hunks == 12
+    linked = Repo(other)
+    before = [find_cached(searcher, repo), find_cached(searcher, linked)]
+    assert (
+        [find_cached(searcher, repo), find_cached(searcher, linked)]
+        == before
+        == [find_uncached(repo, home), find_uncached(linked, home)]
+    )
+    assert len(searcher._cache._entries) == 2
+    (stats,) = searcher.cache_stats()
+    assert stats.hunks == 12
 
 
-def test_one_reads_and_others_wait(
-    repo: Repo, home: Path, finder: Finder, monkeypatch: pytest.MonkeyPatch
+def test_concurrent_requests_load_once(
+    repo: Repo, home: Path, searcher: PatternSearcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Questions at once about an index that is not at hand read it once, and have the same answer."""
-    reads: list[int] = []
+    """Concurrent requests for an index that is not cached load it once and give the same answer."""
+    loads: list[int] = []
 
-    def counted(*given: Any) -> Seen:
-        reads.append(threading.get_ident())
-        return see(*given)
+    def count_loads(*arguments: Any) -> LoadedSnapshot:
+        loads.append(threading.get_ident())
+        return load_snapshot(*arguments)
 
-    monkeypatch.setattr(cache, "see", counted)
+    monkeypatch.setattr(cache, "load_snapshot", count_loads)
     with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(lambda _: warm(finder, repo), range(8)))
-    assert len(reads) == 1
-    assert all(one == cold(repo, home) for one in answers)
+        answers = list(threads.map(lambda _: find_cached(searcher, repo), range(8)))
+    assert len(loads) == 1
+    assert all(answer == find_uncached(repo, home) for answer in answers)
 
 
-def test_a_read_that_fails_is_tried_again(
-    repo: Repo, home: Path, finder: Finder, monkeypatch: pytest.MonkeyPatch
+def test_failed_load_is_repeated(
+    repo: Repo, home: Path, searcher: PatternSearcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing half read is kept."""
+    """A failed load leaves nothing in the cache."""
     with monkeypatch.context() as broken, pytest.raises(ValueError, match="broken"):
-        broken.setattr(cache, "see", lambda *_: (_ for _ in ()).throw(ValueError("broken")))
-        finder.find(QUESTIONS[0], repo.path, NOW)
-    assert finder.holdings() == ()
-    assert warm(finder, repo) == cold(repo, home)
+        broken.setattr(cache, "load_snapshot", lambda *_: (_ for _ in ()).throw(ValueError("broken")))
+        searcher.find(REQUESTS[0], repo.path, NOW)
+    assert searcher.cache_stats() == ()
+    assert find_cached(searcher, repo) == find_uncached(repo, home)
 
 
-def test_what_is_kept_is_told(repo: Repo, home: Path, finder: Finder) -> None:
-    """Place, hunks in reach, bytes and the time since the last question; nothing after closing."""
-    assert finder.holdings() == ()
-    warm(finder, repo)
-    (held,) = finder.holdings()
-    assert (held.place, held.hunks) == (place(repo, home), 12)
-    assert 0 < held.bytes < 10_000_000
-    assert 0 <= held.idle_seconds < 60
-    finder.close()
-    assert finder.holdings() == ()
-    assert warm(finder, repo) == cold(repo, home)
+def test_cache_stats(repo: Repo, home: Path, searcher: PatternSearcher) -> None:
+    """Statistics have location, reachable hunks, bytes and idle time; after closing there are none."""
+    assert searcher.cache_stats() == ()
+    find_cached(searcher, repo)
+    (stats,) = searcher.cache_stats()
+    assert (stats.location, stats.hunks) == (locate(repo, home), 12)
+    assert 0 < stats.bytes < 10_000_000
+    assert 0 <= stats.idle_seconds < 60
+    searcher.close()
+    assert searcher.cache_stats() == ()
+    assert find_cached(searcher, repo) == find_uncached(repo, home)
 
 
-def test_what_was_not_asked_for_longest_goes(tmp_path: Path, repo: Repo, home: Path) -> None:
-    """Over its budget a finder keeps the index asked last, and answers about the other from a new reading."""
-    other = made(tmp_path / "other")
+def test_least_recently_used_index_is_evicted(tmp_path: Path, repo: Repo, home: Path) -> None:
+    """Above the limit only the last index stays; a request for the other one loads it again."""
+    other = create_repo(tmp_path / "other")
     other.commit_file("more.py", "timeout\n", "One more")
-    index(other, home)
-    with closing(Finder(home, encoder=WordEncoder, most_bytes=1)) as finder:
-        warm(finder, repo)
-        warm(finder, other)
-        assert [held.place for held in finder.holdings()] == [place(other, home)]
-        assert warm(finder, repo) == cold(repo, home)
-    with closing(Finder(home, encoder=WordEncoder)) as finder:
-        for one in (repo, other, repo):
-            warm(finder, one)
-        assert [held.place for held in finder.holdings()] == [place(other, home), place(repo, home)]
+    build_index(other, home)
+    with closing(PatternSearcher(home, encoder=WordEncoder, max_bytes=1)) as searcher:
+        find_cached(searcher, repo)
+        find_cached(searcher, other)
+        assert [stats.location for stats in searcher.cache_stats()] == [locate(other, home)]
+        assert find_cached(searcher, repo) == find_uncached(repo, home)
+    with closing(PatternSearcher(home, encoder=WordEncoder)) as searcher:
+        for indexed in (repo, other, repo):
+            find_cached(searcher, indexed)
+        assert [stats.location for stats in searcher.cache_stats()] == [
+            locate(other, home),
+            locate(repo, home),
+        ]
 
 
-def test_an_index_that_is_gone_is_forgotten(repo: Repo, home: Path, finder: Finder) -> None:
-    """Once a question finds the index deleted, nothing of it stays in memory."""
-    warm(finder, repo)
+def test_deleted_index_is_evicted(repo: Repo, home: Path, searcher: PatternSearcher) -> None:
+    """A request that finds the index deleted removes it from the cache."""
+    find_cached(searcher, repo)
     delete(repo, home)
-    warm(finder, repo)
-    assert finder.holdings() == ()
+    find_cached(searcher, repo)
+    assert searcher.cache_stats() == ()
 
 
-def test_the_encoder_is_its_owners(repo: Repo, home: Path) -> None:
-    """Each question asks for the encoder, so that whoever owns it may unload it in between."""
-    asked: list[Encoding] = []
+def test_encoder_is_requested_for_every_query(repo: Repo, home: Path) -> None:
+    """Every request asks for the encoder, so its owner may unload it in between."""
+    names: list[EncoderName] = []
 
-    def encoder(encoding: Encoding) -> WordEncoder:
-        asked.append(encoding)
+    def encoder(name: EncoderName) -> WordEncoder:
+        names.append(name)
         return WordEncoder()
 
-    with closing(Finder(home, encoder=encoder)) as finder:
-        warm(finder, repo)
-    assert asked == [Encoding.MINILM] * len(QUESTIONS)
+    with closing(PatternSearcher(home, encoder=encoder)) as searcher:
+        find_cached(searcher, repo)
+    assert names == [EncoderName.MINILM] * len(REQUESTS)
 
 
-def test_long_diffs_are_shown_too(tmp_path: Path, home: Path, finder: Finder) -> None:
-    """What is too long to be kept is read for each answer, and is the same."""
+def test_long_diffs_are_not_cached(tmp_path: Path, home: Path, searcher: PatternSearcher) -> None:
+    """Diffs too long for the cache are read for every answer, which stays the same."""
     repo = Repo.create(tmp_path / "long")
-    repo.commit_file("long.py", "timeout = 1\n" + "x" * (hunk_details.LONGEST_KEPT_DIFF + 1), "Long")
+    repo.commit_file("long.py", "timeout = 1\n" + "x" * (hunk_details.MAX_CACHED_DIFF_BYTES + 1), "Long")
     repo.commit_file("short.py", "timeout = 1\n", "Short")
-    index(repo, home)
-    assert warm(finder, repo) == warm(finder, repo) == cold(repo, home)
-    (seen,) = [entry.seen for entry in finder._kept._entries.values()]
-    assert seen is not None and seen.diffs is not None
-    assert len(seen.diffs.rows) == 1
+    build_index(repo, home)
+    assert find_cached(searcher, repo) == find_cached(searcher, repo) == find_uncached(repo, home)
+    (loaded,) = [entry.loaded for entry in searcher._cache._entries.values()]
+    assert loaded is not None and loaded.diffs is not None
+    assert len(loaded.diffs.row_by_hunk) == 1

@@ -1,4 +1,4 @@
-"""What is known of candidates: by parts, absolute, and the same whoever stands beside them."""
+"""Features of candidates are absolute and do not depend on other candidates."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import pytest
 
 from pipeline.git.repository import open_repository
 from serve.api_types import FindRequest
-from serve.repositories import place_of
-from serve.search import features, query, retrieval
-from serve.search.cache import see
-from serve.search.features import FEATURES, Evidence
-from serve.search.query import Query
-from serve.search.query_hints import NOTHING_HERE
-from serve.search.retrieval import Candidate, Rankings, fuse
+from serve.repositories import locate_index
+from serve.search import features, retrieval
+from serve.search.cache import load_snapshot
+from serve.search.features import FEATURES, CandidateFeatures
+from serve.search.query import Query, parse_query
+from serve.search.query_hints import EMPTY_CONTEXT
+from serve.search.retrieval import Candidate, RetrieverResults, reciprocal_rank_fusion
 from stores import database
 from stores.hunk_details import Connection
-from stores.types import Reach
+from stores.types import ReachabilityDelta
 from tests.repos import FIRST_DATE, Repo
-from tests.serve.sample_index import WordEncoder, index
+from tests.serve.sample_index import WordEncoder, build_index
 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    """Three commits: one says retry in its message, one in its path and symbols, one nowhere."""
+    """Three commits: one has "retry" in its message, one in its path and symbols, one nowhere."""
     repo = Repo.create(tmp_path / "repo")
     repo.write("net.py", "def connect():\n    return open_socket()\n")
     repo.commit("Retry failed calls\n\nThe server drops idle sockets.")
@@ -39,109 +39,125 @@ def repo(tmp_path: Path) -> Repo:
 
 
 @contextmanager
-def asked(
+def run_query(
     repo: Repo, home: Path, text: str
-) -> Iterator[tuple[Connection, Query, Rankings, tuple[Candidate, ...]]]:
-    """An index and what its lanes say to a question."""
+) -> Iterator[tuple[Connection, Query, RetrieverResults, tuple[Candidate, ...]]]:
+    """Yield an open index, a parsed query, the results of its lanes and the fused candidates."""
     repository = open_repository(repo.path)
-    with database.reading(place_of(home, repository)) as connection:
-        wanted = query.parse_query(FindRequest(text), FIRST_DATE, NOTHING_HERE)
-        rankings = retrieval.rank(connection, lambda: see(connection, Reach()), wanted, WordEncoder())
-        yield connection, wanted, rankings, fuse(rankings.lanes, 50)
+    with database.open_for_reading(locate_index(home, repository)) as connection:
+        query = parse_query(FindRequest(text), FIRST_DATE, EMPTY_CONTEXT)
+        results = retrieval.run_retrievers(
+            connection, lambda: load_snapshot(connection, ReachabilityDelta()), query, WordEncoder()
+        )
+        yield connection, query, results, reciprocal_rank_fusion(results.lanes, 50)
 
 
-def known(repo: Repo, home: Path, text: str) -> dict[str, dict[str, float]]:
-    """Each commit's features by name, by its subject."""
-    with asked(repo, home, text) as (connection, wanted, rankings, candidates):
-        gathered = features.gather(connection, wanted, rankings, candidates)
-        subjects = [repo.git("log", "-1", "--format=%s", one.commit_sha) for one in candidates]
-    rows = (dict(zip(FEATURES, row, strict=True)) for row in gathered.rows.tolist())
+def compute_by_subject(repo: Repo, home: Path, text: str) -> dict[str, dict[str, float]]:
+    """Return the features of each commit by subject, then by feature name."""
+    with run_query(repo, home, text) as (connection, query, results, candidates):
+        computed = features.compute_features(connection, query, results, candidates)
+        subjects = [repo.git("log", "-1", "--format=%s", candidate.commit_sha) for candidate in candidates]
+    rows = (dict(zip(FEATURES, row, strict=True)) for row in computed.rows.tolist())
     return dict(zip(subjects, rows, strict=True))
 
 
-def test_parts(repo: Repo, home: Path) -> None:
-    """Words count where they stand: in the subject, in the path, in the message's order, in names written whole."""
-    index(repo, home)
-    of = known(repo, home, "retry failed calls with retry_later")
+def test_words_count_by_part(repo: Repo, home: Path) -> None:
+    """Words count by their place: subject, path, word pairs of the message, compound identifiers."""
+    build_index(repo, home)
+    by_subject = compute_by_subject(repo, home, "retry failed calls with retry_later")
     assert (
-        of["Retry failed calls"]["words in the subject"]
-        > of["Wait before the next attempt"]["words in the subject"]
+        by_subject["Retry failed calls"]["matched words in subject"]
+        > by_subject["Wait before the next attempt"]["matched words in subject"]
     )
-    assert of["Retry failed calls"]["words in order"] == pytest.approx(2 / 3)
-    assert of["Retry failed calls"]["names found"] == 0 < of["Wait before the next attempt"]["names found"]
+    assert by_subject["Retry failed calls"]["matched word pairs in message"] == pytest.approx(2 / 3)
     assert (
-        of["Retry failed calls"]["words in the path"]
+        by_subject["Retry failed calls"]["matched identifiers"]
         == 0
-        < of["Wait before the next attempt"]["words in the path"]
+        < by_subject["Wait before the next attempt"]["matched identifiers"]
     )
-    assert set(of["Describe it"].values()) >= {0.0}
+    assert (
+        by_subject["Retry failed calls"]["matched words in path"]
+        == 0
+        < by_subject["Wait before the next attempt"]["matched words in path"]
+    )
+    assert set(by_subject["Describe it"].values()) >= {0.0}
 
 
-def test_shares_are_of_the_whole_question(repo: Repo, home: Path) -> None:
-    """A question whose every word is found has a share of 1; words that no index knows take from it."""
-    index(repo, home)
-    assert known(repo, home, "retry failed calls")["Retry failed calls"]["words found"] == pytest.approx(1)
-    less = known(repo, home, "retry failed calls zanzibar")["Retry failed calls"]["words found"]
+def test_unknown_words_lower_the_share(repo: Repo, home: Path) -> None:
+    """A query whose words are all matched has a share of 1; words unknown to the index lower it."""
+    build_index(repo, home)
+    assert compute_by_subject(repo, home, "retry failed calls")["Retry failed calls"][
+        "matched words"
+    ] == pytest.approx(1)
+    less = compute_by_subject(repo, home, "retry failed calls zanzibar")["Retry failed calls"][
+        "matched words"
+    ]
     assert 0 < less < 1
 
 
-def test_function_words_say_nothing(repo: Repo, home: Path) -> None:
-    """What a question is built with changes no share."""
-    index(repo, home)
-    plain = known(repo, home, "retry failed calls")["Retry failed calls"]
-    asked_for = known(repo, home, "how did we retry failed calls before")["Retry failed calls"]
-    for feature in ("words found", "words in the subject", "words in order"):
-        assert asked_for[feature] == pytest.approx(plain[feature])
+def test_function_words_are_ignored(repo: Repo, home: Path) -> None:
+    """Function words of a question change no share."""
+    build_index(repo, home)
+    plain = compute_by_subject(repo, home, "retry failed calls")["Retry failed calls"]
+    with_function_words = compute_by_subject(repo, home, "how did we retry failed calls before")[
+        "Retry failed calls"
+    ]
+    for feature in ("matched words", "matched words in subject", "matched word pairs in message"):
+        assert with_function_words[feature] == pytest.approx(plain[feature])
 
 
-def test_same_beside_any_neighbour(repo: Repo, home: Path) -> None:
-    """A candidate's row does not depend on who else is judged."""
-    index(repo, home)
-    with asked(repo, home, "retry failed calls") as (connection, wanted, rankings, candidates):
-        together = features.gather(connection, wanted, rankings, candidates)
-        alone = [features.gather(connection, wanted, rankings, [one]) for one in candidates]
-    assert np.array_equal(together.rows, np.concatenate([one.rows for one in alone]))
-    assert told(together) == [told_alone for one in alone for told_alone in told(one)]
+def test_features_do_not_depend_on_other_candidates(repo: Repo, home: Path) -> None:
+    """A candidate's features are the same alone and among others."""
+    build_index(repo, home)
+    with run_query(repo, home, "retry failed calls") as (connection, query, results, candidates):
+        together = features.compute_features(connection, query, results, candidates)
+        alone = [
+            features.compute_features(connection, query, results, [candidate]) for candidate in candidates
+        ]
+    assert np.array_equal(together.rows, np.concatenate([single.rows for single in alone]))
+    assert format_matches(together) == [match for single in alone for match in format_matches(single)]
 
 
-def test_messages_at_hand(repo: Repo, home: Path) -> None:
-    """Messages kept from question to question say what those read from the index say; with them it is not asked."""
-    index(repo, home)
-    with asked(repo, home, "retry failed calls") as (connection, wanted, rankings, candidates):
-        read = features.gather(connection, wanted, rankings, candidates)
-        seen = rankings.seen.ready(connection)
-        again = retrieval.rank(connection, lambda: seen, wanted, WordEncoder())
-    assert again.lanes == rankings.lanes
-    assert seen.messages is again.messages is not rankings.messages
-    assert_same(read, features.gather(connection, wanted, again, candidates))  # the connection is closed
+def test_cached_messages_give_the_same_features(repo: Repo, home: Path) -> None:
+    """Cached messages give the same features as messages read from the index, without using the connection."""
+    build_index(repo, home)
+    with run_query(repo, home, "retry failed calls") as (connection, query, results, candidates):
+        expected = features.compute_features(connection, query, results, candidates)
+        loaded = results.loaded.with_diffs_and_messages(connection)
+        again = retrieval.run_retrievers(connection, lambda: loaded, query, WordEncoder())
+    assert again.lanes == results.lanes
+    assert loaded.messages is again.messages is not results.messages
+    assert_same(
+        expected, features.compute_features(connection, query, again, candidates)
+    )  # the connection is closed
 
 
 @pytest.mark.parametrize("text", ["???", "how was it done before", "zanzibar", "的"])
-def test_nothing_to_find(repo: Repo, home: Path, text: str) -> None:
-    """Questions without a word that counts have numbers too, none of them above what they can be."""
-    index(repo, home)
-    with asked(repo, home, text) as (connection, wanted, rankings, candidates):
-        gathered = features.gather(connection, wanted, rankings, candidates)
-    assert np.isfinite(gathered.rows).all()
-    assert (gathered.rows[:, FEATURES.index("words found") :] == 0).all()
-    assert (gathered.rows <= 1).all()
-    assert {str(found) for found in gathered.found} == {"near in meaning; none of the question's words"}
+def test_queries_without_known_words(repo: Repo, home: Path, text: str) -> None:
+    """Queries without a known word have finite features of at most 1."""
+    build_index(repo, home)
+    with run_query(repo, home, text) as (connection, query, results, candidates):
+        computed = features.compute_features(connection, query, results, candidates)
+    assert np.isfinite(computed.rows).all()
+    assert (computed.rows[:, FEATURES.index("matched words") :] == 0).all()
+    assert (computed.rows <= 1).all()
+    assert {str(matched) for matched in computed.matched} == {"near in meaning; none of the question's words"}
 
 
-def test_found_as_it_was_typed(repo: Repo, home: Path) -> None:
-    """What was found is told in the question's own words, by part, not as stems."""
-    index(repo, home)
-    with asked(repo, home, "retrying calls in retry_later") as (connection, wanted, rankings, candidates):
-        gathered = features.gather(connection, wanted, rankings, candidates)
-    said = {str(found) for found in gathered.found}
-    assert "message: calls, retrying" in said
-    assert any("symbols: " in one and "retry_later" in one for one in said)
+def test_matched_words_are_shown_as_typed(repo: Repo, home: Path) -> None:
+    """Matched words are shown by part as the user typed them, not as stems."""
+    build_index(repo, home)
+    with run_query(repo, home, "retrying calls in retry_later") as (connection, query, results, candidates):
+        computed = features.compute_features(connection, query, results, candidates)
+    texts = {str(matched) for matched in computed.matched}
+    assert "message: calls, retrying" in texts
+    assert any("symbols: " in text and "retry_later" in text for text in texts)
 
 
-def assert_same(one: Evidence, other: Evidence) -> None:
-    assert np.array_equal(one.rows, other.rows)
-    assert told(one) == told(other)
+def assert_same(first: CandidateFeatures, second: CandidateFeatures) -> None:
+    assert np.array_equal(first.rows, second.rows)
+    assert format_matches(first) == format_matches(second)
 
 
-def told(gathered: Evidence) -> list[str]:
-    return list(map(str, gathered.found))
+def format_matches(computed: CandidateFeatures) -> list[str]:
+    return list(map(str, computed.matched))

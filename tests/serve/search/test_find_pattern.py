@@ -13,25 +13,25 @@ from pipeline.git.repository import open_repository
 from serve.api_types import FindAnswer, FindRequest, PatternHit
 from serve.errors import BadRequest
 from serve.index_status import EXCERPT_COLUMNS, EXCERPT_LINES
-from serve.repositories import place_of
+from serve.repositories import locate_index
 from serve.search import query, retrieval
-from serve.search.cache import see
-from serve.search.rerank import WEAK
+from serve.search.cache import load_snapshot
+from serve.search.rerank import WEAK_PROBABILITY
 from stores import database
-from stores.types import Reach
+from stores.types import ReachabilityDelta
 from tests.repos import FIRST_DATE, Repo
-from tests.serve.sample_index import WordEncoder, index
-from tests.serve.search.helpers import ANYWHERE, NOW, Asked, Options, ask
+from tests.serve.sample_index import WordEncoder, build_index
+from tests.serve.search.helpers import ANY_CONTEXT, NOW, FindArguments, FindOptions, find
 
 
-def paths(answer: FindAnswer) -> list[str]:
+def list_paths(answer: FindAnswer) -> list[str]:
     return [hit.file_path for hit in answer.hits]
 
 
 def test_hit_fields(repo: Repo, home: Path) -> None:
     """A hit has every field of the specification, in its order, for the commit asked for."""
-    index(repo, home)
-    hit = asdict(ask(repo, home, "how did we add a timeout to connect", k=1, rerank=False).hits[0])
+    build_index(repo, home)
+    hit = asdict(find(repo, home, "how did we add a timeout to connect", k=1, rerank=False).hits[0])
     similarity = hit.pop("similarity")
     assert 0 < similarity < 1
     assert hit == {
@@ -58,24 +58,24 @@ def test_hit_fields(repo: Repo, home: Path) -> None:
 
 
 def test_reranked_hit_fields(repo: Repo, home: Path) -> None:
-    """A reranked hit's score is a probability raised by recency, and it says what was found where."""
-    index(repo, home)
-    hit = ask(repo, home, "how did we add a timeout to connect", k=1).hits[0]
+    """The score of a reranked hit is a probability raised by recency, and `matched` lists the words by part."""
+    build_index(repo, home)
+    hit = find(repo, home, "how did we add a timeout to connect", k=1).hits[0]
     assert hit.commit_message == "Add a timeout to connect"
-    assert WEAK < hit.combined_score / (1 + hit.recency_weight) < 1
+    assert WEAK_PROBABILITY < hit.combined_score / (1 + hit.recency_weight) < 1
     assert hit.matched == "message: connect, add, timeout; symbols: connect; change: connect, timeout"
     assert hit.weak is False
 
 
 def test_recency_decides_between_equals(tmp_path: Path, home: Path) -> None:
-    """Of two commits that answer alike the newer one leads, by no more than its recency."""
+    """Of two equal commits the newer one leads, by its recency weight only."""
     repo = Repo.create(tmp_path / "repo")
     repo.write("old/retry.py", "def retry(): pass\n")
     repo.commit("Retry the call", date=FIRST_DATE)
     repo.write("new/retry.py", "def retry(): pass\n")
     repo.commit("Retry the call", date=FIRST_DATE + timedelta(days=90))
-    index(repo, home)
-    newer, older = ask(repo, home, "retry the call", now=FIRST_DATE + timedelta(days=90)).hits
+    build_index(repo, home)
+    newer, older = find(repo, home, "retry the call", now=FIRST_DATE + timedelta(days=90)).hits
     assert (newer.file_path, older.file_path) == ("new/retry.py", "old/retry.py")
     plain = [hit.combined_score / (1 + hit.recency_weight) for hit in (newer, older)]
     assert plain[0] == pytest.approx(plain[1], abs=1e-6)
@@ -89,26 +89,26 @@ def test_one_hit_per_commit(tmp_path: Path, home: Path) -> None:
         repo.write(f"{number}.py", "timeout\n" * (number + 1))
     repo.commit("Many files")
     repo.commit_file("other.py", "timeout\n")
-    index(repo, home)
-    assert len(ask(repo, home, k=5).hits) == 2
+    build_index(repo, home)
+    assert len(find(repo, home, k=5).hits) == 2
 
 
-def test_the_hunk_that_is_shown(tmp_path: Path, home: Path) -> None:
-    """A commit is shown by its code, with all that is said of that, where nothing else is asked for."""
+def test_commit_is_shown_by_its_code(tmp_path: Path, home: Path) -> None:
+    """A commit is shown by its hunk of code, with all fields of that hunk, unless the query asks for other files."""
     repo = Repo.create(tmp_path / "repo")
     repo.write("src/net.py", "def connect(host):\n    return open(host, port, timeout=3)\n")
     repo.write("tests/test_net.py", "def test_connect_timeout():\n    assert connect(host).timeout\n")
     repo.commit("Wait for the host")
-    index(repo, home)
+    build_index(repo, home)
 
     def first(text: str, **options: object) -> PatternHit:
-        return ask(repo, home, text, **options).hits[0]  # type: ignore[arg-type]
+        return find(repo, home, text, **options).hits[0]  # type: ignore[arg-type]
 
     test, code = first("connect timeout", path="tests/"), first("connect timeout", path="src/")
-    shown = first("connect timeout")
+    hit = first("connect timeout")
     assert test.combined_score > code.combined_score and test.similarity != code.similarity
-    assert shown == replace(code, combined_score=test.combined_score)
-    assert shown.matched == "symbols: connect; change: connect, timeout"
+    assert hit == replace(code, combined_score=test.combined_score)
+    assert hit.matched == "symbols: connect; change: connect, timeout"
     assert first("connect timeout", rerank=False).file_path == "tests/test_net.py"
     assert first("tests of connect timeout").file_path == "tests/test_net.py"
     assert first("connect timeout in tests/").file_path == "tests/test_net.py"
@@ -116,12 +116,12 @@ def test_the_hunk_that_is_shown(tmp_path: Path, home: Path) -> None:
 
 @pytest.mark.parametrize(("k", "hits"), [(-3, 1), (0, 1), (3, 3), (99, 20)])
 def test_k_is_clamped(tmp_path: Path, home: Path, k: int, hits: int) -> None:
-    """k is taken into 1 to 20."""
+    """k is clamped to 1 to 20."""
     repo = Repo.create(tmp_path / "repo")
     for number in range(22):
         repo.commit_file(f"{number}.py", "timeout\n")
-    index(repo, home)
-    assert len(ask(repo, home, k=k).hits) == hits
+    build_index(repo, home)
+    assert len(find(repo, home, k=k).hits) == hits
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def test_k_is_clamped(tmp_path: Path, home: Path, k: int, hits: int) -> None:
         ({"language": "python", "author": "ada", "since": "2020-01-02"}, {"src/pool.py"}),
     ],
 )
-def test_options_filter(repo: Repo, home: Path, options: Options, expected: set[str]) -> None:
-    """Each filter keeps exactly the hunks it names, and they narrow together."""
-    index(repo, home)
-    assert set(paths(ask(repo, home, **options))) == expected
+def test_options_filter(repo: Repo, home: Path, options: FindOptions, expected: set[str]) -> None:
+    """Each filter keeps exactly the hunks that match it, and filters combine."""
+    build_index(repo, home)
+    assert set(list_paths(find(repo, home, **options))) == expected
 
 
 @pytest.mark.parametrize(
@@ -153,16 +153,16 @@ def test_options_filter(repo: Repo, home: Path, options: Options, expected: set[
     ],
 )
 def test_query_text_filters(repo: Repo, home: Path, text: str, expected: set[str]) -> None:
-    """A language or timeframe said in the query filters, and the answer says that it did."""
-    index(repo, home)
-    answer = ask(repo, home, text)
-    assert set(paths(answer)) == expected
+    """A language or time range in the query text filters, and the profile says so."""
+    build_index(repo, home)
+    answer = find(repo, home, text)
+    assert set(list_paths(answer)) == expected
     assert "read from the query" in answer.meta.query_profile.explanation
 
 
 @pytest.fixture
-def twins(tmp_path: Path) -> Repo:
-    """Two commits with the same words everywhere, in the names of folders too; only the older one touches `send`."""
+def twin_commits(tmp_path: Path) -> Repo:
+    """Two commits with the same words in text and path; only the older one touches the symbol `send`."""
     repo = Repo.create(tmp_path / "twins")
     repo.write("net/tcp/a.py", "def send():\n    sends()\n")
     repo.commit("Wait for a timeout", date=FIRST_DATE)
@@ -173,29 +173,29 @@ def twins(tmp_path: Path) -> Repo:
 
 @pytest.mark.parametrize("rerank", [True, False])
 @pytest.mark.parametrize("path", ["net/tcp/", "net/tcp/a.py"])
-def test_query_text_prefers_paths(twins: Repo, home: Path, path: str, rerank: bool) -> None:
-    """A path said in the query puts what lies there before its equals, reranked or not, and hides nothing."""
-    index(twins, home)
+def test_query_text_prefers_paths(twin_commits: Repo, home: Path, path: str, rerank: bool) -> None:
+    """A path in the query text puts its hunks before equal ones, with or without reranking, and filters nothing."""
+    build_index(twin_commits, home)
     words = path.replace("/", " ").replace(".", " ")
-    plain = ask(twins, home, f"timeout in {words}", rerank=rerank)
-    hinted = ask(twins, home, f"timeout in {path}", rerank=rerank)
-    assert paths(plain) == ["tcp/net/a.py", "net/tcp/a.py"]
-    assert paths(hinted) == ["net/tcp/a.py", "tcp/net/a.py"]
+    plain = find(twin_commits, home, f"timeout in {words}", rerank=rerank)
+    hinted = find(twin_commits, home, f"timeout in {path}", rerank=rerank)
+    assert list_paths(plain) == ["tcp/net/a.py", "net/tcp/a.py"]
+    assert list_paths(hinted) == ["net/tcp/a.py", "tcp/net/a.py"]
 
 
-def test_reranked_names_are_meant_literally(twins: Repo, home: Path) -> None:
-    """A name in quotes puts the change that touched it before one that has the same words."""
-    index(twins, home)
-    assert paths(ask(twins, home, "timeout of send")) == ["tcp/net/a.py", "net/tcp/a.py"]
-    assert paths(ask(twins, home, "timeout of `send`")) == ["net/tcp/a.py", "tcp/net/a.py"]
+def test_quoted_name_boosts_its_change(twin_commits: Repo, home: Path) -> None:
+    """A quoted name puts the change that touched it before one with the same words."""
+    build_index(twin_commits, home)
+    assert list_paths(find(twin_commits, home, "timeout of send")) == ["tcp/net/a.py", "net/tcp/a.py"]
+    assert list_paths(find(twin_commits, home, "timeout of `send`")) == ["net/tcp/a.py", "tcp/net/a.py"]
 
 
-def test_ordinary_slashes_are_no_paths(repo: Repo, home: Path) -> None:
-    """A path is read from a question only where the history has it, in whole parts."""
-    index(repo, home)
+def test_only_paths_of_the_history_are_hints(repo: Repo, home: Path) -> None:
+    """A path in the query text is a hint only if the history has it, as complete components."""
+    build_index(repo, home)
 
     def preferred(text: str) -> bool:
-        return "paths preferred" in ask(repo, home, text).meta.query_profile.explanation
+        return "paths preferred" in find(repo, home, text).meta.query_profile.explanation
 
     assert preferred("timeout in src/net/tcp.py") and preferred("timeout in net/") and preferred("src/net")
     assert not preferred("HTTP/2 timeout") and not preferred("rc/net/ timeout") and not preferred("net/tcp")
@@ -210,39 +210,37 @@ def test_ordinary_slashes_are_no_paths(repo: Repo, home: Path) -> None:
         ("{link}/src/*.rs", {"src/app.rs"}),
     ],
 )
-def test_paths_as_shells_complete_them(
-    repo: Repo, home: Path, tmp_path: Path, path: str, expected: set[str]
-) -> None:
-    """A path with `./` in front, and one of this machine into the work tree, filter as from the repository's root."""
-    index(repo, home)
+def test_shell_completed_paths(repo: Repo, home: Path, tmp_path: Path, path: str, expected: set[str]) -> None:
+    """A path with a leading `./` and an absolute path into the work tree filter relative to the root."""
+    build_index(repo, home)
     (tmp_path / "link").symlink_to(repo.path)
-    said = path.format(root=repo.path, link=tmp_path / "link")
-    assert set(paths(ask(repo, home, path=said))) == expected
+    pattern = path.format(root=repo.path, link=tmp_path / "link")
+    assert set(list_paths(find(repo, home, path=pattern))) == expected
 
 
-def test_paths_outside_are_refused(repo: Repo, home: Path) -> None:
-    """A path that lies outside the work tree is an error with or without an index, not an answer of nothing."""
+def test_paths_outside_are_rejected(repo: Repo, home: Path) -> None:
+    """A path outside the work tree is an error, with or without an index."""
     for _ in range(2):
         with pytest.raises(BadRequest, match="names nothing inside the repository"):
-            ask(repo, home, path=str(home.parent))
-        index(repo, home)
+            find(repo, home, path=str(home.parent))
+        build_index(repo, home)
 
 
-def test_query_text_means_quoted_names(tmp_path: Path, home: Path) -> None:
-    """A symbol named in quotes lifts the hunk that touched exactly that symbol."""
+def test_symbol_lane_prefers_quoted_names(tmp_path: Path, home: Path) -> None:
+    """The symbol lane puts the hunk that touched a quoted symbol first."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("exact.py", "def send():\n    pass\n\ndef unrelated_thing():\n    pass\n", "One")
     repo.commit_file("near.py", "def send_send_send():\n    pass\n", "Two")
-    index(repo, home)
+    build_index(repo, home)
 
     def symbol_lane(text: str) -> list[str]:
-        with database.reading(place_of(home, open_repository(repo.path))) as connection:
-            asked = query.parse_query(FindRequest(text), NOW, ANYWHERE)
+        with database.open_for_reading(locate_index(home, open_repository(repo.path))) as connection:
+            parsed = query.parse_query(FindRequest(text), NOW, ANY_CONTEXT)
             return [
                 hunk.file_path
-                for hunk in retrieval.rank(
-                    connection, partial(see, connection, Reach()), asked, WordEncoder()
-                ).symbols
+                for hunk in retrieval.run_retrievers(
+                    connection, partial(load_snapshot, connection, ReachabilityDelta()), parsed, WordEncoder()
+                ).symbol_names
             ]
 
     assert symbol_lane("send") == ["near.py", "exact.py"]
@@ -250,27 +248,30 @@ def test_query_text_means_quoted_names(tmp_path: Path, home: Path) -> None:
 
 
 def test_configuration_has_no_symbol_lane(repo: Repo, home: Path) -> None:
-    """A question of configuration is answered without the symbol-name lane."""
-    index(repo, home)
-    with database.reading(place_of(home, open_repository(repo.path))) as connection:
-        asked = [
-            query.parse_query(FindRequest(text), NOW, ANYWHERE) for text in ("connect", "connect settings")
+    """A configuration question runs without the symbol-name lane."""
+    build_index(repo, home)
+    with database.open_for_reading(locate_index(home, open_repository(repo.path))) as connection:
+        queries = [
+            query.parse_query(FindRequest(text), NOW, ANY_CONTEXT) for text in ("connect", "connect settings")
         ]
-        rankings = [
-            retrieval.rank(connection, partial(see, connection, Reach()), one, WordEncoder()) for one in asked
+        results = [
+            retrieval.run_retrievers(
+                connection, partial(load_snapshot, connection, ReachabilityDelta()), parsed, WordEncoder()
+            )
+            for parsed in queries
         ]
-    assert [bool(ranking.symbols) for ranking in rankings] == [True, False]
-    assert all(ranking.text and ranking.nearest for ranking in rankings)
+    assert [bool(result.symbol_names) for result in results] == [True, False]
+    assert all(result.hunk_text and result.vectors for result in results)
 
 
 def test_bug_fixes_weigh_recency_more(repo: Repo, home: Path) -> None:
-    """Bug-fix intent raises the recency weight by half; the order of fusion stays where nothing is reranked."""
-    index(repo, home)
+    """Bug-fix intent raises the recency weight by half; without reranking the order stays."""
+    build_index(repo, home)
 
-    def asked(text: str) -> dict[str, float]:
-        return {hit.commit_sha: hit.recency_weight for hit in ask(repo, home, text, rerank=False).hits}
+    def recency_weights(text: str) -> dict[str, float]:
+        return {hit.commit_sha: hit.recency_weight for hit in find(repo, home, text, rerank=False).hits}
 
-    plain, fix = asked("timeout connect"), asked("timeout connect fix")
+    plain, fix = recency_weights("timeout connect"), recency_weights("timeout connect fix")
     assert list(plain) == list(fix) and len(plain) == 5
     assert list(fix.values()) == pytest.approx([1.5 * weight for weight in plain.values()], abs=1e-5)
 
@@ -279,9 +280,9 @@ def test_bug_fixes_weigh_recency_more(repo: Repo, home: Path) -> None:
     "text", ["???", "'; DROP TABLE hunks; --", 'tim"eout (*) [', "\\", "NEAR/3 timeout", "x" * 20_000]
 )
 def test_any_text_is_a_query(repo: Repo, home: Path, text: str) -> None:
-    """Punctuation never causes a syntax error: without words the vector lane alone answers."""
-    index(repo, home)
-    assert len(ask(repo, home, text).hits) == 5
+    """Punctuation never causes a syntax error: without words only the vector lane answers."""
+    build_index(repo, home)
+    assert len(find(repo, home, text).hits) == 5
 
 
 @pytest.mark.parametrize(
@@ -296,18 +297,18 @@ def test_any_text_is_a_query(repo: Repo, home: Path, text: str) -> None:
         {"author": " "},
     ],
 )
-def test_bad_requests_are_refused(repo: Repo, home: Path, options: Asked) -> None:
-    """An empty query and filters that mean nothing are errors, with or without an index."""
+def test_invalid_requests_are_rejected(repo: Repo, home: Path, options: FindArguments) -> None:
+    """An empty query and invalid filters are errors."""
     with pytest.raises(BadRequest, match=r"\n  "):
-        ask(repo, home, **options)
+        find(repo, home, **options)
 
 
-def test_excerpt_is_cut(tmp_path: Path, home: Path) -> None:
-    """A long diff is shown by its first lines and columns, and says that it was cut."""
+def test_long_excerpt_is_truncated(tmp_path: Path, home: Path) -> None:
+    """Of a long diff the first lines and columns are shown, and it is marked as truncated."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("long.py", "\n".join(f"timeout = {n}" + "x" * 500 for n in range(200)))
-    index(repo, home)
-    (hit,) = ask(repo, home).hits
+    build_index(repo, home)
+    (hit,) = find(repo, home).hits
     lines = hit.diff_excerpt.split("\n")
     assert (len(lines), max(map(len, lines)), hit.diff_truncated) == (
         EXCERPT_LINES,
@@ -316,54 +317,56 @@ def test_excerpt_is_cut(tmp_path: Path, home: Path) -> None:
     )
 
 
-def test_excerpt_begins_where_the_answer_is(tmp_path: Path, home: Path) -> None:
-    """Of a long diff the lines that have the question's words are shown, under a mark; a diff that fits is whole."""
+def test_excerpt_shows_the_matching_lines(tmp_path: Path, home: Path) -> None:
+    """Of a long diff the lines with the query's words are shown below a mark; a short diff is complete."""
     repo = Repo.create(tmp_path / "repo")
     lines = [f"value_{n} = {n}\n" for n in range(200)]
     repo.commit_file("long.py", "".join([*lines[:150], "timeout = 3\n", *lines[150:]]))
     repo.commit_file("short.py", "".join(lines[: EXCERPT_LINES - 1]))
-    index(repo, home)
-    hits = {hit.file_path: hit for hit in ask(repo, home, "the timeout", rerank=False).hits}
-    shown = hits["long.py"].diff_excerpt.split("\n")
-    assert shown[:2] == ["…", "@@ -0,0 +148,38 @@"] and "+timeout = 3" in shown
-    assert (len(shown), hits["long.py"].diff_truncated) == (EXCERPT_LINES, True)
+    build_index(repo, home)
+    hits = {hit.file_path: hit for hit in find(repo, home, "the timeout", rerank=False).hits}
+    lines = hits["long.py"].diff_excerpt.split("\n")
+    assert lines[:2] == ["…", "@@ -0,0 +148,38 @@"] and "+timeout = 3" in lines
+    assert (len(lines), hits["long.py"].diff_truncated) == (EXCERPT_LINES, True)
     assert hits["short.py"].diff_excerpt.count("\n") == EXCERPT_LINES
     assert not hits["short.py"].diff_truncated
 
 
-def test_nothing_passes_the_filters(repo: Repo, home: Path) -> None:
-    """When the filters leave nothing, the hint repeats them."""
-    index(repo, home)
-    answer = ask(repo, home, path="nowhere/", author="nobody")
+def test_filters_without_matches(repo: Repo, home: Path) -> None:
+    """If nothing passes the filters, the hint lists them."""
+    build_index(repo, home)
+    answer = find(repo, home, path="nowhere/", author="nobody")
     assert answer.hits == ()
     assert answer.meta.hint == "No indexed change passes the filters: path 'nowhere/', author 'nobody'."
 
 
 @pytest.mark.parametrize(
-    ("language", "more"),
+    ("language", "suggestion"),
     [
         ("Kotlin", ""),
-        ("pyhton", " No language is called so: did you mean 'python'?"),
-        ("%", " No language is called so: languages are written like `python` or `py`."),
+        ("pyhton", " This language is unknown: did you mean 'python'?"),
+        ("%", " This language is unknown: languages are written like `python` or `py`."),
     ],
 )
-def test_no_such_language(repo: Repo, home: Path, language: str, more: str) -> None:
-    """A language that no file can have is told from one that this history does not have."""
-    index(repo, home)
-    said = f"No indexed change passes the filters: language {language.lower()!r}.{more}"
-    assert ask(repo, home, language=language).meta.hint == said
+def test_unknown_language(repo: Repo, home: Path, language: str, suggestion: str) -> None:
+    """The hint tells an unknown language from one that the history does not have."""
+    build_index(repo, home)
+    expected = f"No indexed change passes the filters: language {language.lower()!r}.{suggestion}"
+    assert find(repo, home, language=language).meta.hint == expected
 
 
 def test_answers_repeat(repo: Repo, home: Path) -> None:
-    """The same question at the same moment has the same answer."""
-    index(repo, home)
-    assert ask(repo, home, "add timeout") == ask(repo, home, "add timeout")
+    """The same request at the same time has the same answer."""
+    build_index(repo, home)
+    assert find(repo, home, "add timeout") == find(repo, home, "add timeout")
 
 
-def test_now_is_utc(repo: Repo, home: Path) -> None:
-    """A commit of this moment has the full recency weight, a commit of the future no more."""
-    index(repo, home)
+def test_recency_weight_of_new_commits(repo: Repo, home: Path) -> None:
+    """A commit dated now or later has the full recency weight."""
+    build_index(repo, home)
     youngest = FIRST_DATE + timedelta(days=40)
     for now in (youngest, youngest - timedelta(days=3)):
-        weights = {hit.file_path: hit.recency_weight for hit in ask(repo, home, now=now.astimezone(UTC)).hits}
+        weights = {
+            hit.file_path: hit.recency_weight for hit in find(repo, home, now=now.astimezone(UTC)).hits
+        }
         assert weights["tests/test_tcp.py"] == 0.05

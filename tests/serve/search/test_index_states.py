@@ -1,4 +1,4 @@
-"""What answers when the index is not there, lags behind, has what HEAD does not reach, or is of other versions."""
+"""Answers with a missing, stale or incompatible index, or one with unreachable commits."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.component_versions import components
+from pipeline.component_versions import get_component_versions
 from serve.errors import NeedsRebuild
 from tests.repos import Repo
-from tests.serve.sample_index import index
-from tests.serve.search.helpers import ask
+from tests.serve.sample_index import build_index
+from tests.serve.search.helpers import find
 
 
 def test_without_index(repo: Repo, home: Path) -> None:
     """Without an index there are no hits, no error, and a hint that names the command."""
-    answer = ask(repo, home)
+    answer = find(repo, home)
     assert answer.hits == ()
     assert answer.meta.hint == "This repository is not indexed yet: run `lineage index`."
     assert (answer.meta.index_status.last_indexed_commit, answer.meta.index_status.commits_behind_head) == (
@@ -28,7 +28,7 @@ def test_without_index(repo: Repo, home: Path) -> None:
 
 def test_without_commits(tmp_path: Path, home: Path) -> None:
     """A repository without commits gives no hits and says why."""
-    answer = ask(Repo.create(tmp_path / "repo"), home)
+    answer = find(Repo.create(tmp_path / "repo"), home)
     assert answer.hits == ()
     assert (
         answer.meta.hint == "There is nothing to search: the repository has no commits that could be indexed."
@@ -36,67 +36,67 @@ def test_without_commits(tmp_path: Path, home: Path) -> None:
 
 
 def test_stale_index(repo: Repo, home: Path) -> None:
-    """An index behind HEAD answers from what it has and says by how much it lags."""
-    index(repo, home, upto="HEAD~2")
-    answer = ask(repo, home)
+    """An index behind HEAD answers from what it has, and the hint says how far it is behind."""
+    build_index(repo, home, revision="HEAD~2")
+    answer = find(repo, home)
     assert len(answer.hits) == 3
     assert answer.meta.index_status.commits_behind_head == 2
     assert answer.meta.hint == "The index is 2 commits behind HEAD: run `lineage index --incremental`."
 
 
 def test_amended_commit(repo: Repo, home: Path) -> None:
-    """After an amend the old commit is in no hit, before and after the index has seen the new one."""
-    index(repo, home)
+    """After an amend the old commit is in no hit, before and after the next index run."""
+    build_index(repo, home)
     old = repo.head
     repo.write("tests/test_tcp.py", "def test_connect():\n    timeout(1)\n")
     new = repo.commit("Test the timeout better", amend=True)
-    before = {hit.commit_sha for hit in ask(repo, home).hits}
-    index(repo, home)
-    after = {hit.commit_sha for hit in ask(repo, home).hits}
+    before = {hit.commit_sha for hit in find(repo, home).hits}
+    build_index(repo, home)
+    after = {hit.commit_sha for hit in find(repo, home).hits}
     assert (old in before, len(before)) == (False, 4)
     assert (old in after, new in after, len(after)) == (False, True, 5)
 
 
 def test_branch_switch_and_back(repo: Repo, home: Path) -> None:
     """Each branch answers with its own history, without indexing again."""
-    index(repo, home)
-    trunk = {hit.commit_sha for hit in ask(repo, home).hits}
+    build_index(repo, home)
+    trunk = {hit.commit_sha for hit in find(repo, home).hits}
     repo.branch("topic", "HEAD~3")
     topic = repo.commit_file("topic.py", "timeout\n")
-    index(repo, home)
-    on_topic = {hit.commit_sha for hit in ask(repo, home).hits}
+    build_index(repo, home)
+    on_topic = {hit.commit_sha for hit in find(repo, home).hits}
     repo.switch("main")
-    back = ask(repo, home)
+    back = find(repo, home)
     assert on_topic == {topic, repo.git("rev-parse", "main~3"), repo.git("rev-parse", "main~4")}
     assert {hit.commit_sha for hit in back.hits} == trunk
     assert back.meta.index_status.commits_behind_head == 0
 
 
 def test_rebase_with_pruned_history(repo: Repo, home: Path) -> None:
-    """When git has forgotten the commits the index knew, what HEAD reaches is walked anew."""
+    """If git has pruned indexed commits, the commits that HEAD reaches are found by a walk."""
     repo.branch("topic")
     repo.commit_file("topic.py", "timeout\n")
-    index(repo, home)
+    build_index(repo, home)
     repo.git("reset", "--quiet", "--hard", "HEAD~2")
     repo.git("branch", "--quiet", "--delete", "--force", "main")
     repo.git("reflog", "expire", "--expire=now", "--all")
     repo.git("gc", "--quiet", "--prune=now")
-    answer = ask(repo, home)
+    answer = find(repo, home)
     assert {hit.commit_sha for hit in answer.hits} == set(repo.git("rev-list", "HEAD").split())
     assert answer.meta.index_status.commits_behind_head == 0
 
 
 def test_needs_rebuild(repo: Repo, home: Path) -> None:
-    """An index of another model's vectors is refused, and the error names the command."""
-    index(repo, home, embedding_model="another")
+    """An index built with another model is an error that names the command to run."""
+    build_index(repo, home, embedding_model="another")
     with pytest.raises(NeedsRebuild, match=r"lineage index --rebuild --yes"):
-        ask(repo, home)
+        find(repo, home)
 
 
 def test_refresh_recommended(repo: Repo, home: Path) -> None:
-    """An index with stale derived rows answers, and the hint carries the verdict as a sentence."""
-    index(repo, home, parser_python="0")
-    answer = ask(repo, home)
+    """An index with outdated derived rows answers, and the hint contains the verdict as a sentence."""
+    build_index(repo, home, parser_python="0")
+    answer = find(repo, home)
     assert len(answer.hits) == 5
     assert answer.meta.hint is not None
     assert answer.meta.hint.startswith(
@@ -105,10 +105,10 @@ def test_refresh_recommended(repo: Repo, home: Path) -> None:
     assert "`lineage index" in answer.meta.hint
 
 
-def test_unknown_metadata(repo: Repo, home: Path) -> None:
-    """An index without a record of its versions answers and says what is missing."""
-    index(repo, home, recorded=replace(components(), words_version=None))
-    answer = ask(repo, home)
+def test_unknown_versions(repo: Repo, home: Path) -> None:
+    """An index without recorded versions answers, and the hint says what is missing."""
+    build_index(repo, home, versions=replace(get_component_versions(), words_version=None))
+    answer = find(repo, home)
     assert len(answer.hits) == 5
     assert (
         answer.meta.hint

@@ -1,4 +1,4 @@
-"""Path filters as people type them, and as shells complete them."""
+"""Path filters as typed by users and completed by shells."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from serve.errors import BadRequest
-from serve.search.query import rooted
+from serve.search.query import normalize_path_filter
 
 
-def nowhere(_: str) -> bool:
-    """A history that has no such path."""
+def has_no_path(_: str) -> bool:
+    """Stand for a history without the path."""
     return False
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A work tree with a folder that is called as it is itself."""
+    """A work tree that contains a directory of its own name."""
     root = tmp_path / "app"
     (root / "app").mkdir(parents=True)
     (root / "app/models.py").touch()
@@ -40,58 +40,62 @@ def root(tmp_path: Path) -> Path:
     ],
 )
 def test_patterns(root: Path, pattern: str, expected: str) -> None:
-    """A pattern stays as it is but for `./` in front, also where nothing is known of the work tree."""
-    assert rooted(pattern, root, nowhere) == rooted(pattern, None, nowhere) == expected
+    """A pattern stays unchanged except for a leading `./`, with or without a work tree."""
+    assert (
+        normalize_path_filter(pattern, root, has_no_path)
+        == normalize_path_filter(pattern, None, has_no_path)
+        == expected
+    )
 
 
-def test_paths_of_this_machine(root: Path, tmp_path: Path) -> None:
-    """An absolute path into the work tree, there or not, is a pattern of what lies there; slashes at the end stay."""
+def test_absolute_paths_into_the_work_tree(root: Path, tmp_path: Path) -> None:
+    """An absolute path into the work tree, existing or not, becomes relative to the root and keeps a final slash."""
     (tmp_path / "link").symlink_to(root)
-    assert rooted(f"{root}/main.py", root, nowhere) == "/main.py"
-    assert rooted(f"{root}/app/", root, nowhere) == "/app/"
-    assert rooted(f"{root}/gone/*.py", root, nowhere) == "/gone/*.py"
-    assert rooted(f"{tmp_path}/link/main.py", root, nowhere) == "/main.py"
-    assert rooted(f"{root}/main.py", None, nowhere) == f"{root}/main.py"
+    assert normalize_path_filter(f"{root}/main.py", root, has_no_path) == "/main.py"
+    assert normalize_path_filter(f"{root}/app/", root, has_no_path) == "/app/"
+    assert normalize_path_filter(f"{root}/gone/*.py", root, has_no_path) == "/gone/*.py"
+    assert normalize_path_filter(f"{tmp_path}/link/main.py", root, has_no_path) == "/main.py"
+    assert normalize_path_filter(f"{root}/main.py", None, has_no_path) == f"{root}/main.py"
 
 
-def test_signs_of_a_path_of_this_machine(root: Path) -> None:
-    """What a shell completes is that path and no other; what is not there may be a pattern."""
+def test_special_characters_of_existing_paths_are_escaped(root: Path) -> None:
+    """Special characters are literal in an existing path and a pattern otherwise."""
     (root / "[id]").mkdir()
-    assert rooted(f"{root}/[id]/", root, nowhere) == r"/\[id\]/"
-    assert rooted(f"{root}/[ab]/", root, nowhere) == "/[ab]/"
+    assert normalize_path_filter(f"{root}/[id]/", root, has_no_path) == r"/\[id\]/"
+    assert normalize_path_filter(f"{root}/[ab]/", root, has_no_path) == "/[ab]/"
 
 
-def test_a_path_that_an_answer_showed(root: Path) -> None:
-    """Bytes that are no text are shown escaped, and can be asked for so."""
-    shown = r"caf\xe9/latin.py"
-    assert rooted(shown, root, {shown}.__contains__) == r"caf\\xe9/latin.py"
-    assert rooted(shown, root, nowhere) == shown
+def test_escaped_bytes_of_answers_are_literal(root: Path) -> None:
+    """A path with undecodable bytes, escaped as answers show it, matches literally."""
+    path = r"caf\xe9/latin.py"
+    assert normalize_path_filter(path, root, {path}.__contains__) == r"caf\\xe9/latin.py"
+    assert normalize_path_filter(path, root, has_no_path) == path
 
 
-def test_a_pattern_may_look_like_a_path(root: Path) -> None:
-    """What begins with a slash and is there in the work tree, but not on the machine, counts from the root."""
+def test_rooted_patterns(root: Path) -> None:
+    """A pattern with a leading slash that is no path of the file system is relative to the root."""
     inside = root / str(root).lstrip("/") / "deep.py"
     inside.parent.mkdir(parents=True)
     inside.touch()
-    assert rooted(f"{root}/deep.py", root, nowhere) == f"{root}/deep.py"
-    assert rooted("/lib", root, nowhere) == "/lib"
-    assert rooted("/nul\0", root, nowhere) == "/nul\0"
+    assert normalize_path_filter(f"{root}/deep.py", root, has_no_path) == f"{root}/deep.py"
+    assert normalize_path_filter("/lib", root, has_no_path) == "/lib"
+    assert normalize_path_filter("/nul\0", root, has_no_path) == "/nul\0"
 
 
 @pytest.mark.parametrize("pattern", [".", "./", "././", "..", "../x", "a/../b", "./../", "{root}", "{root}/"])
-def test_what_is_not_inside(root: Path, pattern: str) -> None:
-    """The whole tree, what lies above it and what lies beside it are no patterns, and the error says what one is."""
-    with pytest.raises(BadRequest, match="count from the repository's root"):
-        rooted(pattern.format(root=root), root, nowhere)
+def test_paths_outside_the_work_tree_are_rejected(root: Path, pattern: str) -> None:
+    """The root, its parents and its siblings are errors whose hint shows valid patterns."""
+    with pytest.raises(BadRequest, match="relative to the repository's root"):
+        normalize_path_filter(pattern.format(root=root), root, has_no_path)
 
 
-def test_what_lies_beside(root: Path, tmp_path: Path) -> None:
-    """A path of the machine that is elsewhere is refused; one that is nowhere is a pattern."""
+def test_existing_paths_elsewhere_are_rejected(root: Path, tmp_path: Path) -> None:
+    """An existing path outside the work tree is an error; one that does not exist is a pattern."""
     (tmp_path / "other").mkdir()
     with pytest.raises(BadRequest, match="names nothing inside the repository"):
-        rooted(f"{tmp_path}/other", root, nowhere)
-    assert rooted(f"{tmp_path}/nowhere", root, nowhere) == f"{tmp_path}/nowhere"
+        normalize_path_filter(f"{tmp_path}/other", root, has_no_path)
+    assert normalize_path_filter(f"{tmp_path}/nowhere", root, has_no_path) == f"{tmp_path}/nowhere"
     assert (
-        rooted(f"{tmp_path}/other", root, {f"{tmp_path}/other".strip("/")}.__contains__)
+        normalize_path_filter(f"{tmp_path}/other", root, {f"{tmp_path}/other".strip("/")}.__contains__)
         == f"{tmp_path}/other"
     )

@@ -1,4 +1,4 @@
-"""Dates and ages as people write them."""
+"""Dates and ages in filters."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from serve.api_types import rfc3339
+from serve.api_types import format_rfc3339
 from serve.errors import BadRequest
 from serve.search import query_hints
-from serve.search.query_hints import moment
+from serve.search.query_hints import parse_date
 
 NOW = datetime(2024, 3, 31, 12, tzinfo=UTC)
 
@@ -32,9 +32,9 @@ NOW = datetime(2024, 3, 31, 12, tzinfo=UTC)
         (" 2024-01-31 10:00:00 ", datetime(2024, 1, 31, 10, tzinfo=UTC)),
     ],
 )
-def test_forms(text: str, expected: datetime) -> None:
-    """Ages, dates to the day, the month or the year and RFC 3339 moments mean a moment in UTC."""
-    assert moment(text, NOW) == expected
+def test_valid_dates(text: str, expected: datetime) -> None:
+    """Ages, days, months, years and RFC 3339 times are parsed to a time in UTC."""
+    assert parse_date(text, NOW) == expected
 
 
 @pytest.mark.parametrize(
@@ -54,18 +54,20 @@ def test_forms(text: str, expected: datetime) -> None:
         "1e3d",
     ],
 )
-def test_what_is_neither_is_refused(text: str) -> None:
+def test_invalid_dates_are_rejected(text: str) -> None:
     """Anything else is an error that shows the accepted forms."""
     with pytest.raises(BadRequest, match=r"is not a date or an age\.\n  Give an age such as `30d`"):
-        moment(text, NOW)
+        parse_date(text, NOW)
 
 
 @pytest.mark.parametrize("date", ["2023", "2023-11", "2023-11-30"])
-def test_one_calendar(date: str) -> None:
-    """What may be said in a question's text may be given as an option, and means the same."""
-    assert query_hints.read(f"retries since {date}", NOW, query_hints.NOTHING_HERE).since == moment(date, NOW)
+def test_dates_in_text_and_options_agree(date: str) -> None:
+    """A date in the query text means the same as in an option."""
+    assert query_hints.parse_hints(
+        f"retries since {date}", NOW, query_hints.EMPTY_CONTEXT
+    ).since == parse_date(date, NOW)
 
 
-def test_database_moments_are_shown_in_utc() -> None:
-    """A naive moment of the database is printed as RFC 3339 in UTC, to the second."""
-    assert rfc3339(datetime(2024, 1, 31, 10, 0, 0, 7)) == "2024-01-31T10:00:00Z"  # noqa: DTZ001 - as it gives it
+def test_database_times_are_formatted_in_utc() -> None:
+    """A naive time of the database is formatted as RFC 3339 in UTC, to the second."""
+    assert format_rfc3339(datetime(2024, 1, 31, 10, 0, 0, 7)) == "2024-01-31T10:00:00Z"  # noqa: DTZ001 - naive

@@ -1,4 +1,4 @@
-"""What a query's text says beside its subject."""
+"""Hints in the text of a query."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ LANGUAGES = frozenset({"python", "rust", "go", "typescript", "cpp", "c", "json"}
 PATHS = frozenset({"src/net/", "src/net/tcp.rs", "app.py", "docs/"})
 
 
-def read(text: str) -> query_hints.Hints:
-    return query_hints.read(text, NOW, query_hints.Here(LANGUAGES.__contains__, PATHS.__contains__))
+def parse(text: str) -> query_hints.Hints:
+    return query_hints.parse_hints(
+        text, NOW, query_hints.RepositoryContext(LANGUAGES.__contains__, PATHS.__contains__)
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,8 +35,8 @@ def read(text: str) -> query_hints.Hints:
     ],
 )
 def test_language(text: str, language: str, rest: str) -> None:
-    """A language said as such is a filter, and leaves the words to search by."""
-    assert (read(text).language, read(text).text) == (language, rest)
+    """A language named as such becomes a filter, and its phrase is removed from the text."""
+    assert (parse(text).language, parse(text).text) == (language, rest)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +58,8 @@ def test_language(text: str, language: str, rest: str) -> None:
     ],
 )
 def test_no_language(text: str) -> None:
-    """A version, a word of another meaning, data, a language the history lacks and one of two are no filter."""
-    assert (read(text).language, read(text).text) == (None, text)
+    """Versions, ambiguous words, data formats, languages the history lacks and alternatives are no filters."""
+    assert (parse(text).language, parse(text).text) == (None, text)
 
 
 @pytest.mark.parametrize(
@@ -85,8 +87,8 @@ def test_no_language(text: str) -> None:
     ],
 )
 def test_timeframe(text: str, since: datetime | None, rest: str) -> None:
-    """A timeframe is a lower bound on the date; what only looks like one stays part of the query."""
-    assert (read(text).since, read(text).text) == (since, rest)
+    """A time range becomes a lower bound on the date; a phrase that only looks like one stays in the text."""
+    assert (parse(text).since, parse(text).text) == (since, rest)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +103,8 @@ def test_timeframe(text: str, since: datetime | None, rest: str) -> None:
     ],
 )
 def test_paths(text: str, paths: tuple[str, ...]) -> None:
-    """File and folder names are found; addresses, versions and attributes are none."""
-    assert read(text).paths == paths
+    """Files and directories are found; URLs, versions and attributes are not."""
+    assert parse(text).paths == paths
 
 
 @pytest.mark.parametrize(
@@ -119,21 +121,23 @@ def test_paths(text: str, paths: tuple[str, ...]) -> None:
     ],
 )
 def test_no_paths(text: str) -> None:
-    """What has a slash or a dot and lies nowhere in the history is no path."""
-    assert read(text).paths == ()
+    """A word with a slash or a dot that the history lacks is no path."""
+    assert parse(text).paths == ()
 
 
-def test_a_pasted_text_names_few_paths() -> None:
-    """Of a text with a thousand slashes the index is asked about the first few."""
-    asked: list[str] = []
+def test_path_lookups_are_limited() -> None:
+    """Of a text with a thousand slashes only the first paths are looked up."""
+    looked_up: list[str] = []
 
-    def holds(path: str) -> bool:
-        asked.append(path)
+    def has_path(path: str) -> bool:
+        looked_up.append(path)
         return True
 
-    here = query_hints.Here(lambda _: False, holds)
-    assert len(query_hints.read(" ".join(f"a/{n}" for n in range(1_000)), NOW, here).paths) == len(asked)
-    assert len(asked) == query_hints.MOST_PATHS
+    context = query_hints.RepositoryContext(lambda _: False, has_path)
+    assert len(query_hints.parse_hints(" ".join(f"a/{n}" for n in range(1_000)), NOW, context).paths) == len(
+        looked_up
+    )
+    assert len(looked_up) == query_hints.MAX_PATHS
 
 
 @pytest.mark.parametrize(
@@ -147,11 +151,11 @@ def test_a_pasted_text_names_few_paths() -> None:
     ],
 )
 def test_quoted_symbols(text: str, symbols: tuple[str, ...]) -> None:
-    """A name in quotes is meant literally; what encloses it in the source is left aside."""
-    assert read(text).symbols == symbols
+    """A quoted name is a symbol; the names of its enclosing scopes are removed."""
+    assert parse(text).symbols == symbols
 
 
 @pytest.mark.parametrize("text", ["in Python", "last 3 days", "in Python, last week"])
-def test_nothing_but_hints_keeps_its_words(text: str) -> None:
-    """A query that is all hints is still searched by its words."""
-    assert read(text).text == text
+def test_query_of_hints_only_keeps_its_text(text: str) -> None:
+    """A query that consists of hints keeps its text."""
+    assert parse(text).text == text

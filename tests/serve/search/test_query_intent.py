@@ -1,4 +1,4 @@
-"""What kind of precedent a query asks for."""
+"""Classification of questions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from serve.search.query import Intent
 
 
 @pytest.mark.parametrize(
-    ("text", "kind"),
+    ("text", "intent"),
     [
         ("fix crash when the socket is closed", Intent.BUG_FIX),
         ("How did we fix the deadlock in config loading?", Intent.BUG_FIX),
@@ -24,9 +24,9 @@ from serve.search.query import Intent
         ("", Intent.UNKNOWN),
     ],
 )
-def test_kind(text: str, kind: Intent) -> None:
-    """The kind with the most cue words is picked, and none without any; cues are whole words."""
-    assert query.classify_intent(text).intent is kind
+def test_intents(text: str, intent: Intent) -> None:
+    """The intent with the most cue words wins, UNKNOWN without any; cues are whole words."""
+    assert query.classify_intent(text).intent is intent
 
 
 @pytest.mark.parametrize(
@@ -44,22 +44,24 @@ def test_kind(text: str, kind: Intent) -> None:
     ],
 )
 def test_roles(text: str, roles: set[str]) -> None:
-    """Tests, documentation and configuration are asked for by name, whatever the kind of question."""
+    """Tests, documentation and configuration are recognized by cue words, whatever the intent."""
     assert query.classify_intent(text).roles == roles
 
 
-def test_bug_fixes_weigh_recency_half_more() -> None:
-    """Bug-fix intent raises the recency weight by 1.5."""
-    assert query.PROFILES[Intent.BUG_FIX].recency == pytest.approx(0.05 * 1.5)
-    others = {query.PROFILES[kind].recency for kind in Intent if kind is not Intent.BUG_FIX}
+def test_recency_weight_of_bug_fixes() -> None:
+    """Bug-fix intent multiplies the recency weight by 1.5."""
+    assert query.PROFILES[Intent.BUG_FIX].recency_weight == pytest.approx(0.05 * 1.5)
+    others = {query.PROFILES[intent].recency_weight for intent in Intent if intent is not Intent.BUG_FIX}
     assert others == {0.05}
 
 
-def test_configuration_alone_disables_the_symbol_lane() -> None:
-    """Only configuration questions go without the symbol-name lane."""
-    assert [kind for kind in Intent if not query.PROFILES[kind].symbols] == [Intent.CONFIGURATION]
+def test_only_configuration_disables_the_symbol_lane() -> None:
+    """Only configuration questions run without the symbol-name lane."""
+    assert [intent for intent in Intent if not query.PROFILES[intent].uses_symbol_lane] == [
+        Intent.CONFIGURATION
+    ]
 
 
-def test_api_usage_alone_widens_the_pool() -> None:
-    """Only questions of usage consider more than fifty candidates."""
-    assert {kind for kind in Intent if query.PROFILES[kind].candidates > 50} == {Intent.API_USAGE}
+def test_only_api_usage_has_more_candidates() -> None:
+    """Only questions of API usage have more than 50 candidates."""
+    assert {intent for intent in Intent if query.PROFILES[intent].candidates > 50} == {Intent.API_USAGE}

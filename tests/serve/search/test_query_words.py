@@ -1,10 +1,10 @@
-"""The words that only ask."""
+"""Removal of question phrases."""
 
 from __future__ import annotations
 
 import pytest
 
-from serve.search.query_hints import asked_for
+from serve.search.query_hints import strip_question_phrases
 
 
 @pytest.mark.parametrize(
@@ -17,9 +17,9 @@ from serve.search.query_hints import asked_for
         ("¿where is the pool closed", "pool closed"),
     ],
 )
-def test_the_opening_of_a_question(text: str, rest: str) -> None:
-    """What a question only begins with is left out; a word that says something ends that."""
-    assert asked_for(text) == rest
+def test_question_phrases_are_removed(text: str, rest: str) -> None:
+    """Function words at the start of a question are removed, up to the first content word."""
+    assert strip_question_phrases(text) == rest
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,6 @@ def test_the_opening_of_a_question(text: str, rest: str) -> None:
         "как это было",
     ],
 )
-def test_whole(text: str) -> None:
-    """A statement stays as it is, and a question of nothing else, so that there is something to look up."""
-    assert asked_for(text) == text
+def test_other_texts_stay(text: str) -> None:
+    """Statements, and questions of function words only, stay unchanged."""
+    assert strip_question_phrases(text) == text

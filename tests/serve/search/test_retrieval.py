@@ -1,4 +1,4 @@
-"""The vector lane's order: by hunk and by message together."""
+"""Order of the vector lane by hunk and message similarity."""
 
 from __future__ import annotations
 
@@ -8,46 +8,48 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from serve.search.retrieval import with_messages
-from stores.snapshot import Ranked
+from serve.search.retrieval import order_with_messages
+from stores.snapshot import RankedHunk
 from stores.types import EMBEDDING_DIMENSION
-from stores.vector_search import MESSAGE_SHARE, Messages
+from stores.vector_search import MESSAGE_WEIGHT, CommitMessages
 from tests.repos import FIRST_DATE
-from tests.stores.sample_index import unit
+from tests.stores.sample_index import unit_vector
 
-QUERY = unit(1).astype(np.float32)
-
-
-def lane(*scores: float) -> list[Ranked]:
-    """Hunks of commits `0`, `1` and so on, by their text's nearness."""
-    return [Ranked(n, score, FIRST_DATE, str(n), "a.py") for n, score in enumerate(scores)]
+QUERY = unit_vector(1).astype(np.float32)
 
 
-def said(*cosines: float) -> Messages:
-    """The messages of these commits, so near to the question."""
-    rows = [unit(near, (1 - near**2) ** 0.5).astype(np.float32) for near in cosines]
-    places = {str(n): n for n in range(len(rows))}
+def make_hunks(*scores: float) -> list[RankedHunk]:
+    """Return hunks of commits `0`, `1`, ... with these similarities."""
+    return [RankedHunk(n, score, FIRST_DATE, str(n), "a.py") for n, score in enumerate(scores)]
+
+
+def make_messages(*cosines: float) -> CommitMessages:
+    """Return messages of commits `0`, `1`, ... with these similarities to the query."""
+    rows = [unit_vector(near, (1 - near**2) ** 0.5).astype(np.float32) for near in cosines]
+    rows_by_sha = {str(n): n for n in range(len(rows))}
     texts = pa.chunked_array([[""] * len(rows)], pa.string())
-    return Messages(places, texts, np.array(rows).reshape(-1, EMBEDDING_DIMENSION))
+    return CommitMessages(rows_by_sha, texts, np.array(rows).reshape(-1, EMBEDDING_DIMENSION))
 
 
 @pytest.mark.parametrize(
     ("hunks", "messages", "order"),
     [
-        ((0.6, 0.5), (0.0, 0.9), [1, 0]),  # the message says it outright
-        ((0.9, 0.5), (0.0, 0.9), [0, 1]),  # not enough to come before a far nearer change
-        ((0.6, 0.5, 0.4), (0.3, 0.3, 0.3), [0, 1, 2]),  # messages that all say the same change nothing
-        ((0.5, 0.5), (0.2, 0.2), [0, 1]),  # of equals the first leads
+        ((0.6, 0.5), (0.0, 0.9), [1, 0]),  # a similar message decides
+        ((0.9, 0.5), (0.0, 0.9), [0, 1]),  # but not against a much more similar hunk
+        ((0.6, 0.5, 0.4), (0.3, 0.3, 0.3), [0, 1, 2]),  # equal messages change nothing
+        ((0.5, 0.5), (0.2, 0.2), [0, 1]),  # ties keep their order
     ],
 )
-def test_order(hunks: Sequence[float], messages: Sequence[float], order: list[int]) -> None:
-    """A quarter of the score is the message's."""
-    both = with_messages(lane(*hunks), said(*messages), QUERY)
-    assert [hunk.hunk_id for hunk in both] == order
-    expected = [(1 - MESSAGE_SHARE) * hunks[n] + MESSAGE_SHARE * messages[n] for n in order]
-    assert [hunk.score for hunk in both] == pytest.approx(expected)
+def test_order_by_hunk_and_message(
+    hunks: Sequence[float], messages: Sequence[float], order: list[int]
+) -> None:
+    """The score is a weighted mean of the similarities of hunk and message."""
+    ordered = order_with_messages(make_hunks(*hunks), make_messages(*messages), QUERY)
+    assert [hunk.hunk_id for hunk in ordered] == order
+    expected = [(1 - MESSAGE_WEIGHT) * hunks[n] + MESSAGE_WEIGHT * messages[n] for n in order]
+    assert [hunk.score for hunk in ordered] == pytest.approx(expected)
 
 
-def test_nothing() -> None:
-    """No hunks stay none."""
-    assert with_messages([], said(), QUERY) == ()
+def test_no_hunks() -> None:
+    """No hunks give an empty ranking."""
+    assert order_with_messages([], make_messages(), QUERY) == ()

@@ -1,4 +1,4 @@
-"""Repositories with our hooks, and a `lineage` on PATH: a stand-in that says how it was called, or the real one."""
+"""Helpers for tests of git hooks: a fake or the real `lineage` on PATH, and git with hooks."""
 
 from __future__ import annotations
 
@@ -13,57 +13,58 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.git.repository import open_repository
-from serve.index_status import of_path
+from serve.index_status import load_status_at_path
 from tests.repos import FIRST_DATE, Repo, environment
 
 ROOT: Final = Path(__file__).parents[3]
-# Says what it was called with, where, and which words to git it was left.
-STAND_IN: Final = """#!/bin/sh
+# Writes its arguments, directory, git variables and priority to a file.
+FAKE_LINEAGE: Final = """#!/bin/sh
 {{
   printf '%s|' "$@"; pwd
   env | grep '^GIT_'
   echo "nice $(nice)"; echo "home $LINEAGE_HOME"; sed 's/.*nice/group/' /proc/self/autogroup 2>/dev/null
-}} >{said}.draft 2>&1
-mv {said}.draft {said}
+}} >{call_file}.draft 2>&1
+mv {call_file}.draft {call_file}
 """
-# An option that means nothing to Python and is seen among a process's arguments.
-MARK: Final = "started-from="
-REAL: Final = """#!/bin/sh
-exec env PYTHONPATH='{root}' '{python}' -P -X {mark}'{folder}' -m serve.cli.entry "$@"
+# Option that Python ignores and that is visible in the process list.
+PROCESS_MARKER: Final = "started-from="
+REAL_LINEAGE: Final = """#!/bin/sh
+exec env PYTHONPATH='{root}' '{python}' -P -X {marker}'{folder}' -m serve.cli.entry "$@"
 """
-# A run gives way to everything else there is to do, and on a busy machine a test would wait for it in vain: these run
-# it as any other program, in a session of its own as before.
-AT_EASE: Final = {
+# Programs that run their command with normal priority: on a busy machine a test would wait too long for a
+# low-priority run.
+FAKE_PRIORITY_PROGRAMS: Final = {
     "nice": '#!/bin/sh\nshift 2\nexec "$@"\n',
     "setsid": '#!/bin/sh\nshift 4\nexec {real} "$@"\n',
 }
 
 
-def stand_in(folder: Path) -> Path:
-    """A program called lineage; the file it says how it was called in."""
-    said = folder / "said"
-    _program(folder / "lineage", STAND_IN.format(said=f"'{said}'"))
-    return said
+def install_fake_lineage(folder: Path) -> Path:
+    """Install a fake `lineage` program. Return the file that it writes when it is called."""
+    call_file = folder / "call"
+    _write_program(folder / "lineage", FAKE_LINEAGE.format(call_file=f"'{call_file}'"))
+    return call_file
 
 
-def real(folder: Path) -> Path:
-    """The program itself, called lineage; a hook starts it without letting others go first."""
-    for name, text in AT_EASE.items():
+def install_real_lineage(folder: Path) -> Path:
+    """Install the real program as `lineage`, and fake `nice` and `setsid` that keep its priority normal."""
+    for name, text in FAKE_PRIORITY_PROGRAMS.items():
         if found := shutil.which(name):
-            _program(folder / name, text.format(real=found))
-    return _program(
-        folder / "lineage", REAL.format(root=ROOT, python=sys.executable, mark=MARK, folder=folder)
+            _write_program(folder / name, text.format(real=found))
+    return _write_program(
+        folder / "lineage",
+        REAL_LINEAGE.format(root=ROOT, python=sys.executable, marker=PROCESS_MARKER, folder=folder),
     )
 
 
-def git(
-    repo: Repo, *arguments: str, path: Path | None = None, **more: str
+def run_git(
+    repo: Repo, *arguments: str, path: Path | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """git as a person runs it, with hooks: `path` comes first on PATH, `more` are variables to add."""
+    """Run git with hooks. `path` is put first on PATH; `variables` are added to the environment."""
     return subprocess.run(
         ["git", *arguments],
         cwd=repo.path,
-        env=surroundings(path, date=repo.clock) | more,
+        env=git_environment(path, date=repo.clock) | variables,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -72,8 +73,8 @@ def git(
     )
 
 
-def surroundings(path: Path | None, date: datetime = FIRST_DATE) -> dict[str, str]:
-    """The environment, with a folder first on PATH."""
+def git_environment(path: Path | None, date: datetime = FIRST_DATE) -> dict[str, str]:
+    """Return the environment of git, with a directory first on PATH."""
     first = [] if path is None else [str(path)]
     return environment(date=date) | {
         "GIT_EDITOR": "true",
@@ -81,29 +82,31 @@ def surroundings(path: Path | None, date: datetime = FIRST_DATE) -> dict[str, st
     }
 
 
-def soon(true: Callable[[], bool], *, seconds: float = 60) -> bool:
-    """Whether it comes true before too long."""
-    until = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > until:
+def becomes_true(condition: Callable[[], bool], *, seconds: float = 60) -> bool:
+    """Wait for the condition. Return False after this many seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
             return False
         time.sleep(0.02)
     return True
 
 
-def indexed_head(repo: Repo, home: Path) -> bool:
-    """Whether the index is where HEAD is."""
-    return of_path(repo.path, home)[1].last_indexed_commit == open_repository(repo.path).head()
+def is_head_indexed(repo: Repo, home: Path) -> bool:
+    """Return whether the index is at HEAD."""
+    return (
+        load_status_at_path(repo.path, home)[1].last_indexed_commit == open_repository(repo.path).read_head()
+    )
 
 
-def running(folder: Path) -> list[int]:
-    """Processes of the real program in this folder."""
+def find_index_runs(folder: Path) -> list[int]:
+    """Return the process ids of the real program in this directory."""
     command = ["ps", "-axww", "-o", "pid=", "-o", "command="]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    return [int(line.split()[0]) for line in listed if f"{MARK}{folder} " in line]
+    return [int(line.split()[0]) for line in listed if f"{PROCESS_MARKER}{folder} " in line]
 
 
-def _program(file: Path, text: str) -> Path:
+def _write_program(file: Path, text: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     file.chmod(0o755)

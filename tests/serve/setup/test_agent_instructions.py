@@ -1,4 +1,4 @@
-"""The stanza for agents: which file gets it, where in it, and how it goes again."""
+"""Instructions for agents: choice of the file, position in it, removal."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from serve.setup.agent_instructions import STANZA, StanzaRefused
+from serve.setup.agent_instructions import AGENT_INSTRUCTIONS, InvalidInstructionsFile
 from serve.setup.git_hooks import OutsideRepository
-from serve.setup.init import Wishes, initialize
+from serve.setup.init import InitOptions, initialize
 from tests.repos import Repo
 
-WRITE, REMOVE = Wishes(write_agent_md=True), Wishes(remove=True)
+WRITE, REMOVE = InitOptions(write_agent_md=True), InitOptions(remove=True)
 
 
 @pytest.fixture
@@ -22,29 +22,29 @@ def repo(tmp_path: Path) -> Repo:
 
 
 @pytest.mark.parametrize(
-    ("there", "taken"),
+    ("existing", "expected"),
     [
         ({}, "AGENTS.md"),
         ({"CLAUDE.md": "c\n"}, "CLAUDE.md"),
         ({"GEMINI.md": "g\n"}, "GEMINI.md"),
         ({"CLAUDE.md": "c\n", "AGENTS.md": "a\n"}, "AGENTS.md"),
-        ({"AGENTS.md": "a\n", "CLAUDE.md": STANZA.decode()}, "CLAUDE.md"),
+        ({"AGENTS.md": "a\n", "CLAUDE.md": AGENT_INSTRUCTIONS.decode()}, "CLAUDE.md"),
     ],
 )
-def test_which_file(repo: Repo, there: dict[str, str], taken: str) -> None:
-    """The one that has the stanza, else the first of those that are there, else AGENTS.md."""
-    for name, content in there.items():
+def test_section_goes_to_preferred_file(repo: Repo, existing: dict[str, str], expected: str) -> None:
+    """The file that has the section is used, else the first existing file, else AGENTS.md."""
+    for name, content in existing.items():
         repo.write(name, content)
     initialize(repo.path, WRITE)
-    having = [file.name for file in repo.path.glob("*.md") if STANZA in file.read_bytes()]
-    assert having == [taken]
+    with_section = [file.name for file in repo.path.glob("*.md") if AGENT_INSTRUCTIONS in file.read_bytes()]
+    assert with_section == [expected]
 
 
-def test_made_and_deleted(repo: Repo) -> None:
-    """A file that is the stanza alone comes and goes; again changes nothing."""
+def test_file_with_only_the_section_is_created_and_deleted(repo: Repo) -> None:
+    """A file with only the section is created and deleted; a second `init` changes nothing."""
     file = repo.path / "AGENTS.md"
     assert "created      AGENTS.md" in initialize(repo.path, WRITE)
-    assert file.read_bytes() == STANZA + b"\n"
+    assert file.read_bytes() == AGENT_INSTRUCTIONS + b"\n"
     assert "unchanged    AGENTS.md" in initialize(repo.path, WRITE)
     assert "deleted      AGENTS.md" in initialize(repo.path, REMOVE)
     assert not file.exists()
@@ -53,40 +53,40 @@ def test_made_and_deleted(repo: Repo) -> None:
 @pytest.mark.parametrize(
     "content", [b"# Ours\n", b"# Ours", b"# Ours\r\nmore\r\n", b"\xef\xbb\xbf# BOM\n", b"\xff\n\n\n"]
 )
-def test_appended_and_taken_out(repo: Repo, content: bytes) -> None:
-    """It follows a blank line in the line ends of the file, whose own bytes come back as they were."""
+def test_section_is_appended_and_removed(repo: Repo, content: bytes) -> None:
+    """It follows a blank line, with the file's line endings; removal restores every byte."""
     file = repo.path / "CLAUDE.md"
     file.write_bytes(content)
     initialize(repo.path, WRITE)
     eol = b"\r\n" if b"\r\n" in content else b"\n"
     ends = content if content.endswith(b"\n") else content + eol
-    assert file.read_bytes().startswith(ends + eol + STANZA.replace(b"\n", eol))
-    assert "taken out    CLAUDE.md" in initialize(repo.path, REMOVE)
+    assert file.read_bytes().startswith(ends + eol + AGENT_INSTRUCTIONS.replace(b"\n", eol))
+    assert "removed      CLAUDE.md" in initialize(repo.path, REMOVE)
     assert file.read_bytes() == content
 
 
-def test_renewed_in_place(repo: Repo) -> None:
-    """Between the marks it is replaced; what stands around stays."""
+def test_section_is_updated_in_place(repo: Repo) -> None:
+    """The text between the markers is replaced; the text around it stays."""
     file = repo.write("AGENTS.md", "a\n<!-- lineage:start -->\nold\n<!-- lineage:end -->\nb\n")
-    assert "renewed      AGENTS.md" in initialize(repo.path, WRITE)
-    assert file.read_bytes() == b"a\n" + STANZA + b"\nb\n"
+    assert "updated      AGENTS.md" in initialize(repo.path, WRITE)
+    assert file.read_bytes() == b"a\n" + AGENT_INSTRUCTIONS + b"\nb\n"
 
 
-def test_half_a_stanza_is_refused(repo: Repo) -> None:
-    """Without the second mark nothing is written, the hooks neither."""
+def test_missing_end_marker_is_an_error(repo: Repo) -> None:
+    """Without the end marker nothing is written, not even the hooks."""
     repo.write("AGENTS.md", "a\n<!-- lineage:start -->\nold\n")
-    with pytest.raises(StanzaRefused, match="has no"):
+    with pytest.raises(InvalidInstructionsFile, match="has no"):
         initialize(repo.path, WRITE)
     assert not (repo.path / ".git/hooks/post-commit").exists()
 
 
-def test_links(repo: Repo, tmp_path: Path) -> None:
-    """A link inside the repository is written through and stays; one that leads out is refused."""
+def test_links_inside_repository_are_followed(repo: Repo, tmp_path: Path) -> None:
+    """A link inside the repository is followed and stays a link; one that leads out is an error."""
     repo.write("docs/agents.md", "ours\n")
     repo.symlink("AGENTS.md", "docs/agents.md")
     initialize(repo.path, WRITE)
     assert (repo.path / "AGENTS.md").is_symlink()
-    assert STANZA in (repo.path / "docs/agents.md").read_bytes()
+    assert AGENT_INSTRUCTIONS in (repo.path / "docs/agents.md").read_bytes()
     initialize(repo.path, REMOVE)
     assert (repo.path / "docs/agents.md").read_text() == "ours\n"
     (repo.path / "AGENTS.md").unlink()
@@ -97,8 +97,8 @@ def test_links(repo: Repo, tmp_path: Path) -> None:
     assert (tmp_path / "mine.md").read_text() == "private\n"
 
 
-def test_it_names_what_there_is() -> None:
-    """The tools and commands it sends a model to are those that there are."""
-    text = STANZA.decode()
+def test_instructions_name_existing_tools_and_commands() -> None:
+    """The instructions name the tools and commands that exist."""
+    text = AGENT_INSTRUCTIONS.decode()
     for word in ("find_pattern", "explain_change", "lineage query --query", "lineage explain", "--lines"):
         assert word in text

@@ -1,4 +1,4 @@
-"""Our part of a file: put in, renewed, and taken out without a trace."""
+"""Managed sections: insertion, update, and removal that restores the file."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.setup import agent_instructions, git_hooks
-from serve.setup.file_edit import BrokenFence, Fences
+from serve.setup.file_edit import ManagedSection, SectionMarkerError
 
-FENCES = Fences(b"<<", b">>", breaks=2)
-PART = b"<<\nours\n>>"
-# Lines as people's editors leave them: any ends, blank ones, none at the end.
+SECTION = ManagedSection(b"<<", b">>", leading_line_breaks=2)
+CONTENT = b"<<\nours\n>>"
+# Texts with any line endings, blank lines, and with or without a final line break.
 LINES = st.lists(st.sampled_from([b"a", b"", b"<", b">> <<", b"\xff"]), max_size=6)
 TEXTS = st.builds(
     lambda lines, eol, last: eol.join(lines) + last,
@@ -21,30 +21,30 @@ TEXTS = st.builds(
 )
 
 
-@given(text=TEXTS, newer=st.booleans())
-def test_added_and_removed_leaves_every_byte(text: bytes, newer: bool) -> None:
-    """Whatever a file ends with, what was put at its end is taken out again without a trace."""
-    added = FENCES.added(text, PART, at=len(text))
-    if newer:
-        added = FENCES.renewed(added, b"<<\nother words\n>>")
-    assert FENCES.encloses(added)
-    assert FENCES.removed(added) == text
+@given(text=TEXTS, is_updated=st.booleans())
+def test_insert_and_remove_restores_every_byte(text: bytes, is_updated: bool) -> None:
+    """Removing a section from the end of a file restores every byte, however the file ends."""
+    added = SECTION.insert_into(text, CONTENT, offset=len(text))
+    if is_updated:
+        added = SECTION.update_in(added, b"<<\nother words\n>>")
+    assert SECTION.is_in(added)
+    assert SECTION.remove_from(added) == text
 
 
-@given(text=TEXTS, first=st.booleans())
-def test_the_block_leaves_every_byte_of_a_hook(text: bytes, first: bool) -> None:
-    """The same for a hook's block, which goes to its top, or under its first line."""
-    hook = b"#!/bin/sh\n" + text if first else text
-    added = git_hooks.FENCES.added(hook, git_hooks.BLOCK, at=10 if first else 0)
+@given(text=TEXTS, has_shebang=st.booleans())
+def test_hook_snippet_restores_every_byte(text: bytes, has_shebang: bool) -> None:
+    """Removing the snippet from the top of a hook, or below its first line, restores every byte."""
+    hook = b"#!/bin/sh\n" + text if has_shebang else text
+    added = git_hooks.SECTION.insert_into(hook, git_hooks.HOOK_SNIPPET, offset=10 if has_shebang else 0)
     assert b"\r" not in added.replace(text, b"")
-    assert git_hooks.FENCES.removed(added) == hook
+    assert git_hooks.SECTION.remove_from(added) == hook
 
 
-def test_a_hook_of_one_line_without_an_end() -> None:
-    """A hook that is nothing but its first line, without a line break, gets it back so."""
-    added = git_hooks.FENCES.added(b"#!/bin/sh", git_hooks.BLOCK, at=9)
-    assert added == b"#!/bin/sh\n" + git_hooks.BLOCK
-    assert git_hooks.FENCES.removed(added) == b"#!/bin/sh"
+def test_one_line_hook_without_line_break() -> None:
+    """A hook of one line without a line break is restored exactly."""
+    added = git_hooks.SECTION.insert_into(b"#!/bin/sh", git_hooks.HOOK_SNIPPET, offset=9)
+    assert added == b"#!/bin/sh\n" + git_hooks.HOOK_SNIPPET
+    assert git_hooks.SECTION.remove_from(added) == b"#!/bin/sh"
 
 
 @pytest.mark.parametrize(
@@ -56,29 +56,29 @@ def test_a_hook_of_one_line_without_an_end() -> None:
         (b"a\r\n", b"a\r\n\r\n<<\r\nours\r\n>>\r\n"),
     ],
 )
-def test_a_blank_line_before_it(text: bytes, added: bytes) -> None:
-    """A stanza follows a blank line, in the line ends of the file."""
-    assert FENCES.added(text, PART, at=len(text)) == added
+def test_section_follows_a_blank_line(text: bytes, added: bytes) -> None:
+    """A section follows a blank line, with the line endings of the file."""
+    assert SECTION.insert_into(text, CONTENT, offset=len(text)) == added
 
 
-def test_renewing_is_idempotent_and_leaves_one() -> None:
-    """Several parts become one, in the place of the first."""
+def test_update_is_idempotent_and_merges_sections() -> None:
+    """Several sections become one, in the place of the first."""
     twice = b"a\n<<\nold\n>>\nb\n<<\nolder\n>>\nc\n"
-    assert FENCES.renewed(twice, PART) == b"a\n" + PART + b"\nb\nc\n"
-    assert FENCES.renewed(FENCES.renewed(twice, PART), PART) == b"a\n" + PART + b"\nb\nc\n"
+    assert SECTION.update_in(twice, CONTENT) == b"a\n" + CONTENT + b"\nb\nc\n"
+    assert SECTION.update_in(SECTION.update_in(twice, CONTENT), CONTENT) == b"a\n" + CONTENT + b"\nb\nc\n"
 
 
-def test_a_mark_without_its_end_is_refused() -> None:
-    """What is ours cannot be told where the second mark is missing."""
-    with pytest.raises(BrokenFence, match="has no"):
-        FENCES.removed(b"a\n<<\nb\n")
+def test_missing_end_marker_is_an_error() -> None:
+    """A start marker without an end marker raises SectionMarkerError."""
+    with pytest.raises(SectionMarkerError, match="has no"):
+        SECTION.remove_from(b"a\n<<\nb\n")
 
 
-def test_both_parts_are_between_their_marks() -> None:
-    """The texts that ship are what their fences enclose."""
-    for fences, part in [
-        (git_hooks.FENCES, git_hooks.BLOCK),
-        (agent_instructions.FENCES, agent_instructions.STANZA),
+def test_texts_are_enclosed_by_their_markers() -> None:
+    """The shipped texts begin and end with the markers of their sections."""
+    for section, text in [
+        (git_hooks.SECTION, git_hooks.HOOK_SNIPPET),
+        (agent_instructions.SECTION, agent_instructions.AGENT_INSTRUCTIONS),
     ]:
-        assert fences.removed(part + b"\n") == b""
-        assert part.startswith(fences.start) and part.endswith(fences.end)
+        assert section.remove_from(text + b"\n") == b""
+        assert text.startswith(section.start) and text.endswith(section.end)

@@ -1,4 +1,4 @@
-"""`lineage init` and the hooks that are there already: what it adds, what it refuses, what it takes out again."""
+"""`lineage init` with existing hooks: insertion, errors, backups, removal."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 from serve.errors import BadRequest
-from serve.setup.file_edit import BrokenFence, FileRefused
+from serve.setup.file_edit import FileAccessError, SectionMarkerError
 from serve.setup.git_hooks import (
-    BLOCK,
-    HOOKS,
+    HOOK_NAMES,
+    HOOK_SNIPPET,
     SHEBANG,
     BareRepository,
-    HookRefused,
     OutsideRepository,
-    interpreter,
+    UnsupportedHook,
+    parse_interpreter,
 )
-from serve.setup.init import Wishes, initialize
+from serve.setup.init import InitOptions, initialize
 from tests.repos import Repo
-from tests.serve.setup.hook_helpers import git, soon, stand_in
+from tests.serve.setup.hook_helpers import becomes_true, install_fake_lineage, run_git
 
-OURS = SHEBANG + BLOCK + b"\n"
-INIT, FORCE, REMOVE = Wishes(), Wishes(force=True), Wishes(remove=True)
+LINEAGE_HOOK = SHEBANG + HOOK_SNIPPET + b"\n"
+INIT, FORCE, REMOVE = InitOptions(), InitOptions(force=True), InitOptions(remove=True)
 
 
 @pytest.fixture
@@ -38,28 +38,28 @@ def hooks(repo: Repo) -> Path:
     return repo.path / ".git" / "hooks"
 
 
-def hook(hooks: Path, content: bytes, name: str = "post-commit", *, mode: int = 0o755) -> Path:
+def write_hook(hooks: Path, content: bytes, name: str = "post-commit", *, mode: int = 0o755) -> Path:
     file = hooks / name
     file.write_bytes(content)
     file.chmod(mode)
     return file
 
 
-def test_new_hooks(repo: Repo, hooks: Path) -> None:
-    """Where there are none, four hooks are made, from any path inside; again does nothing; --remove leaves none."""
+def test_hooks_are_created_and_deleted(repo: Repo, hooks: Path) -> None:
+    """Four hooks are created, from any path inside; a second run changes nothing; --remove deletes them."""
     (repo.path / "src").mkdir()
     before = sorted(hooks.iterdir())
     assert [line.split()[:2] for line in initialize(repo.path / "src", INIT)[:4]] == [
-        ["created", f".git/hooks/{name}"] for name in HOOKS
+        ["created", f".git/hooks/{name}"] for name in HOOK_NAMES
     ]
-    assert {(hooks / name).read_bytes() for name in HOOKS} == {OURS}
-    stats = [(hooks / name).stat() for name in HOOKS]
-    assert all(stat.S_IMODE(made.st_mode) & 0o111 for made in stats)
+    assert {(hooks / name).read_bytes() for name in HOOK_NAMES} == {LINEAGE_HOOK}
+    stats = [(hooks / name).stat() for name in HOOK_NAMES]
+    assert all(stat.S_IMODE(status.st_mode) & 0o111 for status in stats)
     assert [line.split()[0] for line in initialize(repo.path, INIT)[:4]] == ["unchanged"] * 4
-    assert [(hooks / name).stat() for name in HOOKS] == stats
+    assert [(hooks / name).stat() for name in HOOK_NAMES] == stats
     assert [line.split()[0] for line in initialize(repo.path, REMOVE)] == ["deleted"] * 4
     assert sorted(hooks.iterdir()) == before
-    assert initialize(repo.path, REMOVE) == [f"nothing of lineage's was found in {repo.path}"]
+    assert initialize(repo.path, REMOVE) == [f"nothing to remove in {repo.path}"]
 
 
 @pytest.mark.parametrize(
@@ -73,182 +73,184 @@ def test_new_hooks(repo: Repo, hooks: Path) -> None:
         b"# \xff bytes that are no text\n",
     ],
 )
-def test_a_hook_that_is_there(repo: Repo, hooks: Path, tmp_path: Path, content: bytes) -> None:
-    """Its own lines and its mode stay, the block runs however it ends, and --remove restores every byte."""
-    file = hook(hooks, content, mode=0o750)
-    said = stand_in(tmp_path / "bin")
+def test_existing_hook_keeps_its_content(repo: Repo, hooks: Path, tmp_path: Path, content: bytes) -> None:
+    """Its lines and mode stay, the snippet runs however the hook ends, and --remove restores every byte."""
+    file = write_hook(hooks, content, mode=0o750)
+    call_file = install_fake_lineage(tmp_path / "bin")
     initialize(repo.path, INIT)
     initialize(repo.path, INIT)
-    assert file.read_bytes().count(BLOCK) == 1
-    git(repo, "commit", "--quiet", "--allow-empty", "--message=Second", path=said.parent)
-    assert soon(said.exists)
+    assert file.read_bytes().count(HOOK_SNIPPET) == 1
+    run_git(repo, "commit", "--quiet", "--allow-empty", "--message=Second", path=call_file.parent)
+    assert becomes_true(call_file.exists)
     initialize(repo.path, REMOVE)
     assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode)) == (content, 0o750)
 
 
-def test_an_older_block_is_renewed_where_it_is(repo: Repo, hooks: Path) -> None:
-    """What another version wrote between the marks is replaced, wherever a person has put it."""
+def test_older_snippet_is_updated_in_place(repo: Repo, hooks: Path) -> None:
+    """The snippet of another version is replaced, wherever it is in the hook."""
     old = b"# >>> lineage managed (do not edit) >>>\nolder\n# <<< lineage managed <<<\n"
-    file = hook(hooks, b"#!/bin/sh\necho before\n" + old + b"echo after\n")
+    file = write_hook(hooks, b"#!/bin/sh\necho before\n" + old + b"echo after\n")
     initialize(repo.path, INIT)
-    assert file.read_bytes() == b"#!/bin/sh\necho before\n" + BLOCK + b"\necho after\n"
+    assert file.read_bytes() == b"#!/bin/sh\necho before\n" + HOOK_SNIPPET + b"\necho after\n"
 
 
 @pytest.mark.parametrize(
-    ("content", "mode", "says"),
+    ("content", "mode", "message"),
     [
         (b"#!/usr/bin/env python3\nprint()\n", 0o755, "is run by /usr/bin/env python3"),
         (b"#!/usr/bin/perl -w\n", 0o755, "is run by /usr/bin/perl"),
         (b"#!/usr/bin/fish\n", 0o755, "is run by /usr/bin/fish"),
-        (b"#!\n", 0o755, "reads no shell block"),
-        (b"\x7fELF\0\0", 0o755, "is a program"),
-        (b"#!/bin/sh\r\necho\r\n", 0o755, "Windows line ends"),
-        (b"#!/bin/sh\necho asleep\n", 0o644, "may not be executed"),
-        (BLOCK[:60] + b"\n", 0o755, "has no `# <<< lineage managed <<<`"),
+        (b"#!\n", 0o755, "not by a POSIX shell"),
+        (b"\x7fELF\0\0", 0o755, "is a binary program"),
+        (b"#!/bin/sh\r\necho\r\n", 0o755, "Windows line endings"),
+        (b"#!/bin/sh\necho asleep\n", 0o644, "is not executable"),
+        (HOOK_SNIPPET[:60] + b"\n", 0o755, "has no `# <<< lineage managed <<<`"),
     ],
 )
-def test_hooks_that_cannot_take_it(repo: Repo, hooks: Path, content: bytes, mode: int, says: str) -> None:
-    """The error names the reason and --force or a way by hand; nothing at all is written."""
-    file = hook(hooks, content, mode=mode)
-    with pytest.raises(HookRefused, match=says) as refused:
+def test_unsupported_hook_is_an_error(
+    repo: Repo, hooks: Path, content: bytes, mode: int, message: str
+) -> None:
+    """The error names the reason and what to do; nothing is written."""
+    file = write_hook(hooks, content, mode=mode)
+    with pytest.raises(UnsupportedHook, match=message) as error:
         initialize(repo.path, INIT)
-    assert refused.value.hint
+    assert error.value.hint
     assert file.read_bytes() == content
     assert not (hooks / "post-merge").exists()
 
 
-def test_force_keeps_what_it_replaces(repo: Repo, hooks: Path) -> None:
-    """--force puts ours alone in its place; the old one waits beside it, and --remove brings it back as it was."""
+def test_force_backs_up_the_replaced_hook(repo: Repo, hooks: Path) -> None:
+    """--force replaces the hook and keeps a backup, which --remove restores."""
     content = b"#!/usr/bin/python3\nprint()\n"
-    file = hook(hooks, content, mode=0o700)
-    said = initialize(repo.path, FORCE)
-    assert said[:2] == [
+    file = write_hook(hooks, content, mode=0o700)
+    lines = initialize(repo.path, FORCE)
+    assert lines[:2] == [
         "replaced     .git/hooks/post-commit",
-        "             what was there is now post-commit.before-lineage; --remove brings it back",
+        "             the old hook is now post-commit.before-lineage; --remove restores it",
     ]
-    assert file.read_bytes() == OURS
+    assert file.read_bytes() == LINEAGE_HOOK
     assert initialize(repo.path, FORCE)[0].startswith("unchanged")
-    assert initialize(repo.path, REMOVE)[0].startswith("brought back")
+    assert initialize(repo.path, REMOVE)[0].startswith("restored")
     assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode)) == (content, 0o700)
     assert not hooks.joinpath("post-commit.before-lineage").exists()
 
 
-def test_force_never_loses_what_it_kept(repo: Repo, hooks: Path) -> None:
-    """What an earlier --force set aside is not overwritten by another."""
-    hook(hooks, b"first\n")
+def test_force_does_not_overwrite_a_backup(repo: Repo, hooks: Path) -> None:
+    """The backup of an earlier --force is not overwritten."""
+    write_hook(hooks, b"first\n")
     initialize(repo.path, FORCE)
-    hook(hooks, b"second\n")
-    with pytest.raises(HookRefused, match="from an earlier --force"):
+    write_hook(hooks, b"second\n")
+    with pytest.raises(UnsupportedHook, match="from an earlier --force"):
         initialize(repo.path, FORCE)
     assert (hooks / "post-commit.before-lineage").read_bytes() == b"first\n"
     assert (hooks / "post-commit").read_bytes() == b"second\n"
 
 
-def test_force_replaces_a_broken_block(repo: Repo, hooks: Path) -> None:
-    """A hook with half a block lacks the marks: --force replaces it."""
-    file = hook(hooks, BLOCK[:60] + b"\n")
+def test_force_replaces_a_broken_snippet(repo: Repo, hooks: Path) -> None:
+    """--force replaces a hook whose snippet has no end marker."""
+    file = write_hook(hooks, HOOK_SNIPPET[:60] + b"\n")
     initialize(repo.path, FORCE)
-    assert file.read_bytes() == OURS
+    assert file.read_bytes() == LINEAGE_HOOK
 
 
-def test_remove_refuses_half_a_block(repo: Repo, hooks: Path) -> None:
-    """Nothing is taken out where nobody can say what is ours."""
-    hook(hooks, BLOCK[:60] + b"\nmine\n")
-    with pytest.raises(BrokenFence):
+def test_remove_fails_without_end_marker(repo: Repo, hooks: Path) -> None:
+    """--remove changes nothing if the end marker is missing."""
+    write_hook(hooks, HOOK_SNIPPET[:60] + b"\nmine\n")
+    with pytest.raises(SectionMarkerError):
         initialize(repo.path, REMOVE)
 
 
-def test_other_hooks_are_passed_over(repo: Repo, hooks: Path) -> None:
-    """A second hook that cannot take the block is named and left; the commit's own is there. --force spares it too."""
-    file = hook(hooks, b"#!/usr/bin/ruby\n", "post-merge")
-    for wishes in (INIT, FORCE):
-        said = initialize(repo.path, wishes)
-        assert said[1] == "skipped      .git/hooks/post-merge"
-        assert "is run by /usr/bin/ruby" in said[2]
+def test_other_unsupported_hooks_are_skipped(repo: Repo, hooks: Path) -> None:
+    """Another unsupported hook is named and skipped, with --force too; post-commit is installed."""
+    file = write_hook(hooks, b"#!/usr/bin/ruby\n", "post-merge")
+    for options in (INIT, FORCE):
+        lines = initialize(repo.path, options)
+        assert lines[1] == "skipped      .git/hooks/post-merge"
+        assert "is run by /usr/bin/ruby" in lines[2]
     assert file.read_bytes() == b"#!/usr/bin/ruby\n"
-    assert (hooks / "post-commit").read_bytes() == OURS
+    assert (hooks / "post-commit").read_bytes() == LINEAGE_HOOK
 
 
-def test_a_repository_without_a_hooks_folder(repo: Repo, hooks: Path) -> None:
-    """A template may have made none: it is made."""
+def test_missing_hooks_directory_is_created(repo: Repo, hooks: Path) -> None:
+    """The hooks directory is created if the repository has none."""
     for file in hooks.iterdir():
         file.unlink()
     hooks.rmdir()
     initialize(repo.path, INIT)
-    assert (hooks / "post-commit").read_bytes() == OURS
+    assert (hooks / "post-commit").read_bytes() == LINEAGE_HOOK
 
 
-def test_work_trees_share_their_hooks(repo: Repo, hooks: Path, tmp_path: Path) -> None:
-    """From a linked work tree the hooks of all are written; a commit in it runs them there."""
+def test_work_trees_share_hooks(repo: Repo, hooks: Path, tmp_path: Path) -> None:
+    """`init` in a linked work tree writes the shared hooks; a commit there runs them."""
     repo.git("worktree", "add", "--quiet", str(tmp_path / "linked"))
     initialize(tmp_path / "linked", INIT)
-    assert (hooks / "post-commit").read_bytes() == OURS
-    said = stand_in(tmp_path / "bin")
+    assert (hooks / "post-commit").read_bytes() == LINEAGE_HOOK
+    call_file = install_fake_lineage(tmp_path / "bin")
     linked = Repo(tmp_path / "linked", repo.clock)
-    git(linked, "commit", "--quiet", "--allow-empty", "--message=Second", path=said.parent)
-    assert soon(said.exists)
-    call, *_ = said.read_text().splitlines()
+    run_git(linked, "commit", "--quiet", "--allow-empty", "--message=Second", path=call_file.parent)
+    assert becomes_true(call_file.exists)
+    call, *_ = call_file.read_text().splitlines()
     assert call == f"index|--incremental|--embed-provider|cpu|{linked.path}"
 
 
-def test_a_hooks_path_in_the_work_tree(repo: Repo, tmp_path: Path) -> None:
-    """A relative core.hooksPath is one of the work tree's folders: what that means is said, and it works."""
+def test_relative_hooks_path_in_work_tree(repo: Repo, tmp_path: Path) -> None:
+    """Hooks in the work tree work, and `init` warns that they can be committed."""
     repo.git("config", "core.hooksPath", ".githooks")
     lines = initialize(repo.path, INIT)
     assert lines[0] == "created      .githooks/post-commit"
-    assert lines[4].startswith("These hooks lie in the work tree")
-    said = stand_in(tmp_path / "bin")
-    git(repo, "commit", "--quiet", "--allow-empty", "--message=Second", path=said.parent)
-    assert soon(said.exists)
+    assert lines[4].startswith("These hooks are in the work tree")
+    call_file = install_fake_lineage(tmp_path / "bin")
+    run_git(repo, "commit", "--quiet", "--allow-empty", "--message=Second", path=call_file.parent)
+    assert becomes_true(call_file.exists)
     initialize(repo.path, REMOVE)
     assert not list((repo.path / ".githooks").iterdir())
 
 
-def test_an_absolute_hooks_path_inside(repo: Repo, hooks: Path) -> None:
-    """An absolute path into the repository is as good as a relative one."""
+def test_absolute_hooks_path_inside_repository(repo: Repo, hooks: Path) -> None:
+    """An absolute core.hooksPath inside the repository is followed."""
     repo.git("config", "core.hooksPath", str(hooks))
     initialize(repo.path, INIT)
-    assert (hooks / "post-commit").read_bytes() == OURS
+    assert (hooks / "post-commit").read_bytes() == LINEAGE_HOOK
 
 
-@pytest.mark.parametrize("said", ["{outside}", "~/nowhere", "/dev/null", "", "../outside"])
-def test_a_hooks_path_outside(repo: Repo, tmp_path: Path, said: str) -> None:
-    """Hooks of many repositories are not touched; the error says why and what to do."""
+@pytest.mark.parametrize("configured_path", ["{outside}", "~/nowhere", "/dev/null", "", "../outside"])
+def test_hooks_path_outside_repository_is_an_error(repo: Repo, tmp_path: Path, configured_path: str) -> None:
+    """Shared hooks are not changed; the error says why and what to do."""
     outside = tmp_path / "outside"
     outside.mkdir()
-    repo.git("config", "core.hooksPath", said.format(outside=outside))
-    with pytest.raises(OutsideRepository, match=r"core\.hooksPath is") as refused:
+    repo.git("config", "core.hooksPath", configured_path.format(outside=outside))
+    with pytest.raises(OutsideRepository, match=r"core\.hooksPath is") as error:
         initialize(repo.path, INIT)
-    assert "git config --local core.hooksPath .git/hooks" in refused.value.hint
+    assert "git config --local core.hooksPath .git/hooks" in error.value.hint
     assert not list(outside.iterdir())
 
 
-def test_remove_finds_hooks_under_an_earlier_path(repo: Repo, hooks: Path, tmp_path: Path) -> None:
-    """Where core.hooksPath was set after `init`, --remove still finds what git's own folder has."""
+def test_remove_finds_hooks_of_former_hooks_path(repo: Repo, hooks: Path, tmp_path: Path) -> None:
+    """If core.hooksPath was set after `init`, --remove still finds the hooks in git's default directory."""
     initialize(repo.path, INIT)
     repo.git("config", "core.hooksPath", str(tmp_path))
     initialize(repo.path, REMOVE)
     assert not (hooks / "post-commit").exists()
 
 
-def test_a_link_to_a_hook_in_the_repository(repo: Repo, hooks: Path) -> None:
-    """A hook that is a link into the work tree is written through, stays a link, and is restored."""
+def test_link_inside_repository_is_followed(repo: Repo, hooks: Path) -> None:
+    """A link into the work tree is followed, stays a link, and its target is restored."""
     script = repo.write("tools/hook", "#!/bin/sh\necho\n", executable=True)
     (hooks / "post-commit").symlink_to("../../tools/hook")
-    said = initialize(repo.path, INIT)
-    assert any(line.startswith("These hooks lie in the work tree") for line in said)
-    assert (hooks / "post-commit").is_symlink() and BLOCK in script.read_bytes()
+    lines = initialize(repo.path, INIT)
+    assert any(line.startswith("These hooks are in the work tree") for line in lines)
+    assert (hooks / "post-commit").is_symlink() and HOOK_SNIPPET in script.read_bytes()
     initialize(repo.path, REMOVE)
     assert script.read_text() == "#!/bin/sh\necho\n"
 
 
-def test_a_link_out_of_the_repository(repo: Repo, hooks: Path, tmp_path: Path) -> None:
-    """A link out of the repository is not followed; --force sets the link aside, not what it leads to."""
+def test_link_out_of_repository_is_not_followed(repo: Repo, hooks: Path, tmp_path: Path) -> None:
+    """A link out of the repository is not followed; --force backs up the link, not its target."""
     shared = tmp_path / "shared"
     shared.write_text("#!/bin/sh\n")
     shared.chmod(0o755)
     (hooks / "post-commit").symlink_to(shared)
-    with pytest.raises(HookRefused, match="outside this repository"):
+    with pytest.raises(UnsupportedHook, match="outside this repository"):
         initialize(repo.path, INIT)
     initialize(repo.path, FORCE)
     assert not (hooks / "post-commit").is_symlink()
@@ -257,38 +259,38 @@ def test_a_link_out_of_the_repository(repo: Repo, hooks: Path, tmp_path: Path) -
     assert shared.read_text() == "#!/bin/sh\n"
 
 
-def test_a_link_to_nothing(repo: Repo, hooks: Path) -> None:
-    """A link to nothing inside is named."""
+def test_broken_link_is_an_error(repo: Repo, hooks: Path) -> None:
+    """A broken link is an error."""
     (hooks / "post-commit").symlink_to("gone")
-    with pytest.raises(HookRefused, match="a link to none"):
+    with pytest.raises(UnsupportedHook, match="is not a regular file"):
         initialize(repo.path, INIT)
 
 
-def test_a_bare_repository(tmp_path: Path) -> None:
-    """Nobody commits in a bare repository: the error says what to do instead; there is nothing to remove."""
+def test_bare_repository_is_an_error(tmp_path: Path) -> None:
+    """A bare repository is an error that says what to do instead; there is nothing to remove."""
     bare = Repo.create(tmp_path / "bare.git", bare=True)
-    with pytest.raises(BareRepository, match="bare repository") as refused:
+    with pytest.raises(BareRepository, match="bare repository") as error:
         initialize(bare.path, INIT)
-    assert "lineage index --incremental" in refused.value.hint
-    assert initialize(bare.path, REMOVE) == [f"nothing of lineage's was found in {bare.path}"]
+    assert "lineage index --incremental" in error.value.hint
+    assert initialize(bare.path, REMOVE) == [f"nothing to remove in {bare.path}"]
 
 
-def test_what_the_system_refuses(repo: Repo, hooks: Path) -> None:
-    """The system's refusal is told with the file it concerns."""
+def test_system_error_names_the_file(repo: Repo, hooks: Path) -> None:
+    """A system error names the file."""
     hooks.rename(hooks.with_name("old"))
-    hooks.write_text("no folder")
-    with pytest.raises(FileRefused, match="post-commit stays as it is: file exists"):
+    hooks.write_text("a file")
+    with pytest.raises(FileAccessError, match="post-commit was not changed: file exists"):
         initialize(repo.path, INIT)
 
 
-def test_remove_stands_alone(repo: Repo) -> None:
-    """--remove beside a flag that puts something in is a contradiction."""
-    with pytest.raises(BadRequest, match="takes everything out"):
-        initialize(repo.path, Wishes(remove=True, force=True))
+def test_remove_excludes_other_options(repo: Repo) -> None:
+    """--remove cannot be combined with --force."""
+    with pytest.raises(BadRequest, match="cannot be combined"):
+        initialize(repo.path, InitOptions(remove=True, force=True))
 
 
 @pytest.mark.parametrize(
-    ("first", "program"),
+    ("shebang", "program"),
     [
         (b"#!/bin/sh", "sh"),
         (b"#! /usr/bin/env  bash", "bash"),
@@ -298,6 +300,6 @@ def test_remove_stands_alone(repo: Repo) -> None:
         (b"#!/nix/store/1-bash/bin/bash", "bash"),
     ],
 )
-def test_interpreters(first: bytes, program: str) -> None:
-    """What runs a script stands in its first line."""
-    assert interpreter(first) == program
+def test_parse_interpreter(shebang: bytes, program: str) -> None:
+    """The interpreter is parsed from the first line, also through `env`."""
+    assert parse_interpreter(shebang) == program

@@ -1,4 +1,4 @@
-"""The whole way: git, its hooks, the program; the index is at HEAD afterwards, and few processes saw to it."""
+"""End-to-end test of git, its hooks and the real program: the index follows HEAD with few processes."""
 
 from __future__ import annotations
 
@@ -12,29 +12,35 @@ from pathlib import Path
 
 import pytest
 
-from serve.index_status import of_path
-from serve.setup.init import Wishes, initialize
+from serve.index_status import load_status_at_path
+from serve.setup.init import InitOptions, initialize
 from tests.repos import Repo
-from tests.serve.setup.hook_helpers import git, indexed_head, real, running, soon
+from tests.serve.setup.hook_helpers import (
+    becomes_true,
+    find_index_runs,
+    install_real_lineage,
+    is_head_indexed,
+    run_git,
+)
 
-PICKS = 30
+REBASED_COMMITS = 30
 
 
 @pytest.fixture
-def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - no test may meet the person's own indexes
+def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - keeps tests away from the user's indexes
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "x = 1\n", "First")
-    initialize(repo.path, Wishes())
+    initialize(repo.path, InitOptions())
     return repo
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    return real(tmp_path / "bin").parent
+    return install_real_lineage(tmp_path / "bin").parent
 
 
-def test_a_commit_is_indexed(repo: Repo, home: Path, program: Path) -> None:
-    """A commit, an amended one, a switch and a merge: after each the index comes to where HEAD is."""
+def test_each_git_operation_is_indexed(repo: Repo, home: Path, program: Path) -> None:
+    """After a commit, an amended commit, a switch and a merge the index is at HEAD."""
     repo.branch("side")
     repo.switch("main")
     for command in (
@@ -43,69 +49,69 @@ def test_a_commit_is_indexed(repo: Repo, home: Path, program: Path) -> None:
         ("switch", "side"),
         ("merge", "--no-ff", "main"),
     ):
-        git(repo, *command, path=program)
-        assert soon(lambda: indexed_head(repo, home)), command
-    assert soon(lambda: not running(program))
+        run_git(repo, *command, path=program)
+        assert becomes_true(lambda: is_head_indexed(repo, home)), command
+    assert becomes_true(lambda: not find_index_runs(program))
 
 
-def test_a_rebase_leaves_two_processes_and_an_index_at_head(repo: Repo, home: Path, program: Path) -> None:
-    """However many commits a rebase picks, two runs at most are there at any time, and HEAD is indexed at the end."""
+def test_rebase_starts_at_most_two_runs(repo: Repo, home: Path, program: Path) -> None:
+    """However many commits a rebase picks, at most two runs exist at a time, and HEAD is indexed at the end."""
     repo.branch("side")
-    for number in range(PICKS):
+    for number in range(REBASED_COMMITS):
         repo.commit_file(f"b{number}.py", f"def f{number}():\n    pass\n")
     repo.switch("main")
     repo.commit_file("c.py", "z = 1\n", "Third")
     repo.switch("side")
-    with _most_at_once(program) as most:
-        git(repo, "rebase", "--quiet", "main", path=program)
-        assert soon(lambda: indexed_head(repo, home) and not running(program))
-    assert 1 <= max(most) <= 2
-    assert of_path(repo.path, home)[1].behind == 0
+    with _sample_run_counts(program) as counts:
+        run_git(repo, "rebase", "--quiet", "main", path=program)
+        assert becomes_true(lambda: is_head_indexed(repo, home) and not find_index_runs(program))
+    assert 1 <= max(counts) <= 2
+    assert load_status_at_path(repo.path, home)[1].commits_behind == 0
 
 
-def test_commits_in_a_row(repo: Repo, home: Path, program: Path) -> None:
-    """Commits while a run is at work are all found afterwards, by whichever run took them up."""
+def test_consecutive_commits_are_all_indexed(repo: Repo, home: Path, program: Path) -> None:
+    """Commits made during a run are all indexed in the end."""
     for number in range(8):
-        git(repo, "commit", "--quiet", "--allow-empty", f"--message=Number {number}", path=program)
-    assert soon(lambda: indexed_head(repo, home) and not running(program))
-    assert of_path(repo.path, home)[1].commits == 9
+        run_git(repo, "commit", "--quiet", "--allow-empty", f"--message=Number {number}", path=program)
+    assert becomes_true(lambda: is_head_indexed(repo, home) and not find_index_runs(program))
+    assert load_status_at_path(repo.path, home)[1].commits == 9
 
 
-def test_the_one_that_waits_goes_on_after_a_kill(repo: Repo, home: Path, program: Path) -> None:
-    """`kill -9` of the run that a commit started loses nothing: the next commit's run indexes both."""
-    git(repo, "commit", "--quiet", "--allow-empty", "--message=Second", path=program)
-    seen: list[int] = []
+def test_waiting_run_continues_after_a_kill(repo: Repo, home: Path, program: Path) -> None:
+    """If the run of a commit is killed with -9, the run of the next commit indexes both."""
+    run_git(repo, "commit", "--quiet", "--allow-empty", "--message=Second", path=program)
+    pids: list[int] = []
 
-    def has_begun() -> bool:
-        seen.extend(running(program))
-        return bool(seen)
+    def has_started() -> bool:
+        pids.extend(find_index_runs(program))
+        return bool(pids)
 
-    assert soon(has_begun)
-    first = seen[0]
-    os.kill(first, signal.SIGSTOP)  # or it might be done before the next one is there
+    assert becomes_true(has_started)
+    first = pids[0]
+    os.kill(first, signal.SIGSTOP)  # so that it does not finish before the next run starts
     try:
-        git(repo, "commit", "--quiet", "--allow-empty", "--message=Third", path=program)
-        assert soon(lambda: len(running(program)) == 2)
+        run_git(repo, "commit", "--quiet", "--allow-empty", "--message=Third", path=program)
+        assert becomes_true(lambda: len(find_index_runs(program)) == 2)
     finally:
         os.kill(first, signal.SIGKILL)
-    assert soon(lambda: indexed_head(repo, home) and not running(program))
-    assert of_path(repo.path, home)[1].commits == 3
+    assert becomes_true(lambda: is_head_indexed(repo, home) and not find_index_runs(program))
+    assert load_status_at_path(repo.path, home)[1].commits == 3
 
 
 @contextmanager
-def _most_at_once(program: Path) -> Iterator[list[int]]:
-    """How many runs there were, looked at again and again."""
-    seen, ended = [0], threading.Event()
+def _sample_run_counts(program: Path) -> Iterator[list[int]]:
+    """Sample the number of index runs every 10 ms."""
+    counts, stopped = [0], threading.Event()
 
-    def look() -> None:
-        while not ended.is_set():
-            seen.append(len(running(program)))
+    def sample() -> None:
+        while not stopped.is_set():
+            counts.append(len(find_index_runs(program)))
             time.sleep(0.01)
 
-    looking = threading.Thread(target=look)
-    looking.start()
+    thread = threading.Thread(target=sample)
+    thread.start()
     try:
-        yield seen
+        yield counts
     finally:
-        ended.set()
-        looking.join()
+        stopped.set()
+        thread.join()

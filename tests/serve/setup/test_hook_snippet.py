@@ -1,4 +1,4 @@
-"""What git's hooks run: when, where, with what around it, and what it costs the one who commits."""
+"""Hook snippet: when and where it starts a run, with which environment, and that it delays nothing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from serve.setup.git_hooks import BLOCK, HOOKS
-from serve.setup.init import Wishes, initialize
+from serve.setup.git_hooks import HOOK_NAMES, HOOK_SNIPPET
+from serve.setup.init import InitOptions, initialize
 from tests.repos import Repo
-from tests.serve.setup.hook_helpers import git, soon, stand_in, surroundings
+from tests.serve.setup.hook_helpers import becomes_true, git_environment, install_fake_lineage, run_git
 
-# Linux's share of the processors by session, where it is built in.
+# CPU share of a session, if the Linux kernel supports it.
 AUTOGROUP = Path("/proc/self/autogroup")
 CALL = "index|--incremental|--embed-provider|cpu|"
 SHELLS = [shell for shell in ("sh", "dash", "bash", "ksh", "mksh", "zsh", "busybox") if shutil.which(shell)]
@@ -27,126 +27,132 @@ SHELLS = [shell for shell in ("sh", "dash", "bash", "ksh", "mksh", "zsh", "busyb
 def repo(tmp_path: Path) -> Repo:
     repo = Repo.create(tmp_path / "it's a “répo”")
     repo.commit_file("a.py", "x = 1\n", "First")
-    initialize(repo.path, Wishes())
+    initialize(repo.path, InitOptions())
     return repo
 
 
 @pytest.fixture
-def said(tmp_path: Path) -> Path:
-    return stand_in(tmp_path / "bin")
+def call_file(tmp_path: Path) -> Path:
+    return install_fake_lineage(tmp_path / "bin")
 
 
-def test_a_commit_runs_it(repo: Repo, said: Path) -> None:
-    """A commit starts the specified command at the top of the work tree, with no word to git left, at low priority."""
+def test_commit_starts_an_index_run(repo: Repo, call_file: Path) -> None:
+    """A commit starts a run at the top of the work tree, without git's variables and at low priority."""
     (repo.path / "folder").mkdir()
     repo.write("folder/b.py", "y = 1\n")
-    git(repo, "add", "--all")
-    odd = {"GIT_ODD": "two\nGIT_LINES=words $(touch made)", "MESSAGE": "see GIT_A-B and * `c`"}
-    git(
+    run_git(repo, "add", "--all")
+    variables = {"GIT_ODD": "two\nGIT_LINES=words $(touch made)", "MESSAGE": "see GIT_A-B and * `c`"}
+    run_git(
         repo,
         "-C",
         "folder",
         "commit",
         "--quiet",
         "--message=Second",
-        path=said.parent,
+        path=call_file.parent,
         LINEAGE_HOME="/h",
-        **odd,
+        **variables,
     )
-    assert soon(said.exists)
-    call, *rest = said.read_text().splitlines()
+    assert becomes_true(call_file.exists)
+    call, *rest = call_file.read_text().splitlines()
     assert call == f"{CALL}{repo.path}"
     assert rest == ["nice 19", "home /h", *(["group 19"] if AUTOGROUP.exists() else [])]
     assert not (repo.path / "made").exists()
 
 
-def test_nothing_without_lineage(repo: Repo) -> None:
-    """Where no lineage is on PATH a commit is a commit, and says nothing of it."""
-    done = git(
-        repo, "commit", "--quiet", "--allow-empty", "--message=Second", path=None, PATH=_bare_path(repo)
+def test_commit_works_without_lineage(repo: Repo) -> None:
+    """If lineage is not on PATH, a commit works and prints nothing."""
+    result = run_git(
+        repo,
+        "commit",
+        "--quiet",
+        "--allow-empty",
+        "--message=Second",
+        path=None,
+        PATH=_path_without_lineage(repo),
     )
-    assert (done.stdout, done.stderr) == ("", "")
+    assert (result.stdout, result.stderr) == ("", "")
 
 
 @pytest.mark.parametrize("missing", [("nice", "setsid"), ("env", "sed", "nohup", "cat")])
-def test_on_a_minimal_path(repo: Repo, tmp_path: Path, missing: tuple[str, ...]) -> None:
-    """It needs no program but git and lineage."""
-    folder = tmp_path / "few"
-    folder.mkdir()
+def test_minimal_path_is_enough(repo: Repo, tmp_path: Path, missing: tuple[str, ...]) -> None:
+    """The snippet needs no programs but git and lineage."""
+    directory = tmp_path / "few"
+    directory.mkdir()
     for name in ("git", "sh", "nice", "setsid"):
         if name not in missing:
-            (folder / name).symlink_to(shutil.which(name) or "")
-    (folder / "lineage").write_text(f"#!/bin/sh\necho \"$*\" >'{tmp_path}/said'\n")
-    (folder / "lineage").chmod(0o755)
-    git(repo, "commit", "--quiet", "--allow-empty", "--message=Second", PATH=str(folder))
-    assert soon((tmp_path / "said").exists)
+            (directory / name).symlink_to(shutil.which(name) or "")
+    (directory / "lineage").write_text(f"#!/bin/sh\necho \"$*\" >'{tmp_path}/call'\n")
+    (directory / "lineage").chmod(0o755)
+    run_git(repo, "commit", "--quiet", "--allow-empty", "--message=Second", PATH=str(directory))
+    assert becomes_true((tmp_path / "call").exists)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("flags", ["", "-eu"])
-def test_every_shell_reads_it(repo: Repo, said: Path, shell: str, flags: str) -> None:
-    """Each shell that is here runs it and then the rest of the hook, strict as it may be."""
-    words = [shell, "sh"] if shell == "busybox" else [shell]
+def test_snippet_runs_in_every_shell(repo: Repo, call_file: Path, shell: str, flags: str) -> None:
+    """Each installed shell runs the snippet and then the rest of the hook, also in strict mode."""
+    command = [shell, "sh"] if shell == "busybox" else [shell]
     hook = repo.path / ".git/hooks/post-commit"
-    text = BLOCK + b'\necho "rest $# $?" >&2\nwait\nexit 3\n'
+    text = HOOK_SNIPPET + b'\necho "rest $# $?" >&2\nwait\nexit 3\n'
     hook.write_bytes(text)
-    done = subprocess.run(
-        [*words, *([flags] if flags else []), str(hook)],
+    result = subprocess.run(
+        [*command, *([flags] if flags else []), str(hook)],
         cwd=repo.path,
-        env=surroundings(said.parent),
+        env=git_environment(call_file.parent),
         capture_output=True,
         text=True,
         check=False,
         timeout=20,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (3, "", "rest 0 0\n")
-    assert soon(said.exists) and said.read_text().startswith(CALL)
+    assert (result.returncode, result.stdout, result.stderr) == (3, "", "rest 0 0\n")
+    assert becomes_true(call_file.exists) and call_file.read_text().startswith(CALL)
 
 
-def test_a_slow_run_holds_nobody_up(repo: Repo, tmp_path: Path) -> None:
-    """git, what waits for git's output, and a hook that waits for its children end while the run goes on."""
+def test_slow_run_delays_nothing(repo: Repo, tmp_path: Path) -> None:
+    """git, a reader of its output and a hook that waits for its children end while the run continues."""
     program = tmp_path / "slow" / "lineage"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\necho $$ >'{tmp_path}/pid'; exec sleep 60\n")
     program.chmod(0o755)
     hook = repo.path / ".git/hooks/post-commit"
     hook.write_bytes(hook.read_bytes() + b"wait\n")
-    # cat ends when nobody holds the pipe any more, under whatever number.
-    waiting = "git commit --quiet --allow-empty --message=Second 7>&1 9>&1 | cat"
+    # cat ends when no process holds the pipe open under any descriptor.
+    command = "git commit --quiet --allow-empty --message=Second 7>&1 9>&1 | cat"
     started = time.monotonic()
     subprocess.run(
-        ["sh", "-c", waiting], cwd=repo.path, env=surroundings(program.parent), check=True, timeout=50
+        ["sh", "-c", command], cwd=repo.path, env=git_environment(program.parent), check=True, timeout=50
     )
     assert time.monotonic() - started < 10
-    assert soon((tmp_path / "pid").exists)
-    assert soon(lambda: (tmp_path / "pid").read_text().strip() != "")
+    assert becomes_true((tmp_path / "pid").exists)
+    assert becomes_true(lambda: (tmp_path / "pid").read_text().strip() != "")
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGTERM)
 
 
-def test_it_survives_the_terminal(repo: Repo, tmp_path: Path) -> None:
-    """The end of the terminal, which hangs up on everything started in it, does not end the run."""
+def test_run_survives_the_terminal(repo: Repo, tmp_path: Path) -> None:
+    """SIGHUP to the process group, as when the terminal closes, does not end the run."""
     program = tmp_path / "slow" / "lineage"
     program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\ntouch '{tmp_path}/begun'; sleep 1; touch '{tmp_path}/ended'\n")
+    program.write_text(f"#!/bin/sh\ntouch '{tmp_path}/started'; sleep 1; touch '{tmp_path}/ended'\n")
     program.chmod(0o755)
     commit = ["git", "commit", "--quiet", "--allow-empty", "--message=Second"]
-    # The tests themselves may have been started by something that ignores the end of a terminal.
-    leader = (
+    # The test process may ignore SIGHUP, which children inherit.
+    session_leader = (
         "import os, signal, subprocess, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
         "subprocess.run(sys.argv[1:]); os.killpg(0, signal.SIGHUP)"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", leader, *commit],
+        [sys.executable, "-c", session_leader, *commit],
         cwd=repo.path,
-        env=surroundings(program.parent),
+        env=git_environment(program.parent),
         start_new_session=True,
     )
     assert process.wait() == -signal.SIGHUP
-    assert soon((tmp_path / "ended").exists)
+    assert becomes_true((tmp_path / "ended").exists)
 
 
 @pytest.mark.parametrize(
-    ("command", "runs"),
+    ("command", "starts_run"),
     [
         (("switch", "--quiet", "side"), True),
         (("switch", "--quiet", "--create", "here"), False),
@@ -158,18 +164,20 @@ def test_it_survives_the_terminal(repo: Repo, tmp_path: Path) -> None:
         (("rebase", "--quiet", "side"), True),
     ],
 )
-def test_when_it_runs(repo: Repo, said: Path, command: tuple[str, ...], runs: bool) -> None:
-    """Another HEAD starts a run, whatever brought it; files checked out, or a branch made here, do not."""
+def test_operations_that_start_a_run(
+    repo: Repo, call_file: Path, command: tuple[str, ...], starts_run: bool
+) -> None:
+    """A change of HEAD starts a run; checking out files or creating a branch does not."""
     repo.branch("side")
     repo.commit_file("b.py", "y = 1\n", "Second")
     repo.switch("main")
     repo.commit_file("c.py", "z = 1\n", "Third")
-    git(repo, *command, path=said.parent)
-    assert soon(said.exists, seconds=10 if runs else 0.5) is runs
+    run_git(repo, *command, path=call_file.parent)
+    assert becomes_true(call_file.exists, seconds=10 if starts_run else 0.5) is starts_run
 
 
-def test_a_rebase_runs_at_its_ends_alone(repo: Repo, tmp_path: Path) -> None:
-    """Twenty picks start no run each: one starts with the new base, one when all is done."""
+def test_rebase_starts_runs_only_at_its_ends(repo: Repo, tmp_path: Path) -> None:
+    """A rebase of twenty commits starts one run at its start and one at its end."""
     program = tmp_path / "counting" / "lineage"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\ntouch '{tmp_path}/run'$$\n")
@@ -180,30 +188,30 @@ def test_a_rebase_runs_at_its_ends_alone(repo: Repo, tmp_path: Path) -> None:
     repo.switch("main")
     repo.commit_file("c.py", "z = 1\n", "Third")
     repo.switch("side")
-    git(repo, "rebase", "--quiet", "main", path=program.parent)
-    assert soon(lambda: len(list(tmp_path.glob("run*"))) == 2, seconds=10)
+    run_git(repo, "rebase", "--quiet", "main", path=program.parent)
+    assert becomes_true(lambda: len(list(tmp_path.glob("run*"))) == 2, seconds=10)
     time.sleep(0.3)
     assert len(list(tmp_path.glob("run*"))) == 2
 
 
-def test_one_text_for_all_hooks(repo: Repo) -> None:
-    """A script that several hooks are links to has the block once, and it acts by the name it is called by."""
+def test_script_shared_by_all_hooks(repo: Repo) -> None:
+    """A script that all hooks link to gets the snippet once."""
     hooks = repo.path / ".git/hooks"
-    initialize(repo.path, Wishes(remove=True))
+    initialize(repo.path, InitOptions(remove=True))
     (hooks / "all").write_text("#!/bin/sh\necho $0 >>done\n")
     (hooks / "all").chmod(0o755)
-    for name in HOOKS:
+    for name in HOOK_NAMES:
         (hooks / name).symlink_to("all")
-    initialize(repo.path, Wishes())
-    assert (hooks / "all").read_bytes().count(BLOCK) == 1
-    initialize(repo.path, Wishes(remove=True))
+    initialize(repo.path, InitOptions())
+    assert (hooks / "all").read_bytes().count(HOOK_SNIPPET) == 1
+    initialize(repo.path, InitOptions(remove=True))
     assert (hooks / "all").read_text() == "#!/bin/sh\necho $0 >>done\n"
 
 
-def _bare_path(repo: Repo) -> str:
-    """A PATH with what git needs and no lineage."""
-    folder = repo.path.parent / "plain"
-    folder.mkdir()
+def _path_without_lineage(repo: Repo) -> str:
+    """Return a PATH with only the programs that git needs."""
+    directory = repo.path.parent / "plain"
+    directory.mkdir()
     for name in ("git", "sh"):
-        (folder / name).symlink_to(shutil.which(name) or "")
-    return str(folder)
+        (directory / name).symlink_to(shutil.which(name) or "")
+    return str(directory)

@@ -1,4 +1,4 @@
-"""An entry put into a person's JSON or TOML and taken out again: the rest keeps every byte."""
+"""Edits of JSON and TOML files: adding and removing an entry keeps every other byte."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 DOCUMENTS = st.dictionaries(NAMES, VALUES, max_size=4)
-STEPS = st.sampled_from([None, 2, 4, "\t", 0])
+INDENTS = st.sampled_from([None, 2, 4, "\t", 0])
 
 
 @given(
     document=DOCUMENTS,
     others=st.none() | st.dictionaries(NAMES, VALUES, min_size=1),
-    step=STEPS,
-    eol=st.booleans(),
+    indent=INDENTS,
+    crlf=st.booleans(),
 )
-def test_json_comes_back(
-    document: dict[str, Any], others: dict[str, Any] | None, step: int | str | None, eol: bool
+def test_json_edit_and_removal_restore_the_text(
+    document: dict[str, Any], others: dict[str, Any] | None, indent: int | str | None, crlf: bool
 ) -> None:
-    """Whatever the layout, the entry is there, all else says what it said, and taking it out restores the bytes."""
+    """With any layout the entry is added, the rest keeps its meaning, and removal restores the bytes."""
     document.pop("mcpServers", None)
     if others is not None:
         others.pop("lineage", None)
         document["mcpServers"] = others or {"other": 1}
-    text = json.dumps(document, indent=step) + "\n"
-    text = text.replace("\n", "\r\n") if eol else text
-    added = json_config.with_entry(text, "mcpServers", "lineage", ENTRY)
+    text = json.dumps(document, indent=indent) + "\n"
+    text = text.replace("\n", "\r\n") if crlf else text
+    added = json_config.set_entry(text, "mcpServers", "lineage", ENTRY)
     expected = {**document, "mcpServers": {**document.get("mcpServers", {}), "lineage": ENTRY}}
     assert json.loads(added) == expected
     assert list(json.loads(added)) == list(expected)
-    removed = json_config.without_entry(added, "mcpServers", "lineage")
+    removed = json_config.remove_entry(added, "mcpServers", "lineage")
     assert removed == (text if document else removed) and json.loads(removed) == document
-    renewed = json_config.with_entry(added, "mcpServers", "lineage", {"command": "x"})
-    assert json.loads(renewed)["mcpServers"]["lineage"] == {"command": "x"}
+    updated = json_config.set_entry(added, "mcpServers", "lineage", {"command": "x"})
+    assert json.loads(updated)["mcpServers"]["lineage"] == {"command": "x"}
 
 
 @pytest.mark.parametrize(
-    ("text", "with_it"),
+    ("text", "expected"),
     [
         ("", '{\n  "k": {\n    "n": {\n      "a": [\n        1\n      ]\n    }\n  }\n}\n'),
         ("{}", '{\n  "k": {\n    "n": {\n      "a": [\n        1\n      ]\n    }\n  }\n}'),
@@ -62,21 +62,21 @@ def test_json_comes_back(
         ('{\n\t"k": { "m": 1e5 }\n}', '{\n\t"k": { "m": 1e5, "n": {"a": [1]} }\n}'),
     ],
 )
-def test_json_is_written_as_the_person_writes(text: str, with_it: str) -> None:
-    """The step of indentation, one line or many, numbers as written: all as in the rest of the file."""
-    assert json_config.with_entry(text, "k", "n", {"a": [1]}) == with_it
+def test_json_edit_keeps_the_layout(text: str, expected: str) -> None:
+    """Indentation, line breaks and numbers stay as in the rest of the file."""
+    assert json_config.set_entry(text, "k", "n", {"a": [1]}) == expected
 
 
 @pytest.mark.parametrize(
     "text", ['{"a": 1, // why\n"b": 2}', '{"a": 1,}', "{'a': 1}", "\ufeff{}", "nonsense"]
 )
-def test_what_is_not_json_is_not_read(text: str) -> None:
-    """Comments, trailing commas and the like are nothing we would guess at."""
+def test_invalid_json_is_an_error(text: str) -> None:
+    """Comments, trailing commas and the like raise ValueError."""
     with pytest.raises(ValueError, match=r"."):
-        json_config.read(text)
+        json_config.parse(text)
 
 
-TOMLS = [
+TOML_TEXTS = [
     "",
     'model = "x" # why\n',
     'model = "x"',
@@ -90,24 +90,24 @@ TOMLS = [
 ]
 
 
-@pytest.mark.parametrize("text", TOMLS)
+@pytest.mark.parametrize("text", TOML_TEXTS)
 @pytest.mark.parametrize("entry", [ENTRY, {"command": "/x", "args": ["a"]}])
-def test_toml_comes_back(text: str, entry: dict[str, Any]) -> None:
-    """The table is there, all else says what it said, and taking it out restores the bytes."""
-    added = toml_config.with_entry(text, "mcp_servers", "lineage", entry)
-    before = toml_config.read(text)
-    assert toml_config.read(added) == before | {
+def test_toml_edit_and_removal_restore_the_text(text: str, entry: dict[str, Any]) -> None:
+    """The table is added, the rest keeps its meaning, and removal restores the bytes."""
+    added = toml_config.set_entry(text, "mcp_servers", "lineage", entry)
+    before = toml_config.parse(text)
+    assert toml_config.parse(added) == before | {
         "mcp_servers": {**before.get("mcp_servers", {}), "lineage": entry}
     }
-    assert toml_config.without_entry(added, "mcp_servers", "lineage") == text
+    assert toml_config.remove_entry(added, "mcp_servers", "lineage") == text
 
 
 def test_toml_comments_stay() -> None:
-    """What a person wrote around and into the table stays, but for what changes and what is in the table itself."""
+    """Comments and fields around and in the table stay; removal deletes only the table."""
     table = '[mcp_servers.lineage] # mine\ncommand = "/old" # old\nstartup_timeout_sec = 9\n'
     text = f"# top\n{table}\n# next\n[z]\nq = 1\n"
     entry = {"command": "/new", "startup_timeout_sec": 9, "args": []}
-    renewed = toml_config.with_entry(text, "mcp_servers", "lineage", entry)
-    for kept in ("# top\n", "] # mine\n", "startup_timeout_sec = 9\n", "\n# next\n[z]\nq = 1\n"):
-        assert kept in renewed
-    assert toml_config.without_entry(renewed, "mcp_servers", "lineage") == "# top\n\n# next\n[z]\nq = 1\n"
+    updated = toml_config.set_entry(text, "mcp_servers", "lineage", entry)
+    for part in ("# top\n", "] # mine\n", "startup_timeout_sec = 9\n", "\n# next\n[z]\nq = 1\n"):
+        assert part in updated
+    assert toml_config.remove_entry(updated, "mcp_servers", "lineage") == "# top\n\n# next\n[z]\nq = 1\n"

@@ -1,4 +1,4 @@
-"""`lineage plan`, as a person runs it."""
+"""Command `lineage plan`: survey, suggestions, and edits of `.lineageignore`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.git.repository import open_repository
 from serve.cli import app
-from serve.repositories import place_of
+from serve.repositories import locate_index
 from stores import database
 from tests.repos import Repo
 
@@ -18,34 +18,34 @@ SECTION = f"{START}# documentation\n/docs/\n{END}"
 
 
 @pytest.fixture
-def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - no test may meet the person's own indexes
-    made = Repo.create(tmp_path / "repo")
+def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - keeps tests away from the user's indexes
+    repo = Repo.create(tmp_path / "repo")
     for number in range(6):
-        made.write(f"src/part{number}.py", f"def part{number}():\n    return 0\n")
-        made.write(f"docs/{number}.md", "# A page\n")
-        made.commit("Change")
-    made.commit_file("docs/0.md", "# A better page\n")
+        repo.write(f"src/part{number}.py", f"def part{number}():\n    return 0\n")
+        repo.write(f"docs/{number}.md", "# A page\n")
+        repo.commit("Change")
+    repo.commit_file("docs/0.md", "# A better page\n")
     for number in range(12):
-        made.commit_file("src/part0.py", f"def part0():\n    return {number + 1}\n")
-    return made
+        repo.commit_file("src/part0.py", f"def part0():\n    return {number + 1}\n")
+    return repo
 
 
-def planned(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+def run_plan(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     assert app.main(["plan", *map(str, arguments)]) == 0
     return capsys.readouterr().out
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path, code: int = 1) -> str:
+def run_failing_plan(capsys: pytest.CaptureFixture[str], *arguments: str | Path, code: int = 1) -> str:
     assert app.main(["plan", *map(str, arguments)]) == code
     captured = capsys.readouterr()
     assert captured.out == ""
     return captured.err
 
 
-def test_prints_only(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without --write: shares, suggestions with their reason and effect, and how to write them; no file."""
-    assert planned(capsys, repo.path / "src") == (
-        f"19 commits up to {repo.head[:12]}, 25 hunks (files changed, commit by commit)\n"
+def test_plan_without_write_changes_nothing(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --write: shares, suggestions with reason and effect, how to write them, and no file."""
+    assert run_plan(capsys, repo.path / "src") == (
+        f"19 commits up to {repo.head[:12]}, 25 hunks (changed files, commit by commit)\n"
         "\n"
         "directory    commits  share                          hunks  mostly\n"
         "src/              18  ███████████████████   95%         18  code\n"
@@ -53,17 +53,17 @@ def test_prints_only(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
         "A commit counts in each directory it changes, so the shares add up to more than 100 %.\n"
         "\n"
         "Suggested for .lineageignore:\n"
-        "  /docs/  leaves out 7 hunks (28%) of 7 commits, 1 of them wholly\n"
+        "  /docs/  excludes 7 hunks (28%) of 7 commits, 1 of them entirely\n"
         "          documentation: 100% of its 6 files are prose\n"
         "\n"
-        "Nothing was written. `lineage plan --write` puts these lines into .lineageignore.\n"
+        "Nothing was written. `lineage plan --write` adds these lines to .lineageignore.\n"
     )
     assert repo.git("status", "--short") == ""
 
 
-def counts(repo: Repo, home: Path) -> tuple[int, int]:
-    """Commits and hunks in the index."""
-    with database.reading(place_of(home, open_repository(repo.path))) as connection:
+def count_rows(repo: Repo, home: Path) -> tuple[int, int]:
+    """Return the number of commits and hunks in the index."""
+    with database.open_for_reading(locate_index(home, open_repository(repo.path))) as connection:
         tables = ("commits", "hunks")
         [(commits,), (hunks,)] = [
             row for table in tables for row in connection.execute(f"SELECT count(*) FROM {table}").fetchall()
@@ -71,86 +71,86 @@ def counts(repo: Repo, home: Path) -> tuple[int, int]:
     return commits, hunks
 
 
-def test_the_effect_is_what_the_index_leaves_out(
+def test_reported_effect_matches_the_index(
     repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """After --write, a rebuilt index lacks exactly the hunks and commits that were said."""
+    """After --write, a rebuilt index lacks exactly the reported hunks and commits."""
     assert app.main(["index", str(repo.path)]) == 0
-    assert counts(repo, home) == (19, 25)
-    rebuild = f"`lineage index --rebuild --yes {repo.path}` applies it to everything"
-    assert rebuild in planned(capsys, repo.path, "--write")
+    assert count_rows(repo, home) == (19, 25)
+    rebuild = f"`lineage index --rebuild --yes {repo.path}` applies it to the whole history"
+    assert rebuild in run_plan(capsys, repo.path, "--write")
     assert app.main(["index", str(repo.path), "--rebuild", "--yes"]) == 0
-    assert counts(repo, home) == (18, 18)
+    assert count_rows(repo, home) == (18, 18)
 
 
-def test_write_keeps_what_is_around(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
-    """A new file, then lines above and below: they stay, byte for byte; a second run changes nothing."""
+def test_write_keeps_surrounding_lines(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines above and below the section stay byte for byte; a second run changes nothing."""
     file = repo.path / ".lineageignore"
-    assert "created      .lineageignore" in planned(capsys, repo.path, "--write")
+    assert "created      .lineageignore" in run_plan(capsys, repo.path, "--write")
     assert file.read_text() == SECTION
     file.write_bytes(b"# above\r\n" + SECTION.replace("\n", "\r\n").encode() + b"*.csv\r\n\xff")
-    before, stamp = file.read_bytes(), file.stat().st_mtime_ns
-    assert "unchanged    .lineageignore" in planned(capsys, repo.path, "--write")
-    assert (file.read_bytes(), file.stat().st_mtime_ns) == (before, stamp)
+    before, modified_ns = file.read_bytes(), file.stat().st_mtime_ns
+    assert "unchanged    .lineageignore" in run_plan(capsys, repo.path, "--write")
+    assert (file.read_bytes(), file.stat().st_mtime_ns) == (before, modified_ns)
     file.write_text(f"# above\n{START}/old/\n{END}*.csv\n")
-    assert "renewed      .lineageignore" in planned(capsys, repo.path, "--write")
+    assert "updated      .lineageignore" in run_plan(capsys, repo.path, "--write")
     assert file.read_text() == f"# above\n{SECTION}*.csv\n"
 
 
-def test_write_goes_above_lines_that_are_there(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
-    """The person's lines come last, so that they have the last word."""
+def test_section_is_written_above_user_lines(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """The section comes first, so that the user's lines take precedence."""
     repo.write(".lineageignore", "*.csv")
-    assert "added        .lineageignore" in planned(capsys, repo.path, "--write")
+    assert "added        .lineageignore" in run_plan(capsys, repo.path, "--write")
     assert (repo.path / ".lineageignore").read_text() == f"{SECTION}*.csv"
 
 
-def test_a_person_takes_a_suggestion_back(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
-    """`!docs/` below the section empties it at the next run, and its own lines alone remain."""
+def test_user_can_reject_a_suggestion(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """`!docs/` below the section removes the section in the next run."""
     repo.write(".lineageignore", f"{SECTION}!docs/\n")
-    assert "taken out    .lineageignore" in planned(capsys, repo.path, "--write")
+    assert "removed      .lineageignore" in run_plan(capsys, repo.path, "--write")
     assert (repo.path / ".lineageignore").read_text() == "!docs/\n"
 
 
-def test_replace(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
-    """--replace leaves our part alone in the file; lines that git does not have are kept beside it."""
-    file, kept = repo.path / ".lineageignore", repo.path / ".lineageignore.bak"
+def test_replace_backs_up_uncommitted_lines(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """--replace leaves only the section in the file; lines that git does not have are backed up."""
+    file, backup = repo.path / ".lineageignore", repo.path / ".lineageignore.bak"
     file.write_text("!docs/\n")
-    kept.write_text("an earlier one\n")
-    said = planned(capsys, repo.path, "--write", "--replace")
-    assert "kept         .lineageignore.bak1" in said and "replaced     .lineageignore" in said
+    backup.write_text("an earlier one\n")
+    output = run_plan(capsys, repo.path, "--write", "--replace")
+    assert "backed up    .lineageignore.bak1" in output and "replaced     .lineageignore" in output
     assert file.read_text() == SECTION
-    assert (kept.read_text(), (repo.path / ".lineageignore.bak1").read_text()) == (
+    assert (backup.read_text(), (repo.path / ".lineageignore.bak1").read_text()) == (
         "an earlier one\n",
         "!docs/\n",
     )
     file.write_text("*.csv\n")
     repo.commit("Ignore")
-    assert "kept" not in planned(capsys, repo.path, "--write", "--replace")
+    assert "backed up" not in run_plan(capsys, repo.path, "--write", "--replace")
     assert file.read_text() == SECTION
 
 
-def test_refusals(repo: Repo, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--replace alone, a link out of the repository, a broken mark, a bare repository: refused, nothing written."""
-    assert "Give `--write --replace`" in refused(capsys, repo.path, "--replace", code=2)
+def test_errors_write_nothing(repo: Repo, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--replace without --write, an outside link, a missing end marker or a bare repository write nothing."""
+    assert "Give `--write --replace`" in run_failing_plan(capsys, repo.path, "--replace", code=2)
     outside = tmp_path / "outside"
     outside.write_text("mine\n")
     repo.symlink(".lineageignore", str(outside))
-    assert "outside this repository" in refused(capsys, repo.path, "--write")
+    assert "outside this repository" in run_failing_plan(capsys, repo.path, "--write")
     assert outside.read_text() == "mine\n"
     (repo.path / ".lineageignore").unlink()
     repo.write(".lineageignore", START + "/docs/\n")
-    assert ".lineageignore: a `# >>> lineage plan" in refused(capsys, repo.path, "--write")
+    assert ".lineageignore: A `# >>> lineage plan" in run_failing_plan(capsys, repo.path, "--write")
     bare = repo.clone(tmp_path / "bare.git", "--bare")
-    assert "/docs/" in planned(capsys, bare.path)
-    assert "is a bare repository" in refused(capsys, bare.path, "--write")
-    assert "Commit something" in refused(capsys, Repo.create(tmp_path / "empty").path)
-    assert "not in a git repository" in refused(capsys, tmp_path)
+    assert "/docs/" in run_plan(capsys, bare.path)
+    assert "is a bare repository" in run_failing_plan(capsys, bare.path, "--write")
+    assert "Commit something" in run_failing_plan(capsys, Repo.create(tmp_path / "empty").path)
+    assert "not in a git repository" in run_failing_plan(capsys, tmp_path)
 
 
-def test_a_link_within_the_repository_is_followed(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+def test_link_inside_repository_is_followed(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
     """A link to another file of the repository stays a link."""
     repo.write("config/ignore", "*.csv\n")
     repo.symlink(".lineageignore", "config/ignore")
-    planned(capsys, repo.path, "--write")
+    run_plan(capsys, repo.path, "--write")
     assert (repo.path / ".lineageignore").is_symlink()
     assert (repo.path / "config/ignore").read_text() == f"{SECTION}*.csv\n"

@@ -1,4 +1,4 @@
-"""Somebody who installs the program and updates it, by the installers there are."""
+"""A user who installs and updates the program with pip, pipx or uv, without a network."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Final
 
 from tests.serve.update.wheels import ROOT
 
-INSTALL: Final = str(ROOT / "install.sh")
-PROGRAMS: Final = Path(sys.executable).parent
-# What keeps the installers from any network, and from what this machine is set up with.
-ALONE: Final = {
+INSTALL_SCRIPT: Final = str(ROOT / "install.sh")
+BIN_DIRECTORY: Final = Path(sys.executable).parent
+# Keeps the installers from the network and from this machine's configuration.
+OFFLINE_ENVIRONMENT: Final = {
     "PIP_NO_INDEX": "1",
     "PIP_NO_COMPILE": "1",
     "PIP_CONFIG_FILE": os.devnull,
@@ -24,28 +24,28 @@ ALONE: Final = {
 }
 
 
-class Person:
-    """Somebody with a home of their own, who installs without a network."""
+class InstallUser:
+    """A user with a separate home directory, who installs without a network."""
 
     def __init__(self, home: Path) -> None:
         home.mkdir(parents=True)
         self.home = home
-        self.commands = home / ".local" / "bin"
-        kept = {
+        self.commands_dir = home / ".local" / "bin"
+        inherited = {
             key: value
             for key, value in os.environ.items()
             if not key.startswith(("PIP", "UV_", "XDG_", "PYTHON"))
         }
-        self.environment = kept | {
+        self.environment = inherited | {
             "HOME": str(home),
-            "PATH": os.pathsep.join([str(PROGRAMS), "/usr/bin", "/bin"]),
+            "PATH": os.pathsep.join([str(BIN_DIRECTORY), "/usr/bin", "/bin"]),
             "LINEAGE_HOME": str(home / "indexes"),
-            **ALONE,
+            **OFFLINE_ENVIRONMENT,
         }
 
     def run(self, *command: str | Path, code: int = 0) -> str:
-        """What a command says, on stdout and stderr."""
-        done = subprocess.run(
+        """Run a command, check its exit code, and return its stdout and stderr."""
+        process = subprocess.run(
             command,
             env=self.environment,
             cwd=self.home,
@@ -54,15 +54,15 @@ class Person:
             check=False,
             timeout=300,
         )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        assert process.returncode == code, process.stdout + process.stderr
+        return process.stdout + process.stderr
 
     def lineage(self, *arguments: str, code: int = 0) -> str:
-        return self.run(self.commands / "lineage", *arguments, code=code)
+        return self.run(self.commands_dir / "lineage", *arguments, code=code)
 
-    def version(self) -> str:
+    def installed_version(self) -> str:
         return self.lineage("--version").removeprefix("lineage ").strip()
 
-    def receipt(self) -> dict[str, object]:
-        read: dict[str, object] = json.loads((self.commands / "lineage-receipt.json").read_text())
-        return read
+    def read_receipt(self) -> dict[str, object]:
+        receipt: dict[str, object] = json.loads((self.commands_dir / "lineage-receipt.json").read_text())
+        return receipt

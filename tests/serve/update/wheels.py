@@ -1,4 +1,4 @@
-"""Releases of this project, made from a copy of it: without the model, and with a version of our choosing."""
+"""Builds wheels of copies of this project, without the models and with any version."""
 
 from __future__ import annotations
 
@@ -13,45 +13,49 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[3]
 PACKAGES: Final = ("pipeline", "stores", "serve", "mindmap")
-LEFT_OUT: Final = shutil.ignore_patterns("*.onnx", "tokenizer.json", "__pycache__", "*.pyc")
-# Stands for all dependencies, so that nothing is fetched: it lends the libraries that these tests run with.
-LENT: Final = "lineage_test_libraries"
-BUILD: Final = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
+EXCLUDED_FILES: Final = shutil.ignore_patterns("*.onnx", "tokenizer.json", "__pycache__", "*.pyc")
+# Replaces all dependencies, so that nothing is downloaded. Its `.pth` file adds the test environment's libraries.
+LIBRARY_NAME: Final = "lineage_test_libraries"
+BUILD_SCRIPT: Final = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
 
 
-def project(folder: Path, version: str, needs: str = LENT) -> Path:
-    """A copy of the project as of some version, with one dependency."""
+def copy_project(folder: Path, version: str, dependency: str = LIBRARY_NAME) -> Path:
+    """Copy the project, with this version and one dependency."""
     folder.mkdir(parents=True)
     for name in PACKAGES:
-        shutil.copytree(ROOT / name, folder / name, ignore=LEFT_OUT)
+        shutil.copytree(ROOT / name, folder / name, ignore=EXCLUDED_FILES)
     for name in ("README.md", "LICENSE", "install.sh"):
         shutil.copy(ROOT / name, folder)
     declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     declared = re.sub(r'^version = "[^"]+"', f'version = "{version}"', declared, flags=re.MULTILINE)
-    declared = re.sub(r"^dependencies = \[.*?^\]", f'dependencies = ["{needs}"]', declared, flags=re.M | re.S)
+    declared = re.sub(
+        r"^dependencies = \[.*?^\]", f'dependencies = ["{dependency}"]', declared, flags=re.M | re.S
+    )
     (folder / "pyproject.toml").write_text(declared, encoding="utf-8")
     return folder
 
 
-def wheel(copy: Path, folder: Path) -> Path:
-    """The wheel of a copy, in the folder."""
+def build_wheel(copy: Path, folder: Path) -> Path:
+    """Build the wheel of a copy of the project into a directory."""
     folder.mkdir(exist_ok=True)
     before = set(folder.iterdir())
-    subprocess.run([sys.executable, "-c", BUILD, str(folder)], cwd=copy, check=True, capture_output=True)
-    [made] = set(folder.iterdir()) - before
-    return made
+    subprocess.run(
+        [sys.executable, "-c", BUILD_SCRIPT, str(folder)], cwd=copy, check=True, capture_output=True
+    )
+    [wheel] = set(folder.iterdir()) - before
+    return wheel
 
 
-def lend_libraries(folder: Path, name: str = LENT, version: str = "1.0") -> None:
-    """Put the wheel that stands for all dependencies, or for the one of this name, into the folder."""
+def build_library_wheel(folder: Path, name: str = LIBRARY_NAME, version: str = "1.0") -> None:
+    """Write a wheel that replaces all dependencies, or the dependency of this name, into a directory."""
     folder.mkdir(exist_ok=True)
-    about = f"{name}-{version}.dist-info"
+    dist_info = f"{name}-{version}.dist-info"
     files = {
         f"{name}.pth": sysconfig.get_path("purelib") + "\n",
-        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{dist_info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{dist_info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    record = "".join(f"{name},,\n" for name in (*files, f"{about}/RECORD"))
+    record = "".join(f"{name},,\n" for name in (*files, f"{dist_info}/RECORD"))
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
-        for path, content in {**files, f"{about}/RECORD": record}.items():
+        for path, content in {**files, f"{dist_info}/RECORD": record}.items():
             archive.writestr(path, content)

@@ -1,4 +1,4 @@
-"""A data directory, a map in it, and a viewer that shows both."""
+"""Fixtures: a data directory, a map in it, and a client of a viewer."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from mindmap.document import Mindmap
-from mindmap.map_store import Maps
-from tests.mindmap.sample_maps import a_map
-from tests.serve.viewer.helpers import Asking, page, viewing
+from mindmap.map_store import MapStore
+from tests.mindmap.sample_maps import create_map
+from tests.serve.viewer.helpers import ViewerClient, running_viewer, write_page_files
 
 
 @pytest.fixture
-def maps(tmp_path: Path) -> Maps:
+def maps(tmp_path: Path) -> MapStore:
     (tmp_path / "maps").mkdir()
-    return Maps(tmp_path / "maps")
+    return MapStore(tmp_path / "maps")
 
 
 @pytest.fixture
-def document(maps: Maps) -> Mindmap:
-    document = a_map(
+def document(maps: MapStore) -> Mindmap:
+    document = create_map(
         {
             "label": "Parse headers",
             "status": "in_progress",
@@ -33,6 +33,6 @@ def document(maps: Maps) -> Mindmap:
 
 
 @pytest.fixture
-def asking(tmp_path: Path, maps: Maps) -> Iterator[Asking]:
-    with viewing(maps.path, page(tmp_path / "page")) as asking:
-        yield asking
+def client(tmp_path: Path, maps: MapStore) -> Iterator[ViewerClient]:
+    with running_viewer(maps.path, write_page_files(tmp_path / "page")) as client:
+        yield client

@@ -1,4 +1,4 @@
-"""Viewers for tests: in this process with a page of their own, or as the program; asked over real sockets."""
+"""Viewers for tests, in this process or as a program, and a client that sends real HTTP requests."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import serve
-from serve.backend import Answering, Own
-from serve.viewer.responses import FILES, Page
-from serve.viewer.server import bound, started, stopped
-from serve.viewer.state import Viewer
+from serve.backend import Backend, InProcessBackend
+from serve.viewer.responses import PAGE_FILES
+from serve.viewer.server import bind_port, start_server, stop_server
+from serve.viewer.state import ViewerState
 
 ROOT = Path(serve.__file__).parent.parent
 
@@ -45,54 +45,54 @@ class Response:
 
 
 @dataclass(frozen=True)
-class Asking:
-    """A viewer that is asked over HTTP; `viewer` is the one in this process, if it is."""
+class ViewerClient:
+    """HTTP client of a viewer; `viewer` and `loop` are set if it runs in this process."""
 
     port: int
-    viewer: Viewer | None = None
+    viewer: ViewerState | None = None
     loop: asyncio.AbstractEventLoop | None = None
 
-    def ask(
+    def request(
         self, target: str, method: str = "GET", body: bytes | None = None, /, **headers: str | None
     ) -> Response:
-        """What comes back; a header that is None is not sent, not even `Host`."""
-        said = {name.replace("_", "-"): value for name, value in headers.items()}
+        """Send a request and return the response. A header that is None is not sent, not even `Host`."""
+        all_headers = {name.replace("_", "-"): value for name, value in headers.items()}
         connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
-            connection.putrequest(method, target, skip_host="Host" in said, skip_accept_encoding=True)
+            connection.putrequest(method, target, skip_host="Host" in all_headers, skip_accept_encoding=True)
             if body is not None:
-                said.setdefault("Content-Length", str(len(body)))
-            for name, value in said.items():
+                all_headers.setdefault("Content-Length", str(len(body)))
+            for name, value in all_headers.items():
                 if value is not None:
                     connection.putheader(name, value)
             connection.endheaders(body)
-            answer = connection.getresponse()
-            lowered = {name.lower(): value for name, value in answer.getheaders()}
-            return Response(answer.status, lowered, answer.read())
+            response = connection.getresponse()
+            response_headers = {name.lower(): value for name, value in response.getheaders()}
+            return Response(response.status, response_headers, response.read())
         finally:
             connection.close()
 
-    def post(self, target: str, said: object, **headers: str | None) -> Response:
-        body = said if isinstance(said, bytes) else json.dumps(said).encode()
-        return self.ask(target, "POST", body, **{"Content_Type": "application/json", **headers})
+    def post(self, target: str, content: object, **headers: str | None) -> Response:
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        return self.request(target, "POST", body, **{"Content_Type": "application/json", **headers})
 
-    def raw(self, *pieces: bytes, seconds: float = 10, pause: float = 0) -> bytes:
-        """Bytes as they are, and whatever comes back until the viewer closes or has said nothing for so long."""
+    def send_raw(self, *pieces: bytes, seconds: float = 10, pause: float = 0) -> bytes:
+        """Send bytes as they are; return what arrives until the viewer closes or is silent for `seconds`."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as connection:
             for piece in pieces:
                 connection.sendall(piece)
                 time.sleep(pause)
-            said = b""
+            received = b""
             try:
-                while some := connection.recv(65_536):
-                    said += some
+                while chunk := connection.recv(65_536):
+                    received += chunk
             except (TimeoutError, ConnectionResetError):
                 pass
-            return said
+            return received
 
     @contextmanager
-    def listening(self, last: str = "") -> Iterator[Listener]:
-        listener = Listener(self.port, last)
+    def listen(self, last_event_id: str = "") -> Iterator[EventListener]:
+        listener = EventListener(self.port, last_event_id)
         try:
             yield listener
         finally:
@@ -100,36 +100,38 @@ class Asking:
 
 
 @dataclass
-class Listener:
-    """A browser's end of the stream: each event as it came, with the time it came at."""
+class EventListener:
+    """Client of the event stream; collects lines, and events as (time, id, data)."""
 
     port: int
-    last: str = ""
+    last_event_id: str = ""
     lines: list[str] = field(default_factory=list)
     events: queue.Queue[tuple[float, str, dict[str, str]]] = field(default_factory=queue.Queue)
 
     def __post_init__(self) -> None:
         self.connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
-        self.connection.request("GET", "/events", headers={"Last-Event-ID": self.last} if self.last else {})
+        self.connection.request(
+            "GET", "/events", headers={"Last-Event-ID": self.last_event_id} if self.last_event_id else {}
+        )
         self._socket = self.connection.sock
         self.response = self.connection.getresponse()
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
 
-    def next(self, seconds: float = 10) -> dict[str, str]:
+    def next_event(self, seconds: float = 10) -> dict[str, str]:
         return self.events.get(timeout=seconds)[2]
 
-    def drained(self, seconds: float) -> list[dict[str, str]]:
-        """What comes until nothing has for so long."""
-        found = []
+    def drain(self, seconds: float) -> list[dict[str, str]]:
+        """Return the events that arrive until none has for this many seconds."""
+        events = []
         while True:
             try:
-                found.append(self.events.get(timeout=seconds)[2])
+                events.append(self.events.get(timeout=seconds)[2])
             except queue.Empty:
-                return found
+                return events
 
     def close(self) -> None:
-        # The thread is in the middle of reading: its socket is ended, not closed under it.
+        # Shut down, not closed: the thread is still reading from the socket.
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self.thread.join(5)
@@ -150,46 +152,54 @@ class Listener:
             pass
 
 
-def page(folder: Path) -> Page:
-    """A page of four small files."""
+def write_page_files(folder: Path) -> Path:
+    """Create a page of four small files, and return its directory."""
     folder.mkdir()
-    for name, _ in FILES.values():
+    for name, _ in PAGE_FILES.values():
         (folder / name).write_bytes(f"this is {name}\n".encode() * 300)
-    return Page(folder)
+    return folder
 
 
 @contextmanager
-def viewing(folder: Path, shown: Page, answering: Answering | None = None) -> Iterator[Asking]:
-    """A viewer in this process, on a port of its own."""
-    begun: queue.Queue[Asking] = queue.Queue()
+def running_viewer(
+    folder: Path, page_directory: Path, backend: Backend | None = None
+) -> Iterator[ViewerClient]:
+    """Run a viewer in a thread of this process, on a free port."""
+    clients: queue.Queue[ViewerClient] = queue.Queue()
     thread = threading.Thread(
-        target=asyncio.run, args=(_run(folder, shown, answering or Own(folder), begun),), daemon=True
+        target=asyncio.run,
+        args=(_run_viewer(folder, page_directory, backend or InProcessBackend(folder), clients),),
+        daemon=True,
     )
     thread.start()
-    asking = begun.get(timeout=20)
+    client = clients.get(timeout=20)
     try:
-        yield asking
+        yield client
     finally:
-        assert asking.viewer and asking.loop
-        asking.loop.call_soon_threadsafe(asking.viewer.ending.set)
+        assert client.viewer and client.loop
+        client.loop.call_soon_threadsafe(client.viewer.shutdown.set)
         thread.join(20)
         assert not thread.is_alive()
 
 
-async def _run(folder: Path, shown: Page, answering: Answering, begun: queue.Queue[Asking]) -> None:
-    taken = bound(0)
-    viewer = Viewer(folder, taken.port, answering, shown)
-    await viewer.watching.begin()
-    server = started(viewer, taken)
-    begun.put(Asking(taken.port, viewer, asyncio.get_running_loop()))
-    await viewer.ending.wait()
-    assert await stopped(viewer, server)
+async def _run_viewer(
+    folder: Path, page_directory: Path, backend: Backend, clients: queue.Queue[ViewerClient]
+) -> None:
+    listener = bind_port(0)
+    viewer = ViewerState(folder, listener.port, backend, page_directory)
+    await viewer.watcher.start()
+    server = start_server(viewer, listener)
+    clients.put(ViewerClient(listener.port, viewer, asyncio.get_running_loop()))
+    await viewer.shutdown.wait()
+    assert await stop_server(viewer, server)
 
 
 @contextmanager
-def program(folder: Path, *arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`mindmap viewer` as a process, and the first line it prints."""
-    surroundings = {
+def viewer_process(
+    folder: Path, *arguments: str, **environment: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run `mindmap viewer`; yield the process and the first line of its output."""
+    full_environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "MINDMAP_DATA_DIR": str(folder),
@@ -198,7 +208,7 @@ def program(folder: Path, *arguments: str, **environment: str) -> Iterator[tuple
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "serve.cli.mindmap", "viewer", *arguments],
-        env=surroundings,
+        env=full_environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -211,8 +221,8 @@ def program(folder: Path, *arguments: str, **environment: str) -> Iterator[tuple
         process.communicate()
 
 
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Where a running viewer is found: by what it leaves in the folder, which is no map, and names it while it runs."""
+"""Address file of the running viewer."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ import threading
 
 import pytest
 
-from mindmap.map_store import Maps
+from mindmap.map_store import MapStore
 from serve.viewer import discovery
 
 
-def test_running_viewer_is_found(maps: Maps) -> None:
-    """A viewer is found while it runs, by what it left in the folder, and not any longer."""
-    assert discovery.address(maps.path) is None
-    with discovery.announced(maps.path, 4321):
-        assert discovery.address(maps.path) == "http://127.0.0.1:4321/"
-        assert discovery.address(maps.path, "mm_1") == "http://127.0.0.1:4321/#/map/mm_1"
-    assert discovery.address(maps.path) is None
-    assert maps.listed().problems == []
-    assert maps.folder.ids() == []
+def test_running_viewer_is_found(maps: MapStore) -> None:
+    """The address is published while the viewer runs, and the file is not taken for a map."""
+    assert discovery.read_address(maps.path) is None
+    with discovery.publish_address(maps.path, 4321):
+        assert discovery.read_address(maps.path) == "http://127.0.0.1:4321/"
+        assert discovery.read_address(maps.path, "mm_1") == "http://127.0.0.1:4321/#/map/mm_1"
+    assert discovery.read_address(maps.path) is None
+    assert maps.list_maps().problems == []
+    assert maps.directory.list_ids() == []
 
 
-@pytest.mark.parametrize("odd", ["pipe", "link", "folder", "nonsense"])
-def test_what_is_no_announcement(maps: Maps, odd: str) -> None:
-    """Whatever else stands in its place names nobody, and keeps nobody waiting."""
-    place = maps.path / discovery.PLACE
-    match odd:
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "nonsense"])
+def test_invalid_address_file(maps: MapStore, kind: str) -> None:
+    """Anything else at the file's path gives no address, and reading it does not block."""
+    path = maps.path / discovery.ADDRESS_FILE
+    match kind:
         case "pipe":
-            os.mkfifo(place)
+            os.mkfifo(path)
         case "link":
-            place.symlink_to("/etc/passwd")
+            path.symlink_to("/etc/passwd")
         case "folder":
-            place.mkdir()
+            path.mkdir()
         case _:
-            place.write_text("[" * 200)
-    answers: list[str | None] = []
-    asking = threading.Thread(target=lambda: answers.append(discovery.address(maps.path)), daemon=True)
-    asking.start()
-    asking.join(10)
-    assert answers == [None]
+            path.write_text("[" * 200)
+    addresses: list[str | None] = []
+    thread = threading.Thread(target=lambda: addresses.append(discovery.read_address(maps.path)), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert addresses == [None]

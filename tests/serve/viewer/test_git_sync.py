@@ -1,4 +1,4 @@
-"""Git sync from the page: what it attaches, what it answers, what it refuses."""
+"""Git sync requests of the page."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from mindmap.document import Mindmap, encode
-from mindmap.map_store import Maps
+from mindmap.map_store import MapStore
 from stores import mindmap_files
-from tests.mindmap.sample_maps import a_map, check
+from tests.mindmap.sample_maps import assert_consistent, create_map
 from tests.repos import Repo
-from tests.serve.viewer.helpers import Asking
+from tests.serve.viewer.helpers import ViewerClient
 
 
 @pytest.fixture
@@ -24,18 +24,18 @@ def repo(tmp_path: Path) -> Repo:
     return repo
 
 
-def test_sync(asking: Asking, maps: Maps, repo: Repo) -> None:
-    """Every file that differs from HEAD is attached to the task in progress; the answer is the map as it is now."""
-    document = a_map({"label": "Now", "status": "in_progress"}, workspace=str(repo.path))
+def test_sync(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
+    """Every file that differs from HEAD is attached to the task in progress; the response contains the new map."""
+    document = create_map({"label": "Now", "status": "in_progress"}, workspace=str(repo.path))
     maps.create(document)
-    with asking.listening() as listener:
-        listener.next()
-        answer = asking.post("/api/sync-git", {"mindmapId": document.id})
-        assert listener.next()["id"] == document.id
+    with client.listen() as listener:
+        listener.next_event()
+        answer = client.post("/api/sync-git", {"mindmapId": document.id})
+        assert listener.next_event()["id"] == document.id
     assert (answer.status, set(answer.json), answer.json["synced"]) == (200, {"synced", "mindmap"}, 2)
     kept = maps.read(document.id)
-    check(kept)
-    assert answer.json["mindmap"] == asking.ask(f"/api/mindmaps/{document.id}").json
+    assert_consistent(kept)
+    assert answer.json["mindmap"] == client.request(f"/api/mindmaps/{document.id}").json
     (node,) = [node for node in kept.nodes.values() if node.label == "Now"]
     assert {touch.path: (touch.action, touch.summary) for touch in node.files} == {
         "src/a.py": ("modify", "Git modify (+2/-1 lines)"),
@@ -44,30 +44,30 @@ def test_sync(asking: Asking, maps: Maps, repo: Repo) -> None:
     assert kept.activity_log[0].message == "Git sync: 2 files"
 
 
-def test_nothing_to_sync(asking: Asking, maps: Maps, repo: Repo) -> None:
-    """Where nothing differs nothing is written."""
+def test_nothing_to_sync(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
+    """Without changed files, nothing is written."""
     repo.commit("All of it")
-    document = a_map(workspace=str(repo.path))
+    document = create_map(workspace=str(repo.path))
     maps.create(document)
-    answer = asking.post("/api/sync-git", {"mindmapId": document.id})
+    answer = client.post("/api/sync-git", {"mindmapId": document.id})
     assert (answer.status, answer.json["synced"]) == (200, 0)
-    assert maps.folder.read(document.id) == encode(document)
+    assert maps.directory.read(document.id) == encode(document)
 
 
-def test_workspace_is_given(asking: Asking, maps: Maps, repo: Repo, document: Mindmap) -> None:
-    """A map without a workspace needs one in the request, and keeps it; another than its own is refused."""
-    said = {"mindmapId": document.id}
-    assert asking.post("/api/sync-git", said).error == (409, "no_workspace")
-    given = {**said, "workspacePath": str(repo.path)}
-    assert asking.post("/api/sync-git", given).json["synced"] == 2
+def test_workspace_is_given(client: ViewerClient, maps: MapStore, repo: Repo, document: Mindmap) -> None:
+    """A map without a workspace gets the one in the request; a map with a workspace rejects another one."""
+    request = {"mindmapId": document.id}
+    assert client.post("/api/sync-git", request).error == (409, "no_workspace")
+    with_workspace = {**request, "workspacePath": str(repo.path)}
+    assert client.post("/api/sync-git", with_workspace).json["synced"] == 2
     assert maps.read(document.id).workspace_path == str(repo.path)
-    assert asking.post("/api/sync-git", said).json["synced"] == 2
-    elsewhere = {**said, "workspacePath": str(maps.path)}
-    assert asking.post("/api/sync-git", elsewhere).error == (400, "bad_path")
+    assert client.post("/api/sync-git", request).json["synced"] == 2
+    elsewhere = {**request, "workspacePath": str(maps.path)}
+    assert client.post("/api/sync-git", elsewhere).error == (400, "bad_path")
 
 
 @pytest.mark.parametrize(
-    ("workspace", "wanted"),
+    ("workspace", "error"),
     [
         ("relative", (400, "bad_path")),
         ("/nowhere/at/all", (400, "bad_path")),
@@ -77,20 +77,25 @@ def test_workspace_is_given(asking: Asking, maps: Maps, repo: Repo, document: Mi
         ("{bare}", (422, "no_work_tree")),
     ],
 )
-def test_workspaces_that_are_none(
-    asking: Asking, maps: Maps, document: Mindmap, tmp_path: Path, workspace: str, wanted: tuple[int, str]
+def test_invalid_workspace(
+    client: ViewerClient,
+    maps: MapStore,
+    document: Mindmap,
+    tmp_path: Path,
+    workspace: str,
+    error: tuple[int, str],
 ) -> None:
-    """A workspace that git cannot sync is refused with the reason, and the map is not tied to it."""
+    """A workspace that git cannot sync is rejected with the reason, and the map stays unchanged."""
     (tmp_path / "plain").mkdir()
     Repo.create(tmp_path / "bare", bare=True)
-    named = workspace.format(plain=tmp_path / "plain", bare=tmp_path / "bare")
-    said = {"mindmapId": document.id, "workspacePath": named}
-    assert asking.post("/api/sync-git", said).error == wanted
-    assert maps.folder.read(document.id) == encode(document)
+    path = workspace.format(plain=tmp_path / "plain", bare=tmp_path / "bare")
+    request = {"mindmapId": document.id, "workspacePath": path}
+    assert client.post("/api/sync-git", request).error == error
+    assert maps.directory.read(document.id) == encode(document)
 
 
 @pytest.mark.parametrize(
-    ("body", "wanted"),
+    ("body", "error"),
     [
         (b"", (400, "bad_request")),
         (b"{", (400, "bad_request")),
@@ -105,48 +110,51 @@ def test_workspaces_that_are_none(
         (b'{"mindmapId": "mm_none"}', (404, "no_such_mindmap")),
     ],
 )
-def test_bodies_that_are_none(asking: Asking, body: bytes, wanted: tuple[int, str]) -> None:
-    """What cannot be read, and what names no map, is refused as such."""
-    assert asking.post("/api/sync-git", body).error == wanted
+def test_invalid_body(client: ViewerClient, body: bytes, error: tuple[int, str]) -> None:
+    """A malformed body and an unknown map are rejected with their error."""
+    assert client.post("/api/sync-git", body).error == error
 
 
 @pytest.mark.parametrize(
-    "kind", [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+    "media_type",
+    [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"],
 )
-def test_content_types(asking: Asking, document: Mindmap, kind: str | None) -> None:
-    """Only what is said to be JSON is read: a form of another site can say anything but that."""
-    said = {"mindmapId": document.id}
-    assert asking.post("/api/sync-git", said, Content_Type=kind).error == (415, "not_json")
+def test_content_type(client: ViewerClient, document: Mindmap, media_type: str | None) -> None:
+    """Only the JSON content type is accepted: HTML forms of other sites cannot send it."""
+    request = {"mindmapId": document.id}
+    assert client.post("/api/sync-git", request, Content_Type=media_type).error == (415, "not_json")
     for right in ("application/json", "Application/JSON; charset=utf-8"):
-        assert asking.post("/api/sync-git", said, Content_Type=right).error == (409, "no_workspace")
+        assert client.post("/api/sync-git", request, Content_Type=right).error == (409, "no_workspace")
 
 
-def test_kept_by_another(asking: Asking, maps: Maps, repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A map that another process keeps is waited for, for a while, and then that is said; looking on goes on."""
+def test_map_locked_by_another_process(
+    client: ViewerClient, maps: MapStore, repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync waits for a map locked by another process, then fails; reading the map still works."""
     monkeypatch.setattr(mindmap_files, "WAIT_SECONDS", 0.3)
-    document = a_map(workspace=str(repo.path))
+    document = create_map(workspace=str(repo.path))
     maps.create(document)
-    with maps.folder.changing(document.id):
-        assert asking.post("/api/sync-git", {"mindmapId": document.id}).error == (409, "mindmap_busy")
-        assert asking.ask(f"/api/mindmaps/{document.id}").content == encode(document)
-    assert asking.post("/api/sync-git", {"mindmapId": document.id}).json["synced"] == 2
+    with maps.directory.lock(document.id):
+        assert client.post("/api/sync-git", {"mindmapId": document.id}).error == (409, "mindmap_busy")
+        assert client.request(f"/api/mindmaps/{document.id}").content == encode(document)
+    assert client.post("/api/sync-git", {"mindmapId": document.id}).json["synced"] == 2
 
 
-def test_syncs_at_the_same_time(asking: Asking, maps: Maps, repo: Repo) -> None:
-    """Impatient clicks are all answered, and attach each file once."""
-    document = a_map({"label": "Now", "status": "in_progress"}, workspace=str(repo.path))
+def test_concurrent_syncs(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
+    """Concurrent syncs all succeed, and attach each file once."""
+    document = create_map({"label": "Now", "status": "in_progress"}, workspace=str(repo.path))
     maps.create(document)
-    answers = []
-    clicks = [
+    responses = []
+    threads = [
         threading.Thread(
-            target=lambda: answers.append(asking.post("/api/sync-git", {"mindmapId": document.id}))
+            target=lambda: responses.append(client.post("/api/sync-git", {"mindmapId": document.id}))
         )
         for _ in range(12)
     ]
-    for click in clicks:
+    for click in threads:
         click.start()
-    for click in clicks:
+    for click in threads:
         click.join()
-    assert [answer.status for answer in answers] == [200] * 12
-    check(maps.read(document.id))
+    assert [answer.status for answer in responses] == [200] * 12
+    assert_consistent(maps.read(document.id))
     assert sum(len(node.files) for node in maps.read(document.id).nodes.values()) == 2

@@ -1,4 +1,4 @@
-"""The lineage of a touched file: what `lineage explain` says, for what the map holds and nothing else."""
+"""Lineage of a file that a map contains."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import pytest
 from msgspec.structs import replace
 
 from mindmap.document import FileTouch, Mindmap, Node
-from mindmap.file_touches import Touch, attach_to
-from mindmap.map_store import Maps
+from mindmap.file_touches import TouchInput, attach_to_target
+from mindmap.map_store import MapStore
 from mindmap.nodes import new_map
 from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer
-from serve.api_types import document as published
-from serve.backend import Own
+from serve.api_types import to_json_dict as published
+from serve.backend import InProcessBackend
 from serve.viewer import state
 from tests.mindmap.sample_maps import NOON
 from tests.repos import Repo
-from tests.serve.sample_index import index
-from tests.serve.viewer.helpers import Asking, page, viewing
+from tests.serve.sample_index import build_index
+from tests.serve.viewer.helpers import ViewerClient, running_viewer, write_page_files
 
 
 @pytest.fixture
@@ -44,138 +44,144 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def asking(tmp_path: Path, maps: Maps, home: Path) -> Iterator[Asking]:
-    with viewing(maps.path, page(tmp_path / "page"), Own(home)) as asking:
-        yield asking
+def client(tmp_path: Path, maps: MapStore, home: Path) -> Iterator[ViewerClient]:
+    with running_viewer(maps.path, write_page_files(tmp_path / "page"), InProcessBackend(home)) as client:
+        yield client
 
 
-def touching(maps: Maps, workspace: Path | None, *touches: Touch) -> Mindmap:
+def map_with_files(maps: MapStore, workspace: Path | None, *touches: TouchInput) -> Mindmap:
     document = new_map("Work", str(workspace) if workspace else None, NOON)
-    document = attach_to(document, None, touches, "Touched", NOON).document
+    document = attach_to_target(document, None, touches, "Touched", NOON).document
     maps.create(document)
     return document
 
 
-def asked(document: Mindmap, path: str, lines: str = "") -> str:
+def lineage_url(document: Mindmap, path: str, lines: str = "") -> str:
     return "/api/why?" + urlencode({"mindmap": document.id, "path": path, "lines": lines})
 
 
-def test_why(asking: Asking, maps: Maps, repo: Repo, home: Path) -> None:
-    """The answer is the one that `lineage explain` prints, for the whole file and for some of its lines."""
-    index(repo, home)
-    document = touching(maps, repo.path, Touch("src/ü.py"))
+def test_lineage(client: ViewerClient, maps: MapStore, repo: Repo, home: Path) -> None:
+    """The answer equals that of `lineage explain`, for the whole file and for a range of lines."""
+    build_index(repo, home)
+    document = map_with_files(maps, repo.path, TouchInput("src/ü.py"))
     for lines, start, end in (("", 1, 0), ("2", 2, 2), ("1-2", 1, 2)):
-        answer = asking.ask(asked(document, "src/ü.py", lines))
-        said = Own(home).explain(ExplainRequest("src/ü.py", start, end, include_related=True), repo.path)
+        answer = client.request(lineage_url(document, "src/ü.py", lines))
+        expected = InProcessBackend(home).explain(
+            ExplainRequest("src/ü.py", start, end, include_related=True), repo.path
+        )
         assert answer.status == 200
-        assert answer.json == as_json(said)
+        assert answer.json == as_json(expected)
     assert [hit["commit_message"].strip() for hit in answer.json["hits"]] == ["Count in digits", "Begin"]
     assert answer.json["meta"]["explain"]["blame_coverage"] == 1.0
 
 
-def test_workspace_inside_a_repository(asking: Asking, maps: Maps, repo: Repo) -> None:
-    """Paths count from the workspace, which may be a folder of the repository."""
+def test_workspace_inside_a_repository(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
+    """Paths are relative to the workspace, which may be a directory inside the repository."""
     repo.commit_file("src/other.py", "inner\n", "The inner one")
-    document = touching(maps, repo.path / "src", Touch("other.py"))
-    (hit,) = asking.ask(asked(document, "other.py")).json["hits"]
+    document = map_with_files(maps, repo.path / "src", TouchInput("other.py"))
+    (hit,) = client.request(lineage_url(document, "other.py")).json["hits"]
     assert (hit["file_path"], hit["commit_message"].strip()) == ("src/other.py", "The inner one")
 
 
-def test_not_indexed(asking: Asking, maps: Maps, repo: Repo) -> None:
-    """Without an index git alone answers, and a hint says how to have more."""
-    document = touching(maps, repo.path, Touch("src/ü.py"))
-    said = asking.ask(asked(document, "src/ü.py")).json
-    assert said["hits"] and said["meta"]["index_status"]["last_indexed_commit"] is None
-    assert "lineage index" in said["meta"]["hint"]
+def test_not_indexed(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
+    """Without an index, the answer comes from git only and a hint names the index command."""
+    document = map_with_files(maps, repo.path, TouchInput("src/ü.py"))
+    answer = client.request(lineage_url(document, "src/ü.py")).json
+    assert answer["hits"] and answer["meta"]["index_status"]["last_indexed_commit"] is None
+    assert "lineage index" in answer["meta"]["hint"]
 
 
-def test_files_without_lineage(asking: Asking, maps: Maps, repo: Repo) -> None:
-    """A file that git does not know, or that is gone, is answered with what can be said."""
+def test_files_without_lineage(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
+    """An untracked or missing file gets an answer without hits that states the limitation."""
     repo.write("new.py", "x\n")
-    document = touching(maps, repo.path, Touch("new.py"), Touch("gone.py"))
+    document = map_with_files(maps, repo.path, TouchInput("new.py"), TouchInput("gone.py"))
     for path in ("new.py", "gone.py"):
-        said = asking.ask(asked(document, path)).json
+        said = client.request(lineage_url(document, path)).json
         assert said["hits"] == [] and path in said["meta"]["explain"]["limitation"]
 
 
-def test_only_what_the_map_holds(asking: Asking, maps: Maps, repo: Repo, tmp_path: Path) -> None:
-    """A file that the map does not hold is refused, and so is one it holds outside of its workspace."""
+def test_only_files_in_map(client: ViewerClient, maps: MapStore, repo: Repo, tmp_path: Path) -> None:
+    """Files that are not in the map or lie outside its workspace are rejected."""
     (tmp_path / "secret.py").write_text("secret\n")
-    document = touching(
-        maps, repo.path, Touch("src/ü.py"), Touch(str(tmp_path / "secret.py")), Touch("out/passwd")
+    document = map_with_files(
+        maps,
+        repo.path,
+        TouchInput("src/ü.py"),
+        TouchInput(str(tmp_path / "secret.py")),
+        TouchInput("out/passwd"),
     )
     for path in ("other.py", "../secret.py", "/etc/passwd", "src/../other.py", "src", "", "a\0b"):
-        assert asking.ask(asked(document, path)).error == (404, "not_touched"), path
+        assert client.request(lineage_url(document, path)).error == (404, "not_touched"), path
     for path in (str(tmp_path / "secret.py"), "out/passwd"):
-        assert asking.ask(asked(document, path)).error == (400, "bad_path"), path
+        assert client.request(lineage_url(document, path)).error == (400, "bad_path"), path
     forged = Node(id="n_1", label="Forged", parent="root", files=(FileTouch(path="../secret.py"),))
     root = replace(document.nodes["root"], children=(*document.nodes["root"].children, "n_1"))
     forged_map = replace(document, nodes={**document.nodes, "root": root, "n_1": forged}, id="mm_forged")
     maps.create(forged_map)
-    assert asking.ask(asked(forged_map, "../secret.py")).error == (400, "bad_path")
+    assert client.request(lineage_url(forged_map, "../secret.py")).error == (400, "bad_path")
 
 
-def test_renamed(asking: Asking, maps: Maps, repo: Repo) -> None:
-    """A file is found under the path it had before, too."""
+def test_renamed_file(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
+    """A renamed file is found under its old path, too."""
     repo.rename("other.py", "renamed.py")
-    document = touching(maps, repo.path, Touch("renamed.py", "rename", previous_path="other.py"))
-    assert asking.ask(asked(document, "renamed.py")).status == 200
-    assert asking.ask(asked(document, "other.py")).status == 200
+    document = map_with_files(maps, repo.path, TouchInput("renamed.py", "rename", previous_path="other.py"))
+    assert client.request(lineage_url(document, "renamed.py")).status == 200
+    assert client.request(lineage_url(document, "other.py")).status == 200
 
 
-def test_refusals(asking: Asking, maps: Maps, repo: Repo, tmp_path: Path) -> None:
-    """What is wrong with the question, the map or the workspace is said."""
-    document = touching(maps, repo.path, Touch("src/ü.py"))
-    assert asking.ask(f"/api/why?mindmap={document.id}").error == (400, "bad_request")
-    assert asking.ask("/api/why?mindmap=mm_none&path=x").error == (404, "no_such_mindmap")
-    assert asking.ask(asked(document, "src/ü.py", "2-1")).error == (400, "bad_lines")
-    homeless = touching(maps, None, Touch("a.py"))
-    assert asking.ask(asked(homeless, "a.py")).error == (409, "no_workspace")
+def test_errors(client: ViewerClient, maps: MapStore, repo: Repo, tmp_path: Path) -> None:
+    """Invalid requests, unknown maps and unusable workspaces give their own errors."""
+    document = map_with_files(maps, repo.path, TouchInput("src/ü.py"))
+    assert client.request(f"/api/why?mindmap={document.id}").error == (400, "bad_request")
+    assert client.request("/api/why?mindmap=mm_none&path=x").error == (404, "no_such_mindmap")
+    assert client.request(lineage_url(document, "src/ü.py", "2-1")).error == (400, "bad_lines")
+    homeless = map_with_files(maps, None, TouchInput("a.py"))
+    assert client.request(lineage_url(homeless, "a.py")).error == (409, "no_workspace")
     (tmp_path / "plain").mkdir()
-    plain = touching(maps, tmp_path / "plain", Touch("a.py"))
-    assert asking.ask(asked(plain, "a.py")).error == (422, "not_a_repository")
+    plain = map_with_files(maps, tmp_path / "plain", TouchInput("a.py"))
+    assert client.request(lineage_url(plain, "a.py")).error == (422, "not_a_repository")
 
 
-class Stuck:
-    """Answers nothing until it is let go."""
+class BlockedBackend:
+    """Backend that blocks until `released` is set."""
 
     def __init__(self) -> None:
-        self.free = threading.Event()
+        self.released = threading.Event()
 
     def find(self, *_: object) -> FindAnswer:
         raise NotImplementedError
 
     def explain(self, *_: object) -> ExplainAnswer:
-        self.free.wait(30)
+        self.released.wait(30)
         raise NotImplementedError
 
 
-def test_others_are_answered_meanwhile(
-    tmp_path: Path, maps: Maps, repo: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A lineage that takes forever is given up, and nobody waits for it; too many at once are refused."""
-    monkeypatch.setattr(state, "WORK_SECONDS", 1.0)
-    monkeypatch.setattr(state, "MOST_WAITING", 6)
-    document = touching(maps, repo.path, Touch("src/ü.py"))
-    stuck = Stuck()
-    with viewing(maps.path, page(tmp_path / "page"), stuck) as asking:
-        answers: list[tuple[int, str]] = []
-        asks = [
-            threading.Thread(target=lambda: answers.append(asking.ask(asked(document, "src/ü.py")).error))
+def test_blocked_lineage(tmp_path: Path, maps: MapStore, repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A blocked lineage request times out without delaying others; too many at once are rejected."""
+    monkeypatch.setattr(state, "SLOW_TASK_SECONDS", 1.0)
+    monkeypatch.setattr(state, "MAX_SLOW_TASKS", 6)
+    document = map_with_files(maps, repo.path, TouchInput("src/ü.py"))
+    backend = BlockedBackend()
+    with running_viewer(maps.path, write_page_files(tmp_path / "page"), backend) as client:
+        errors: list[tuple[int, str]] = []
+        threads = [
+            threading.Thread(
+                target=lambda: errors.append(client.request(lineage_url(document, "src/ü.py")).error)
+            )
             for _ in range(8)
         ]
-        for ask in asks:
+        for ask in threads:
             ask.start()
         time.sleep(0.2)
         began = time.monotonic()
-        assert asking.ask(f"/api/mindmaps/{document.id}").status == 200
-        assert time.monotonic() - began < 10  # and not when the stuck ones are let go
-        for ask in asks:
+        assert client.request(f"/api/mindmaps/{document.id}").status == 200
+        assert time.monotonic() - began < 10  # answered while the others are blocked
+        for ask in threads:
             ask.join()
-        assert sorted(answers) == [(503, "too_busy")] * 2 + [(504, "took_too_long")] * 6
-        stuck.free.set()
+        assert sorted(errors) == [(503, "too_busy")] * 2 + [(504, "took_too_long")] * 6
+        backend.released.set()
 
 
 def as_json(answer: ExplainAnswer) -> object:
-    """The answer as it comes out of JSON."""
+    """Return the answer as parsed JSON."""
     return json.loads(json.dumps(published(answer)))

@@ -1,4 +1,4 @@
-"""The parts by themselves: the debounce with a clock of the test's, news, statuses, ports."""
+"""Unit tests of the debouncer, the change log, the error statuses and the port selection."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from mindmap.document import DamagedMindmap
 from mindmap.git import GitFailed
 from pipeline.git.errors import NotARepository
 from serve.errors import BadRequest
-from serve.viewer import responses, server
-from serve.viewer import state as reporting
-from serve.viewer.responses import Refusal
-from serve.viewer.state import News
-from serve.viewer.watcher import Debounce
+from serve.viewer import responses, server, state
+from serve.viewer.responses import ErrorResponse
+from serve.viewer.state import ChangeLog
+from serve.viewer.watcher import Debouncer
 from stores.errors import LineageError
 from stores.mindmap_files import MindmapBusy, NoSuchMindmap
 
 
 @dataclass
-class Call:
+class ScheduledCall:
     when: float
     callback: Callable[..., object]
     arguments: tuple[object, ...]
@@ -34,74 +33,81 @@ class Call:
 
 
 @dataclass
-class HandClock:
-    """A clock that is moved by hand."""
+class ManualClock:
+    """Clock that the test advances."""
 
     now: float = 0.0
-    calls: list[Call] = field(default_factory=list)
+    calls: list[ScheduledCall] = field(default_factory=list)
 
     def time(self) -> float:
         return self.now
 
-    def call_at(self, when: float, callback: Callable[..., object], *arguments: object) -> Call:
-        self.calls.append(Call(when, callback, arguments))
+    def call_at(self, when: float, callback: Callable[..., object], *arguments: object) -> ScheduledCall:
+        self.calls.append(ScheduledCall(when, callback, arguments))
         return self.calls[-1]
 
-    def go_to(self, moment: float) -> None:
-        self.now = moment
-        due = [call for call in self.calls if call.when <= moment + 1e-9]
+    def advance_to(self, time: float) -> None:
+        self.now = time
+        due = [call for call in self.calls if call.when <= time + 1e-9]
         self.calls = [call for call in self.calls if call not in due]
         for call in due:
             if not call.is_cancelled:
                 call.callback(*call.arguments)
 
 
-def told(touches: dict[float, str]) -> list[tuple[float, str]]:
-    """What is passed on when, in milliseconds, of touches at these milliseconds."""
-    clock = HandClock()
-    found: list[tuple[float, str]] = []
-    debounce = Debounce(clock, lambda name: found.append((round(clock.now * 1000), name)))
-    for moment in range(3_000):
-        clock.go_to(moment / 1000)
-        for name in touches.get(moment, ""):
-            debounce.touch(name)
-    return found
+def debounced_calls(touches: dict[float, str]) -> list[tuple[float, str]]:
+    """Return the debouncer's calls as (millisecond, name), for triggers by millisecond."""
+    clock = ManualClock()
+    calls: list[tuple[float, str]] = []
+    debounce = Debouncer(clock, lambda name: calls.append((round(clock.now * 1000), name)))
+    for millisecond in range(3_000):
+        clock.advance_to(millisecond / 1000)
+        for name in touches.get(millisecond, ""):
+            debounce.trigger(name)
+    return calls
 
 
 def test_debounce() -> None:
-    """100 ms of quiet, at most 500 ms without; each name by itself; nothing is lost at the end."""
-    assert told({0: "a"}) == [(100, "a")]
-    assert told({0: "a", 99: "a"}) == [(199, "a")]
-    assert told({0: "a", 101: "a"}) == [(100, "a"), (201, "a")]
-    steady = told(dict.fromkeys(range(0, 1_000, 50), "a"))
+    """A call follows 100 ms of quiet, or 500 ms of constant triggers, separately for each name."""
+    assert debounced_calls({0: "a"}) == [(100, "a")]
+    assert debounced_calls({0: "a", 99: "a"}) == [(199, "a")]
+    assert debounced_calls({0: "a", 101: "a"}) == [(100, "a"), (201, "a")]
+    steady = debounced_calls(dict.fromkeys(range(0, 1_000, 50), "a"))
     assert steady == [(500, "a"), (1_000, "a")]
-    assert told({**dict.fromkeys(range(0, 400, 50), "a"), 200: "ab"}) == [(300, "b"), (450, "a")]
+    assert debounced_calls({**dict.fromkeys(range(0, 400, 50), "a"), 200: "ab"}) == [(300, "b"), (450, "a")]
 
 
-def test_news() -> None:
-    """Each map is kept with its last change; who missed more than is kept is told that."""
+def test_change_log() -> None:
+    """Each map is stored with its latest change; a position before the stored changes gives None."""
 
     async def run() -> None:
-        news = News()
+        log = ChangeLog()
         for name in "abcab":
-            news.tell(name)
-        assert [(one.number, one.mindmap_id) for one in news.since(0) or ()] == [(3, "c"), (4, "a"), (5, "b")]
-        assert [one.mindmap_id for one in news.since(4) or ()] == ["b"]
-        assert news.since(5) == []
-        assert news.heard(news.event_id(3)) == 3
-        assert [news.heard(said) for said in ("", "nobody-3", news.event_id(-1), news.event_id(6))] == [5] * 4
-        for number in range(reporting.MOST_KEPT):
-            news.tell(str(number))
-        assert news.since(4) is None
-        assert len(news.since(5) or ()) == reporting.MOST_KEPT
+            log.record(name)
+        assert [(one.number, one.mindmap_id) for one in log.changes_after(0) or ()] == [
+            (3, "c"),
+            (4, "a"),
+            (5, "b"),
+        ]
+        assert [one.mindmap_id for one in log.changes_after(4) or ()] == ["b"]
+        assert log.changes_after(5) == []
+        assert log.resume_position(log.format_event_id(3)) == 3
+        assert [
+            log.resume_position(said)
+            for said in ("", "nobody-3", log.format_event_id(-1), log.format_event_id(6))
+        ] == [5] * 4
+        for number in range(state.MAX_CHANGES):
+            log.record(str(number))
+        assert log.changes_after(4) is None
+        assert len(log.changes_after(5) or ()) == state.MAX_CHANGES
 
     asyncio.run(run())
 
 
 def test_statuses() -> None:
-    """An error's status says whose turn it is; one that is not listed is git's or the workspace's."""
-    said = {
-        error: Refusal.of(error, 500)
+    """Errors have the listed HTTP statuses, and 422 if not listed; internal errors reveal nothing."""
+    responses_by_error = {
+        error: ErrorResponse.from_error(error, 500)
         for error in (
             BadRequest("x"),
             NoSuchMindmap("x"),
@@ -112,7 +118,7 @@ def test_statuses() -> None:
             ZeroDivisionError("secret"),
         )
     }
-    assert [(one.status, one.code) for one in said.values()] == [
+    assert [(one.status, one.code) for one in responses_by_error.values()] == [
         (400, "bad_request"),
         (404, "no_such_mindmap"),
         (409, "mindmap_busy"),
@@ -121,15 +127,18 @@ def test_statuses() -> None:
         (422, "not_a_repository"),
         (500, "internal_error"),
     ]
-    assert all(b"secret" not in one.content for one in said.values())
-    names = [responses.code_of(kind("x")) for kind in responses.STATUSES]
+    assert all(b"secret" not in one.content for one in responses_by_error.values())
+    names = [responses.error_code(kind("x")) for kind in responses.STATUSES]
     assert len(names) == len(set(names)) and all(
         issubclass(kind, LineageError) for kind in responses.STATUSES
     )
 
 
-def test_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no port of those that are tried is free, that is said."""
-    monkeypatch.setattr(server, "TRIES", 1)
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(server.NoPort, match="all taken"):
-        server.bound(taken.getsockname()[1])
+def test_no_free_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no tried port is free, PortUnavailable is raised."""
+    monkeypatch.setattr(server, "PORT_ATTEMPTS", 1)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(server.PortUnavailable, match="all in use"),
+    ):
+        server.bind_port(taken.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Every route: what it answers, how, and what it answers to what it cannot do."""
+"""Responses of every route: content, headers, caching, compression, errors."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import pytest
 
 from mindmap.document import ROOT, Mindmap, encode
 from mindmap.export import FORMATS
-from mindmap.map_store import Maps
-from mindmap.nodes import NewNode, add_nodes, note
+from mindmap.map_store import MapStore
+from mindmap.nodes import NewNode, add_nodes, add_note
 from serve.viewer import documents
-from serve.viewer.handlers import HEADERS
-from tests.mindmap.sample_maps import NOON, a_map, moment
-from tests.serve.viewer.helpers import Asking
+from serve.viewer.handlers import RESPONSE_HEADERS
+from tests.mindmap.sample_maps import NOON, create_map, timestamp_at
+from tests.serve.viewer.helpers import ViewerClient
 
 ROUTES = ["/", "/app.js", "/logo.png", "/favicon.png", "/api/mindmaps", "/api/mindmaps/{}", "/api/status"]
 
 
 @pytest.mark.parametrize(
-    ("path", "name", "kind"),
+    ("path", "name", "media_type"),
     [
         ("/", "index.html", "text/html; charset=utf-8"),
         ("/app.js", "app.js", "text/javascript; charset=utf-8"),
@@ -32,24 +32,32 @@ ROUTES = ["/", "/app.js", "/logo.png", "/favicon.png", "/api/mindmaps", "/api/mi
         ("/favicon.png", "favicon.png", "image/png"),
     ],
 )
-def test_page(asking: Asking, tmp_path: Path, path: str, name: str, kind: str) -> None:
-    """The page's four files are sent as what they are, and anew once they were built anew."""
+def test_page_files(client: ViewerClient, tmp_path: Path, path: str, name: str, media_type: str) -> None:
+    """The page's four files are sent with their media types, and again after a rebuild."""
     file = tmp_path / "page" / name
-    answer = asking.ask(path)
-    assert (answer.status, answer.content, answer.headers["content-type"]) == (200, file.read_bytes(), kind)
+    answer = client.request(path)
+    assert (answer.status, answer.content, answer.headers["content-type"]) == (
+        200,
+        file.read_bytes(),
+        media_type,
+    )
     file.write_bytes(b"built anew")
     os.utime(file, ns=(1, 1))
-    assert asking.ask(path, If_None_Match=answer.headers["etag"]).content == b"built anew"
+    assert client.request(path, If_None_Match=answer.headers["etag"]).content == b"built anew"
     file.unlink()
-    assert asking.ask(path).error == (404, "not_built")
+    assert client.request(path).error == (404, "not_built")
 
 
-def test_summaries(asking: Asking, maps: Maps, document: Mindmap) -> None:
-    """All ten fields of each map, the one changed last on top."""
-    other = note(a_map(workspace="/workspace"), "Later", moment(5)).document
+def test_map_list(client: ViewerClient, maps: MapStore, document: Mindmap) -> None:
+    """The list contains all ten fields of each map, most recently changed first."""
+    other = add_note(create_map(workspace="/workspace"), "Later", timestamp_at(5)).document
     maps.create(other)
-    first, second = asking.ask("/api/mindmaps").json
-    assert (first["id"], first["workspacePath"], first["updatedAt"]) == (other.id, "/workspace", moment(5))
+    first, second = client.request("/api/mindmaps").json
+    assert (first["id"], first["workspacePath"], first["updatedAt"]) == (
+        other.id,
+        "/workspace",
+        timestamp_at(5),
+    )
     assert second == {
         "id": document.id,
         "title": "A map",
@@ -63,25 +71,25 @@ def test_summaries(asking: Asking, maps: Maps, document: Mindmap) -> None:
         "fileCount": 0,
     }
     maps.delete(other.id)
-    assert [one["id"] for one in asking.ask("/api/mindmaps").json] == [document.id]
+    assert [one["id"] for one in client.request("/api/mindmaps").json] == [document.id]
 
 
-def test_document(asking: Asking, maps: Maps, document: Mindmap) -> None:
-    """A map is sent as it stands in its file, and as it stands now."""
-    assert asking.ask(f"/api/mindmaps/{document.id}").content == encode(document)
-    maps.change(document.id, lambda found: note(found, "Something new", moment(1)))
-    assert asking.ask(f"/api/mindmaps/{document.id}").json["activityLog"][0]["message"] == "Something new"
-    assert asking.ask("/api/mindmaps/mm_none").error == (404, "no_such_mindmap")
+def test_map(client: ViewerClient, maps: MapStore, document: Mindmap) -> None:
+    """A map is sent as stored in its file, including the latest change."""
+    assert client.request(f"/api/mindmaps/{document.id}").content == encode(document)
+    maps.change(document.id, lambda found: add_note(found, "Something new", timestamp_at(1)))
+    assert client.request(f"/api/mindmaps/{document.id}").json["activityLog"][0]["message"] == "Something new"
+    assert client.request("/api/mindmaps/mm_none").error == (404, "no_such_mindmap")
 
 
-def test_broken_files(asking: Asking, maps: Maps, document: Mindmap) -> None:
-    """A file that cannot be shown is named with its reason, keeps nothing else from being shown, and stays."""
+def test_damaged_files(client: ViewerClient, maps: MapStore, document: Mindmap) -> None:
+    """Unreadable files are reported with the reason, stay on disk, and do not hide other maps."""
     (maps.path / "cut.json").write_bytes(encode(document)[:-50])
     (maps.path / "other.json").write_text('{"title": 7}')
     (maps.path / "link.json").symlink_to(maps.path / f"{document.id}.json")
     (maps.path / "folder.json").mkdir()
-    assert [one["id"] for one in asking.ask("/api/mindmaps").json] == [document.id]
-    problems = {one["id"]: one for one in asking.ask("/api/status").json["problems"]}
+    assert [one["id"] for one in client.request("/api/mindmaps").json] == [document.id]
+    problems = {one["id"]: one for one in client.request("/api/status").json["problems"]}
     assert {name: one["code"] for name, one in problems.items()} == {
         "cut": "damaged_mindmap",
         "folder": "not_a_plain_file",
@@ -90,91 +98,96 @@ def test_broken_files(asking: Asking, maps: Maps, document: Mindmap) -> None:
     }
     assert all(one["message"] and one["hint"] for one in problems.values())
     for name, one in problems.items():
-        assert asking.ask(f"/api/mindmaps/{name}").error == (500, one["code"])
+        assert client.request(f"/api/mindmaps/{name}").error == (500, one["code"])
     assert (maps.path / "cut.json").exists()
     (maps.path / "cut.json").write_bytes(encode(document))
-    assert asking.ask("/api/mindmaps/cut").json["id"] == "cut"
+    assert client.request("/api/mindmaps/cut").json["id"] == "cut"
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_export(asking: Asking, document: Mindmap, form: str) -> None:
-    """A map is exported as the command exports it, as a file to keep."""
-    answer = asking.ask(f"/api/mindmaps/{document.id}/export?format={form}")
-    assert answer.content.decode() == FORMATS[form](document)
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_export(client: ViewerClient, document: Mindmap, format_name: str) -> None:
+    """A map is exported in every format, as a download."""
+    answer = client.request(f"/api/mindmaps/{document.id}/export?format={format_name}")
+    assert answer.content.decode() == FORMATS[format_name](document)
     assert answer.headers["content-disposition"].startswith(f'attachment; filename="{document.id}.')
-    assert asking.ask(f"/api/mindmaps/{document.id}/export?format=svg").error == (400, "bad_request")
+    assert client.request(f"/api/mindmaps/{document.id}/export?format=svg").error == (400, "bad_request")
 
 
-def test_status(asking: Asking, maps: Maps) -> None:
-    """The viewer says how it stands."""
-    said = asking.ask("/api/status").json
-    assert said["dataDir"] == str(maps.path) and said["watching"] == "events"
-    assert said["problems"] == [] and said["listeners"] == 0
-    with asking.listening() as listener:
-        listener.next()
-        assert asking.ask("/api/status").json["listeners"] == 1
+def test_status(client: ViewerClient, maps: MapStore) -> None:
+    """The status contains data directory, watch mode, problems and the number of listeners."""
+    status = client.request("/api/status").json
+    assert status["dataDir"] == str(maps.path) and status["watching"] == "events"
+    assert status["problems"] == [] and status["listeners"] == 0
+    with client.listen() as listener:
+        listener.next_event()
+        assert client.request("/api/status").json["listeners"] == 1
 
 
 @pytest.mark.parametrize("route", [*ROUTES, "/nothing", "/api/sync-git"])
-def test_headers(asking: Asking, document: Mindmap, route: str) -> None:
-    """Every answer keeps a browser to what the page needs, errors too; nothing says which server this is."""
-    answer = asking.ask(route.format(document.id))
-    wanted = {name.lower(): value for name, value in HEADERS.items()}
+def test_headers(client: ViewerClient, document: Mindmap, route: str) -> None:
+    """Every response, errors included, has the security headers and no `Server` header."""
+    answer = client.request(route.format(document.id))
+    expected = {name.lower(): value for name, value in RESPONSE_HEADERS.items()}
     if answer.status != 200:
-        wanted["cache-control"] = "no-store"
-    assert wanted.items() <= answer.headers.items()
-    assert "default-src 'none'" in wanted["content-security-policy"]
-    assert "unsafe" not in wanted["content-security-policy"]
+        expected["cache-control"] = "no-store"
+    assert expected.items() <= answer.headers.items()
+    assert "default-src 'none'" in expected["content-security-policy"]
+    assert "unsafe" not in expected["content-security-policy"]
     assert "server" not in answer.headers
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_not_modified(asking: Asking, document: Mindmap, route: str) -> None:
-    """Whoever has the answer is told so, and HEAD says all but the content."""
+def test_not_modified(client: ViewerClient, document: Mindmap, route: str) -> None:
+    """A matching ETag gives 304, another one the content, and HEAD the headers without content."""
     target = route.format(document.id)
-    answer = asking.ask(target)
-    again = asking.ask(target, If_None_Match=answer.headers["etag"])
+    answer = client.request(target)
+    again = client.request(target, If_None_Match=answer.headers["etag"])
     assert (again.status, again.content, again.headers["etag"]) == (304, b"", answer.headers["etag"])
-    assert asking.ask(target, If_None_Match='W/"another"').content == answer.content
-    head = asking.ask(target, "HEAD")
+    assert client.request(target, If_None_Match='W/"another"').content == answer.content
+    head = client.request(target, "HEAD")
     assert (head.status, head.content) == (200, b"")
     assert head.headers["content-length"] == str(len(answer.content))
     assert head.headers["etag"] == answer.headers["etag"]
 
 
-def test_changed_etag(asking: Asking, maps: Maps, document: Mindmap) -> None:
-    """A map that changed is sent again to who has the old one."""
+def test_changed_etag(client: ViewerClient, maps: MapStore, document: Mindmap) -> None:
+    """A changed map has a new ETag and is sent again."""
     target = f"/api/mindmaps/{document.id}"
-    tag = asking.ask(target).headers["etag"]
-    maps.change(document.id, lambda found: note(found, "Something new", moment(1)))
-    answer = asking.ask(target, If_None_Match=tag)
+    tag = client.request(target).headers["etag"]
+    maps.change(document.id, lambda found: add_note(found, "Something new", timestamp_at(1)))
+    answer = client.request(target, If_None_Match=tag)
     assert answer.status == 200 and answer.headers["etag"] != tag
 
 
 @pytest.mark.parametrize(
-    ("accepted", "packed"),
+    ("accepted", "is_compressed"),
     [("gzip, deflate, br", True), ("br;q=1.0, gzip;q=0.5", True), ("gzip;q=0", False), ("identity", False)],
 )
-def test_packing(asking: Asking, maps: Maps, accepted: str, *, packed: bool) -> None:
-    """Large answers are packed for who can unpack them; small ones and images for nobody."""
-    document = a_map(*({"label": f"Node {number} of many"} for number in range(100)))
+def test_compression(client: ViewerClient, maps: MapStore, accepted: str, *, is_compressed: bool) -> None:
+    """Large text responses are compressed for clients that accept gzip; small ones and images never are."""
+    document = create_map(*({"label": f"Node {number} of many"} for number in range(100)))
     maps.create(document)
-    answer = asking.ask(f"/api/mindmaps/{document.id}", Accept_Encoding=accepted)
+    answer = client.request(f"/api/mindmaps/{document.id}", Accept_Encoding=accepted)
     assert answer.headers["vary"] == "Accept-Encoding"
-    assert (answer.headers.get("content-encoding") == "gzip") is packed
-    assert (gzip.decompress(answer.content) if packed else answer.content) == encode(document)
-    assert ("content-encoding" in asking.ask("/", Accept_Encoding=accepted).headers) is packed
+    assert (answer.headers.get("content-encoding") == "gzip") is is_compressed
+    assert (gzip.decompress(answer.content) if is_compressed else answer.content) == encode(document)
+    assert ("content-encoding" in client.request("/", Accept_Encoding=accepted).headers) is is_compressed
     for target in ("/logo.png", "/api/mindmaps"):
-        assert "content-encoding" not in asking.ask(target, Accept_Encoding=accepted).headers
+        assert "content-encoding" not in client.request(target, Accept_Encoding=accepted).headers
 
 
-@pytest.mark.parametrize(("is_written_meanwhile", "most"), [(False, 1), (True, 60)])
-def test_read_once(
-    asking: Asking, maps: Maps, monkeypatch: pytest.MonkeyPatch, *, is_written_meanwhile: bool, most: int
+@pytest.mark.parametrize(("is_being_written", "max_loads"), [(False, 1), (True, 60)])
+def test_concurrent_requests_share_a_load(
+    client: ViewerClient,
+    maps: MapStore,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_being_written: bool,
+    max_loads: int,
 ) -> None:
-    """Two hundred who ask for a large map at the same time have it read and encoded once.
+    """Two hundred concurrent requests for a large map load and encode it once.
 
-    While it is being written it is read for those who asked since it was read last, all of them together.
+    While the map is being written, all requests since the last load share the next load.
     """
     encoded: list[str] = []
 
@@ -183,54 +196,57 @@ def test_read_once(
         return encode(document)
 
     monkeypatch.setattr(documents, "encode", counting)
-    document = a_map()
+    document = create_map()
     batch = [NewNode(f"Step {number}") for number in range(1_000)]
     for number in range(5):
-        document = add_nodes(document, ROOT, batch, moment(number)).document
+        document = add_nodes(document, ROOT, batch, timestamp_at(number)).document
     maps.create(document)
-    if not is_written_meanwhile:
-        time.sleep(documents.TICK_NANOSECONDS / 1e9)
+    if not is_being_written:
+        time.sleep(documents.MTIME_RESOLUTION_NS / 1e9)
     else:
-        monkeypatch.setattr(documents, "TICK_NANOSECONDS", 10**12)
+        monkeypatch.setattr(documents, "MTIME_RESOLUTION_NS", 10**12)
     with ThreadPoolExecutor(40) as pool:
-        answers = list(pool.map(lambda _: asking.ask(f"/api/mindmaps/{document.id}").content, range(200)))
-    assert len(encoded) <= most
-    assert set(answers) == {encode(document)}
+        contents = list(
+            pool.map(lambda _: client.request(f"/api/mindmaps/{document.id}").content, range(200))
+        )
+    assert len(encoded) <= max_loads
+    assert set(contents) == {encode(document)}
 
 
-def test_writes_within_a_tick(maps: Maps, document: Mindmap) -> None:
-    """Two writes that leave the same size at the same moment are two maps; nothing of the first is kept."""
-    shown, file = documents.Documents(maps.path), maps.path / f"{document.id}.json"
+def test_writes_with_equal_timestamps(maps: MapStore, document: Mindmap) -> None:
+    """After two writes with equal size and time, the second content is served, from cache and summary."""
+    cache, file = documents.DocumentCache(maps.path), maps.path / f"{document.id}.json"
     before, now = encode(document), time.time_ns()
     for content in (before, before.replace(b"Lexer", b"Lexxr")):
         file.write_bytes(content)
         os.utime(file, ns=(now, now))
-        assert shown.body(document.id, time.monotonic()).content == content
-        (summary,), _ = shown.listed(time.monotonic())
+        assert cache.load_json(document.id, time.monotonic()) == content
+        (summary,), _ = cache.list_maps(time.monotonic())
         assert summary.id == document.id
     os.utime(file, ns=(1, 1))
-    assert shown.body(document.id, time.monotonic()) is shown.body(document.id, time.monotonic())
+    assert cache.load_json(document.id, time.monotonic()) is cache.load_json(document.id, time.monotonic())
 
 
-def test_little_is_kept(maps: Maps, document: Mindmap, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Maps that nobody asked for lately are let go where they would take too much room, and read again."""
-    monkeypatch.setattr(documents, "KEPT_BYTES", 1_000)
-    shown = documents.Documents(maps.path)
-    others = [a_map({"label": "x" * 600}) for _ in range(3)]
+def test_cache_eviction(maps: MapStore, document: Mindmap, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Least recently used maps are evicted above the cache limit, and loaded again on request."""
+    monkeypatch.setattr(documents, "MAX_CACHE_BYTES", 2_000)
+    cache = documents.DocumentCache(maps.path)
+    others = [create_map({"label": "x" * 600}) for _ in range(3)]
     for other in others:
         maps.create(other)
-    time.sleep(documents.TICK_NANOSECONDS / 1e9)
+    time.sleep(documents.MTIME_RESOLUTION_NS / 1e9)
     for one in (document, *others, document):
-        assert shown.body(one.id, time.monotonic()).content == encode(one)
-    assert len(shown._bodies) == 1
-    monkeypatch.setattr(documents, "KEPT_BYTES", 3_000)
+        assert cache.load_json(one.id, time.monotonic()) == encode(one)
+    assert len(cache._contents) == 1
+    monkeypatch.setattr(documents, "MAX_CACHE_BYTES", 3_000)
+    cache = documents.DocumentCache(maps.path)
     for one in (*others[:2], others[0], others[2]):
-        shown.body(one.id, time.monotonic())
-    assert others[0].id in shown._bodies and others[1].id not in shown._bodies
+        cache.load_json(one.id, time.monotonic())
+    assert others[0].id in cache._contents and others[1].id not in cache._contents
 
 
-def test_wrong_methods(asking: Asking, document: Mindmap) -> None:
-    """A method that a route does not have is refused with those it has."""
+def test_unsupported_methods(client: ViewerClient, document: Mindmap) -> None:
+    """An unsupported method gives 405 with the allowed methods."""
     for target in (
         "/",
         "/api/mindmaps",
@@ -240,16 +256,18 @@ def test_wrong_methods(asking: Asking, document: Mindmap) -> None:
         "/api/why",
     ):
         for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE"):
-            answer = asking.ask(target, method)
+            answer = client.request(target, method)
             assert answer.error == (405, "method_not_allowed"), (target, method)
             assert answer.headers["allow"].startswith("GET")
-    answer = asking.ask("/api/sync-git")
+    answer = client.request("/api/sync-git")
     assert (answer.error, answer.headers["allow"]) == ((405, "method_not_allowed"), "POST")
 
 
-def test_nothing_there(asking: Asking) -> None:
-    """A path that is none is answered like everything else."""
+def test_unknown_paths(client: ViewerClient) -> None:
+    """An unknown path gives a JSON error."""
     for target in ("/nothing", "/api", "/api/mindmaps/", "/index.html", "/static/app.js", "/app.js/"):
-        status, code = asking.ask(target).error
+        status, code = client.request(target).error
         assert (status, code) in ((404, "no_such_route"), (400, "bad_mindmap_id")), target
-    assert json.loads(asking.ask("/nothing").content)["error"]["message"] == "There is nothing at /nothing."
+    assert (
+        json.loads(client.request("/nothing").content)["error"]["message"] == "There is nothing at /nothing."
+    )

@@ -1,4 +1,4 @@
-"""Those who listen: what they are told, when, and what becomes of the slow, the sleeping and the many."""
+"""Event stream: events, debouncing, reconnects, limits, slow listeners."""
 
 from __future__ import annotations
 
@@ -10,211 +10,211 @@ from pathlib import Path
 
 import pytest
 
-from mindmap.document import Mindmap, now
-from mindmap.map_store import Maps
-from mindmap.nodes import note
+from mindmap.document import Mindmap, utc_now
+from mindmap.map_store import MapStore
+from mindmap.nodes import add_note
 from serve.viewer import handlers
-from serve.viewer.watcher import MOST_SECONDS, QUIET_SECONDS
-from tests.mindmap.sample_maps import a_map
-from tests.serve.viewer.helpers import Asking, until
+from serve.viewer.watcher import MAX_DELAY_SECONDS, QUIET_SECONDS
+from tests.mindmap.sample_maps import create_map
+from tests.serve.viewer.helpers import ViewerClient, wait_until
 
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
-# What a loaded machine takes for what an idle one does in a few milliseconds.
-SLACK = 2.0
+# A loaded machine may need this many seconds for what takes an idle one milliseconds.
+TIME_TOLERANCE = 2.0
 
 
-def write(maps: Maps, document: Mindmap, message: str = "Something new") -> None:
-    maps.change(document.id, lambda found: note(found, message, now()))
+def add_log_entry(maps: MapStore, document: Mindmap, message: str = "Something new") -> None:
+    maps.change(document.id, lambda found: add_note(found, message, utc_now()))
 
 
-def test_connected(asking: Asking) -> None:
-    """A listener is told at once that it is one, when to come back, and where it stands."""
-    with asking.listening() as listener:
+def test_connected(client: ViewerClient) -> None:
+    """A new listener gets the reconnect delay, an event id and a `connected` event at once."""
+    with client.listen() as listener:
         assert listener.response.getheader("Content-Type") == "text/event-stream; charset=utf-8"
         assert listener.response.getheader("Cache-Control") == "no-store"
-        event = listener.next()
+        event = listener.next_event()
         assert set(event) == {"type", "timestamp"} and event["type"] == "connected"
         assert TIMESTAMP.fullmatch(event["timestamp"])
         assert listener.lines[0] == "retry: 1000" and listener.lines[1].startswith("id: ")
-    head = asking.ask("/events", "HEAD")
+    head = client.request("/events", "HEAD")
     assert (head.status, head.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
 
 
-def test_updates(asking: Asking, maps: Maps, tmp_path: Path) -> None:
-    """Every map that is made, changed, replaced, or deleted is told of once; what is no map is not."""
-    with asking.listening() as listener:
-        listener.next()
-        document = a_map()
+def test_updates(client: ViewerClient, maps: MapStore, tmp_path: Path) -> None:
+    """Creating, changing, replacing or deleting a map sends one event; other files send none."""
+    with client.listen() as listener:
+        listener.next_event()
+        document = create_map()
         maps.create(document)
-        event = listener.next()
+        event = listener.next_event()
         assert set(event) == {"type", "id", "timestamp"}
         assert (event["type"], event["id"]) == ("mindmap_updated", document.id)
         assert TIMESTAMP.fullmatch(event["timestamp"])
-        write(maps, document)
-        assert listener.next()["id"] == document.id
-        (tmp_path / "elsewhere").write_bytes(maps.folder.read(document.id))
+        add_log_entry(maps, document)
+        assert listener.next_event()["id"] == document.id
+        (tmp_path / "elsewhere").write_bytes(maps.directory.read(document.id))
         (tmp_path / "elsewhere").rename(maps.path / "moved-in.json")
-        assert listener.next()["id"] == "moved-in"
+        assert listener.next_event()["id"] == "moved-in"
         (maps.path / "moved-in.json").rename(maps.path / "renamed.json")
-        assert {listener.next()["id"], listener.next()["id"]} == {"moved-in", "renamed"}
+        assert {listener.next_event()["id"], listener.next_event()["id"]} == {"moved-in", "renamed"}
         maps.delete(document.id)
-        assert listener.next()["id"] == document.id
+        assert listener.next_event()["id"] == document.id
         (maps.path / "notes.txt").write_text("no map")
         (maps.path / ".mm_1.tmp").write_text("no map")
         (maps.path / "no map.json").write_text("{}")
-        asking.ask("/api/mindmaps/renamed")
-        assert listener.drained(QUIET_SECONDS + 2.5) == []
+        client.request("/api/mindmaps/renamed")
+        assert listener.drain(QUIET_SECONDS + 2.5) == []
 
 
-def test_a_pause_is_awaited(asking: Asking, maps: Maps) -> None:
-    """Writes that follow each other are told of once, after the last; writes without end, now and then."""
-    document = a_map()
+def test_debounced_updates(client: ViewerClient, maps: MapStore) -> None:
+    """Consecutive writes send one event after the last; continuous writes send events at intervals."""
+    document = create_map()
     maps.create(document)
-    with asking.listening() as listener:
-        listener.next()
-        listener.drained(0.5)
-        writing = threading.Event()
+    with client.listen() as listener:
+        listener.next_event()
+        listener.drain(0.5)
+        is_stopped = threading.Event()
         began = time.monotonic()
 
-        def steadily() -> None:
-            while not writing.is_set():
-                write(maps, document)
+        def write_repeatedly() -> None:
+            while not is_stopped.is_set():
+                add_log_entry(maps, document)
                 time.sleep(0.02)
 
-        thread = threading.Thread(target=steadily)
+        thread = threading.Thread(target=write_repeatedly)
         thread.start()
         time.sleep(3)
-        writing.set()
+        is_stopped.set()
         thread.join()
         ended = time.monotonic()
-        said = []
-        while not listener.events.empty() or time.monotonic() < ended + QUIET_SECONDS + SLACK:
+        received_at = []
+        while not listener.events.empty() or time.monotonic() < ended + QUIET_SECONDS + TIME_TOLERANCE:
             if not listener.events.empty():
-                said.append(listener.events.get()[0])
+                received_at.append(listener.events.get()[0])
             time.sleep(0.01)
-    gaps = [later - earlier for earlier, later in zip([began, *said], said, strict=False)]
-    assert max(gaps) < MOST_SECONDS + SLACK
-    assert len(said) <= (ended - began) / QUIET_SECONDS / 2 + 1
-    assert said[-1] > ended - MOST_SECONDS
+    gaps = [later - earlier for earlier, later in zip([began, *received_at], received_at, strict=False)]
+    assert max(gaps) < MAX_DELAY_SECONDS + TIME_TOLERANCE
+    assert len(received_at) <= (ended - began) / QUIET_SECONDS / 2 + 1
+    assert received_at[-1] > ended - MAX_DELAY_SECONDS
 
 
-def test_maps_have_their_own_pauses(asking: Asking, maps: Maps) -> None:
-    """A map that is written without end does not hold back what is to be told of another."""
-    busy, calm = a_map(), a_map()
+def test_maps_are_debounced_separately(client: ViewerClient, maps: MapStore) -> None:
+    """A map that is written continuously does not delay the events of another."""
+    busy, calm = create_map(), create_map()
     for one in (busy, calm):
         maps.create(one)
-    with asking.listening() as listener:
-        listener.next()
-        listener.drained(0.5)
+    with client.listen() as listener:
+        listener.next_event()
+        listener.drain(0.5)
         for turn in range(30):
-            write(maps, busy)
+            add_log_entry(maps, busy)
             if turn == 10:
-                write(maps, calm)
+                add_log_entry(maps, calm)
             time.sleep(0.03)
-        ids = [event["id"] for event in listener.drained(1)]
+        ids = [event["id"] for event in listener.drain(1)]
     assert ids.count(calm.id) == 1 and ids.count(busy.id) >= 2
 
 
-def test_every_listener_is_told(asking: Asking, maps: Maps) -> None:
-    """Fifty listeners are all told of the last of many writes to several maps."""
-    documents = [a_map() for _ in range(3)]
+def test_many_listeners(client: ViewerClient, maps: MapStore) -> None:
+    """Fifty listeners all get the last of many changes of several maps."""
+    documents = [create_map() for _ in range(3)]
     for one in documents:
         maps.create(one)
-    listeners = [asking.listening() for _ in range(50)]
+    listeners = [client.listen() for _ in range(50)]
     opened = [listener.__enter__() for listener in listeners]
     try:
         for listener in opened:
-            assert listener.next()["type"] == "connected"
+            assert listener.next_event()["type"] == "connected"
         for turn in range(10):
-            write(maps, documents[turn % 3], str(turn))
+            add_log_entry(maps, documents[turn % 3], str(turn))
         for listener in opened:
             waited = {one.id for one in documents}
             while waited:
-                waited.discard(listener.next()["id"])
+                waited.discard(listener.next_event()["id"])
     finally:
         for entered in listeners:
             entered.__exit__(None, None, None)
 
 
-def test_coming_back(asking: Asking, maps: Maps) -> None:
-    """Who comes back is told of each map that changed meanwhile, once; who comes anew, of what follows."""
-    one, two = a_map(), a_map()
-    with asking.listening() as listener:
-        listener.next()
+def test_reconnect(client: ViewerClient, maps: MapStore) -> None:
+    """A reconnecting listener gets one event for each map changed meanwhile; a new one only later changes."""
+    one, two = create_map(), create_map()
+    with client.listen() as listener:
+        listener.next_event()
         maps.create(one)
-        listener.next()
-        last = asking_id(listener.lines)
+        listener.next_event()
+        last = last_event_id(listener.lines)
     for turn in range(3):
-        write(maps, one, str(turn))
+        add_log_entry(maps, one, str(turn))
         time.sleep(0.3)
     maps.create(two)
-    with asking.listening() as other:
-        other.next()
-        assert other.next()["id"] == two.id or other.next()["id"] == two.id
+    with client.listen() as other:
+        other.next_event()
+        assert other.next_event()["id"] == two.id or other.next_event()["id"] == two.id
     for heard in ("", "x", "0-0", f"{last}9999", last.replace("-", "-x"), last + "\u00b2"):
-        with asking.listening(heard.encode().decode("latin-1")) as other:
-            assert [event["type"] for event in other.drained(0.5)] == ["connected"], heard
-    with asking.listening(last) as back:
-        assert [event.get("id") for event in back.drained(1)] == [None, one.id, two.id]
+        with client.listen(heard.encode().decode("latin-1")) as other:
+            assert [event["type"] for event in other.drain(0.5)] == ["connected"], heard
+    with client.listen(last) as back:
+        assert [event.get("id") for event in back.drain(1)] == [None, one.id, two.id]
 
 
-def test_heartbeat(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A listener with nothing to hear is told that it is still listened to, in a comment."""
+def test_heartbeat(client: ViewerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener without events gets comments as heartbeats."""
     monkeypatch.setattr(handlers, "HEARTBEAT_SECONDS", 0.1)
-    with asking.listening() as listener:
-        until(lambda: listener.lines.count(": still here") >= 3)
-        assert [event["type"] for event in listener.drained(0.1)] == ["connected"]
+    with client.listen() as listener:
+        wait_until(lambda: listener.lines.count(": still here") >= 3)
+        assert [event["type"] for event in listener.drain(0.1)] == ["connected"]
 
 
-def test_listeners_leave(asking: Asking) -> None:
-    """Those who leave are forgotten at once."""
-    assert asking.viewer
+def test_disconnect(client: ViewerClient) -> None:
+    """A disconnected listener is no longer counted."""
+    assert client.viewer
     for _ in range(3):
-        with asking.listening() as listener:
-            listener.next()
-            assert asking.viewer.listeners == 1
-        until(lambda: asking.viewer is not None and asking.viewer.listeners == 0)
+        with client.listen() as listener:
+            listener.next_event()
+            assert client.viewer.listener_count == 1
+        wait_until(lambda: client.viewer is not None and client.viewer.listener_count == 0)
 
 
-def test_listeners_are_bounded(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more than can listen is told so, and when to try again."""
-    monkeypatch.setattr(handlers, "MOST_LISTENERS", 2)
-    with asking.listening() as one, asking.listening() as two:
-        one.next()
-        two.next()
-        answer = asking.ask("/events")
+def test_listener_limit(client: ViewerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener above the limit gets 503 with `Retry-After`."""
+    monkeypatch.setattr(handlers, "MAX_LISTENERS", 2)
+    with client.listen() as one, client.listen() as two:
+        one.next_event()
+        two.next_event()
+        answer = client.request("/events")
         assert (answer.error, answer.headers["retry-after"]) == ((503, "too_busy"), "5")
 
 
-def test_one_who_does_not_read(asking: Asking, maps: Maps) -> None:
-    """A listener that never reads takes no room that grows, and is told of the last state when it reads again."""
-    documents = [a_map() for _ in range(200)]
+def test_listener_that_does_not_read(client: ViewerClient, maps: MapStore) -> None:
+    """A listener that does not read uses bounded memory, and gets the latest state when it reads again."""
+    documents = [create_map() for _ in range(200)]
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
-        slow.connect(("127.0.0.1", asking.port))
-        slow.sendall(f"GET /events HTTP/1.1\r\nHost: localhost:{asking.port}\r\n\r\n".encode())
-        until(lambda: asking.viewer is not None and asking.viewer.listeners == 1)
-        assert asking.viewer and asking.loop
-        news = asking.viewer.news
+        slow.connect(("127.0.0.1", client.port))
+        slow.sendall(f"GET /events HTTP/1.1\r\nHost: localhost:{client.port}\r\n\r\n".encode())
+        wait_until(lambda: client.viewer is not None and client.viewer.listener_count == 1)
+        assert client.viewer and client.loop
+        changes = client.viewer.changes
 
-        def tell_all() -> None:
+        def record_all() -> None:
             for one in documents:
-                news.tell(one.id)
+                changes.record(one.id)
 
-        for _ in range(200):  # 40,000 changes: 6 MB, were each of them kept for it
-            asking.loop.call_soon_threadsafe(tell_all)
+        for _ in range(200):  # 40,000 changes, which would be 6 MB if each were queued
+            client.loop.call_soon_threadsafe(record_all)
             time.sleep(0.005)
-        last = a_map()
+        last = create_map()
         maps.create(last)
-        until(lambda: asking.ask("/api/status").status == 200 and news.number == 40_001)
+        wait_until(lambda: client.request("/api/status").status == 200 and changes.last_number == 40_001)
         slow.settimeout(3)
-        said = b""
-        while last.id.encode() not in said:
-            said += slow.recv(1 << 20)
-        # What the system's own buffers took, and once each what changed since.
-        assert len(said) < 1_000_000, len(said)
+        received = b""
+        while last.id.encode() not in received:
+            received += slow.recv(1 << 20)
+        # The contents of the system's buffers, then one event for each map changed since.
+        assert len(received) < 1_000_000, len(received)
 
 
-def asking_id(lines: list[str]) -> str:
-    """The last id that was told."""
+def last_event_id(lines: list[str]) -> str:
+    """Return the id of the last event."""
     return [line for line in lines if line.startswith("id: ")][-1].removeprefix("id: ")

@@ -1,4 +1,4 @@
-"""The data directory is watched by whatever the system offers, and looked through where it offers nothing."""
+"""Watcher of the data directory, with file events and with polling."""
 
 from __future__ import annotations
 
@@ -13,107 +13,116 @@ import pytest
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
-from mindmap.map_store import Maps
-from mindmap.nodes import note
+from mindmap.map_store import MapStore
+from mindmap.nodes import add_note
 from serve.viewer import watcher
-from tests.mindmap.sample_maps import a_map, moment
-from tests.serve.viewer.helpers import page, until, viewing
+from tests.mindmap.sample_maps import create_map, timestamp_at
+from tests.serve.viewer.helpers import running_viewer, wait_until, write_page_files
 
 
-def refuse() -> BaseObserver:
+def raise_no_watches() -> BaseObserver:
     raise OSError(errno.EMFILE, "Too many open files")
 
 
 def test_no_watches_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where the system has no watches left the folder is looked through, which is said once, and given up again."""
-    monkeypatch.setattr(watcher, "observer", refuse)
+    """Without available watches the directory is polled, with one warning, until watches are available again."""
+    monkeypatch.setattr(watcher, "create_observer", raise_no_watches)
     monkeypatch.setattr(watcher, "RETRY_SECONDS", 0.5)
-    maps = Maps(tmp_path / "maps")
-    with caplog.at_level(logging.WARNING), viewing(maps.path, page(tmp_path / "page")) as asking:
-        document = a_map()
-        with asking.listening() as listener:
-            listener.next()
+    maps = MapStore(tmp_path / "maps")
+    with (
+        caplog.at_level(logging.WARNING),
+        running_viewer(maps.path, write_page_files(tmp_path / "page")) as client,
+    ):
+        document = create_map()
+        with client.listen() as listener:
+            listener.next_event()
             maps.create(document)
-            assert listener.next()["id"] == document.id
-            maps.change(document.id, lambda found: note(found, "Something new", moment(1)))
-            assert listener.next()["id"] == document.id
+            assert listener.next_event()["id"] == document.id
+            maps.change(document.id, lambda found: add_note(found, "Something new", timestamp_at(1)))
+            assert listener.next_event()["id"] == document.id
             maps.delete(document.id)
-            assert listener.next()["id"] == document.id
-        assert asking.ask("/api/status").json["watching"] == "polling"
-        monkeypatch.setattr(watcher, "observer", Observer)
-        until(lambda: asking.ask("/api/status").json["watching"] == "events")
-    (said,) = [record.getMessage() for record in caplog.records if "event=polling" in record.getMessage()]
-    assert "Too many open files" in said
+            assert listener.next_event()["id"] == document.id
+        assert client.request("/api/status").json["watching"] == "polling"
+        monkeypatch.setattr(watcher, "create_observer", Observer)
+        wait_until(lambda: client.request("/api/status").json["watching"] == "events")
+    (message,) = [record.getMessage() for record in caplog.records if "event=polling" in record.getMessage()]
+    assert "Too many open files" in message
 
 
-def test_folder_is_replaced(tmp_path: Path) -> None:
-    """A folder that another takes the place of is watched from then on, and what differs is told of."""
-    maps = Maps(tmp_path / "maps")
+def test_directory_is_replaced(tmp_path: Path) -> None:
+    """A directory that replaces the watched one is watched from then on, and differences are reported."""
+    maps = MapStore(tmp_path / "maps")
     maps.path.mkdir()
-    kept, gone = a_map(), a_map()
-    for one in (kept, gone):
+    moved, missing = create_map(), create_map()
+    for one in (moved, missing):
         maps.create(one)
-    with viewing(maps.path, page(tmp_path / "page")) as asking, asking.listening() as listener:
-        listener.next()
+    with (
+        running_viewer(maps.path, write_page_files(tmp_path / "page")) as client,
+        client.listen() as listener,
+    ):
+        listener.next_event()
         maps.path.rename(tmp_path / "before")
-        (tmp_path / "before" / f"{kept.id}.json").rename(tmp_path / "kept.json")
+        (tmp_path / "before" / f"{moved.id}.json").rename(tmp_path / "kept.json")
         maps.path.mkdir()
-        (tmp_path / "kept.json").rename(maps.path / f"{kept.id}.json")
-        assert gone.id in {event["id"] for event in listener.drained(4)}
-        maps.create(new := a_map())
-        assert new.id in {event["id"] for event in listener.drained(1)}
-        assert asking.ask("/api/status").json["watching"] == "events"
+        (tmp_path / "kept.json").rename(maps.path / f"{moved.id}.json")
+        assert missing.id in {event["id"] for event in listener.drain(4)}
+        maps.create(new := create_map())
+        assert new.id in {event["id"] for event in listener.drain(1)}
+        assert client.request("/api/status").json["watching"] == "events"
 
 
-def test_folder_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A data directory that is a link is watched where it leads."""
-    monkeypatch.setattr(watcher, "LOOK_SECONDS", 600.0)
+def test_directory_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data directory that is a symbolic link is watched at its target."""
+    monkeypatch.setattr(watcher, "SCAN_SECONDS", 600.0)
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    with viewing(tmp_path / "link", page(tmp_path / "page")) as asking, asking.listening() as listener:
-        listener.next()
-        document = a_map()
-        Maps(tmp_path / "real").create(document)
-        assert listener.next()["id"] == document.id
+    with (
+        running_viewer(tmp_path / "link", write_page_files(tmp_path / "page")) as client,
+        client.listen() as listener,
+    ):
+        listener.next_event()
+        document = create_map()
+        MapStore(tmp_path / "real").create(document)
+        assert listener.next_event()["id"] == document.id
 
 
-def test_changes_that_look_alike(tmp_path: Path) -> None:
-    """A file that was written just now is known for nothing: the next change is told of, and its end too."""
+def test_changes_with_equal_signatures(tmp_path: Path) -> None:
+    """After a write within the timestamp resolution, the next write is reported although the file looks the same."""
     file = tmp_path / "mm_1.json"
 
     async def run() -> list[str]:
-        told: list[str] = []
-        watched = watcher.Watching(tmp_path, told.append)
-        for age in (0, 0, 1):  # the first two within a tick, the third a second ago
+        changed_ids: list[str] = []
+        directory_watcher = watcher.DirectoryWatcher(tmp_path, changed_ids.append)
+        for age in (0, 0, 1):  # the first two just now, the third a second ago
             file.write_text("{}")
             now = time.time_ns() - age * 1_000_000_000
             os.utime(file, ns=(now, now))
-            await watched._tell("mm_1")
-        await watched._tell("mm_1")
+            await directory_watcher._report_if_changed("mm_1")
+        await directory_watcher._report_if_changed("mm_1")
         file.write_text("{}")
-        await watched._tell("mm_1")
+        await directory_watcher._report_if_changed("mm_1")
         file.unlink()
-        await watched._tell("mm_1")
-        await watched._tell("mm_1")
-        return told
+        await directory_watcher._report_if_changed("mm_1")
+        await directory_watcher._report_if_changed("mm_1")
+        return changed_ids
 
     assert asyncio.run(run()) == ["mm_1"] * 5
 
 
-def test_an_end_amid_writes(tmp_path: Path) -> None:
-    """A watch that ends while maps are written begins nothing more."""
+def test_stop_during_writes(tmp_path: Path) -> None:
+    """A watcher that stops during writes starts no new task."""
 
     async def run() -> list[str]:
-        told: list[str] = []
-        watched = watcher.Watching(tmp_path, told.append)
-        await watched.begin()
-        watched._heard({"mm_1.json"})
-        await watched.end()
+        changed_ids: list[str] = []
+        directory_watcher = watcher.DirectoryWatcher(tmp_path, changed_ids.append)
+        await directory_watcher.start()
+        directory_watcher._on_file_names({"mm_1.json"})
+        await directory_watcher.stop()
         (tmp_path / "mm_1.json").write_text("{}")
         await asyncio.sleep(0.3)
-        assert not watched._tasks
-        return told
+        assert not directory_watcher._tasks
+        return changed_ids
 
     assert asyncio.run(run()) == []

@@ -1,10 +1,10 @@
-// The viewer's routes, and what its errors say.
+// HTTP client of the viewer's routes.
 
-import { parsed } from "./isolating";
+import { parseJson } from "./bidi";
 import type { Mindmap, Summary } from "./types";
 
-/** What a request came to nothing for; `status` is 0 where no server answered. */
-export class Failure extends Error {
+/** Error of a request. `status` is the HTTP status, or 0 if no server answered. */
+export class ApiError extends Error {
   constructor(
     message: string,
     readonly status: number,
@@ -14,36 +14,36 @@ export class Failure extends Error {
   }
 }
 
-async function asked<T>(path: string, options: RequestInit = {}): Promise<T> {
-  const response = await answered(path, options);
+async function requestJson<T>(path: string, options: RequestInit = {}): Promise<T> {
+  const response = await fetchResponse(path, options);
   const text = await response.text();
-  if (!response.ok) throw failure(response.status, text);
+  if (!response.ok) throw errorFromResponse(response.status, text);
   try {
-    return parsed(text) as T;
+    return parseJson(text) as T;
   } catch {
-    throw new Failure("The viewer answered with something that is no JSON.", response.status);
+    throw new ApiError("The viewer's answer is not JSON.", response.status);
   }
 }
 
-export const unanswered = (): Failure =>
-  new Failure("The viewer does not answer.", 0, "Start it again with `mindmap viewer`: this page goes on by itself.");
+export const offlineError = (): ApiError =>
+  new ApiError("The viewer does not answer.", 0, "Run `mindmap viewer` again. This page reconnects by itself.");
 
-async function answered(path: string, options: RequestInit): Promise<Response> {
+async function fetchResponse(path: string, options: RequestInit): Promise<Response> {
   try {
-    // Asks the server each time, and is spared the document where its ETag is the same.
+    // "no-cache" revalidates every time; an unchanged ETag spares the download.
     return await fetch(path, { cache: "no-cache", ...options });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw unanswered();
+    throw offlineError();
   }
 }
 
-function failure(status: number, text: string): Failure {
-  const told = errorIn(text);
-  return new Failure(told.message || `The viewer answered with status ${status}.`, status, told.hint);
+function errorFromResponse(status: number, text: string): ApiError {
+  const detail = parseErrorBody(text);
+  return new ApiError(detail.message || `The viewer answered with status ${status}.`, status, detail.hint);
 }
 
-function errorIn(text: string): { message: string; hint: string } {
+function parseErrorBody(text: string): { message: string; hint: string } {
   try {
     const { error } = JSON.parse(text) as { error?: { message?: unknown; hint?: unknown } };
     return { message: String(error?.message ?? ""), hint: String(error?.hint ?? "") };
@@ -52,19 +52,19 @@ function errorIn(text: string): { message: string; hint: string } {
   }
 }
 
-const place = (id: string): string => `/api/mindmaps/${encodeURIComponent(id)}`;
+const mapUrl = (id: string): string => `/api/mindmaps/${encodeURIComponent(id)}`;
 
-export const sessions = (): Promise<Summary[]> => asked("/api/mindmaps");
-export const mindmap = (id: string): Promise<Mindmap> => asked(place(id));
+export const fetchSessions = (): Promise<Summary[]> => requestJson("/api/mindmaps");
+export const fetchMindmap = (id: string): Promise<Mindmap> => requestJson(mapUrl(id));
 
 export const syncGit = (mindmapId: string): Promise<{ synced: number; mindmap: Mindmap }> =>
-  asked("/api/sync-git", {
+  requestJson("/api/sync-git", {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ mindmapId }),
   });
 
-/** A file of the data directory that cannot be shown, and why. */
+/** A file in the data directory that cannot be shown, with the error. */
 export interface Problem {
   id: string;
   message: string;
@@ -78,12 +78,12 @@ export interface Status {
   problems: Problem[];
 }
 
-export const status = (): Promise<Status> => asked("/api/status");
+export const fetchStatus = (): Promise<Status> => requestJson("/api/status");
 
-export async function exported(id: string, format: "markdown" | "mermaid" | "json"): Promise<string> {
-  const response = await answered(`${place(id)}/export?format=${format}`, {});
+export async function fetchExport(id: string, format: "markdown" | "mermaid" | "json"): Promise<string> {
+  const response = await fetchResponse(`${mapUrl(id)}/export?format=${format}`, {});
   const text = await response.text();
-  if (!response.ok) throw failure(response.status, text);
+  if (!response.ok) throw errorFromResponse(response.status, text);
   return text;
 }
 
@@ -101,5 +101,5 @@ export interface Lineage {
   meta: { hint?: string | null; explain?: { limitation?: string | null } };
 }
 
-export const why = (mindmap: string, path: string, lines: string, signal: AbortSignal): Promise<Lineage> =>
-  asked(`/api/why?${new URLSearchParams({ mindmap, path, lines })}`, { signal });
+export const fetchLineage = (mindmap: string, path: string, lines: string, signal: AbortSignal): Promise<Lineage> =>
+  requestJson(`/api/why?${new URLSearchParams({ mindmap, path, lines })}`, { signal });

@@ -1,52 +1,52 @@
-// The server's events: connected, and which map changed. Comes back by itself after sleep and restarts.
+// Client of the viewer's event stream. It reconnects after sleep and after server restarts.
 
-export type Told = { type: "connected" } | { type: "mindmap_updated"; id: string };
+export type ServerEvent = { type: "connected" } | { type: "mindmap_updated"; id: string };
 
-// A browser gives up on a stream for good when a server answers it with an error; ours may be about to come back.
-const AGAIN_MS = 2_000;
+// EventSource never retries after an HTTP error, but a restarting viewer may be back soon.
+const RECONNECT_MS = 2_000;
 
-/** Listens until stopped; `lost` is called whenever the connection is. */
-export function listen(heard: (told: Told) => void, lost: () => void): () => void {
+/** Subscribes until the returned function is called. `onDisconnect` is called whenever the connection is lost. */
+export function subscribe(onEvent: (event: ServerEvent) => void, onDisconnect: () => void): () => void {
   let source: EventSource | null = null;
   let timer = 0;
   const open = (): void => {
     window.clearTimeout(timer);
     source?.close();
     source = new EventSource("/events");
-    source.onmessage = ({ data }) => tell(String(data));
+    source.onmessage = ({ data }) => dispatch(String(data));
     for (const type of ["connected", "mindmap_updated"]) {
-      source.addEventListener(type, (event) => tell(String((event as MessageEvent).data)));
+      source.addEventListener(type, (event) => dispatch(String((event as MessageEvent).data)));
     }
     source.onerror = () => {
-      lost();
-      if (source?.readyState === EventSource.CLOSED) timer = window.setTimeout(open, AGAIN_MS);
+      onDisconnect();
+      if (source?.readyState === EventSource.CLOSED) timer = window.setTimeout(open, RECONNECT_MS);
     };
   };
-  const tell = (data: string): void => {
-    const told = parsed(data);
-    if (told) heard(told);
+  const dispatch = (data: string): void => {
+    const event = parseEvent(data);
+    if (event) onEvent(event);
   };
-  const woken = (): void => {
+  const onVisible = (): void => {
     if (document.visibilityState === "visible" && source?.readyState !== EventSource.OPEN) open();
   };
-  document.addEventListener("visibilitychange", woken);
+  document.addEventListener("visibilitychange", onVisible);
   window.addEventListener("online", open);
   open();
   return () => {
     window.clearTimeout(timer);
-    document.removeEventListener("visibilitychange", woken);
+    document.removeEventListener("visibilitychange", onVisible);
     window.removeEventListener("online", open);
     source?.close();
   };
 }
 
-function parsed(data: string): Told | null {
+function parseEvent(data: string): ServerEvent | null {
   try {
     const { type, id } = JSON.parse(data) as { type?: unknown; id?: unknown };
     if (type === "connected") return { type };
     if (type === "mindmap_updated" && typeof id === "string") return { type, id };
   } catch {
-    // what a later version may say
+    // an event of a later version
   }
   return null;
 }

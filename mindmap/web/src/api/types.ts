@@ -1,4 +1,4 @@
-// What the server tells, as the documents have it. Fields of later versions travel along unread.
+// Types of the server's JSON. Fields of later versions are kept and ignored.
 
 export interface CodeChange {
   kind: string;

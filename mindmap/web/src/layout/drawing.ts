@@ -1,11 +1,11 @@
-// A part of a map, laid out: all that a pane draws.
+// Laid out part of a map, as a pane draws it.
 
 import type { Layout } from "./layout";
-import type { Route } from "./links";
+import type { LinkRoute } from "./links";
 
 export interface Drawing {
   layout: Layout;
-  routes: Route[];
-  /** Node -> the card that shows it: its own, or the one that it is folded away under. */
-  home: Map<string, string>;
+  routes: LinkRoute[];
+  /** Node id -> id of the card that shows it: its own, or the one under which it is collapsed. */
+  visibleIdOf: Map<string, string>;
 }

@@ -1,41 +1,41 @@
-// What became different between two states of a map: which nodes are new, which changed.
+// Differences between two states of a map.
 
 import type { MapNode, Mindmap } from "../api/types";
 
-export type Freshness = "added" | "changed";
+export type ChangeKind = "added" | "changed";
 
-export function changed(before: Mindmap, after: Mindmap): Map<string, Freshness> {
-  const found = new Map<string, Freshness>();
+export function findChanges(before: Mindmap, after: Mindmap): Map<string, ChangeKind> {
+  const changes = new Map<string, ChangeKind>();
   for (const [id, node] of Object.entries(after.nodes)) {
-    const old = before.nodes[id];
-    if (!old) found.set(id, "added");
-    else if (differs(old, node)) found.set(id, "changed");
+    const previous = before.nodes[id];
+    if (!previous) changes.set(id, "added");
+    else if (hasChanged(previous, node)) changes.set(id, "changed");
   }
   const links = new Set(before.links.map((link) => link.id));
   for (const link of after.links) {
     if (links.has(link.id)) continue;
-    for (const end of [link.from, link.to]) if (!found.has(end) && after.nodes[end]) found.set(end, "changed");
+    for (const end of [link.from, link.to]) if (!changes.has(end) && after.nodes[end]) changes.set(end, "changed");
   }
-  return found;
+  return changes;
 }
 
-// A node that only got children is not changed itself: its children show up as new.
-const differs = (one: MapNode, other: MapNode): boolean =>
-  one.label !== other.label ||
-  one.type !== other.type ||
-  one.status !== other.status ||
-  one.parent !== other.parent ||
-  ((!!one.files || !!other.files) && JSON.stringify(one.files ?? []) !== JSON.stringify(other.files ?? []));
+// New children do not count as a change of their parent.
+const hasChanged = (a: MapNode, b: MapNode): boolean =>
+  a.label !== b.label ||
+  a.type !== b.type ||
+  a.status !== b.status ||
+  a.parent !== b.parent ||
+  ((!!a.files || !!b.files) && JSON.stringify(a.files ?? []) !== JSON.stringify(b.files ?? []));
 
-const areSame = (one: string[], other: string[]): boolean =>
-  one.length === other.length && one.every((id, place) => id === other[place]);
+const areEqual = (a: string[], b: string[]): boolean =>
+  a.length === b.length && a.every((id, index) => id === b[index]);
 
-/** The map after an update with every part that did not change being the same object, so that nothing is drawn again. */
-export function kept(before: Mindmap, after: Mindmap): Mindmap {
+/** Returns the new map with the old objects of unchanged nodes, so that their cards are not drawn again. */
+export function reuseUnchangedNodes(before: Mindmap, after: Mindmap): Mindmap {
   const nodes: Record<string, MapNode> = {};
   for (const [id, node] of Object.entries(after.nodes)) {
-    const old = before.nodes[id];
-    nodes[id] = old && !differs(old, node) && areSame(old.children, node.children) ? old : node;
+    const previous = before.nodes[id];
+    nodes[id] = previous && !hasChanged(previous, node) && areEqual(previous.children, node.children) ? previous : node;
   }
   return { ...after, nodes };
 }

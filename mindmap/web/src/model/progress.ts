@@ -1,7 +1,7 @@
-// How far each part of a map has come: tasks under a node, the node itself included.
+// Task progress of a map and its parts.
 
 import type { Mindmap } from "../api/types";
-import { grown, isTask, walked } from "./tree";
+import { buildTree, isTask, walkTree } from "./tree";
 
 export interface Progress {
   done: number;
@@ -10,25 +10,25 @@ export interface Progress {
   total: number;
 }
 
-/** For every node what is done of the tasks under it, itself not counted; the root has the whole map's. */
-export function progressUnder(map: Mindmap): Map<string, Progress> {
-  const found = new Map<string, Progress>();
-  const order = [...walked(grown(map))];
-  for (const { id } of order) found.set(id, { done: 0, active: 0, blocked: 0, total: 0 });
+/** Counts the tasks below every node, itself excluded. The root has the counts of the whole map. */
+export function computeProgress(map: Mindmap): Map<string, Progress> {
+  const progressById = new Map<string, Progress>();
+  const order = [...walkTree(buildTree(map))];
+  for (const { id } of order) progressById.set(id, { done: 0, active: 0, blocked: 0, total: 0 });
   for (const branch of order.reverse()) {
-    const over = branch.parent && found.get(branch.parent.id);
-    if (!over) continue;
-    const under = found.get(branch.id)!;
-    over.done += under.done;
-    over.active += under.active;
-    over.blocked += under.blocked;
-    over.total += under.total;
-    if (isTask(branch.node)) counted(over, branch.node.status);
+    const parentProgress = branch.parent && progressById.get(branch.parent.id);
+    if (!parentProgress) continue;
+    const progress = progressById.get(branch.id)!;
+    parentProgress.done += progress.done;
+    parentProgress.active += progress.active;
+    parentProgress.blocked += progress.blocked;
+    parentProgress.total += progress.total;
+    if (isTask(branch.node)) countTask(parentProgress, branch.node.status);
   }
-  return found;
+  return progressById;
 }
 
-function counted(progress: Progress, status: string | undefined): void {
+function countTask(progress: Progress, status: string | undefined): void {
   progress.total += 1;
   if (status === "completed") progress.done += 1;
   else if (status === "in_progress") progress.active += 1;
@@ -37,17 +37,17 @@ function counted(progress: Progress, status: string | undefined): void {
 
 export const percent = ({ done, total }: Progress): number => (total ? Math.floor((100 * done) / total) : 0);
 
-/** The task in progress that was updated last; of several updated at once the last. */
-export function activeTask(map: Mindmap): string | null {
-  let best: [string, string] | null = null;
+/** Returns the most recently updated task in progress; of several updated at once, the last. */
+export function findActiveTask(map: Mindmap): string | null {
+  let latest: [string, string] | null = null;
   const logged = new Map<string, string>();
   for (const entry of map.activityLog) {
     if (entry.nodeId && !logged.has(entry.nodeId)) logged.set(entry.nodeId, entry.timestamp);
   }
   for (const node of Object.values(map.nodes)) {
     if (!isTask(node) || node.status !== "in_progress") continue;
-    const moment = node.updatedAt ?? logged.get(node.id) ?? "";
-    if (!best || moment >= best[0]) best = [moment, node.id];
+    const updatedAt = node.updatedAt ?? logged.get(node.id) ?? "";
+    if (!latest || updatedAt >= latest[0]) latest = [updatedAt, node.id];
   }
-  return best?.[1] ?? null;
+  return latest?.[1] ?? null;
 }

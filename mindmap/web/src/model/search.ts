@@ -1,70 +1,70 @@
-// Finding nodes: words anywhere in a node or its files, and what it is, how it stands, which file it has.
+// Node search by words, type, status and file.
 
 import type { MapNode, Mindmap } from "../api/types";
 import { isTask } from "./tree";
 
-export interface Wanted {
+export interface SearchQuery {
   words: string[];
   types: Set<string>;
   statuses: Set<string>;
   files: string[];
 }
 
-export const nothing = (wanted: Wanted): boolean =>
-  !wanted.words.length && !wanted.types.size && !wanted.statuses.size && !wanted.files.length;
+export const isEmptyQuery = (query: SearchQuery): boolean =>
+  !query.words.length && !query.types.size && !query.statuses.size && !query.files.length;
 
-/** What a line asks for: `type:risk`, `status:blocked`, `file:src/` and words; "quoted words" are one. */
-export function asked(line: string, types: Iterable<string> = [], statuses: Iterable<string> = []): Wanted {
-  const wanted: Wanted = { words: [], types: new Set(types), statuses: new Set(statuses), files: [] };
+/** Parses a search line: words, "quoted phrases", `type:risk`, `status:blocked` and `file:src/`. */
+export function parseQuery(line: string, types: Iterable<string> = [], statuses: Iterable<string> = []): SearchQuery {
+  const query: SearchQuery = { words: [], types: new Set(types), statuses: new Set(statuses), files: [] };
   for (const [, key, quoted, word] of line.matchAll(/(?:(type|status|file):)?(?:"([^"]*)"?|(\S+))/giu)) {
     const value = (quoted ?? word ?? "").toLowerCase();
-    if (value) take(wanted, key?.toLowerCase(), value);
+    if (value) addTerm(query, key?.toLowerCase(), value);
   }
-  return wanted;
+  return query;
 }
 
-function take(wanted: Wanted, key: string | undefined, value: string): void {
-  if (key === "type") wanted.types.add(value.replace(/[ -]/g, "_"));
-  else if (key === "status") wanted.statuses.add(value.replace(/[ -]/g, "_"));
-  else if (key === "file") wanted.files.push(value);
-  else wanted.words.push(value);
+function addTerm(query: SearchQuery, key: string | undefined, value: string): void {
+  if (key === "type") query.types.add(value.replace(/[ -]/g, "_"));
+  else if (key === "status") query.statuses.add(value.replace(/[ -]/g, "_"));
+  else if (key === "file") query.files.push(value);
+  else query.words.push(value);
 }
 
-/** The ids of what is wanted, in the order of the map. */
-export function found(map: Mindmap, wanted: Wanted): string[] {
-  if (nothing(wanted)) return [];
+/** Returns the ids of matching nodes, in the map's order; none for an empty query. */
+export function findNodes(map: Mindmap, query: SearchQuery): string[] {
+  if (isEmptyQuery(query)) return [];
   return Object.values(map.nodes)
-    .filter((node) => matches(node, wanted))
+    .filter((node) => matchesQuery(node, query))
     .map((node) => node.id);
 }
 
-export function matches(node: MapNode, wanted: Wanted): boolean {
-  if (wanted.types.size && !wanted.types.has(node.type)) return false;
-  if (wanted.statuses.size && !(isTask(node) && wanted.statuses.has(node.status ?? "planned"))) return false;
+export function matchesQuery(node: MapNode, query: SearchQuery): boolean {
+  if (query.types.size && !query.types.has(node.type)) return false;
+  if (query.statuses.size && !(isTask(node) && query.statuses.has(node.status ?? "planned"))) return false;
   const paths = pathsOf(node);
-  if (!wanted.files.every((part) => paths.some((path) => path.includes(part)))) return false;
-  const text = wanted.words.length ? textOf(node) : "";
-  return wanted.words.every((word) => text.includes(word));
+  if (!query.files.every((part) => paths.some((path) => path.includes(part)))) return false;
+  const text = query.words.length ? textOf(node) : "";
+  return query.words.every((word) => text.includes(word));
 }
 
 const pathsOf = (node: MapNode): string[] => {
-  const touched = (node.files ?? []).flatMap(({ path, previousPath }) => [path, previousPath ?? ""]);
-  return [...touched, node.type === "file" ? node.label : ""].map((path) => path.toLowerCase());
+  const paths = (node.files ?? []).flatMap(({ path, previousPath }) => [path, previousPath ?? ""]);
+  return [...paths, node.type === "file" ? node.label : ""].map((path) => path.toLowerCase());
 };
 
 const texts = new WeakMap<MapNode, string>();
 
 function textOf(node: MapNode): string {
   let text = texts.get(node);
-  if (text === undefined) texts.set(node, (text = textsIn(node).join("\n").toLowerCase()));
+  if (text === undefined) texts.set(node, (text = collectTexts(node).join("\n").toLowerCase()));
   return text;
 }
 
-function textsIn(node: MapNode): string[] {
-  const said = [node.label, node.id];
+function collectTexts(node: MapNode): string[] {
+  const texts = [node.label, node.id];
   for (const touch of node.files ?? []) {
-    said.push(touch.path, touch.summary ?? "", ...(touch.symbols ?? []));
-    for (const change of touch.changes ?? []) said.push(change.symbol, change.detail ?? "");
+    texts.push(touch.path, touch.summary ?? "", ...(touch.symbols ?? []));
+    for (const change of touch.changes ?? []) texts.push(change.symbol, change.detail ?? "");
   }
-  return said;
+  return texts;
 }

@@ -1,4 +1,4 @@
-// A map's tree as a pane shows it: only some types, each under its nearest ancestor that is shown.
+// Tree of the nodes that a pane shows, each below its nearest ancestor that is shown.
 
 import type { Mindmap, MapNode } from "../api/types";
 import { MODEL_TYPES, ROOT, TASK_TYPES } from "./vocabulary";
@@ -11,68 +11,68 @@ export interface Branch {
   depth: number;
 }
 
-export type Keep = (node: MapNode) => boolean;
+export type NodeFilter = (node: MapNode) => boolean;
 
 export const isTask = (node: MapNode): boolean => node.id !== ROOT && TASK_TYPES.includes(node.type);
 export const isModel = (node: MapNode): boolean => MODEL_TYPES.includes(node.type);
-export const everything: Keep = () => true;
+export const includeAll: NodeFilter = () => true;
 
-/** The ids on the side of the mental model. Notes and files stand where what they hang under stands. */
-export function modelSide(map: Mindmap): Set<string> {
-  const found = new Set<string>();
-  for (const { id, node, parent } of walked(grown(map))) {
-    const borrowed = BORROWED.includes(node.type) && parent !== null && found.has(parent.id);
-    if (isModel(node) || borrowed) found.add(id);
+/** Returns the ids of the mental model's nodes. Notes and files belong to the same side as their parent. */
+export function modelNodeIds(map: Mindmap): Set<string> {
+  const ids = new Set<string>();
+  for (const { id, node, parent } of walkTree(buildTree(map))) {
+    const inheritsSide = TYPES_WITH_PARENT_SIDE.includes(node.type) && parent !== null && ids.has(parent.id);
+    if (isModel(node) || inheritsSide) ids.add(id);
   }
-  return found;
+  return ids;
 }
 
-const BORROWED: readonly string[] = ["note", "file"];
+const TYPES_WITH_PARENT_SIDE: readonly string[] = ["note", "file"];
 
-/** The tree of the nodes kept; the root always is. Without recursion: maps may be deeper than the stack. */
-export function grown(map: Mindmap, keep: Keep = everything): Branch {
+/** Builds the tree of the nodes that pass the filter, and the root. Not recursive: a map can exceed the call stack. */
+export function buildTree(map: Mindmap, includes: NodeFilter = includeAll): Branch {
   const root: Branch = { id: ROOT, node: map.nodes[ROOT]!, parent: null, children: [], depth: 0 };
   const seen = new Set([ROOT]);
-  const open: [MapNode, Branch][] = [];
-  const expand = (node: MapNode, over: Branch): void => {
-    for (let place = node.children.length - 1; place >= 0; place--) {
-      const child = map.nodes[node.children[place]!];
-      if (child && !seen.has(child.id)) open.push([child, over]);
+  const stack: [MapNode, Branch][] = [];
+  const pushChildren = (node: MapNode, parent: Branch): void => {
+    for (let index = node.children.length - 1; index >= 0; index--) {
+      const child = map.nodes[node.children[index]!];
+      if (child && !seen.has(child.id)) stack.push([child, parent]);
     }
   };
-  expand(root.node, root);
-  for (let next = open.pop(); next; next = open.pop()) {
-    const [node, over] = next;
+  pushChildren(root.node, root);
+  for (let next = stack.pop(); next; next = stack.pop()) {
+    const [node, parent] = next;
     if (seen.has(node.id)) continue;
     seen.add(node.id);
-    expand(node, keep(node) ? planted(node, over) : over);
+    pushChildren(node, includes(node) ? addBranch(node, parent) : parent);
   }
   return root;
 }
 
-function planted(node: MapNode, over: Branch): Branch {
-  const branch: Branch = { id: node.id, node, parent: over, children: [], depth: over.depth + 1 };
-  over.children.push(branch);
+function addBranch(node: MapNode, parent: Branch): Branch {
+  const branch: Branch = { id: node.id, node, parent, children: [], depth: parent.depth + 1 };
+  parent.children.push(branch);
   return branch;
 }
 
-/** A branch and all under it, parents first. */
-export function* walked(root: Branch): Generator<Branch> {
-  const open = [root];
-  for (let branch = open.pop(); branch; branch = open.pop()) {
+/** Yields a branch and its descendants, parents first. */
+export function* walkTree(root: Branch): Generator<Branch> {
+  const stack = [root];
+  for (let branch = stack.pop(); branch; branch = stack.pop()) {
     yield branch;
-    for (let place = branch.children.length - 1; place >= 0; place--) open.push(branch.children[place]!);
+    for (let index = branch.children.length - 1; index >= 0; index--) stack.push(branch.children[index]!);
   }
 }
 
-/** The nodes above one, the nearest first. */
-export function ancestors(map: Mindmap, id: string): MapNode[] {
-  const found: MapNode[] = [];
+/** Returns a node's ancestors, nearest first. */
+export function findAncestors(map: Mindmap, id: string): MapNode[] {
+  const nodes: MapNode[] = [];
   const seen = new Set<string>();
   for (let node = map.nodes[map.nodes[id]?.parent ?? ""]; node && !seen.has(node.id); ) {
     seen.add(node.id);
-    found.push(node);
+    nodes.push(node);
     node = map.nodes[node.parent ?? ""];
   }
-  return found;
+  return nodes;
 }

@@ -1,4 +1,4 @@
-// The words of a map: node types, statuses, kinds of change, each with how people read it.
+// Node types, statuses, kinds of change and file actions, with their labels.
 
 export const ROOT = "root";
 export const TASK_TYPES: readonly string[] = ["plan", "task", "code"];
@@ -24,7 +24,7 @@ export const STATUSES: Record<string, string> = {
   completed: "Completed",
 };
 
-// Kind -> glyph and label, to the letter as the specification has them.
+// Kind -> glyph and label, exactly as in the specification.
 export const CHANGES: Record<string, readonly [string, string]> = {
   add: ["+", "Added"],
   modify: ["~", "Modified"],
@@ -43,7 +43,7 @@ export const ACTIONS: Record<string, string> = {
   rename: "Renamed",
 };
 
-// A word of a later version is shown as it is written.
-export const said = (words: Record<string, string>, key: string): string => words[key] ?? key.replace(/_/g, " ");
-export const typeName = (type: string): string => (type === ROOT ? "Map" : said(TYPES, type));
+// Values of later versions are shown as they are.
+export const labelOf = (words: Record<string, string>, key: string): string => words[key] ?? key.replace(/_/g, " ");
+export const typeName = (type: string): string => (type === ROOT ? "Map" : labelOf(TYPES, type));
 export const glyphOf = (kind: string): readonly [string, string] => CHANGES[kind] ?? ["•", kind];

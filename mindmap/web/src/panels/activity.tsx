@@ -1,31 +1,31 @@
-// The log: what was done, newest first; an entry leads to what it names.
+// Activity log, newest first.
 
 import type { Activity, Mindmap } from "../api/types";
-import { named } from "../model/named";
-import { app, crossingsOf } from "../state/app";
+import { findMentions } from "../model/mentions";
+import { app, relationsOf } from "../state/app";
 import { select, stepTo } from "../state/actions";
-import { useChosen } from "../state/store";
+import { useSelector } from "../state/store";
 import { Time } from "./time";
 
-export interface Entry {
+export interface LogEntry {
   entry: Activity;
   step: number;
 }
 
 export function ActivityLog() {
-  const map = useChosen(app, (state) => state.map)!;
-  return <Entries map={map} entries={map.activityLog.map((entry, step) => ({ entry, step }))} />;
+  const map = useSelector(app, (state) => state.map)!;
+  return <LogEntries map={map} entries={map.activityLog.map((entry, step) => ({ entry, step }))} />;
 }
 
-export function Entries({ map, entries }: { map: Mindmap; entries: Entry[] }) {
-  const step = useChosen(app, (state) => state.step);
+export function LogEntries({ map, entries }: { map: Mindmap; entries: LogEntry[] }) {
+  const step = useSelector(app, (state) => state.step);
   return (
     <ol class="entries">
-      {entries.map((one) => (
-        <li key={`${one.entry.timestamp} ${map.activityLog.length - one.step}`}>
-          <button type="button" aria-current={step === one.step ? "step" : undefined} onClick={() => jump(map, one)}>
-            <span class="entry-message">{one.entry.message}</span>
-            <Time at={one.entry.timestamp} />
+      {entries.map((entry) => (
+        <li key={`${entry.entry.timestamp} ${map.activityLog.length - entry.step}`}>
+          <button type="button" aria-current={step === entry.step ? "step" : undefined} onClick={() => goToEntry(map, entry)}>
+            <span class="entry-message">{entry.entry.message}</span>
+            <Time at={entry.entry.timestamp} />
           </button>
         </li>
       ))}
@@ -33,11 +33,11 @@ export function Entries({ map, entries }: { map: Mindmap; entries: Entry[] }) {
   );
 }
 
-/** Lights up what the entry names, and goes to the first of it. */
-function jump(map: Mindmap, { entry, step }: Entry): void {
+/** Highlights the nodes that an entry mentions and selects the first. */
+function goToEntry(map: Mindmap, { entry, step }: LogEntry): void {
   const { tab } = app.get();
   stepTo(step);
-  const [first] = named(map, crossingsOf(map), entry);
+  const [first] = findMentions(map, relationsOf(map), entry);
   if (first) select(first);
   app.set({ tab, step });
 }

@@ -1,28 +1,28 @@
-// Every file that the map touches, and which nodes did; choosing one lights them up.
+// List of the map's files with the nodes that touched them.
 
 import { useState } from "preact/hooks";
 import type { Mindmap } from "../api/types";
-import { type Touched, newest } from "../model/related";
-import { ACTIONS, glyphOf, said } from "../model/vocabulary";
-import { app, crossingsOf } from "../state/app";
-import { useChosen } from "../state/store";
+import { type FileTouches, lastTouched } from "../model/relations";
+import { ACTIONS, glyphOf, labelOf } from "../model/vocabulary";
+import { app, relationsOf } from "../state/app";
+import { useSelector } from "../state/store";
 import { NodeButton } from "./node";
 import { Time } from "./time";
-import { FilePath, Touch } from "./touch";
+import { FilePath, FileTouchView } from "./touch";
 
-const SHOWN = 200;
+const MAX_FILES = 200;
 
 export function Files() {
-  const map = useChosen(app, (state) => state.map)!;
-  const chosen = useChosen(app, (state) => state.file);
-  const [part, setPart] = useState("");
-  const { files } = crossingsOf(map);
-  const fitting = files.filter(({ path }) => path.toLowerCase().includes(part.toLowerCase()));
+  const map = useSelector(app, (state) => state.map)!;
+  const selected = useSelector(app, (state) => state.file);
+  const [filter, setFilter] = useState("");
+  const { files } = relationsOf(map);
+  const matching = files.filter(({ path }) => path.toLowerCase().includes(filter.toLowerCase()));
   if (!files.length) {
     return (
-      <div class="aside">
+      <div class="empty-note">
         <p>No file is attached to this map yet.</p>
-        <p class="muted">Agents log what they touch. With a workspace, Sync attaches whatever differs from HEAD.</p>
+        <p class="muted">Agents attach the files they touch. With a workspace, Sync attaches all files that differ from HEAD.</p>
       </div>
     );
   }
@@ -33,45 +33,45 @@ export function Files() {
         class="filter"
         placeholder={`Filter ${files.length.toLocaleString()} files`}
         aria-label="Filter files by path"
-        value={part}
-        onInput={(event) => setPart(event.currentTarget.value)}
+        value={filter}
+        onInput={(event) => setFilter(event.currentTarget.value)}
       />
       <ul>
-        {fitting.slice(0, SHOWN).map((file) => (
-          <li key={file.path} class={file.path === chosen ? "chosen" : ""}>
-            <FileLine file={file} chosen={file.path === chosen} />
-            {file.path === chosen && <Detail map={map} file={file} />}
+        {matching.slice(0, MAX_FILES).map((file) => (
+          <li key={file.path} class={file.path === selected ? "chosen" : ""}>
+            <FileLine file={file} isSelected={file.path === selected} />
+            {file.path === selected && <FileDetails map={map} file={file} />}
           </li>
         ))}
       </ul>
-      {!fitting.length && <p class="muted">No path has “{part}”.</p>}
-      {fitting.length > SHOWN && <p class="more">and {(fitting.length - SHOWN).toLocaleString()} more: filter to see them</p>}
+      {!matching.length && <p class="muted">No path contains “{filter}”.</p>}
+      {matching.length > MAX_FILES && <p class="more">and {(matching.length - MAX_FILES).toLocaleString()} more. Filter to see them.</p>}
     </div>
   );
 }
 
-function FileLine({ file, chosen }: { file: Touched; chosen: boolean }) {
-  const actions = [...new Set(file.touches.map(({ touch }) => said(ACTIONS, touch.action)))];
+function FileLine({ file, isSelected }: { file: FileTouches; isSelected: boolean }) {
+  const actions = [...new Set(file.touches.map(({ touch }) => labelOf(ACTIONS, touch.action)))];
   const kinds = [...new Set(file.touches.flatMap(({ touch }) => (touch.changes ?? []).map((change) => change.kind)))];
   return (
-    <button type="button" class="file-line" aria-expanded={chosen} onClick={() => app.set({ file: chosen ? null : file.path, step: null })}>
+    <button type="button" class="file-line" aria-expanded={isSelected} onClick={() => app.set({ file: isSelected ? null : file.path, step: null })}>
       <FilePath path={file.path} />
       <span class="file-facts">
         <span>{actions.join(", ")}</span>
         {kinds.length > 0 && <span class="glyphs">{kinds.map((kind) => glyphOf(kind)[0]).join(" ")}</span>}
         {file.touches.length > 1 && <span>{file.touches.length} nodes</span>}
-        <Time at={newest(file)} />
+        <Time at={lastTouched(file)} />
       </span>
     </button>
   );
 }
 
-const Detail = ({ map, file }: { map: Mindmap; file: Touched }) => (
+const FileDetails = ({ map, file }: { map: Mindmap; file: FileTouches }) => (
   <ul class="touches">
     {file.touches.map(({ node, touch }) => (
       <li key={node}>
         <NodeButton node={map.nodes[node]!} />
-        <Touch map={map} touch={touch} />
+        <FileTouchView map={map} touch={touch} />
       </li>
     ))}
   </ul>

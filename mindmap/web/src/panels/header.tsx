@@ -1,12 +1,12 @@
-// The bar on top: where one is, how it stands, and what can be done.
+// Header with title, connection state, search, views and tools.
 
-import { app, progressOf, viewOf, type Theme } from "../state/app";
-import { setTheme, show, sync } from "../state/actions";
+import { app, progressOf, currentView, type Theme } from "../state/app";
+import { setTheme, showView, syncWithGit } from "../state/actions";
 import { VIEWS, type View } from "../state/route";
-import { useChosen } from "../state/store";
+import { useSelector } from "../state/store";
 import { ROOT } from "../model/vocabulary";
-import { ExportMenu } from "./exporting";
-import { Bar, Tool } from "./icon";
+import { ExportMenu } from "./export";
+import { ProgressBar, ToolButton } from "./icon";
 import { Search } from "./search";
 
 const VIEW_NAMES: Record<View, string> = { both: "Side by side", map: "Whole map", plan: "Plan", model: "Model" };
@@ -14,7 +14,7 @@ const NEXT_THEME: Record<Theme, Theme> = { system: "light", light: "dark", dark:
 const THEME_ICON: Record<Theme, string> = { system: "system", light: "sun", dark: "moon" };
 
 export function Header() {
-  const map = useChosen(app, (state) => state.map);
+  const map = useSelector(app, (state) => state.map);
   return (
     <header class="top">
       <a class="home" href="#/" title="All sessions (h)" aria-label="mindmap, all sessions">
@@ -25,23 +25,23 @@ export function Header() {
       <Connection />
       <span class="spring" />
       {map && <Search />}
-      {map && <Views />}
+      {map && <ViewSwitch />}
       {map && <MapTools />}
       <ThemeSwitch />
-      <Tool icon="help" label="Keys and legend" keys="?" onClick={() => app.set({ dialog: "help" })} />
+      <ToolButton icon="help" label="Keys and legend" keys="?" onClick={() => app.set({ dialog: "help" })} />
     </header>
   );
 }
 
 function Title() {
-  const map = useChosen(app, (state) => state.map)!;
+  const map = useSelector(app, (state) => state.map)!;
   const { done, total } = progressOf(map).get(ROOT)!;
   return (
     <div class="title">
       <h1 title={map.workspacePath ? `${map.title} · ${map.workspacePath}` : map.title}>{map.title}</h1>
       {total > 0 && (
         <span class="title-progress">
-          <Bar done={done} total={total} />
+          <ProgressBar done={done} total={total} />
           <span>
             {done.toLocaleString()}/{total.toLocaleString()}
           </span>
@@ -52,12 +52,12 @@ function Title() {
 }
 
 function Connection() {
-  const connection = useChosen(app, (state) => state.connection);
+  const connection = useSelector(app, (state) => state.connection);
   const text = { live: "Live", connecting: "Connecting", offline: "Offline" }[connection];
   const hint = {
-    live: "Changes show up as they are written.",
-    connecting: "Reaching the viewer.",
-    offline: "The viewer does not answer. What is shown may be old; it comes back by itself when `mindmap viewer` runs.",
+    live: "Changes appear as they are written.",
+    connecting: "Connecting to the viewer.",
+    offline: "The viewer does not answer. The page may be out of date. It reconnects when `mindmap viewer` runs.",
   }[connection];
   return (
     <span class={`connection ${connection}`} role="status" title={hint}>
@@ -67,18 +67,18 @@ function Connection() {
   );
 }
 
-function Views() {
-  const view = useChosen(app, viewOf);
+function ViewSwitch() {
+  const view = useSelector(app, currentView);
   return (
     <div class="segments" role="group" aria-label="View">
-      {VIEWS.map((name, place) => (
+      {VIEWS.map((name, index) => (
         <button
           key={name}
           type="button"
           aria-pressed={view === name}
-          aria-keyshortcuts={String(place + 1)}
-          title={`${VIEW_NAMES[name]} (${place + 1})`}
-          onClick={() => show(name)}
+          aria-keyshortcuts={String(index + 1)}
+          title={`${VIEW_NAMES[name]} (${index + 1})`}
+          onClick={() => showView(name)}
         >
           {VIEW_NAMES[name]}
         </button>
@@ -88,23 +88,23 @@ function Views() {
 }
 
 function MapTools() {
-  const syncing = useChosen(app, (state) => state.syncing);
-  const workspace = useChosen(app, (state) => state.map?.workspacePath);
-  const panel = useChosen(app, (state) => state.panel);
-  const label = workspace ? "Attach what git says has changed" : "Git sync needs a map with a workspace";
+  const isSyncing = useSelector(app, (state) => state.isSyncing);
+  const workspace = useSelector(app, (state) => state.map?.workspacePath);
+  const isPanelOpen = useSelector(app, (state) => state.isPanelOpen);
+  const label = workspace ? "Attach the files changed in git" : "Git sync needs a map with a workspace";
   return (
     <>
-      <Tool icon="sync" label={syncing ? "Syncing with git" : label} keys="s" text="Sync" disabled={syncing || !workspace} onClick={() => void sync()} />
+      <ToolButton icon="sync" label={isSyncing ? "Syncing with git" : label} keys="s" text="Sync" disabled={isSyncing || !workspace} onClick={() => void syncWithGit()} />
       <ExportMenu />
-      <Tool icon="panel" label="Side panel" keys="\" pressed={panel} onClick={() => app.set({ panel: !panel })} />
+      <ToolButton icon="panel" label="Side panel" keys="\" pressed={isPanelOpen} onClick={() => app.set({ isPanelOpen: !isPanelOpen })} />
     </>
   );
 }
 
 function ThemeSwitch() {
-  const theme = useChosen(app, (state) => state.theme);
+  const theme = useSelector(app, (state) => state.theme);
   return (
-    <Tool icon={THEME_ICON[theme]} label={`Theme: ${theme}. Switch to ${NEXT_THEME[theme]}`} keys="t" onClick={() => nextTheme()} />
+    <ToolButton icon={THEME_ICON[theme]} label={`Theme: ${theme}. Switch to ${NEXT_THEME[theme]}`} keys="t" onClick={() => nextTheme()} />
   );
 }
 

@@ -1,15 +1,15 @@
-// Every key, and what the marks mean.
+// Help dialog with keyboard shortcuts and legend.
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { CHANGES, STATUSES, TYPES } from "../model/vocabulary";
 import { outline } from "../render/shapes";
 import { app } from "../state/app";
-import { KEYS } from "../state/keys";
-import { ChangeGlyph, Mark, Tool } from "./icon";
+import { KEY_BINDINGS } from "../state/keys";
+import { ChangeGlyph, NodeIcon, ToolButton } from "./icon";
 
 export function Help() {
   const dialog = useRef<HTMLDialogElement>(null);
-  useLayoutEffect(() => dialog.current!.showModal(), []); // before the next key
+  useLayoutEffect(() => dialog.current!.showModal(), []); // before another key is handled
   const close = (): void => app.set({ dialog: null });
   return (
     <dialog
@@ -22,16 +22,16 @@ export function Help() {
       <div class="help-body">
         <header>
           <h2 id="help-title">Keys and legend</h2>
-          <Tool icon="close" label="Close" onClick={() => dialog.current!.close()} />
+          <ToolButton icon="close" label="Close" onClick={() => dialog.current!.close()} />
         </header>
         <div class="help-columns">
           <section>
             <h3>Keys</h3>
             <dl class="keys">
-              {KEYS.map(({ shown, meaning }) => (
+              {KEY_BINDINGS.map(({ labels, meaning }) => (
                 <div key={meaning}>
                   <dt>
-                    {shown.map((key) => (
+                    {labels.map((key) => (
                       <kbd key={key}>{key}</kbd>
                     ))}
                   </dt>
@@ -40,7 +40,7 @@ export function Help() {
               ))}
             </dl>
             <p class="muted">
-              Search takes words and <code>type:risk</code>, <code>status:blocked</code>, <code>file:src/</code>.
+              Search accepts words and <code>type:risk</code>, <code>status:blocked</code>, <code>file:src/</code>.
             </p>
           </section>
           <section>
@@ -51,7 +51,7 @@ export function Help() {
                   <svg class={`sample card t-${type}`} viewBox="-7 -2 54 28" aria-hidden="true">
                     <path class="shape" d={outline(type, 40, 24)} />
                   </svg>
-                  {type !== "task" && type !== "plan" && <Mark type={type} status={null} />}
+                  {type !== "task" && type !== "plan" && <NodeIcon type={type} status={null} />}
                   {name}
                 </li>
               ))}
@@ -60,7 +60,7 @@ export function Help() {
             <ul class="legend">
               {Object.entries(STATUSES).map(([status, name]) => (
                 <li key={status}>
-                  <Mark type="task" status={status} />
+                  <NodeIcon type="task" status={status} />
                   {name}
                 </li>
               ))}

@@ -1,24 +1,24 @@
-// Icons and marks in the panels.
+// Icons, buttons and progress bars of the panels.
 
 import { glyphOf, typeName } from "../model/vocabulary";
 import { TOOL_ICONS, iconOf } from "../render/icons";
 
-interface Paths {
+interface IconPaths {
   line?: string;
   solid?: string;
 }
 
-const Drawn = ({ icon, name }: { icon: Paths; name: string }) => (
+const IconSvg = ({ icon, name }: { icon: IconPaths; name: string }) => (
   <svg class={`glyph ${name}`} viewBox="0 0 16 16" aria-hidden="true" focusable="false">
     {icon.line && <path class="line" d={icon.line} />}
     {icon.solid && <path class="solid" d={icon.solid} />}
   </svg>
 );
 
-export const ToolIcon = ({ name }: { name: string }) => <Drawn icon={TOOL_ICONS[name]!} name="tool" />;
+export const ToolIcon = ({ name }: { name: string }) => <IconSvg icon={TOOL_ICONS[name]!} name="tool" />;
 
-export const Mark = ({ type, status }: { type: string; status: string | null }) => (
-  <Drawn icon={iconOf(type, status)} name={`mark t-${type}${status ? ` s-${status}` : ""}`} />
+export const NodeIcon = ({ type, status }: { type: string; status: string | null }) => (
+  <IconSvg icon={iconOf(type, status)} name={`mark t-${type}${status ? ` s-${status}` : ""}`} />
 );
 
 export function ChangeGlyph({ kind }: { kind: string }) {
@@ -32,7 +32,7 @@ export function ChangeGlyph({ kind }: { kind: string }) {
 
 export const TypeName = ({ type }: { type: string }) => <span class="type-name">{typeName(type)}</span>;
 
-export function Tool({
+export function ToolButton({
   icon,
   label,
   keys,
@@ -66,7 +66,7 @@ export function Tool({
   );
 }
 
-export function Bar({ done, total, label }: { done: number; total: number; label?: string }) {
+export function ProgressBar({ done, total, label }: { done: number; total: number; label?: string }) {
   const percent = total ? Math.floor((100 * done) / total) : 0;
   return (
     <svg class="progress" viewBox="0 0 100 6" preserveAspectRatio="none" role="img" aria-label={label ?? `${done} of ${total} tasks done`}>

@@ -1,4 +1,4 @@
-// A button that opens a box below it, closed by Escape and by whatever happens outside.
+// Button with a popup that closes on Escape and on focus or click outside.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -6,7 +6,7 @@ import { ToolIcon } from "./icon";
 
 export function Menu({ icon, label, badge, text, children }: { icon: string; label: string; badge?: number; text?: string; children: (close: () => void) => ComponentChildren }) {
   const [open, setOpen] = useState(false);
-  const whole = useRef<HTMLDivElement>(null);
+  const root = useRef<HTMLDivElement>(null);
   const button = useRef<HTMLButtonElement>(null);
   const close = (): void => {
     setOpen(false);
@@ -14,19 +14,19 @@ export function Menu({ icon, label, badge, text, children }: { icon: string; lab
   };
   useEffect(() => {
     if (!open) return;
-    const outside = (event: Event): void => {
-      if (!whole.current!.contains(event.target as Node)) setOpen(false);
+    const closeIfOutside = (event: Event): void => {
+      if (!root.current!.contains(event.target as Node)) setOpen(false);
     };
-    document.addEventListener("pointerdown", outside);
-    document.addEventListener("focusin", outside);
+    document.addEventListener("pointerdown", closeIfOutside);
+    document.addEventListener("focusin", closeIfOutside);
     return () => {
-      document.removeEventListener("pointerdown", outside);
-      document.removeEventListener("focusin", outside);
+      document.removeEventListener("pointerdown", closeIfOutside);
+      document.removeEventListener("focusin", closeIfOutside);
     };
   }, [open]);
   return (
     <div
-      ref={whole}
+      ref={root}
       class="menu"
       onKeyDown={(event) => {
         if (event.key !== "Escape" || !open) return;

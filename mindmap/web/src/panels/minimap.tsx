@@ -1,22 +1,22 @@
-// The whole map in small, with a frame around what is in view; dragging in it moves the view.
+// Minimap with a frame around the visible part; dragging moves the view.
 
 import type { RefObject } from "preact";
 import { useImperativeHandle, useRef } from "preact/hooks";
 import type { Box, Layout } from "../layout/layout";
-import { colourOf, markOf } from "../render/colours";
+import { resolveColour, nodeColourProperty } from "../render/colours";
 import type { Scene } from "../render/scene";
 
 const WIDTH = 168;
 const HEIGHT = 112;
-// Another size of the frame has the page laid out: at each step of a gesture that takes a fifth of the time there is.
-const FOLLOW_MS = 60;
+// A new size of the frame causes a page layout, which takes a fifth of a frame's time during a gesture.
+const FRAME_UPDATE_MS = 60;
 
-export interface Handle {
+export interface MinimapHandle {
   draw: () => void;
   follow: () => void;
 }
 
-export function Minimap({ scene, handle }: { scene: RefObject<Scene | null>; handle: RefObject<Handle | null> }) {
+export function Minimap({ scene, handle }: { scene: RefObject<Scene | null>; handle: RefObject<MinimapHandle | null> }) {
   const box = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const frame = useRef<HTMLDivElement>(null);
@@ -25,7 +25,7 @@ export function Minimap({ scene, handle }: { scene: RefObject<Scene | null>; han
     const layout = scene.current?.layout;
     if (!layout || !frame.current || !box.current) return;
     const { view } = scene.current!;
-    const { scale, x, y } = placed(layout.bounds);
+    const { scale, x, y } = mapToMinimap(layout.bounds);
     const style = frame.current.style;
     const left = Math.max(0, view.x * scale + x);
     const top = Math.max(0, view.y * scale + y);
@@ -34,15 +34,15 @@ export function Minimap({ scene, handle }: { scene: RefObject<Scene | null>; han
     style.height = `${Math.max(3, Math.min(HEIGHT, (view.y + view.height) * scale + y) - top)}px`;
     box.current.hidden = contains(view, layout.bounds);
   };
-  const due = useRef(0);
+  const timer = useRef(0);
   const follow = (): void => {
-    due.current ||= window.setTimeout(() => {
-      due.current = 0;
+    timer.current ||= window.setTimeout(() => {
+      timer.current = 0;
       placeFrame();
-    }, FOLLOW_MS);
+    }, FRAME_UPDATE_MS);
   };
   const draw = (): void => {
-    if (scene.current?.layout && canvas.current) painted(canvas.current, scene.current.layout);
+    if (scene.current?.layout && canvas.current) paintMap(canvas.current, scene.current.layout);
     placeFrame();
   };
   useImperativeHandle(handle, () => ({ draw, follow }), []);
@@ -51,9 +51,9 @@ export function Minimap({ scene, handle }: { scene: RefObject<Scene | null>; han
     const layout = scene.current?.layout;
     if (!layout || !(event.buttons & 1)) return;
     const corner = canvas.current!.getBoundingClientRect();
-    const { scale, x, y } = placed(layout.bounds);
+    const { scale, x, y } = mapToMinimap(layout.bounds);
     const point = { x: (event.clientX - corner.left - x) / scale, y: (event.clientY - corner.top - y) / scale };
-    scene.current!.centre(point);
+    scene.current!.centreOn(point);
   };
   return (
     <div
@@ -72,7 +72,7 @@ export function Minimap({ scene, handle }: { scene: RefObject<Scene | null>; han
   );
 }
 
-function placed(bounds: Box): { scale: number; x: number; y: number } {
+function mapToMinimap(bounds: Box): { scale: number; x: number; y: number } {
   const scale = Math.min((WIDTH - 12) / bounds.width, (HEIGHT - 12) / bounds.height);
   return {
     scale,
@@ -81,14 +81,14 @@ function placed(bounds: Box): { scale: number; x: number; y: number } {
   };
 }
 
-function painted(canvas: HTMLCanvasElement, { places, bounds }: Layout): void {
+function paintMap(canvas: HTMLCanvasElement, { cards, bounds }: Layout): void {
   const context = canvas.getContext("2d")!;
-  const { scale, x, y } = placed(bounds);
+  const { scale, x, y } = mapToMinimap(bounds);
   context.setTransform(2, 0, 0, 2, 0, 0);
   context.clearRect(0, 0, WIDTH, HEIGHT);
-  for (const place of places.values()) {
-    context.fillStyle = colourOf(markOf(place.branch.node));
-    context.fillRect(place.x * scale + x, place.y * scale + y, Math.max(1, place.width * scale), Math.max(0.7, place.height * scale));
+  for (const placed of cards.values()) {
+    context.fillStyle = resolveColour(nodeColourProperty(placed.branch.node));
+    context.fillRect(placed.x * scale + x, placed.y * scale + y, Math.max(1, placed.width * scale), Math.max(0.7, placed.height * scale));
   }
 }
 

@@ -1,47 +1,47 @@
-// One node: what it is, how it stands, what it meets; without one, the map as a whole.
+// Panel of the selected node, or of the whole map.
 
 import { useState } from "preact/hooks";
 import type { Link, MapNode, Mindmap } from "../api/types";
-import { activeTask } from "../model/progress";
-import { related } from "../model/related";
-import { ancestors, isTask } from "../model/tree";
-import { ROOT, STATUSES, said, typeName } from "../model/vocabulary";
+import { findActiveTask } from "../model/progress";
+import { findRelated } from "../model/relations";
+import { findAncestors, isTask } from "../model/tree";
+import { ROOT, STATUSES, labelOf, typeName } from "../model/vocabulary";
 import { statusOf } from "../render/card";
-import { app, crossingsOf, progressOf } from "../state/app";
+import { app, relationsOf, progressOf } from "../state/app";
 import { select } from "../state/actions";
-import { useChosen } from "../state/store";
-import { Entries } from "./activity";
-import { Bar, Mark } from "./icon";
-import { Touch } from "./touch";
+import { useSelector } from "../state/store";
+import { LogEntries } from "./activity";
+import { ProgressBar, NodeIcon } from "./icon";
+import { FileTouchView } from "./touch";
 import { Time } from "./time";
 
-// A list longer than this hides what stands below it.
-const SHOWN = 8;
+// Longer lists are collapsed, so that the sections below stay visible.
+const MAX_NODES = 8;
 
 export function NodePanel() {
-  const map = useChosen(app, (state) => state.map)!;
-  const id = useChosen(app, (state) => state.route.node);
+  const map = useSelector(app, (state) => state.map)!;
+  const id = useSelector(app, (state) => state.route.node);
   const node = map.nodes[id ?? ROOT];
-  if (!node) return <Gone />;
+  if (!node) return <RemovedNode />;
   return (
     <article class="node" key={node.id}>
-      <Path map={map} id={node.id} />
+      <AncestorPath map={map} id={node.id} />
       <h2>
-        <Mark type={node.type} status={statusOf(node)} />
+        <NodeIcon type={node.type} status={statusOf(node)} />
         <span>{node.label}</span>
       </h2>
       <p class="facts">
         <span class={`pill t-${node.type}`}>{typeName(node.type)}</span>
-        {isTask(node) && <span class={`pill s-${node.status ?? "planned"}`}>{said(STATUSES, node.status ?? "planned")}</span>}
+        {isTask(node) && <span class={`pill s-${node.status ?? "planned"}`}>{labelOf(STATUSES, node.status ?? "planned")}</span>}
         {node.updatedAt && <Time at={node.updatedAt} />}
       </p>
-      <Standing map={map} node={node} />
-      {node.id === ROOT && <AtWork map={map} />}
-      <Touches map={map} node={node} />
-      <Links map={map} node={node} />
-      <Meets map={map} node={node} />
-      <Children map={map} node={node} />
-      <History map={map} node={node} />
+      <TaskProgress map={map} node={node} />
+      {node.id === ROOT && <MapOverview map={map} />}
+      <NodeFiles map={map} node={node} />
+      <NodeLinks map={map} node={node} />
+      <RelatedNodes map={map} node={node} />
+      <ChildNodes map={map} node={node} />
+      <NodeActivity map={map} node={node} />
       <p class="id">
         <code>{node.id === ROOT ? map.id : node.id}</code>
       </p>
@@ -49,8 +49,8 @@ export function NodePanel() {
   );
 }
 
-const Gone = () => (
-  <div class="aside">
+const RemovedNode = () => (
+  <div class="empty-note">
     <p>This node was removed.</p>
     <button type="button" class="button" onClick={() => select(ROOT)}>
       Show the map
@@ -58,12 +58,12 @@ const Gone = () => (
   </div>
 );
 
-function Path({ map, id }: { map: Mindmap; id: string }) {
-  const above = ancestors(map, id).reverse();
-  if (!above.length) return null;
+function AncestorPath({ map, id }: { map: Mindmap; id: string }) {
+  const ancestors = findAncestors(map, id).reverse();
+  if (!ancestors.length) return null;
   return (
-    <nav class="crumbs" aria-label="Above this node">
-      {above.map((node) => (
+    <nav class="crumbs" aria-label="Ancestors">
+      {ancestors.map((node) => (
         <button key={node.id} type="button" onClick={() => select(node.id)}>
           {node.label}
         </button>
@@ -72,13 +72,13 @@ function Path({ map, id }: { map: Mindmap; id: string }) {
   );
 }
 
-function Standing({ map, node }: { map: Mindmap; node: MapNode }) {
-  const under = progressOf(map).get(node.id);
-  if (!under?.total) return null;
-  const { done, active, blocked, total } = under;
+function TaskProgress({ map, node }: { map: Mindmap; node: MapNode }) {
+  const progress = progressOf(map).get(node.id);
+  if (!progress?.total) return null;
+  const { done, active, blocked, total } = progress;
   return (
-    <div class="standing">
-      <Bar done={done} total={total} />
+    <div class="task-progress">
+      <ProgressBar done={done} total={total} />
       <p>
         <strong>
           {done} of {total}
@@ -91,12 +91,12 @@ function Standing({ map, node }: { map: Mindmap; node: MapNode }) {
   );
 }
 
-/** Of the whole map: what is being done, what is stuck, what is feared. */
-function AtWork({ map }: { map: Mindmap }) {
+/** Overview of the whole map: workspace, active and blocked tasks, risks and hypotheses. */
+function MapOverview({ map }: { map: Mindmap }) {
   const nodes = Object.values(map.nodes);
-  const active = activeTask(map);
-  const doing = nodes.filter((node) => isTask(node) && node.status === "in_progress");
-  doing.sort((one, other) => Number(other.id === active) - Number(one.id === active));
+  const active = findActiveTask(map);
+  const inProgress = nodes.filter((node) => isTask(node) && node.status === "in_progress");
+  inProgress.sort((a, b) => Number(b.id === active) - Number(a.id === active));
   return (
     <>
       {map.workspacePath && (
@@ -104,33 +104,33 @@ function AtWork({ map }: { map: Mindmap }) {
           <code>{map.workspacePath}</code>
         </p>
       )}
-      <Nodes title="In progress" nodes={doing} />
-      <Nodes title="Blocked" nodes={nodes.filter((node) => isTask(node) && node.status === "blocked")} />
-      <Nodes title="Risks" nodes={nodes.filter((node) => node.type === "risk")} />
-      <Nodes title="Hypotheses" nodes={nodes.filter((node) => node.type === "hypothesis")} />
+      <NodeList title="In progress" nodes={inProgress} />
+      <NodeList title="Blocked" nodes={nodes.filter((node) => isTask(node) && node.status === "blocked")} />
+      <NodeList title="Risks" nodes={nodes.filter((node) => node.type === "risk")} />
+      <NodeList title="Hypotheses" nodes={nodes.filter((node) => node.type === "hypothesis")} />
     </>
   );
 }
 
-export function Nodes({ title, nodes }: { title: string; nodes: MapNode[] }) {
-  const [all, setAll] = useState(false);
+export function NodeList({ title, nodes }: { title: string; nodes: MapNode[] }) {
+  const [isExpanded, setExpanded] = useState(false);
   if (!nodes.length) return null;
-  const few = nodes.length <= SHOWN + 1;
+  const isShort = nodes.length <= MAX_NODES + 1;
   return (
     <section>
       <h3>
         {title} <span class="count">{nodes.length}</span>
       </h3>
       <ul class="nodes">
-        {(all || few ? nodes : nodes.slice(0, SHOWN)).map((node) => (
+        {(isExpanded || isShort ? nodes : nodes.slice(0, MAX_NODES)).map((node) => (
           <li key={node.id}>
             <NodeButton node={node} />
           </li>
         ))}
       </ul>
-      {!few && (
-        <button type="button" class="link-button" onClick={() => setAll(!all)}>
-          {all ? "Show fewer" : `Show all ${nodes.length.toLocaleString()}`}
+      {!isShort && (
+        <button type="button" class="link-button" onClick={() => setExpanded(!isExpanded)}>
+          {isExpanded ? "Show fewer" : `Show all ${nodes.length.toLocaleString()}`}
         </button>
       )}
     </section>
@@ -146,13 +146,13 @@ export function NodeButton({ node }: { node: MapNode }) {
       onPointerEnter={() => app.set({ hovered: node.id })}
       onPointerLeave={() => app.set({ hovered: null })}
     >
-      <Mark type={node.type} status={statusOf(node)} />
+      <NodeIcon type={node.type} status={statusOf(node)} />
       <span>{node.label}</span>
     </button>
   );
 }
 
-function Touches({ map, node }: { map: Mindmap; node: MapNode }) {
+function NodeFiles({ map, node }: { map: Mindmap; node: MapNode }) {
   const files = node.files ?? [];
   if (!files.length) return null;
   return (
@@ -163,7 +163,7 @@ function Touches({ map, node }: { map: Mindmap; node: MapNode }) {
       <ul class="touches">
         {files.map((touch) => (
           <li key={touch.path}>
-            <Touch map={map} touch={touch} />
+            <FileTouchView map={map} touch={touch} />
           </li>
         ))}
       </ul>
@@ -171,8 +171,8 @@ function Touches({ map, node }: { map: Mindmap; node: MapNode }) {
   );
 }
 
-function Links({ map, node }: { map: Mindmap; node: MapNode }) {
-  const links = crossingsOf(map).linksOf.get(node.id) ?? [];
+function NodeLinks({ map, node }: { map: Mindmap; node: MapNode }) {
+  const links = relationsOf(map).linksOf.get(node.id) ?? [];
   if (!links.length) return null;
   return (
     <section>
@@ -190,17 +190,17 @@ function Links({ map, node }: { map: Mindmap; node: MapNode }) {
   );
 }
 
-const STYLES: Record<string, string> = { dashed: "Dashed: a hypothesis or a soft dependency", animated: "Animated: a live stream or events" };
+const LINK_STYLES: Record<string, string> = { dashed: "Dashed: a hypothesis or a soft dependency", animated: "Animated: a live stream or events" };
 
 function LinkLine({ map, link, from }: { map: Mindmap; link: Link; from: string }) {
-  const out = link.from === from;
-  const other = map.nodes[out ? link.to : link.from];
+  const isOutgoing = link.from === from;
+  const other = map.nodes[isOutgoing ? link.to : link.from];
   return (
     <>
       <p class="link-line">
-        <span class={`link-style ${link.style ?? "solid"}`} title={STYLES[link.style ?? ""] ?? "Solid"}>
-          <span aria-hidden="true">{out ? "→" : "←"}</span>
-          <span class="visually-hidden">{out ? "to" : "from"}</span>
+        <span class={`link-style ${link.style ?? "solid"}`} title={LINK_STYLES[link.style ?? ""] ?? "Solid"}>
+          <span aria-hidden="true">{isOutgoing ? "→" : "←"}</span>
+          <span class="visually-hidden">{isOutgoing ? "to" : "from"}</span>
         </span>
         {link.label && <em>{link.label}</em>}
         {link.style && link.style !== "solid" && <span class="muted">{link.style}</span>}
@@ -211,25 +211,25 @@ function LinkLine({ map, link, from }: { map: Mindmap; link: Link; from: string 
   );
 }
 
-/** What touches the same files, on whichever side of the map. */
-function Meets({ map, node }: { map: Mindmap; node: MapNode }) {
-  const cross = crossingsOf(map);
-  const linked = new Set((cross.linksOf.get(node.id) ?? []).flatMap(({ from, to }) => [from, to]));
-  const others = [...related(map, cross, node.id)].filter((id) => !linked.has(id)).map((id) => map.nodes[id]!);
-  return <Nodes title="Touch the same files" nodes={others} />;
+/** Nodes that touch the same files, on either side of the map. */
+function RelatedNodes({ map, node }: { map: Mindmap; node: MapNode }) {
+  const relations = relationsOf(map);
+  const linked = new Set((relations.linksOf.get(node.id) ?? []).flatMap(({ from, to }) => [from, to]));
+  const others = [...findRelated(map, relations, node.id)].filter((id) => !linked.has(id)).map((id) => map.nodes[id]!);
+  return <NodeList title="Nodes with the same files" nodes={others} />;
 }
 
-const Children = ({ map, node }: { map: Mindmap; node: MapNode }) => (
-  <Nodes title="Under it" nodes={node.children.flatMap((id) => map.nodes[id] ?? [])} />
+const ChildNodes = ({ map, node }: { map: Mindmap; node: MapNode }) => (
+  <NodeList title="Children" nodes={node.children.flatMap((id) => map.nodes[id] ?? [])} />
 );
 
-function History({ map, node }: { map: Mindmap; node: MapNode }) {
+function NodeActivity({ map, node }: { map: Mindmap; node: MapNode }) {
   const entries = map.activityLog.map((entry, step) => ({ entry, step })).filter(({ entry }) => entry.nodeId === node.id);
   if (!entries.length) return null;
   return (
     <section>
       <h3>Activity</h3>
-      <Entries map={map} entries={entries} />
+      <LogEntries map={map} entries={entries} />
     </section>
   );
 }

@@ -1,29 +1,29 @@
-// The page: sessions, or a map with its panels.
+// Root component: the sessions, or a map with its panels.
 
 import { useEffect } from "preact/hooks";
-import { unanswered } from "../api/client";
-import { type App, app, viewOf } from "../state/app";
-import { useChosen } from "../state/store";
+import { offlineError } from "../api/client";
+import { app, currentView } from "../state/app";
+import { useSelector } from "../state/store";
 import { Controls } from "./controls";
 import { Header } from "./header";
 import { Help } from "./help";
 import { Pane, type Part } from "./pane";
 import { Sessions } from "./sessions";
-import { Side } from "./side";
-import { Loading, Problem, Said } from "./states";
+import { SidePanel } from "./side";
+import { Loading, ErrorMessage, TextWithCode } from "./messages";
 import { Timeline } from "./timeline";
 
 export function Page() {
-  const at = useChosen(app, (state) => state.route.map);
-  const dialog = useChosen(app, (state) => state.dialog);
-  const title = useChosen(app, (state) => state.map?.title);
+  const mapId = useSelector(app, (state) => state.route.map);
+  const dialog = useSelector(app, (state) => state.dialog);
+  const title = useSelector(app, (state) => state.map?.title);
   useEffect(() => {
     document.title = title ? `${title} · mindmap` : "mindmap";
   }, [title]);
   return (
     <>
       <Header />
-      {at ? <MapPage /> : <Sessions />}
+      {mapId ? <MapPage /> : <Sessions />}
       <Notice />
       {dialog === "help" && <Help />}
     </>
@@ -31,27 +31,25 @@ export function Page() {
 }
 
 function MapPage() {
-  const map = useChosen(app, (state) => state.map);
-  const failure = useChosen(app, (state) => state.failure);
-  const panel = useChosen(app, (state) => state.panel);
-  const offline = useChosen(app, isOffline);
-  if (!map) return <main>{failure ? <Problem failure={failure} /> : <Loading what="the map" />}</main>;
+  const map = useSelector(app, (state) => state.map);
+  const failure = useSelector(app, (state) => state.failure);
+  const isPanelOpen = useSelector(app, (state) => state.isPanelOpen);
+  const isOffline = useSelector(app, (state) => state.connection === "offline");
+  if (!map) return <main>{failure ? <ErrorMessage failure={failure} /> : <Loading what="the map" />}</main>;
   return (
     <main class="map">
-      {(failure || offline) && <Stale />}
+      {(failure || isOffline) && <StaleBanner />}
       <div class="work">
         <Panes />
-        {panel && <Side />}
+        {isPanelOpen && <SidePanel />}
       </div>
       <Timeline />
     </main>
   );
 }
 
-const isOffline = (state: App): boolean => state.connection === "offline";
-
 function Panes() {
-  const view = useChosen(app, viewOf);
+  const view = useSelector(app, currentView);
   const parts: Part[] = view === "both" ? ["plan", "model"] : [view];
   return (
     <div class="panes">
@@ -63,23 +61,23 @@ function Panes() {
   );
 }
 
-/** What is shown stays, and it is said why it may be old. */
-function Stale() {
-  const failure = useChosen(app, (state) => state.failure);
-  const { message, hint, status } = failure ?? unanswered();
-  const told = status === 404 ? "This map was deleted. What you see is how it was last." : `${message} What you see is how it was last.`;
+/** Banner that explains why the shown map may be out of date. */
+function StaleBanner() {
+  const failure = useSelector(app, (state) => state.failure);
+  const { message, hint, status } = failure ?? offlineError();
+  const text = status === 404 ? "This map was deleted. You see its last state." : `${message} You see the last known state.`;
   return (
     <p class="stale" role="alert">
-      <Said text={`${told} ${hint}`} />
+      <TextWithCode text={`${text} ${hint}`} />
     </p>
   );
 }
 
 function Notice() {
-  const notice = useChosen(app, (state) => state.notice);
+  const notice = useSelector(app, (state) => state.notice);
   return (
     <div class="notices" role="status" aria-live="polite">
-      {notice && <p class={`notice${notice.bad ? " bad" : ""}`}>{notice.text}</p>}
+      {notice && <p class={`notice${notice.isError ? " bad" : ""}`}>{notice.text}</p>}
     </div>
   );
 }

@@ -1,68 +1,68 @@
-// A pane: a tree of cards to look at, move in and go through by keys.
+// Pane with a tree of cards.
 
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { MapNode, Mindmap } from "../api/types";
 import type { Drawing } from "../layout/drawing";
-import { joined, laidOut } from "../layout/layout";
-import { type Card, type Fonts, cardOf } from "../layout/card";
-import { routed } from "../layout/links";
-import { measured } from "../layout/text";
+import { unionBox, layOutMap } from "../layout/layout";
+import { type Card, type Fonts, createCard } from "../layout/card";
+import { routeLinks } from "../layout/links";
+import { createMeasure } from "../layout/text";
 import type { Progress } from "../model/progress";
-import { type Branch, type Keep, ancestors, everything, grown, walked } from "../model/tree";
+import { type Branch, type NodeFilter, findAncestors, includeAll, buildTree, walkTree } from "../model/tree";
 import { Scene } from "../render/scene";
-import { type App, app, foundIn, litIn, modelSideOf, progressOf } from "../state/app";
-import { select, toggle } from "../state/actions";
-import { unfolded } from "../state/folding";
+import { type AppState, app, matchesIn, highlightedIn, modelNodeIdsOf, progressOf } from "../state/app";
+import { select, toggleCollapsed } from "../state/actions";
+import { collapseTree } from "../state/collapse";
 import { panes } from "../state/panes";
-import { useChosen } from "../state/store";
+import { useSelector } from "../state/store";
 import { Minimap } from "./minimap";
 
 export type Part = "map" | "plan" | "model";
 const TITLES: Record<Part, string> = { map: "Map", plan: "Plan", model: "Mental model" };
 
-function keepOf(map: Mindmap, part: Part): Keep {
-  const model = modelSideOf(map);
-  return part === "map" ? everything : ({ id }) => model.has(id) === (part === "model");
+function filterFor(map: Mindmap, part: Part): NodeFilter {
+  const modelIds = modelNodeIdsOf(map);
+  return part === "map" ? includeAll : ({ id }) => modelIds.has(id) === (part === "model");
 }
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif';
 let fonts: Fonts | null = null;
-const fontsOf = (): Fonts => (fonts ??= { label: measured(`500 13.5px ${FONT}`), bold: measured(`650 13.5px ${FONT}`), small: measured(`11.5px ${FONT}`) });
+const getFonts = (): Fonts => (fonts ??= { label: createMeasure(`500 13.5px ${FONT}`), bold: createMeasure(`650 13.5px ${FONT}`), small: createMeasure(`11.5px ${FONT}`) });
 
-const cardsOf = new WeakMap<MapNode, Map<string, Card>>();
+const cardCache = new WeakMap<MapNode, Map<string, Card>>();
 
-/** The card of a node, the same object as long as it says the same: what did not change is not drawn again. */
-function cardFor(node: MapNode, under: Progress | undefined, hidden: number, foldable: boolean): Card {
-  let cards = cardsOf.get(node);
-  if (!cards) cardsOf.set(node, (cards = new Map()));
-  const key = `${under?.done}/${under?.total} ${hidden} ${foldable}`;
+/** Returns the cached card of a node. The same object marks a card that need not be drawn again. */
+function cachedCard(node: MapNode, taskProgress: Progress | undefined, hiddenCount: number, isCollapsible: boolean): Card {
+  let cards = cardCache.get(node);
+  if (!cards) cardCache.set(node, (cards = new Map()));
+  const key = `${taskProgress?.done}/${taskProgress?.total} ${hiddenCount} ${isCollapsible}`;
   let card = cards.get(key);
-  if (!card) cards.set(key, (card = cardOf(node, under, hidden, foldable, fontsOf())));
+  if (!card) cards.set(key, (card = createCard(node, taskProgress, hiddenCount, isCollapsible, getFonts())));
   return card;
 }
 
-/** The cards of a part of a map, laid out. */
-export function drawingOf(map: Mindmap, part: Part, collapsed: ReadonlySet<string>, among: ReadonlySet<string> | null, aspect: number, before?: Drawing): Drawing {
-  const wanted = among && withAncestors(map, among);
-  const shown = keepOf(map, part);
-  const keep: Keep = (node) => shown(node) && (!wanted || wanted.has(node.id));
-  const whole = grown(map, keep);
-  const { tree, hidden, home } = unfolded(whole, wanted ? new Set() : collapsed);
-  const sources = new Map<string, Branch>([...walked(whole)].map((branch) => [branch.id, branch]));
-  const under = progressOf(map);
+/** Lays out the cards and links of a part of a map. */
+export function createDrawing(map: Mindmap, part: Part, collapsed: ReadonlySet<string>, matches: ReadonlySet<string> | null, aspect: number, previous?: Drawing): Drawing {
+  const matchesAndAncestors = matches && withAncestors(map, matches);
+  const isInPart = filterFor(map, part);
+  const includes: NodeFilter = (node) => isInPart(node) && (!matchesAndAncestors || matchesAndAncestors.has(node.id));
+  const fullTree = buildTree(map, includes);
+  const { tree, hiddenCounts, visibleIdOf } = collapseTree(fullTree, matchesAndAncestors ? new Set() : collapsed);
+  const branchesById = new Map<string, Branch>([...walkTree(fullTree)].map((branch) => [branch.id, branch]));
+  const progressById = progressOf(map);
   const cards = new Map<string, Card>();
-  for (const { id, node } of walked(tree)) {
-    cards.set(id, cardFor(node, part === "model" ? undefined : under.get(id), hidden.get(id) ?? 0, sources.get(id)!.children.length > 0));
+  for (const { id, node } of walkTree(tree)) {
+    cards.set(id, cachedCard(node, part === "model" ? undefined : progressById.get(id), hiddenCounts.get(id) ?? 0, branchesById.get(id)!.children.length > 0));
   }
-  const layout = laidOut(tree, cards, aspect, before?.layout);
-  const routes = routed(map.links, layout, home);
-  const bounds = routes.reduce((all, { box }) => joined(all, box), layout.bounds);
-  return { layout: { ...layout, bounds }, home, routes };
+  const layout = layOutMap(tree, cards, aspect, previous?.layout);
+  const routes = routeLinks(map.links, layout, visibleIdOf);
+  const bounds = routes.reduce((all, { box }) => unionBox(all, box), layout.bounds);
+  return { layout: { ...layout, bounds }, visibleIdOf, routes };
 }
 
 function withAncestors(map: Mindmap, ids: ReadonlySet<string>): Set<string> {
   const all = new Set(ids);
-  for (const id of ids) for (const above of ancestors(map, id)) all.add(above.id);
+  for (const id of ids) for (const ancestor of findAncestors(map, id)) all.add(ancestor.id);
   return all;
 }
 
@@ -71,33 +71,33 @@ export function Pane({ part, title }: { part: Part; title: boolean }) {
   const tree = useRef<HTMLDivElement>(null);
   const scene = useRef<Scene | null>(null);
   const minimap = useRef<{ draw: () => void; follow: () => void } | null>(null);
-  const map = useChosen(app, (state) => state.map)!;
-  const collapsed = useChosen(app, (state) => state.collapsed);
-  const among = useChosen(app, (state) => (state.only ? foundIn(state) : null));
-  const selected = useChosen(app, (state) => state.route.node);
+  const map = useSelector(app, (state) => state.map)!;
+  const collapsed = useSelector(app, (state) => state.collapsed);
+  const matches = useSelector(app, (state) => (state.showOnlyMatches ? matchesIn(state) : null));
+  const selected = useSelector(app, (state) => state.route.node);
 
   useLayoutEffect(() => {
-    const made = new Scene(host.current!, part, fontsOf().small, {
+    const newScene = new Scene(host.current!, part, getFonts().small, {
       select: (id) => {
         select(id, false);
         tree.current!.focus({ preventScroll: true });
       },
-      toggle,
-      point: (id) => app.get().hovered !== id && app.set({ hovered: id }),
-      moved: () => minimap.current?.follow(),
+      toggle: toggleCollapsed,
+      hover: (id) => app.get().hovered !== id && app.set({ hovered: id }),
+      onMove: () => minimap.current?.follow(),
     });
-    scene.current = made;
+    scene.current = newScene;
     const watcher = new ResizeObserver(() => {
-      made.resized();
+      newScene.onResize();
       minimap.current?.follow();
     });
     watcher.observe(host.current!);
-    const recolour = (): void => {
-      made.anew();
+    const repaint = (): void => {
+      newScene.redrawAll();
       minimap.current?.draw();
     };
-    panes.set(part, { scene: made, tree: tree.current!, recolour });
-    const stop = app.subscribe(() => made.mark(lookOf(app.get())));
+    panes.set(part, { scene: newScene, tree: tree.current!, repaint });
+    const stop = app.subscribe(() => newScene.setHighlight(highlightFor(app.get())));
     return () => {
       stop();
       watcher.disconnect();
@@ -105,22 +105,22 @@ export function Pane({ part, title }: { part: Part; title: boolean }) {
     };
   }, [part]);
 
-  const last = useRef<Drawing | undefined>(undefined);
+  const lastDrawing = useRef<Drawing | undefined>(undefined);
   useLayoutEffect(() => {
-    const drawing = drawingOf(map, part, collapsed, among, scene.current!.aspect, last.current);
-    const first = !last.current;
-    last.current = drawing;
+    const drawing = createDrawing(map, part, collapsed, matches, scene.current!.aspect, lastDrawing.current);
+    const isFirst = !lastDrawing.current;
+    lastDrawing.current = drawing;
     scene.current!.show(drawing);
-    scene.current!.mark(lookOf(app.get()));
-    if (first) scene.current!.fit(false);
+    scene.current!.setHighlight(highlightFor(app.get()));
+    if (isFirst) scene.current!.fit(false);
     minimap.current?.draw();
-  }, [part, map, collapsed, among]);
+  }, [part, map, collapsed, matches]);
 
   useEffect(() => {
     if (selected) scene.current!.reveal(selected);
   }, [selected, part]);
 
-  const shown = selected && last.current?.home.get(selected);
+  const activeCard = selected && lastDrawing.current?.visibleIdOf.get(selected);
   return (
     <section class={`pane ${part}`} aria-label={TITLES[part]}>
       {title && <h2 class="pane-title">{TITLES[part]}</h2>}
@@ -129,8 +129,8 @@ export function Pane({ part, title }: { part: Part; title: boolean }) {
         class="canvas"
         role="tree"
         tabIndex={0}
-        aria-label={`${TITLES[part]} of ${map.title}. Arrow keys go through it.`}
-        aria-activedescendant={shown ? `${part}-${shown}` : undefined}
+        aria-label={`${TITLES[part]} of ${map.title}. Use the arrow keys to move.`}
+        aria-activedescendant={activeCard ? `${part}-${activeCard}` : undefined}
         data-part={part}
         onFocus={() => app.get().route.node || select(map.nodes["root"]!.id, false)}
       >
@@ -141,14 +141,14 @@ export function Pane({ part, title }: { part: Part; title: boolean }) {
   );
 }
 
-function lookOf(state: App) {
-  const { nodes, alone } = litIn(state);
-  const found = foundIn(state);
+function highlightFor(state: AppState) {
+  const { nodes, isExclusive } = highlightedIn(state);
+  const matches = matchesIn(state);
   return {
     selected: state.route.node,
-    pointed: state.hovered,
-    lit: nodes,
-    only: alone ? nodes : found,
-    fresh: state.fresh,
+    hovered: state.hovered,
+    related: nodes,
+    only: isExclusive ? nodes : matches,
+    recentChanges: state.recentChanges,
   };
 }

@@ -1,120 +1,120 @@
-// Finding nodes: words and filters on top of the map, and a list of what is found.
+// Search field, filters and result list.
 
 import { useRef, useState } from "preact/hooks";
 import type { Mindmap } from "../api/types";
-import { ancestors, isTask } from "../model/tree";
+import { findAncestors, isTask } from "../model/tree";
 import { ROOT, STATUSES, TYPES, typeName } from "../model/vocabulary";
 import { statusOf } from "../render/card";
-import { app, foundIn } from "../state/app";
-import { clearSearch, nextFound, select, toggled } from "../state/actions";
-import { useChosen } from "../state/store";
-import { Mark, Tool, ToolIcon } from "./icon";
+import { app, matchesIn } from "../state/app";
+import { clearSearch, selectNextMatch, select, toggleInSet } from "../state/actions";
+import { useSelector } from "../state/store";
+import { NodeIcon, ToolButton, ToolIcon } from "./icon";
 import { Menu } from "./menu";
 
-const LISTED = 50;
+const MAX_RESULTS = 50;
 
 export function Search() {
-  const map = useChosen(app, (state) => state.map)!;
-  const line = useChosen(app, (state) => state.search);
-  const found = useChosen(app, foundIn);
-  const [listing, setListing] = useState(false);
-  const whole = useRef<HTMLDivElement>(null);
-  const list = [...(found ?? [])];
+  const map = useSelector(app, (state) => state.map)!;
+  const line = useSelector(app, (state) => state.search);
+  const matches = useSelector(app, matchesIn);
+  const [isListOpen, setListOpen] = useState(false);
+  const root = useRef<HTMLDivElement>(null);
+  const ids = [...(matches ?? [])];
   return (
     <div
-      ref={whole}
+      ref={root}
       class="search"
       role="search"
-      onFocusOut={(event) => whole.current!.contains(event.relatedTarget as Node | null) || setListing(false)}
+      onFocusOut={(event) => root.current!.contains(event.relatedTarget as Node | null) || setListOpen(false)}
     >
       <ToolIcon name="search" />
       <input
         id="search"
         type="search"
         placeholder="Find nodes, files, symbols"
-        aria-label="Find by words, type:, status: and file:"
+        aria-label="Search by words, type:, status: and file:"
         aria-keyshortcuts="/"
         autocomplete="off"
         spellcheck={false}
         value={line}
         onInput={(event) => {
           app.set({ search: event.currentTarget.value });
-          setListing(true);
+          setListOpen(true);
         }}
-        onFocus={() => setListing(true)}
-        onKeyDown={(event) => keyed(event, () => setListing(false))}
+        onFocus={() => setListOpen(true)}
+        onKeyDown={(event) => onSearchKey(event, () => setListOpen(false))}
       />
-      {found && (
+      {matches && (
         <span class="hits" role="status">
-          {found.size.toLocaleString()}
+          {matches.size.toLocaleString()}
           <span class="visually-hidden"> found</span>
         </span>
       )}
-      {found && <Tool icon="close" label="Clear search and filters" onClick={clearSearch} />}
+      {matches && <ToolButton icon="close" label="Clear search and filters" onClick={clearSearch} />}
       <Filters map={map} />
-      {listing && found && line && <Found map={map} ids={list} close={() => setListing(false)} />}
+      {isListOpen && matches && line && <SearchResults map={map} ids={ids} close={() => setListOpen(false)} />}
     </div>
   );
 }
 
-function keyed(event: KeyboardEvent, close: () => void): void {
-  if (event.key === "Enter") nextFound(event.shiftKey ? -1 : 1);
+function onSearchKey(event: KeyboardEvent, close: () => void): void {
+  if (event.key === "Enter") selectNextMatch(event.shiftKey ? -1 : 1);
   else if (event.key === "Escape") {
     if (app.get().search) app.set({ search: "" });
     else (event.currentTarget as HTMLElement).blur();
     close();
   } else if (event.key === "ArrowDown") {
-    const first = (event.currentTarget as HTMLElement).parentElement!.querySelector<HTMLElement>(".found button");
+    const first = (event.currentTarget as HTMLElement).parentElement!.querySelector<HTMLElement>(".search-results button");
     first?.focus();
   } else return;
   event.preventDefault();
 }
 
-function Found({ map, ids, close }: { map: Mindmap; ids: string[]; close: () => void }) {
+function SearchResults({ map, ids, close }: { map: Mindmap; ids: string[]; close: () => void }) {
   const choose = (id: string): void => {
     select(id);
     close();
   };
-  if (!ids.length) return <div class="found none">Nothing has these words.</div>;
+  if (!ids.length) return <div class="search-results none">No matches.</div>;
   return (
-    <ul class="found" aria-label="Found" onKeyDown={arrows}>
-      {ids.slice(0, LISTED).map((id) => {
+    <ul class="search-results" aria-label="Found" onKeyDown={onArrowKey}>
+      {ids.slice(0, MAX_RESULTS).map((id) => {
         const node = map.nodes[id]!;
         return (
           <li key={id}>
             <button type="button" onClick={() => choose(id)}>
-              <Mark type={node.type} status={statusOf(node)} />
-              <span class="found-label">{node.label}</span>
-              <span class="found-where">{whereOf(map, id)}</span>
+              <NodeIcon type={node.type} status={statusOf(node)} />
+              <span class="result-label">{node.label}</span>
+              <span class="result-location">{describeLocation(map, id)}</span>
             </button>
           </li>
         );
       })}
-      {ids.length > LISTED && <li class="more">and {(ids.length - LISTED).toLocaleString()} more: Enter goes through all of them</li>}
+      {ids.length > MAX_RESULTS && <li class="more">and {(ids.length - MAX_RESULTS).toLocaleString()} more. Press Enter to go through all.</li>}
     </ul>
   );
 }
 
-function arrows(event: KeyboardEvent): void {
-  const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (!by) return;
+function onArrowKey(event: KeyboardEvent): void {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!step) return;
   const buttons = [...(event.currentTarget as HTMLElement).querySelectorAll<HTMLElement>("button")];
-  const next = buttons.indexOf(document.activeElement as HTMLElement) + by;
+  const next = buttons.indexOf(document.activeElement as HTMLElement) + step;
   (next < 0 ? document.getElementById("search") : buttons[next])?.focus();
   event.preventDefault();
 }
 
-const whereOf = (map: Mindmap, id: string): string =>
-  [...ancestors(map, id)]
+const describeLocation = (map: Mindmap, id: string): string =>
+  [...findAncestors(map, id)]
     .filter((node) => node.id !== ROOT)
     .reverse()
     .map((node) => node.label)
     .join(" › ");
 
 function Filters({ map }: { map: Mindmap }) {
-  const types = useChosen(app, (state) => state.types);
-  const statuses = useChosen(app, (state) => state.statuses);
-  const only = useChosen(app, (state) => state.only);
+  const types = useSelector(app, (state) => state.types);
+  const statuses = useSelector(app, (state) => state.statuses);
+  const showOnlyMatches = useSelector(app, (state) => state.showOnlyMatches);
   const nodes = Object.values(map.nodes).filter((node) => node.id !== ROOT);
   const present = [...new Set([...Object.keys(TYPES), ...nodes.map((node) => node.type)])];
   return (
@@ -124,34 +124,34 @@ function Filters({ map }: { map: Mindmap }) {
           <fieldset>
             <legend>Status</legend>
             {Object.keys(STATUSES).map((status) => (
-              <Choice
+              <FilterOption
                 key={status}
                 on={statuses.has(status)}
                 count={nodes.filter((node) => isTask(node) && (node.status ?? "planned") === status).length}
-                toggle={() => app.set({ statuses: toggled(statuses, status) })}
+                toggle={() => app.set({ statuses: toggleInSet(statuses, status) })}
               >
-                <Mark type="task" status={status} />
+                <NodeIcon type="task" status={status} />
                 {STATUSES[status]}
-              </Choice>
+              </FilterOption>
             ))}
           </fieldset>
           <fieldset>
             <legend>Type</legend>
             {present.map((type) => (
-              <Choice
+              <FilterOption
                 key={type}
                 on={types.has(type)}
                 count={nodes.filter((node) => node.type === type).length}
-                toggle={() => app.set({ types: toggled(types, type) })}
+                toggle={() => app.set({ types: toggleInSet(types, type) })}
               >
-                <Mark type={type} status={type === "task" ? "planned" : null} />
+                <NodeIcon type={type} status={type === "task" ? "planned" : null} />
                 {typeName(type)}
-              </Choice>
+              </FilterOption>
             ))}
           </fieldset>
           <label class="choice only">
-            <input type="checkbox" checked={only} onChange={() => app.set({ only: !only })} />
-            Show only what is found
+            <input type="checkbox" checked={showOnlyMatches} onChange={() => app.set({ showOnlyMatches: !showOnlyMatches })} />
+            Show only matches
           </label>
         </div>
       )}
@@ -159,10 +159,10 @@ function Filters({ map }: { map: Mindmap }) {
   );
 }
 
-function Choice({ on, count, toggle, children }: { on: boolean; count: number; toggle: () => void; children: preact.ComponentChildren }) {
+function FilterOption({ on: isChecked, count, toggle, children }: { on: boolean; count: number; toggle: () => void; children: preact.ComponentChildren }) {
   return (
-    <label class={`choice${count || on ? "" : " none"}`}>
-      <input type="checkbox" checked={on} onChange={toggle} />
+    <label class={`choice${count || isChecked ? "" : " none"}`}>
+      <input type="checkbox" checked={isChecked} onChange={toggle} />
       {children}
       <span class="count">{count.toLocaleString()}</span>
     </label>

@@ -1,35 +1,35 @@
-// All maps, the one changed last on top.
+// List of all maps, most recently changed first.
 
 import type { Summary } from "../api/types";
 import { app } from "../state/app";
-import { written } from "../state/route";
-import { useChosen } from "../state/store";
-import { Bar } from "./icon";
-import { Empty, Loading, Problem } from "./states";
+import { formatRoute } from "../state/route";
+import { useSelector } from "../state/store";
+import { ProgressBar } from "./icon";
+import { EmptyState, Loading, ErrorMessage } from "./messages";
 import { Time } from "./time";
 
 export function Sessions() {
-  const sessions = useChosen(app, (state) => state.sessions);
-  const failure = useChosen(app, (state) => state.failure);
-  const broken = useChosen(app, (state) => state.broken);
-  const dataDir = useChosen(app, (state) => state.dataDir);
-  if (!sessions) return failure ? <Problem failure={failure} /> : <Loading what="the sessions" />;
+  const sessions = useSelector(app, (state) => state.sessions);
+  const failure = useSelector(app, (state) => state.failure);
+  const problems = useSelector(app, (state) => state.problems);
+  const dataDir = useSelector(app, (state) => state.dataDir);
+  if (!sessions) return failure ? <ErrorMessage failure={failure} /> : <Loading what="the sessions" />;
   return (
     <main class="sessions">
-      <h1 class={sessions.length || broken.length ? undefined : "visually-hidden"}>Sessions</h1>
-      {failure && <Problem failure={failure} />}
-      {sessions.length === 0 && broken.length === 0 && (
-        <Empty title="No map yet">
+      <h1 class={sessions.length || problems.length ? undefined : "visually-hidden"}>Sessions</h1>
+      {failure && <ErrorMessage failure={failure} />}
+      {sessions.length === 0 && problems.length === 0 && (
+        <EmptyState title="No map yet">
           <p>
-            Agents make maps: connect one with <code>mindmap register</code>, and ask it to plan its work in a mindmap. It
-            shows up here as soon as it is written.
+            Agents create maps. Connect one with <code>mindmap register</code>, and ask it to plan its work in a mindmap. The
+            map appears here at once.
           </p>
           {dataDir && (
             <p class="muted">
               Watching <code>{dataDir}</code>
             </p>
           )}
-        </Empty>
+        </EmptyState>
       )}
       <ul>
         {sessions.map((summary) => (
@@ -38,11 +38,11 @@ export function Sessions() {
           </li>
         ))}
       </ul>
-      {broken.length > 0 && (
-        <section class="broken" aria-labelledby="broken-title">
-          <h2 id="broken-title">{broken.length === 1 ? "One file" : `${broken.length} files`} that cannot be shown</h2>
+      {problems.length > 0 && (
+        <section class="problems" aria-labelledby="problems-title">
+          <h2 id="problems-title">{formatCount(problems.length, "file")} cannot be shown</h2>
           <ul>
-            {broken.map((problem) => (
+            {problems.map((problem) => (
               <li key={problem.id}>
                 <strong>{problem.id}</strong>
                 <p>{problem.message}</p>
@@ -59,7 +59,7 @@ export function Sessions() {
 function Session({ summary }: { summary: Summary }) {
   const { id, title, completedTasks: done, totalTasks: total, activeTask, workspacePath } = summary;
   return (
-    <a class="session" href={written({ map: id, node: null, view: null })}>
+    <a class="session" href={formatRoute({ map: id, node: null, view: null })}>
       <span class="session-head">
         <span class="session-title">{title}</span>
         <Time at={summary.updatedAt} />
@@ -76,18 +76,18 @@ function Session({ summary }: { summary: Summary }) {
       <span class="session-foot">
         {total > 0 && (
           <>
-            <Bar done={done} total={total} />
+            <ProgressBar done={done} total={total} />
             <span>
               {done.toLocaleString()} of {total.toLocaleString()} tasks
             </span>
           </>
         )}
-        <span>{counted(summary.nodeCount, "node")}</span>
-        <span>{counted(summary.fileCount, "file")}</span>
+        <span>{formatCount(summary.nodeCount, "node")}</span>
+        <span>{formatCount(summary.fileCount, "file")}</span>
         {workspacePath && <span class="path">{workspacePath}</span>}
       </span>
     </a>
   );
 }
 
-const counted = (count: number, what: string): string => `${count.toLocaleString()} ${what}${count === 1 ? "" : "s"}`;
+const formatCount = (count: number, what: string): string => `${count.toLocaleString()} ${what}${count === 1 ? "" : "s"}`;

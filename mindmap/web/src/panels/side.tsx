@@ -1,10 +1,10 @@
-// The panel beside the map: the node, the files, the log.
+// Side panel with tabs for node, files and activity.
 
 import { app, type Tab } from "../state/app";
-import { useChosen } from "../state/store";
+import { useSelector } from "../state/store";
 import { ActivityLog } from "./activity";
 import { Files } from "./files";
-import { Tool } from "./icon";
+import { ToolButton } from "./icon";
 import { NodePanel } from "./node";
 
 const TABS: [Tab, string][] = [
@@ -13,12 +13,12 @@ const TABS: [Tab, string][] = [
   ["activity", "Activity"],
 ];
 
-export function Side() {
-  const tab = useChosen(app, (state) => state.tab);
+export function SidePanel() {
+  const tab = useSelector(app, (state) => state.tab);
   return (
     <aside class="side" aria-label="Details">
       <div class="side-head">
-        <div class="tabs" role="tablist" aria-label="Details of" onKeyDown={turned}>
+        <div class="tabs" role="tablist" aria-label="Details of" onKeyDown={onTabKey}>
           {TABS.map(([name, label]) => (
             <button
               key={name}
@@ -34,7 +34,7 @@ export function Side() {
             </button>
           ))}
         </div>
-        <Tool icon="close" label="Close the panel" onClick={() => app.set({ panel: false })} />
+        <ToolButton icon="close" label="Close the panel" onClick={() => app.set({ isPanelOpen: false })} />
       </div>
       <div id="side-body" class="side-body" role="tabpanel" aria-labelledby={`tab-${tab}`} tabIndex={0}>
         {tab === "node" ? <NodePanel /> : tab === "files" ? <Files /> : <ActivityLog />}
@@ -43,11 +43,11 @@ export function Side() {
   );
 }
 
-function turned(event: KeyboardEvent): void {
-  const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-  if (!by) return;
-  const at = TABS.findIndex(([name]) => name === app.get().tab);
-  const [next] = TABS[(at + by + TABS.length) % TABS.length]!;
+function onTabKey(event: KeyboardEvent): void {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!step) return;
+  const index = TABS.findIndex(([name]) => name === app.get().tab);
+  const [next] = TABS[(index + step + TABS.length) % TABS.length]!;
   app.set({ tab: next });
   document.getElementById(`tab-${next}`)?.focus();
   event.preventDefault();

@@ -1,56 +1,56 @@
-// The activity line: back and forth through the log, each step lighting up what it names.
+// Timeline of the activity log.
 
 import type { Mindmap } from "../api/types";
-import { named } from "../model/named";
-import { app, crossingsOf } from "../state/app";
+import { findMentions } from "../model/mentions";
+import { app, relationsOf } from "../state/app";
 import { select, stepBy, stepTo } from "../state/actions";
-import { useChosen } from "../state/store";
-import { Tool } from "./icon";
+import { useSelector } from "../state/store";
+import { ToolButton } from "./icon";
 import { Time } from "./time";
 
 export function Timeline() {
-  const map = useChosen(app, (state) => state.map)!;
-  const step = useChosen(app, (state) => state.step);
-  const follow = useChosen(app, (state) => state.follow);
+  const map = useSelector(app, (state) => state.map)!;
+  const step = useSelector(app, (state) => state.step);
+  const isFollowing = useSelector(app, (state) => state.isFollowing);
   const entry = map.activityLog[step ?? 0];
   const last = map.activityLog.length - 1;
   if (!entry) return null;
-  const live = step === null;
+  const isLive = step === null;
   return (
-    <footer class={`timeline${live ? "" : " back"}`} aria-label="Activity line" role="group">
-      <Tool icon="left" label="Step back in the log" keys="[" disabled={step === last} onClick={() => stepBy(1)} />
+    <footer class={`timeline${isLive ? "" : " back"}`} aria-label="Timeline" role="group">
+      <ToolButton icon="left" label="Step back in the log" keys="[" disabled={step === last} onClick={() => stepBy(1)} />
       <input
         type="range"
         min={0}
         max={last + 1}
-        value={live ? last + 1 : last - step}
-        aria-label="Place in the activity log"
-        aria-valuetext={live ? "Live" : entry.message}
+        value={isLive ? last + 1 : last - step}
+        aria-label="Position in the activity log"
+        aria-valuetext={isLive ? "Live" : entry.message}
         onInput={(event) => {
           const value = Number(event.currentTarget.value);
           stepTo(value > last ? null : last - value);
         }}
       />
-      <Tool icon="right" label="Step forward in the log" keys="]" disabled={live} onClick={() => (step === 0 ? stepTo(null) : stepBy(-1))} />
-      <button type="button" class="told" title={entry.message} onClick={() => reveal(map, step ?? 0)}>
-        <span class="told-message">{entry.message}</span>
-        <span class="told-when">
-          {!live && `${step + 1} of ${last + 1}, `}
+      <ToolButton icon="right" label="Step forward in the log" keys="]" disabled={isLive} onClick={() => (step === 0 ? stepTo(null) : stepBy(-1))} />
+      <button type="button" class="current-entry" title={entry.message} onClick={() => selectEntryNode(map, step ?? 0)}>
+        <span class="current-entry-message">{entry.message}</span>
+        <span class="current-entry-time">
+          {!isLive && `${step + 1} of ${last + 1}, `}
           <Time at={entry.timestamp} />
         </span>
       </button>
-      {!live && (
+      {!isLive && (
         <button type="button" class="button small" onClick={() => stepTo(null)}>
           Back to live
         </button>
       )}
-      <Tool icon="follow" label="Follow what agents do" keys="Shift+F" pressed={follow} text="Follow" onClick={() => app.set({ follow: !follow })} />
+      <ToolButton icon="follow" label="Follow what agents do" keys="Shift+F" pressed={isFollowing} text="Follow" onClick={() => app.set({ isFollowing: !isFollowing })} />
     </footer>
   );
 }
 
-function reveal(map: Mindmap, step: number): void {
-  const [first] = named(map, crossingsOf(map), map.activityLog[step]!);
+function selectEntryNode(map: Mindmap, step: number): void {
+  const [first] = findMentions(map, relationsOf(map), map.activityLog[step]!);
   const before = app.get().step;
   if (first) select(first);
   app.set({ step: before });

@@ -1,25 +1,25 @@
-// A file that a node touched: what was done, where, when; and why it looks the way it does.
+// File touched by a node: action, lines, changes, symbols and lineage.
 
 import type { CodeChange, FileTouch, Mindmap } from "../api/types";
-import { ACTIONS, glyphOf, said } from "../model/vocabulary";
+import { ACTIONS, glyphOf, labelOf } from "../model/vocabulary";
 import { app } from "../state/app";
-import { useChosen } from "../state/store";
+import { useSelector } from "../state/store";
 import { ChangeGlyph } from "./icon";
 import { Time } from "./time";
-import { Why } from "./why";
+import { LineageButton } from "./lineage";
 
-export function Touch({ map, touch }: { map: Mindmap; touch: FileTouch }) {
-  const lit = useChosen(app, (state) => state.file === touch.path);
+export function FileTouchView({ map, touch }: { map: Mindmap; touch: FileTouch }) {
+  const isSelected = useSelector(app, (state) => state.file === touch.path);
   return (
     <div class="touch">
       <p class="touch-head">
-        <span class={`action a-${touch.action}`}>{said(ACTIONS, touch.action)}</span>
+        <span class={`action a-${touch.action}`}>{labelOf(ACTIONS, touch.action)}</span>
         <button
           type="button"
           class="file"
-          aria-pressed={lit}
-          title={`Light up what touches ${touch.path}`}
-          onClick={() => app.set({ file: lit ? null : touch.path, step: null })}
+          aria-pressed={isSelected}
+          title={`Highlight the nodes with ${touch.path}`}
+          onClick={() => app.set({ file: isSelected ? null : touch.path, step: null })}
         >
           <FilePath path={touch.path} />
         </button>
@@ -36,18 +36,18 @@ export function Touch({ map, touch }: { map: Mindmap; touch: FileTouch }) {
         <ul class="changes" aria-label="Changes">
           {touch.changes.map((change) => (
             <li key={`${change.kind} ${change.symbol}`}>
-              <Change change={change} />
+              <ChangeView change={change} />
             </li>
           ))}
         </ul>
       )}
-      <Symbols touch={touch} />
-      {map.workspacePath && touch.action !== "create" && <Why mindmap={map.id} touch={touch} />}
+      <SymbolList touch={touch} />
+      {map.workspacePath && touch.action !== "create" && <LineageButton mindmap={map.id} touch={touch} />}
     </div>
   );
 }
 
-function Change({ change }: { change: CodeChange }) {
+function ChangeView({ change }: { change: CodeChange }) {
   return (
     <>
       <ChangeGlyph kind={change.kind} />
@@ -62,8 +62,8 @@ function Change({ change }: { change: CodeChange }) {
   );
 }
 
-/** Symbols that no change speaks of. */
-function Symbols({ touch }: { touch: FileTouch }) {
+/** Symbols without a change of their own. */
+function SymbolList({ touch }: { touch: FileTouch }) {
   const changed = new Set(touch.changes?.map((change) => change.symbol));
   const symbols = (touch.symbols ?? []).filter((symbol) => !changed.has(symbol));
   if (!symbols.length) return null;

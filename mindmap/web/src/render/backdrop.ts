@@ -1,12 +1,12 @@
-// The whole map as a small picture beneath the drawing: what a gesture brings into view before it is drawn.
+// Low-resolution picture of the map behind the drawing; visible until newly uncovered cards are drawn.
 
 import type { Drawing } from "../layout/drawing";
-import type { Box, Place } from "../layout/layout";
-import { colourOf, markOf } from "./colours";
+import type { Box, PlacedCard } from "../layout/layout";
+import { resolveColour, nodeColourProperty } from "./colours";
 
 // Six megabytes in memory.
-const PIXELS = 1_500_000;
-const DENSEST = 0.5;
+const MAX_PIXELS = 1_500_000;
+const MAX_SCALE = 0.5;
 
 export class Backdrop {
   readonly canvas = document.createElement("canvas");
@@ -19,18 +19,18 @@ export class Backdrop {
     this.hide();
   }
 
-  paint({ layout: { bounds, places } }: Drawing, faded: (id: string) => boolean): void {
+  paint({ layout: { bounds, cards } }: Drawing, isFaded: (id: string) => boolean): void {
     this.bounds = bounds;
-    this.scale = Math.min(DENSEST, Math.sqrt(PIXELS / (bounds.width * bounds.height)));
+    this.scale = Math.min(MAX_SCALE, Math.sqrt(MAX_PIXELS / (bounds.width * bounds.height)));
     this.canvas.width = Math.ceil(bounds.width * this.scale);
     this.canvas.height = Math.ceil(bounds.height * this.scale);
     const context = this.canvas.getContext("2d")!;
     context.setTransform(this.scale, 0, 0, this.scale, -bounds.x * this.scale, -bounds.y * this.scale);
-    for (const place of places.values()) painted(context, place, faded(place.branch.id));
+    for (const placed of cards.values()) paintCard(context, placed, isFaded(placed.branch.id));
   }
 
-  /** Nothing to be shown until it is painted anew. */
-  forget(): void {
+  /** Hides the picture until it is painted again. */
+  invalidate(): void {
     this.bounds = null;
     this.hide();
   }
@@ -51,7 +51,7 @@ export class Backdrop {
   }
 }
 
-function painted(context: CanvasRenderingContext2D, { x, y, width, height, branch }: Place, faded: boolean): void {
-  context.fillStyle = colourOf(faded ? "--line" : markOf(branch.node));
+function paintCard(context: CanvasRenderingContext2D, { x, y, width, height, branch }: PlacedCard, isFaded: boolean): void {
+  context.fillStyle = resolveColour(isFaded ? "--line" : nodeColourProperty(branch.node));
   context.fillRect(x, y, width, height);
 }

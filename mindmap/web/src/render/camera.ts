@@ -1,55 +1,55 @@
-// Where a pane looks from: what the wheel, the mouse, fingers and keys move.
+// Viewpoint of a pane, moved by wheel, mouse, touch and keys.
 
 import { select } from "d3-selection";
 import { type ZoomTransform, zoom, zoomIdentity } from "d3-zoom";
 import type { Box } from "../layout/layout";
 
-// Letters are too small to be read below this.
-export const NEAR = 0.4;
-const SCALES: [number, number] = [0.002, 2.5];
-// At which a card is shown that was too small to be read.
-const READING = 0.85;
+// Below this scale text is unreadable.
+export const READABLE_SCALE = 0.4;
+const SCALE_LIMITS: [number, number] = [0.002, 2.5];
+// Scale at which an unreadable card is revealed.
+const REVEAL_SCALE = 0.85;
 const REST_MS = 180;
-// On the left and below stand the buttons.
+// The toolbar is on the left.
 const PADDING = { left: 60, right: 28, top: 40, bottom: 28 } as const;
-// What is closer to the edge of the window is brought into view.
-const EDGE = 8;
-const GLIDE_MS = 260;
+// A card closer to the edge of the window counts as not visible.
+const EDGE_PIXELS = 8;
+const ANIMATION_MS = 260;
 
-/** On the way from here to there, since then. */
-interface Glide {
+/** Animated move between two transforms; `start` in milliseconds. */
+interface Animation {
   from: ZoomTransform;
   to: ZoomTransform;
   start: number;
 }
 
-export interface Watcher {
-  moved: () => void;
-  rested: () => void;
+export interface CameraListener {
+  onMove: () => void;
+  onRest: () => void;
 }
 
 export class Camera {
   transform: ZoomTransform = zoomIdentity;
   size = { width: 0, height: 0 };
-  /** Under way by hand or gliding, and not by a jump from here to there. */
-  moving = false;
-  private readonly zoom = zoom<HTMLElement, unknown>().scaleExtent(SCALES);
-  private resting = 0;
-  private glide: Glide | null = null;
-  private gliding = false;
+  /** True during a gesture or an animation, but not for instant moves. */
+  isMoving = false;
+  private readonly zoom = zoom<HTMLElement, unknown>().scaleExtent(SCALE_LIMITS);
+  private restTimer = 0;
+  private animation: Animation | null = null;
+  private isAnimating = false;
 
   constructor(
     private readonly host: HTMLElement,
-    private readonly watcher: Watcher,
+    private readonly listener: CameraListener,
   ) {
     const moving = this.zoom.on("zoom", ({ transform, sourceEvent }: { transform: ZoomTransform; sourceEvent: unknown }) => {
-      if (sourceEvent) this.glide = null; // whoever takes hold of the map has it
-      this.moved(transform, !!sourceEvent || this.gliding);
+      if (sourceEvent) this.animation = null; // a gesture ends the animation
+      this.onZoom(transform, !!sourceEvent || this.isAnimating);
     });
     select(host).call(moving).on("dblclick.zoom", null);
   }
 
-  /** The part of the map in view. */
+  /** The visible part of the map. */
   get view(): Box {
     const { x, y, k } = this.transform;
     return { x: -x / k, y: -y / k, width: this.size.width / k, height: this.size.height / k };
@@ -59,104 +59,104 @@ export class Camera {
     return this.size.height ? this.size.width / this.size.height : 1.6;
   }
 
-  /** Measures the window anew; whether it is another one. */
-  resized(): boolean {
+  /** Updates the size; returns true if it has changed. */
+  updateSize(): boolean {
     const { width, height } = this.host.getBoundingClientRect();
     if (width === this.size.width && height === this.size.height) return false;
     this.size = { width, height };
     return true;
   }
 
-  fit({ x, y, width, height }: Box, glide: boolean): void {
+  fit({ x, y, width, height }: Box, isAnimated: boolean): void {
     if (!this.size.width) return;
-    const room = {
+    const available = {
       width: this.size.width - PADDING.left - PADDING.right,
       height: this.size.height - PADDING.top - PADDING.bottom,
     };
-    const scale = Math.max(SCALES[0], Math.min(room.width / width, room.height / height, 1));
-    const left = PADDING.left + (room.width - width * scale) / 2 - x * scale;
-    const top = PADDING.top + (room.height - height * scale) / 2 - y * scale;
-    this.place(zoomIdentity.translate(left, top).scale(scale), glide);
+    const scale = Math.max(SCALE_LIMITS[0], Math.min(available.width / width, available.height / height, 1));
+    const left = PADDING.left + (available.width - width * scale) / 2 - x * scale;
+    const top = PADDING.top + (available.height - height * scale) / 2 - y * scale;
+    this.setTransform(zoomIdentity.translate(left, top).scale(scale), isAnimated);
   }
 
-  /** Brings a card into view if it is not, at a scale to be read. */
-  reveal(place: Box, glide: boolean): void {
-    const { k, x, y } = this.glide?.to ?? this.transform;
-    const [left, top] = [place.x * k + x, place.y * k + y];
-    const [right, bottom] = [left + place.width * k, top + place.height * k];
-    const whole = left >= EDGE && top >= EDGE && right <= this.size.width - EDGE && bottom <= this.size.height - EDGE;
-    if (k >= NEAR && whole) return;
-    const scale = k < NEAR ? READING : k;
-    this.centre({ x: place.x + place.width / 2, y: place.y + place.height / 2 }, scale, glide);
+  /** Moves a card into view at a readable scale, if necessary. */
+  reveal(box: Box, isAnimated: boolean): void {
+    const { k, x, y } = this.animation?.to ?? this.transform;
+    const [left, top] = [box.x * k + x, box.y * k + y];
+    const [right, bottom] = [left + box.width * k, top + box.height * k];
+    const isVisible = left >= EDGE_PIXELS && top >= EDGE_PIXELS && right <= this.size.width - EDGE_PIXELS && bottom <= this.size.height - EDGE_PIXELS;
+    if (k >= READABLE_SCALE && isVisible) return;
+    const scale = k < READABLE_SCALE ? REVEAL_SCALE : k;
+    this.centre({ x: box.x + box.width / 2, y: box.y + box.height / 2 }, scale, isAnimated);
   }
 
-  centre(point: { x: number; y: number }, scale: number, glide: boolean): void {
+  centre(point: { x: number; y: number }, scale: number, isAnimated: boolean): void {
     const left = this.size.width / 2 - point.x * scale;
     const top = this.size.height / 2 - point.y * scale;
-    this.place(zoomIdentity.translate(left, top).scale(scale), glide);
+    this.setTransform(zoomIdentity.translate(left, top).scale(scale), isAnimated);
   }
 
   scaleBy(factor: number): void {
-    this.arrive();
+    this.finishAnimation();
     this.zoom.scaleBy(select(this.host), factor);
   }
 
-  /** By so many pixels. */
+  /** Moves the view by pixels. */
   panBy(x: number, y: number): void {
-    this.arrive();
+    this.finishAnimation();
     this.zoom.translateBy(select(this.host), x / this.transform.k, y / this.transform.k);
   }
 
-  /** By so much of the map, at once; what glides goes on. */
+  /** Moves the view by map units at once; a running animation continues. */
   shift(x: number, y: number): void {
-    const { glide } = this;
-    this.place(this.transform.translate(x, y), false);
-    if (glide) this.begin({ ...glide, from: glide.from.translate(x, y), to: glide.to.translate(x, y) });
+    const { animation } = this;
+    this.setTransform(this.transform.translate(x, y), false);
+    if (animation) this.startAnimation({ ...animation, from: animation.from.translate(x, y), to: animation.to.translate(x, y) });
   }
 
-  private place(transform: ZoomTransform, glide: boolean): void {
-    const calm = !glide || document.hidden || matchMedia("(prefers-reduced-motion: reduce)").matches;
-    this.glide = null;
-    if (calm) this.zoom.transform(select(this.host), transform);
-    else this.begin({ from: this.transform, to: transform, start: performance.now() });
+  private setTransform(transform: ZoomTransform, isAnimated: boolean): void {
+    const isInstant = !isAnimated || document.hidden || matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.animation = null;
+    if (isInstant) this.zoom.transform(select(this.host), transform);
+    else this.startAnimation({ from: this.transform, to: transform, start: performance.now() });
   }
 
-  private begin(glide: Glide): void {
-    this.glide = glide;
-    this.step(glide);
+  private startAnimation(animation: Animation): void {
+    this.animation = animation;
+    this.animate(animation);
   }
 
-  private step(glide: Glide): void {
-    if (glide !== this.glide) return;
-    const { from, to, start } = glide;
-    const part = Math.min(1, (performance.now() - start) / GLIDE_MS);
-    if (part === 1) this.glide = null;
-    this.gliding = true;
-    this.zoom.transform(select(this.host), part === 1 ? to : between(from, to, 1 - (1 - part) ** 3));
-    this.gliding = false;
-    if (part < 1) requestAnimationFrame(() => this.step(glide));
+  private animate(animation: Animation): void {
+    if (animation !== this.animation) return;
+    const { from, to, start } = animation;
+    const progress = Math.min(1, (performance.now() - start) / ANIMATION_MS);
+    if (progress === 1) this.animation = null;
+    this.isAnimating = true;
+    this.zoom.transform(select(this.host), progress === 1 ? to : interpolate(from, to, 1 - (1 - progress) ** 3));
+    this.isAnimating = false;
+    if (progress < 1) requestAnimationFrame(() => this.animate(animation));
   }
 
-  /** Where it glides, at once. */
-  private arrive(): void {
-    if (this.glide) this.place(this.glide.to, false);
+  /** Jumps to the end of a running animation. */
+  private finishAnimation(): void {
+    if (this.animation) this.setTransform(this.animation.to, false);
   }
 
-  private moved(transform: ZoomTransform, moving: boolean): void {
+  private onZoom(transform: ZoomTransform, isMoving: boolean): void {
     this.transform = transform;
-    this.moving ||= moving;
-    window.clearTimeout(this.resting);
-    this.resting = window.setTimeout(() => {
-      this.moving = false;
-      this.watcher.rested();
+    this.isMoving ||= isMoving;
+    window.clearTimeout(this.restTimer);
+    this.restTimer = window.setTimeout(() => {
+      this.isMoving = false;
+      this.listener.onRest();
     }, REST_MS);
-    this.watcher.moved();
+    this.listener.onMove();
   }
 }
 
-function between(from: ZoomTransform, to: ZoomTransform, eased: number): ZoomTransform {
-  // Scales run evenly as factors, not as differences.
+function interpolate(from: ZoomTransform, to: ZoomTransform, eased: number): ZoomTransform {
+  // Scales are interpolated geometrically.
   const k = from.k * (to.k / from.k) ** eased;
-  const along = Math.abs(to.k - from.k) < 1e-6 ? eased : (k - from.k) / (to.k - from.k);
-  return zoomIdentity.translate(from.x + (to.x - from.x) * along, from.y + (to.y - from.y) * along).scale(k);
+  const fraction = Math.abs(to.k - from.k) < 1e-6 ? eased : (k - from.k) / (to.k - from.k);
+  return zoomIdentity.translate(from.x + (to.x - from.x) * fraction, from.y + (to.y - from.y) * fraction).scale(k);
 }

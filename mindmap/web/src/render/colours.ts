@@ -1,19 +1,19 @@
-// The colours of the style sheet where no style sheet reaches: on a canvas, in a file.
+// Colours of the style sheet, for canvases and exported files.
 
 import type { MapNode } from "../api/types";
 import { isModel } from "../model/tree";
 import { statusOf } from "./card";
 
-let known = new Map<string, string>();
+let resolved = new Map<string, string>();
 
-/** What a custom property is now; light or dark is settled by the browser. */
-export function colourOf(name: string): string {
-  let value = known.get(name);
-  if (value === undefined) known.set(name, (value = settled(name)));
+/** Returns the current value of a custom property, in the light or dark theme. */
+export function resolveColour(name: string): string {
+  let value = resolved.get(name);
+  if (value === undefined) resolved.set(name, (value = computeColour(name)));
   return value;
 }
 
-function settled(name: string): string {
+function computeColour(name: string): string {
   const probe = document.createElement("span");
   probe.style.color = `var(${name})`;
   document.body.append(probe);
@@ -22,12 +22,12 @@ function settled(name: string): string {
   return color;
 }
 
-export function forgetColours(): void {
-  known = new Map();
+export function clearColourCache(): void {
+  resolved = new Map();
 }
 
-/** The property with the colour of a node from afar: how it stands, or what it is. */
-export function markOf(node: MapNode): string {
+/** Returns the custom property with a node's colour in the overview, by status or type. */
+export function nodeColourProperty(node: MapNode): string {
   const status = statusOf(node);
   return status ? `--mark-${status.replace(/_/gu, "-")}` : isModel(node) ? "--mark-model" : "--mark-plain";
 }

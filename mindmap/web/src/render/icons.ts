@@ -1,4 +1,4 @@
-// Icons in a square of 16, as paths: what a node is and how it stands, told apart without colour.
+// Icons as SVG paths in a square of 16. Types and statuses differ in shape, not only in colour.
 
 export interface Icon {
   line?: string;
@@ -50,6 +50,6 @@ export const TOOL_ICONS: Record<string, Icon> = {
   follow: { line: "M1.500 8c2-3.500 4-5 6.500-5s4.500 1.500 6.500 5c-2 3.500-4 5-6.500 5s-4.500-1.500-6.500-5z", solid: "M8 5.750a2.250 2.250 0 1 1 0 4.500a2.250 2.250 0 1 1 0-4.500z" },
 };
 
-/** The icon of a node: a task's says how it stands, everything else's what it is. */
+/** Returns a task's icon by status, and that of any other node by type. */
 export const iconOf = (type: string, status: string | null): Icon =>
   (status === null ? undefined : STATUS_ICONS[status]) ?? TYPE_ICONS[type] ?? TYPE_ICONS["note"]!;

@@ -1,54 +1,54 @@
-// Things drawn under a key each: what is not wanted any more goes at once, what is new comes in slices,
-// what looks the same stays.
+// Keyed set of drawn elements. An update removes obsolete elements at once, keeps those that look the same, and draws
+// new ones in time slices.
 
-// Making takes about as long as the browser then takes to lay out and paint: together half a frame.
+// The browser's layout and paint take about as long again: together half a frame.
 const SLICE_MS = 4;
 
-interface Made<Thing, Drawn> {
+interface LayerEntry<Thing, Drawn> {
   thing: Thing;
   drawn: Drawn;
 }
 
 export class Layer<Thing, Drawn> {
-  private readonly made = new Map<string, Made<Thing, Drawn>>();
-  private missing: [string, Thing][] = [];
+  private readonly entries = new Map<string, LayerEntry<Thing, Drawn>>();
+  private pending: [string, Thing][] = [];
 
   constructor(
     private readonly draw: (key: string, thing: Thing) => Drawn,
     private readonly remove: (drawn: Drawn) => void,
-    private readonly isSame: (one: Thing, other: Thing) => boolean,
+    private readonly isSame: (a: Thing, b: Thing) => boolean,
   ) {}
 
-  /** What is to be there, the first of it first. */
-  want(things: Map<string, Thing>): void {
-    for (const [key, { thing, drawn }] of this.made) {
-      const wanted = things.get(key);
-      if (wanted && this.isSame(wanted, thing)) {
-        this.made.set(key, { thing: wanted, drawn });
+  /** Sets the wanted things, in drawing order. */
+  update(things: Map<string, Thing>): void {
+    for (const [key, { thing, drawn }] of this.entries) {
+      const next = things.get(key);
+      if (next && this.isSame(next, thing)) {
+        this.entries.set(key, { thing: next, drawn });
       } else {
         this.remove(drawn);
-        this.made.delete(key);
+        this.entries.delete(key);
       }
     }
-    this.missing = [...things].filter(([key]) => !this.made.has(key)).reverse();
+    this.pending = [...things].filter(([key]) => !this.entries.has(key)).reverse();
   }
 
-  /** Draws what is missing until a moment; whether all of it is there. */
-  fill(until: number): boolean {
-    while (this.missing.length && performance.now() < until) {
-      const [key, thing] = this.missing.pop()!;
-      this.made.set(key, { thing, drawn: this.draw(key, thing) });
+  /** Draws pending things until the deadline; returns true if none is left. */
+  drawPending(deadline: number): boolean {
+    while (this.pending.length && performance.now() < deadline) {
+      const [key, thing] = this.pending.pop()!;
+      this.entries.set(key, { thing, drawn: this.draw(key, thing) });
     }
-    return !this.missing.length;
+    return !this.pending.length;
   }
 
-  each(act: (key: string, drawn: Drawn, thing: Thing) => void): void {
-    for (const [key, { thing, drawn }] of this.made) act(key, drawn, thing);
+  forEach(act: (key: string, drawn: Drawn, thing: Thing) => void): void {
+    for (const [key, { thing, drawn }] of this.entries) act(key, drawn, thing);
   }
 }
 
-/** Fills one layer after the other for as long as a slice is; whether all are full. */
-export function filled(...layers: { fill: (until: number) => boolean }[]): boolean {
-  const until = performance.now() + SLICE_MS;
-  return layers.every((layer) => layer.fill(until));
+/** Draws pending things of the layers for one time slice; returns true if none is left. */
+export function drawSlice(...layers: { drawPending: (deadline: number) => boolean }[]): boolean {
+  const deadline = performance.now() + SLICE_MS;
+  return layers.every((layer) => layer.drawPending(deadline));
 }

@@ -1,68 +1,67 @@
-// Links and branches as they are drawn.
+// SVG elements of links and branches.
 
-import type { Route } from "../layout/links";
-import { type Layout, type Box, type Place, meets } from "../layout/layout";
-import { element } from "./svg";
+import type { LinkRoute } from "../layout/links";
+import { type Layout, type Box, type PlacedCard, intersects } from "../layout/layout";
+import { createElement } from "./svg";
 
-// Dashes are worked out along a whole link, however little of it is in view: a longer one is drawn solid, and thinner.
-const LONG = 1_800;
+// Browsers compute dashes along a whole link, so longer links are drawn solid and thinner.
+const LONG_LINK = 1_800;
 
-export interface DrawnLink {
-  run: SVGGElement;
-  /** Drawn above the cards, so that it can be read wherever it is. */
+export interface LinkElements {
+  line: SVGGElement;
+  /** Drawn above the cards, to be readable everywhere. */
   label: SVGTextElement | null;
 }
 
-/** What is said when a link is pointed at: of each that runs there a line. */
-export const notesOf = ({ links }: Route): string =>
+/** Returns the tooltip of a route: one line for each of its links. */
+export const tooltipOf = ({ links }: LinkRoute): string =>
   links.flatMap((link) => [link.label, link.notes].filter(Boolean).join(": ") || []).join("\n");
 
-export function drawnLink(route: Route): DrawnLink {
+export function createLinkElements(route: LinkRoute): LinkElements {
   const [x, y] = route.middle;
-  const notes = notesOf(route);
-  const run = element(
+  const notes = tooltipOf(route);
+  const line = createElement(
     "g",
-    { class: `link ${route.style}${Math.hypot(route.box.width, route.box.height) > LONG ? " long" : ""}`, "data-key": route.key },
-    notes ? element("title", {}, notes) : null,
-    element("path", { class: "run", d: route.path }),
-    element("path", { class: "arrow", d: route.arrow }),
+    { class: `link ${route.style}${Math.hypot(route.box.width, route.box.height) > LONG_LINK ? " long" : ""}`, "data-key": route.key },
+    notes ? createElement("title", {}, notes) : null,
+    createElement("path", { class: "run", d: route.path }),
+    createElement("path", { class: "arrow", d: route.arrow }),
   );
-  if (!route.label) return { run, label: null };
-  return { run, label: element("text", { class: "link-label", x, y: y + 4, "text-anchor": route.anchor }, route.label) };
+  if (!route.label) return { line, label: null };
+  return { line, label: createElement("text", { class: "link-label", x, y: y + 4, "text-anchor": route.anchor }, route.label) };
 }
 
-/** The branches that pass through a view, as one path. */
-export function branches(layout: Layout, view: Box | null): string {
+/** Returns the branches that cross a view as one SVG path. */
+export function branchesPath(layout: Layout, view: Box | null): string {
   const parts: string[] = [];
-  for (const place of layout.places.values()) {
-    const over = place.branch.parent && layout.places.get(place.branch.parent.id);
-    if (!over?.branch.parent) continue; // what hangs under the root hangs on a trunk
-    if (!view || meets(between(over, place), view)) parts.push(branch(over, place));
+  for (const placed of layout.cards.values()) {
+    const parent = placed.branch.parent && layout.cards.get(placed.branch.parent.id);
+    if (!parent?.branch.parent) continue; // children of the root have root connectors
+    if (!view || intersects(boxBetween(parent, placed), view)) parts.push(branchPath(parent, placed));
   }
-  for (const { path, box } of layout.trunks) if (!view || meets(box, view)) parts.push(path);
+  for (const { path, box } of layout.rootConnectors) if (!view || intersects(box, view)) parts.push(path);
   return parts.join("");
 }
 
-function branch(from: Place, to: Place): string {
+function branchPath(from: PlacedCard, to: PlacedCard): string {
   const [x1, y1] = [from.x + from.width, from.y + from.height / 2];
   const [x2, y2] = [to.x, to.y + to.height / 2];
   const middle = (x1 + x2) / 2;
   return `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`;
 }
 
-const between = (from: Place, to: Place): Box => {
+const boxBetween = (from: PlacedCard, to: PlacedCard): Box => {
   const [top, bottom] = [Math.min(from.y, to.y), Math.max(from.y + from.height, to.y + to.height)];
   return { x: from.x + from.width, y: top, width: Math.max(to.x - from.x - from.width, 1), height: bottom - top };
 };
 
+// Browsers paint one path with hundreds of self-intersections more slowly than many short paths.
+const LINKS_PER_PATH = 40;
 
-// A path that crosses itself hundreds of times takes longer to fill than as many short ones.
-const TOGETHER = 40;
-
-/** Links from afar: solid, straight, merged. */
-export function roughLinks(routes: Route[]): string[] {
+/** Returns the links of the overview: straight lines, merged into a few paths. */
+export function straightLinkPaths(routes: LinkRoute[]): string[] {
   const lines = routes.map(({ ends: [[x1, y1], [x2, y2]] }) => `M${Math.round(x1)} ${Math.round(y1)}L${Math.round(x2)} ${Math.round(y2)}`);
-  return Array.from({ length: Math.ceil(lines.length / TOGETHER) }, (_, part) =>
-    lines.slice(part * TOGETHER, (part + 1) * TOGETHER).join(""),
+  return Array.from({ length: Math.ceil(lines.length / LINKS_PER_PATH) }, (_, part) =>
+    lines.slice(part * LINKS_PER_PATH, (part + 1) * LINKS_PER_PATH).join(""),
   );
 }

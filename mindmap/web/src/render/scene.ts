@@ -1,111 +1,110 @@
-// One pane's drawing as a person moves in it.
+// Interactive drawing of one pane.
 //
-// Drawing costs tens of milliseconds, moving what is drawn next to nothing. So the sheet reaches beyond the view and is
-// moved as a whole while a person pans and zooms; what a gesture uncovers is seen on the backdrop until it is drawn,
-// slice by slice. Everything is drawn sharp again when it rests.
+// Drawing takes tens of milliseconds, moving a finished drawing almost nothing. So the surface extends beyond the view
+// and is transformed as a whole during gestures. The backdrop shows newly uncovered parts until they are drawn in time
+// slices. At rest everything is redrawn sharply.
 
 import type { ZoomTransform } from "d3-zoom";
 import type { Drawing } from "../layout/drawing";
-import { type Box, type Layout, type Place, meets } from "../layout/layout";
+import { type Box, type Layout, type PlacedCard, intersects } from "../layout/layout";
 import type { Measure } from "../layout/text";
 import { Backdrop } from "./backdrop";
 import { Camera } from "./camera";
-import { type Look, Marks, PLAIN, isSame } from "./marks";
-import { Sheet, distance, middle } from "./sheet";
+import { type Highlight, HighlightStyles, NO_HIGHLIGHT, isSameHighlight } from "./highlights";
+import { Surface, distance, centreOf } from "./surface";
 
-export interface Wishes {
+export interface SceneCallbacks {
   select: (id: string | null) => void;
   toggle: (id: string) => void;
-  point: (id: string | null) => void;
-  moved: () => void;
+  hover: (id: string | null) => void;
+  onMove: () => void;
 }
 
-// Beside what is in view, so that a little panning draws nothing anew: this part of the view on each side.
-const BESIDE = 0.3;
-// What is drawn may be stretched or shrunk so far before it is drawn anew; further in the middle of a gesture, where
-// the eye follows the movement and not the letters.
-const STRETCH = { still: 1.6, moving: 3.5, shrinking: 5 } as const;
-// A gesture that keeps the scale within this pans.
-const PANNING = 1.02;
+// Drawn beyond the view on each side, as a fraction of it, so that short pans need no redraw.
+const MARGIN = 0.3;
+// Scale factors at which the surface is redrawn. During a gesture the eye follows the movement, not the text.
+const MAX_STRETCH = { still: 1.6, moving: 3.5, shrinking: 5 } as const;
+// A gesture that changes the scale by less than this is a pan.
+const PAN_TOLERANCE = 1.02;
 
-interface Covered {
+interface DrawnRegion {
   box: Box;
-  at: ZoomTransform;
+  transform: ZoomTransform;
 }
 
 export class Scene {
-  private readonly sheet: Sheet;
+  private readonly surface: Surface;
   private readonly shield = document.createElement("div");
   private readonly backdrop = new Backdrop();
   private readonly camera: Camera;
   private drawing: Drawing | null = null;
-  private look: Look = PLAIN;
-  private marks = new Marks(PLAIN, new Map());
-  private covered: Covered | null = null;
-  private isWhole = true;
-  private waiting = 0;
+  private highlight: Highlight = NO_HIGHLIGHT;
+  private highlightStyles = new HighlightStyles(NO_HIGHLIGHT, new Map());
+  private drawnRegion: DrawnRegion | null = null;
+  private isComplete = true;
+  private frameRequest = 0;
 
   constructor(
     host: HTMLElement,
     prefix: string,
     measure: Measure,
-    private readonly wishes: Wishes,
+    private readonly callbacks: SceneCallbacks,
   ) {
-    this.sheet = new Sheet(prefix, measure);
-    const { svg } = this.sheet;
+    this.surface = new Surface(prefix, measure);
+    const { svg } = this.surface;
     this.shield.className = "shield";
     this.shield.hidden = true;
     host.append(this.backdrop.canvas, svg, this.shield);
-    this.camera = new Camera(host, { moved: () => this.moved(), rested: () => this.rested() });
-    svg.addEventListener("click", (event) => this.clicked(event));
-    svg.addEventListener("pointerover", (event) => wishes.point(idAt(event)));
-    svg.addEventListener("pointerleave", () => wishes.point(null));
-    this.resized();
+    this.camera = new Camera(host, { onMove: () => this.onCameraMove(), onRest: () => this.onCameraRest() });
+    svg.addEventListener("click", (event) => this.onClick(event));
+    svg.addEventListener("pointerover", (event) => callbacks.hover(nodeIdAt(event)));
+    svg.addEventListener("pointerleave", () => callbacks.hover(null));
+    this.onResize();
   }
 
-  // ---- what is shown
+  // ---- content
 
   show(drawing: Drawing): void {
-    const before = this.drawing;
-    const anchor = before && this.anchor(before, drawing);
+    const previous = this.drawing;
+    const offset = previous && this.findOffset(previous, drawing);
     this.drawing = drawing;
-    this.marked();
-    this.anew();
-    if (anchor) this.camera.shift(anchor.x, anchor.y);
+    this.updateHighlights();
+    this.redrawAll();
+    if (offset) this.camera.shift(offset.x, offset.y);
   }
 
-  mark(look: Look): void {
-    if (isSame(look, this.look)) return;
-    const { only, selected } = this.look;
-    this.look = look;
-    this.marked();
-    if (look.only !== only) this.anew();
-    else if (look.selected !== selected) this.covered = null;
-    this.later();
+  setHighlight(highlight: Highlight): void {
+    if (isSameHighlight(highlight, this.highlight)) return;
+    const { only, selected } = this.highlight;
+    this.highlight = highlight;
+    this.updateHighlights();
+    if (highlight.only !== only) this.redrawAll();
+    else if (highlight.selected !== selected) this.drawnRegion = null;
+    this.scheduleDraw();
   }
 
-  private marked(): void {
-    this.marks = new Marks(this.look, this.drawing?.home ?? new Map());
-    this.sheet.mark(this.marks);
+  private updateHighlights(): void {
+    this.highlightStyles = new HighlightStyles(this.highlight, this.drawing?.visibleIdOf ?? new Map());
+    this.surface.applyHighlights(this.highlightStyles);
   }
 
-  resized(): void {
-    const selected = this.placeOf(this.look.selected);
-    const seen = selected && contains(this.view, selected);
-    if (!this.camera.resized()) return;
-    // A panel that opens must not cover what it tells of.
-    if (seen && !contains(this.view, selected)) this.centre(middle(selected));
+  onResize(): void {
+    const selected = this.findCard(this.highlight.selected);
+    const wasVisible = selected && contains(this.view, selected);
+    if (!this.camera.updateSize()) return;
+    // An opening panel must not cover the selected card.
+    if (wasVisible && !contains(this.view, selected)) this.centreOn(centreOf(selected));
     const { width, height } = this.camera.size;
-    this.sheet.svg.setAttribute("width", String(width * (1 + 2 * BESIDE)));
-    this.sheet.svg.setAttribute("height", String(height * (1 + 2 * BESIDE)));
-    this.anew();
+    this.surface.svg.setAttribute("width", String(width * (1 + 2 * MARGIN)));
+    this.surface.svg.setAttribute("height", String(height * (1 + 2 * MARGIN)));
+    this.redrawAll();
   }
 
-  /** Draws all of it again, the backdrop too: another layout, other colours. */
-  anew(): void {
-    this.covered = null;
-    this.backdrop.forget();
-    this.later();
+  /** Redraws everything including the backdrop, after a change of layout or colours. */
+  redrawAll(): void {
+    this.drawnRegion = null;
+    this.backdrop.invalidate();
+    this.scheduleDraw();
   }
 
   get view(): Box {
@@ -116,7 +115,7 @@ export class Scene {
     return this.camera.aspect;
   }
 
-  get shown(): Drawing | null {
+  get currentDrawing(): Drawing | null {
     return this.drawing;
   }
 
@@ -124,23 +123,23 @@ export class Scene {
     return this.drawing?.layout ?? null;
   }
 
-  placeOf(id: string | null): Place | null {
-    return this.drawing?.layout.places.get(this.drawing.home.get(id ?? "") ?? "") ?? null;
+  findCard(id: string | null): PlacedCard | null {
+    return this.drawing?.layout.cards.get(this.drawing.visibleIdOf.get(id ?? "") ?? "") ?? null;
   }
 
   // ---- moving
 
-  fit(glide = true): void {
-    if (this.drawing) this.camera.fit(this.drawing.layout.bounds, glide);
+  fit(isAnimated = true): void {
+    if (this.drawing) this.camera.fit(this.drawing.layout.bounds, isAnimated);
   }
 
-  reveal(id: string, glide = true): void {
-    const place = this.placeOf(id);
-    if (place) this.camera.reveal(place, glide);
+  reveal(id: string, isAnimated = true): void {
+    const placed = this.findCard(id);
+    if (placed) this.camera.reveal(placed, isAnimated);
   }
 
-  /** At the scale of the moment, at once. */
-  centre(point: { x: number; y: number }): void {
+  /** Centres a point at the current scale, without animation. */
+  centreOn(point: { x: number; y: number }): void {
     this.camera.centre(point, this.camera.transform.k, false);
   }
 
@@ -152,45 +151,45 @@ export class Scene {
     this.camera.panBy(x, y);
   }
 
-  private moved(): void {
-    if (this.camera.moving && this.shield.hidden) this.setMoving(true);
-    this.later();
-    this.wishes.moved();
+  private onCameraMove(): void {
+    if (this.camera.isMoving && this.shield.hidden) this.setMoving(true);
+    this.scheduleDraw();
+    this.callbacks.onMove();
   }
 
-  private rested(): void {
+  private onCameraRest(): void {
     this.setMoving(false);
-    const { covered } = this;
-    if (covered && (covered.at.k !== this.camera.transform.k || !contains(covered.box, this.view))) this.covered = null;
-    this.later();
+    const { drawnRegion } = this;
+    if (drawnRegion && (drawnRegion.transform.k !== this.camera.transform.k || !contains(drawnRegion.box, this.view))) this.drawnRegion = null;
+    this.scheduleDraw();
   }
 
-  private setMoving(on: boolean): void {
-    // Above the cards, so that none is pointed at meanwhile: a class on the drawing would style each of them anew.
-    this.shield.hidden = !on;
-    this.sheet.setMoving(on);
+  private setMoving(isMoving: boolean): void {
+    // Covers the cards to suppress hovering. A class on the drawing would restyle every card.
+    this.shield.hidden = !isMoving;
+    this.surface.setMoving(isMoving);
   }
 
-  /** How far what a person looks at has moved from one layout to the next. */
-  private anchor(before: Drawing, after: Drawing): { x: number; y: number } | null {
+  /** Returns how far the selected or most central card has moved between two layouts. */
+  private findOffset(before: Drawing, after: Drawing): { x: number; y: number } | null {
     const { view } = this;
-    const centre = middle(view);
-    let best: { id: string; off: number } | null = null;
-    for (const [id, place] of before.layout.places) {
-      if (!after.layout.places.has(id) || !meets(place, view)) continue;
-      const off = id === this.look.selected ? -1 : distance(place, centre);
-      if (!best || off < best.off) best = { id, off };
+    const centre = centreOf(view);
+    let best: { id: string; offset: number } | null = null;
+    for (const [id, placed] of before.layout.cards) {
+      if (!after.layout.cards.has(id) || !intersects(placed, view)) continue;
+      const offset = id === this.highlight.selected ? -1 : distance(placed, centre);
+      if (!best || offset < best.offset) best = { id, offset };
     }
     if (!best) return null;
-    const [old, now] = [before.layout.places.get(best.id)!, after.layout.places.get(best.id)!];
-    return { x: old.x - now.x, y: old.y - now.y };
+    const [previous, current] = [before.layout.cards.get(best.id)!, after.layout.cards.get(best.id)!];
+    return { x: previous.x - current.x, y: previous.y - current.y };
   }
 
   // ---- drawing
 
-  private later(): void {
-    this.waiting ||= requestAnimationFrame(() => {
-      this.waiting = 0;
+  private scheduleDraw(): void {
+    this.frameRequest ||= requestAnimationFrame(() => {
+      this.frameRequest = 0;
       this.draw();
     });
   }
@@ -198,59 +197,59 @@ export class Scene {
   private draw(): void {
     if (!this.drawing || !this.camera.size.width) return;
     if (this.isStale()) this.redraw(this.drawing);
-    else if (!this.isWhole) this.fill();
-    this.moveTo(this.covered!);
+    else if (!this.isComplete) this.drawPending();
+    this.moveSurface(this.drawnRegion!);
   }
 
-  /** Whether what is drawn does not do any more for what is in view. */
+  /** Returns true if the drawn region no longer suits the view. */
   private isStale(): boolean {
-    if (!this.covered) return true;
-    const stretch = this.camera.transform.k / this.covered.at.k;
-    const outside = !contains(this.covered.box, this.view);
-    if (!this.camera.moving) return outside || stretch > STRETCH.still || stretch < 1 / STRETCH.still;
-    const panning = stretch < PANNING && stretch > 1 / PANNING;
-    return (panning && outside) || stretch > STRETCH.moving || stretch < 1 / STRETCH.shrinking;
+    if (!this.drawnRegion) return true;
+    const stretch = this.camera.transform.k / this.drawnRegion.transform.k;
+    const isOutside = !contains(this.drawnRegion.box, this.view);
+    if (!this.camera.isMoving) return isOutside || stretch > MAX_STRETCH.still || stretch < 1 / MAX_STRETCH.still;
+    const isPanning = stretch < PAN_TOLERANCE && stretch > 1 / PAN_TOLERANCE;
+    return (isPanning && isOutside) || stretch > MAX_STRETCH.moving || stretch < 1 / MAX_STRETCH.shrinking;
   }
 
-  private moveTo({ at, box }: Covered): void {
+  private moveSurface({ transform: drawnAt, box }: DrawnRegion): void {
     const { transform, size } = this.camera;
-    const factor = transform.k / at.k;
-    const left = transform.x - factor * (at.x + size.width * BESIDE);
-    const top = transform.y - factor * (at.y + size.height * BESIDE);
-    this.sheet.svg.style.transform = `translate(${left}px, ${top}px) scale(${factor})`;
-    if (this.isWhole && contains(box, this.view)) this.backdrop.hide();
+    const factor = transform.k / drawnAt.k;
+    const left = transform.x - factor * (drawnAt.x + size.width * MARGIN);
+    const top = transform.y - factor * (drawnAt.y + size.height * MARGIN);
+    this.surface.svg.style.transform = `translate(${left}px, ${top}px) scale(${factor})`;
+    if (this.isComplete && contains(box, this.view)) this.backdrop.hide();
     else this.showBackdrop(this.drawing!);
   }
 
   private showBackdrop(drawing: Drawing): void {
-    if (!this.backdrop.isPainted) this.backdrop.paint(drawing, (id) => this.marks.isFaded(id));
+    if (!this.backdrop.isPainted) this.backdrop.paint(drawing, (id) => this.highlightStyles.isFaded(id));
     this.backdrop.show(this.camera.transform);
   }
 
   private redraw(drawing: Drawing): void {
     const { transform, size } = this.camera;
-    const turned = this.covered && transform.k / this.covered.at.k;
-    // In the middle of zooming no more than the view: by the time its surroundings are in it, they are drawn anew.
-    const zooming = this.camera.moving && turned && Math.abs(Math.log(turned)) > 0.1;
-    this.covered = { box: widened(this.view, zooming ? 0.02 : BESIDE), at: transform };
-    const corner = { x: transform.x + size.width * BESIDE, y: transform.y + size.height * BESIDE, k: transform.k };
-    this.sheet.draw(drawing, this.covered.box, corner);
-    this.fill();
+    const stretch = this.drawnRegion && transform.k / this.drawnRegion.transform.k;
+    // While zooming, draw the view only: it is redrawn before its surroundings become visible.
+    const isZooming = this.camera.isMoving && stretch && Math.abs(Math.log(stretch)) > 0.1;
+    this.drawnRegion = { box: expandBox(this.view, isZooming ? 0.02 : MARGIN), transform };
+    const corner = { x: transform.x + size.width * MARGIN, y: transform.y + size.height * MARGIN, k: transform.k };
+    this.surface.draw(drawing, this.drawnRegion.box, corner);
+    this.drawPending();
   }
 
-  private fill(): void {
-    this.isWhole = this.sheet.fill();
-    if (!this.isWhole) this.later();
+  private drawPending(): void {
+    this.isComplete = this.surface.drawPending();
+    if (!this.isComplete) this.scheduleDraw();
   }
 
-  private clicked(event: Event): void {
-    const id = idAt(event);
-    if (id && (event.target as Element).closest(".toggle")) this.wishes.toggle(id);
-    else this.wishes.select(id);
+  private onClick(event: Event): void {
+    const id = nodeIdAt(event);
+    if (id && (event.target as Element).closest(".toggle")) this.callbacks.toggle(id);
+    else this.callbacks.select(id);
   }
 }
 
-const idAt = (event: Event): string | null =>
+const nodeIdAt = (event: Event): string | null =>
   (event.target as Element).closest<SVGGElement>(".card")?.dataset["id"] ?? null;
 
 const contains = (outer: Box, inner: Box): boolean =>
@@ -259,7 +258,7 @@ const contains = (outer: Box, inner: Box): boolean =>
   outer.x + outer.width >= inner.x + inner.width &&
   outer.y + outer.height >= inner.y + inner.height;
 
-const widened = ({ x, y, width, height }: Box, by: number): Box => ({
+const expandBox = ({ x, y, width, height }: Box, by: number): Box => ({
   x: x - width * by,
   y: y - height * by,
   width: width * (1 + 2 * by),

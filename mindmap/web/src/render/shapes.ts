@@ -1,4 +1,4 @@
-// The outline of a card: plan steps are boxes, every concept of the mental model has a shape of its own.
+// Outlines of cards: boxes for plan steps, and a distinct shape for every type of the mental model.
 
 type Shape = (width: number, height: number) => string;
 
@@ -12,7 +12,7 @@ const box =
 const SHAPES: Record<string, Shape> = {
   root: box(14),
   code: box(2),
-  // With the two lugs that diagrams of components have.
+  // With the two lugs of UML components.
   component: (w, h) => `M0 0H${w}V${h}H0V${h / 2 + 12}h-5v-8h5v-8h-5v-8h5z`,
   data_flow: (w, h) => `M0 0H${w - 10}L${w} ${h / 2}L${w - 10} ${h}H0L8 ${h / 2}z`,
   decision: (w, h) => `M10 0H${w - 10}L${w} ${h / 2}L${w - 10} ${h}H10L0 ${h / 2}z`,

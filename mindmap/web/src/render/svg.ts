@@ -1,16 +1,16 @@
-// Elements of a drawing.
+// Creation of SVG elements.
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
 
 export type Attributes = Record<string, string | number | undefined>;
 
-export function element<Name extends keyof SVGElementTagNameMap>(
+export function createElement<Name extends keyof SVGElementTagNameMap>(
   name: Name,
   attributes: Attributes = {},
   ...children: (Node | string | null)[]
 ): SVGElementTagNameMap[Name] {
-  const made = document.createElementNS(NAMESPACE, name);
-  for (const [key, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(key, String(value));
-  made.append(...children.filter((child) => child !== null));
-  return made;
+  const created = document.createElementNS(NAMESPACE, name);
+  for (const [key, value] of Object.entries(attributes)) if (value !== undefined) created.setAttribute(key, String(value));
+  created.append(...children.filter((child) => child !== null));
+  return created;
 }

@@ -1,146 +1,146 @@
-// What a person does, and what the server tells: each changes the state.
+// Actions of the user and reactions to server events; each changes the state.
 
 import * as api from "../api/client";
-import type { Told } from "../api/events";
-import { listenTogether } from "../api/shared";
+import type { ServerEvent } from "../api/events";
+import { subscribeShared } from "../api/sharedEvents";
 import type { Mindmap } from "../api/types";
-import { changed, kept } from "../model/changes";
-import { activeTask } from "../model/progress";
-import { ancestors } from "../model/tree";
+import { findChanges, reuseUnchangedNodes } from "../model/changes";
+import { findActiveTask } from "../model/progress";
+import { findAncestors } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
-import { forgetColours } from "../render/colours";
-import { app, foundIn, type Theme } from "./app";
-import { folded } from "./folding";
+import { clearColourCache } from "../render/colours";
+import { app, matchesIn, type Theme } from "./app";
+import { initialCollapsed } from "./collapse";
 import { panes } from "./panes";
-import { parsed, type Route, type View, written } from "./route";
+import { parseRoute, type Route, type View, formatRoute } from "./route";
 
-// As long as the eye needs to come back from another window.
-const FRESH_MS = 4_000;
+// Long enough to be seen after returning from another window.
+const HIGHLIGHT_MS = 4_000;
 const NOTICE_MS = 6_000;
 
-// ---- addresses
+// ---- route
 
 export function readRoute(): void {
-  const route = parsed(location.hash);
+  const route = parseRoute(location.hash);
   const before = app.get().route;
-  app.set({ route, ...(route.map === before.map ? {} : { map: null, failure: null, step: null, file: null, fresh: new Map(), search: "", types: new Set(), statuses: new Set(), only: false }) });
+  app.set({ route, ...(route.map === before.map ? {} : { map: null, failure: null, step: null, file: null, recentChanges: new Map(), search: "", types: new Set(), statuses: new Set(), showOnlyMatches: false }) });
   if (route.map !== before.map) void refresh();
 }
 
-function go(route: Route): void {
-  history.replaceState(null, "", written(route));
+function setRoute(route: Route): void {
+  history.replaceState(null, "", formatRoute(route));
   app.set({ route });
 }
 
 export function select(id: string | null, reveal = true): void {
   const { route, map } = app.get();
   if (id && !map?.nodes[id]) return;
-  go({ ...route, node: id });
-  if (id) app.set({ tab: "node", file: null, ...(reveal ? { collapsed: opened(map!, [id]) } : {}) });
+  setRoute({ ...route, node: id });
+  if (id) app.set({ tab: "node", file: null, ...(reveal ? { collapsed: expandTo(map!, [id]) } : {}) });
 }
 
-export const show = (view: View): void => go({ ...app.get().route, view });
+export const showView = (view: View): void => setRoute({ ...app.get().route, view });
 
-// ---- what is read
+// ---- loading
 
-let reading = false;
-let stale = false;
+let isLoading = false;
+let isReloadNeeded = false;
 
-/** Reads what is shown again; told while it is being read, once more afterwards. */
+/** Reloads the map or the sessions. A call during a reload causes one more reload afterwards. */
 export async function refresh(): Promise<void> {
-  if (reading) {
-    stale = true;
+  if (isLoading) {
+    isReloadNeeded = true;
     return;
   }
-  reading = true;
+  isLoading = true;
   const { map } = app.get().route;
   try {
-    if (map) took(map, await api.mindmap(map));
+    if (map) applyMap(map, await api.fetchMindmap(map));
     else {
-      const [sessions, { problems, dataDir }] = await Promise.all([api.sessions(), api.status()]);
-      app.set({ sessions, broken: problems, dataDir, failure: null });
+      const [sessions, { problems, dataDir }] = await Promise.all([api.fetchSessions(), api.fetchStatus()]);
+      app.set({ sessions, problems, dataDir, failure: null });
     }
   } catch (error) {
-    if (error instanceof api.Failure && app.get().route.map === map) app.set({ failure: error });
-    else if (!(error instanceof api.Failure)) throw error;
+    if (error instanceof api.ApiError && app.get().route.map === map) app.set({ failure: error });
+    else if (!(error instanceof api.ApiError)) throw error;
   } finally {
-    reading = false;
-    const again = stale || app.get().route.map !== map;
-    stale = false;
+    isLoading = false;
+    const again = isReloadNeeded || app.get().route.map !== map;
+    isReloadNeeded = false;
     if (again) void refresh();
   }
 }
 
-function took(id: string, after: Mindmap): void {
-  const { route, map: before, step } = app.get();
+function applyMap(id: string, after: Mindmap): void {
+  const { route, map: previous, step } = app.get();
   if (route.map !== id) return;
-  if (!before) {
-    app.set({ map: after, failure: null, collapsed: folded(after) });
-    if (route.node) app.set({ collapsed: opened(after, [route.node]) });
+  if (!previous) {
+    app.set({ map: after, failure: null, collapsed: initialCollapsed(after) });
+    if (route.node) app.set({ collapsed: expandTo(after, [route.node]) });
     return;
   }
-  if (before.updatedAt === after.updatedAt && JSON.stringify(before) === JSON.stringify(after)) {
+  if (previous.updatedAt === after.updatedAt && JSON.stringify(previous) === JSON.stringify(after)) {
     app.set({ failure: null });
     return;
   }
-  const fresh = changed(before, after);
-  const added = before.activityLog.length ? after.activityLog.findIndex((entry) => entry.timestamp === before.activityLog[0]!.timestamp) : 0;
+  const changes = findChanges(previous, after);
+  const addedEntries = previous.activityLog.length ? after.activityLog.findIndex((entry) => entry.timestamp === previous.activityLog[0]!.timestamp) : 0;
   app.set({
-    map: kept(before, after),
+    map: reuseUnchangedNodes(previous, after),
     failure: null,
-    fresh: new Map([...app.get().fresh, ...fresh]),
-    step: step === null ? null : Math.min(step + Math.max(added, 0), after.activityLog.length - 1),
+    recentChanges: new Map([...app.get().recentChanges, ...changes]),
+    step: step === null ? null : Math.min(step + Math.max(addedEntries, 0), after.activityLog.length - 1),
   });
-  if (app.get().follow) follow(after, fresh.keys());
-  window.setTimeout(() => fade(fresh.keys()), FRESH_MS);
+  if (app.get().isFollowing) followAgent(after, changes.keys());
+  window.setTimeout(() => clearHighlights(changes.keys()), HIGHLIGHT_MS);
 }
 
-function fade(ids: Iterable<string>): void {
-  const fresh = new Map(app.get().fresh);
-  for (const id of ids) fresh.delete(id);
-  app.set({ fresh });
+function clearHighlights(ids: Iterable<string>): void {
+  const recentChanges = new Map(app.get().recentChanges);
+  for (const id of ids) recentChanges.delete(id);
+  app.set({ recentChanges });
 }
 
-function follow(map: Mindmap, ids: Iterable<string>): void {
+function followAgent(map: Mindmap, ids: Iterable<string>): void {
   const [latest] = map.activityLog;
   const id = latest?.nodeId ?? [...ids][0];
   if (id && map.nodes[id]) select(id);
 }
 
-export function watch(): void {
-  listenTogether(heard, () => app.set({ connection: "offline" }));
+export function watchServer(): void {
+  subscribeShared(handleEvent, () => app.set({ connection: "offline" }));
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden && missed) look();
+    if (!document.hidden && isReloadMissed) reloadIfVisible();
   });
 }
 
-let missed = false;
+let isReloadMissed = false;
 
-/** Reads again what is shown; a tab that nobody sees does when somebody does. */
-function look(): void {
-  missed = document.hidden;
-  if (!missed) void refresh();
+/** Reloads now, or when the tab becomes visible. */
+function reloadIfVisible(): void {
+  isReloadMissed = document.hidden;
+  if (!isReloadMissed) void refresh();
 }
 
-function heard(told: Told): void {
-  if (told.type === "connected") {
+function handleEvent(event: ServerEvent): void {
+  if (event.type === "connected") {
     app.set({ connection: "live" });
-    look(); // what was missed meanwhile
+    reloadIfVisible(); // events may have been missed
   } else {
     const { map } = app.get().route;
-    if (!map || map === told.id) look();
+    if (!map || map === event.id) reloadIfVisible();
   }
 }
 
-// ---- folding
+// ---- collapsing
 
-export function opened(map: Mindmap, ids: Iterable<string>): Set<string> {
+export function expandTo(map: Mindmap, ids: Iterable<string>): Set<string> {
   const collapsed = new Set(app.get().collapsed);
-  for (const id of ids) for (const above of ancestors(map, id)) collapsed.delete(above.id);
+  for (const id of ids) for (const ancestor of findAncestors(map, id)) collapsed.delete(ancestor.id);
   return collapsed;
 }
 
-export function toggle(id: string): void {
+export function toggleCollapsed(id: string): void {
   const collapsed = new Set(app.get().collapsed);
   if (!collapsed.delete(id)) collapsed.add(id);
   app.set({ collapsed });
@@ -153,32 +153,32 @@ export function collapseAll(): void {
   app.set({ collapsed: new Set(nodes.filter((node) => node.children.length && node.id !== ROOT).map((node) => node.id)) });
 }
 
-// ---- finding
+// ---- search
 
-/** Goes to the next thing found, or the one before. */
-export function nextFound(by: 1 | -1): void {
-  const found = [...(foundIn(app.get()) ?? [])];
-  if (!found.length) return;
-  const at = found.indexOf(app.get().route.node ?? "");
-  select(found[at < 0 ? (by > 0 ? 0 : found.length - 1) : (at + by + found.length) % found.length]!);
+/** Selects the next match, or the previous one. */
+export function selectNextMatch(step: 1 | -1): void {
+  const matches = [...(matchesIn(app.get()) ?? [])];
+  if (!matches.length) return;
+  const index = matches.indexOf(app.get().route.node ?? "");
+  select(matches[index < 0 ? (step > 0 ? 0 : matches.length - 1) : (index + step + matches.length) % matches.length]!);
 }
 
-export function toggled(set: ReadonlySet<string>, value: string): Set<string> {
+export function toggleInSet(set: ReadonlySet<string>, value: string): Set<string> {
   const copy = new Set(set);
   if (!copy.delete(value)) copy.add(value);
   return copy;
 }
 
-export const clearSearch = (): void => app.set({ search: "", types: new Set(), statuses: new Set(), only: false });
+export const clearSearch = (): void => app.set({ search: "", types: new Set(), statuses: new Set(), showOnlyMatches: false });
 
-export function toActive(): void {
+export function goToActiveTask(): void {
   const { map } = app.get();
-  const active = map && activeTask(map);
+  const active = map && findActiveTask(map);
   if (active) select(active);
   else notify("No task is in progress.");
 }
 
-// ---- the log
+// ---- activity log
 
 export function stepTo(step: number | null): void {
   const { map } = app.get();
@@ -188,33 +188,33 @@ export function stepTo(step: number | null): void {
 
 export const stepBy = (by: number): void => stepTo((app.get().step ?? -1) + by);
 
-// ---- the rest
+// ---- notices, git sync, theme
 
-let quiet = 0;
+let noticeTimer = 0;
 
-export function notify(text: string, bad = false): void {
-  app.set({ notice: { text, bad } });
-  window.clearTimeout(quiet);
-  quiet = window.setTimeout(() => app.set({ notice: null }), NOTICE_MS);
+export function notify(text: string, isError = false): void {
+  app.set({ notice: { text, isError } });
+  window.clearTimeout(noticeTimer);
+  noticeTimer = window.setTimeout(() => app.set({ notice: null }), NOTICE_MS);
 }
 
-export async function sync(): Promise<void> {
-  const { map, syncing } = app.get();
-  if (!map || syncing) return;
+export async function syncWithGit(): Promise<void> {
+  const { map, isSyncing } = app.get();
+  if (!map || isSyncing) return;
   if (!map.workspacePath) {
     notify("Git sync needs a map with a workspace.");
     return;
   }
-  app.set({ syncing: true });
+  app.set({ isSyncing: true });
   try {
     const { synced, mindmap } = await api.syncGit(map.id);
-    took(map.id, mindmap);
-    notify(synced ? `Git sync: ${synced} ${synced === 1 ? "file" : "files"} attached.` : "Git sync: nothing differs from HEAD.");
+    applyMap(map.id, mindmap);
+    notify(synced ? `Git sync: ${synced} ${synced === 1 ? "file" : "files"} attached.` : "Git sync: no changed files.");
   } catch (error) {
-    if (!(error instanceof api.Failure)) throw error;
+    if (!(error instanceof api.ApiError)) throw error;
     notify(`Git sync failed: ${error.message} ${error.hint}`.trim(), true);
   } finally {
-    app.set({ syncing: false });
+    app.set({ isSyncing: false });
   }
 }
 
@@ -224,21 +224,21 @@ export function setTheme(theme: Theme): void {
   app.set({ theme });
   if (theme === "system") delete document.documentElement.dataset["theme"];
   else document.documentElement.dataset["theme"] = theme;
-  recoloured();
+  repaint();
   try {
     localStorage.setItem(THEME, theme);
   } catch {
-    // a browser that keeps nothing
+    // the browser stores nothing
   }
 }
 
-/** Light has become dark, or the other way round. */
-export function recoloured(): void {
-  forgetColours();
-  for (const { recolour } of panes.values()) recolour();
+/** Repaints the canvases after a switch between light and dark. */
+export function repaint(): void {
+  clearColourCache();
+  for (const { repaint: recolour } of panes.values()) recolour();
 }
 
-export function readTheme(): void {
+export function loadTheme(): void {
   try {
     setTheme((localStorage.getItem(THEME) as Theme | null) ?? "system");
   } catch {

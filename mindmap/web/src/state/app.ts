@@ -1,14 +1,14 @@
-// Everything the page knows, in one value.
+// State of the page.
 
-import type { Failure, Problem } from "../api/client";
+import type { ApiError, Problem } from "../api/client";
 import type { Mindmap, Summary } from "../api/types";
-import { type Crossings, crossings } from "../model/related";
-import { type Freshness } from "../model/changes";
-import { named } from "../model/named";
-import { type Progress, progressUnder } from "../model/progress";
-import { touching, related } from "../model/related";
-import { asked, found, nothing } from "../model/search";
-import { modelSide } from "../model/tree";
+import { type Relations, buildRelations } from "../model/relations";
+import { type ChangeKind } from "../model/changes";
+import { findMentions } from "../model/mentions";
+import { type Progress, computeProgress } from "../model/progress";
+import { nodesWithFile, findRelated } from "../model/relations";
+import { parseQuery, findNodes, isEmptyQuery } from "../model/search";
+import { modelNodeIds } from "../model/tree";
 import type { Route, View } from "./route";
 import { Store } from "./store";
 
@@ -17,114 +17,114 @@ export type Theme = "system" | "light" | "dark";
 export type Tab = "node" | "files" | "activity";
 export type Dialog = "help" | null;
 
-export interface App {
+export interface AppState {
   route: Route;
   connection: Connection;
   sessions: Summary[] | null;
   /** Files that cannot be shown. */
-  broken: Problem[];
+  problems: Problem[];
   dataDir: string;
   map: Mindmap | null;
-  failure: Failure | null;
+  failure: ApiError | null;
   collapsed: ReadonlySet<string>;
-  fresh: ReadonlyMap<string, Freshness>;
+  recentChanges: ReadonlyMap<string, ChangeKind>;
   hovered: string | null;
   file: string | null;
   search: string;
   types: ReadonlySet<string>;
   statuses: ReadonlySet<string>;
-  only: boolean;
-  /** Place in the activity log, 0 the newest; none when the map is watched live. */
+  showOnlyMatches: boolean;
+  /** Index in the activity log, 0 the newest; null while the map is live. */
   step: number | null;
-  follow: boolean;
+  isFollowing: boolean;
   tab: Tab;
-  panel: boolean;
+  isPanelOpen: boolean;
   dialog: Dialog;
   theme: Theme;
-  notice: { text: string; bad: boolean } | null;
-  syncing: boolean;
-  narrow: boolean;
+  notice: { text: string; isError: boolean } | null;
+  isSyncing: boolean;
+  isNarrow: boolean;
 }
 
-export const app = new Store<App>({
+export const app = new Store<AppState>({
   route: { map: null, node: null, view: null },
   connection: "connecting",
   sessions: null,
-  broken: [],
+  problems: [],
   dataDir: "",
   map: null,
   failure: null,
   collapsed: new Set(),
-  fresh: new Map(),
+  recentChanges: new Map(),
   hovered: null,
   file: null,
   search: "",
   types: new Set(),
   statuses: new Set(),
-  only: false,
+  showOnlyMatches: false,
   step: null,
-  follow: false,
+  isFollowing: false,
   tab: "node",
-  panel: true,
+  isPanelOpen: true,
   dialog: null,
   theme: "system",
   notice: null,
-  syncing: false,
-  narrow: false,
+  isSyncing: false,
+  isNarrow: false,
 });
 
-/** A function of one object, worked out once for each. */
-export function once<Key extends object, Value>(work: (key: Key) => Value): (key: Key) => Value {
-  const known = new WeakMap<Key, Value>();
+/** Caches a function's result for each object. */
+export function memoizeByObject<Key extends object, Value>(compute: (key: Key) => Value): (key: Key) => Value {
+  const cache = new WeakMap<Key, Value>();
   return (key) => {
-    let value = known.get(key);
-    if (value === undefined) known.set(key, (value = work(key)));
+    let value = cache.get(key);
+    if (value === undefined) cache.set(key, (value = compute(key)));
     return value;
   };
 }
 
-export const crossingsOf: (map: Mindmap) => Crossings = once(crossings);
-export const progressOf: (map: Mindmap) => Map<string, Progress> = once(progressUnder);
-export const modelSideOf: (map: Mindmap) => ReadonlySet<string> = once(modelSide);
+export const relationsOf: (map: Mindmap) => Relations = memoizeByObject(buildRelations);
+export const progressOf: (map: Mindmap) => Map<string, Progress> = memoizeByObject(computeProgress);
+export const modelNodeIdsOf: (map: Mindmap) => ReadonlySet<string> = memoizeByObject(modelNodeIds);
 
-/** The view asked for, or the one that suits: side by side where there is room and something to stand there. */
-export function viewOf({ route, map, narrow }: App): View {
-  return route.view ?? (map && modelSideOf(map).size && !narrow ? "both" : "map");
+/** Returns the route's view. By default side by side, or the whole map if the window is narrow or there is no model. */
+export function currentView({ route, map, isNarrow }: AppState): View {
+  return route.view ?? (map && modelNodeIdsOf(map).size && !isNarrow ? "both" : "map");
 }
 
-/** The ids that search and filters find; none where nothing is asked for. */
-export const foundIn = (state: App): ReadonlySet<string> | null =>
-  lastFound(state.map, state.search, state.types, state.statuses);
+/** Returns the ids that match search and filters; null without any. */
+export const matchesIn = (state: AppState): ReadonlySet<string> | null =>
+  memoizedMatches(state.map, state.search, state.types, state.statuses);
 
-const lastFound = last((map: Mindmap | null, line: string, types: ReadonlySet<string>, statuses: ReadonlySet<string>) => {
-  const wanted = asked(line, types, statuses);
-  return map && !nothing(wanted) ? new Set(found(map, wanted)) : null;
+const memoizedMatches = memoizeLast((map: Mindmap | null, line: string, types: ReadonlySet<string>, statuses: ReadonlySet<string>) => {
+  const query = parseQuery(line, types, statuses);
+  return map && !isEmptyQuery(query) ? new Set(findNodes(map, query)) : null;
 });
 
-export interface Lit {
-  /** What is pointed at meets these; or a file or a step of the log names them. */
+export interface HighlightedNodes {
+  /** Nodes related to the selected or hovered node, or mentioned by the selected file or log entry. */
   nodes: ReadonlySet<string>;
-  /** Whether everything else steps back. */
-  alone: boolean;
+  /** True if all other nodes are faded. */
+  isExclusive: boolean;
 }
 
-/** What the node selected or pointed at, the file or the step of the log lights up. */
-export const litIn = (state: App): Lit => lastLit(state.map, state.step, state.file, state.hovered ?? state.route.node);
+/** Returns the nodes to highlight for the log entry, the file, or the hovered or selected node, in this order. */
+export const highlightedIn = (state: AppState): HighlightedNodes => memoizedHighlights(state.map, state.step, state.file, state.hovered ?? state.route.node);
 
-const lastLit = last((map: Mindmap | null, step: number | null, file: string | null, node: string | null): Lit => {
-  if (!map) return { nodes: new Set(), alone: false };
-  const cross = crossingsOf(map);
+const memoizedHighlights = memoizeLast((map: Mindmap | null, step: number | null, file: string | null, node: string | null): HighlightedNodes => {
+  if (!map) return { nodes: new Set(), isExclusive: false };
+  const relations = relationsOf(map);
   const entry = step === null ? undefined : map.activityLog[step];
-  if (entry) return { nodes: named(map, cross, entry), alone: true };
-  if (file !== null) return { nodes: touching(map, cross, file), alone: true };
-  return { nodes: node ? related(map, cross, node) : new Set(), alone: false };
+  if (entry) return { nodes: findMentions(map, relations, entry), isExclusive: true };
+  if (file !== null) return { nodes: nodesWithFile(map, relations, file), isExclusive: true };
+  return { nodes: node ? findRelated(map, relations, node) : new Set(), isExclusive: false };
 });
 
-/** A function that remembers its last answer: the state changes often, and seldom in what this asks for. */
-function last<Given extends unknown[], Value>(work: (...given: Given) => Value): (...given: Given) => Value {
-  let known: { given: Given; value: Value } | null = null;
-  return (...given) => {
-    if (!known || known.given.some((one, place) => !Object.is(one, given[place]))) known = { given, value: work(...given) };
-    return known.value;
+/** Caches a function's last result: most state changes leave its arguments the same. */
+function memoizeLast<Arguments extends unknown[], Value>(compute: (...values: Arguments) => Value): (...values: Arguments) => Value {
+  let cached: { values: Arguments; value: Value } | null = null;
+  return (...values) => {
+    if (!cached || cached.values.some((value, index) => !Object.is(value, values[index]))) cached = { values, value: compute(...values) };
+    return cached.value;
   };
 }

@@ -1,102 +1,102 @@
-// What each key does. Inside a field letters are letters; in a tree the arrows go through it.
+// Keyboard shortcuts.
 
 import { app } from "./app";
 import * as actions from "./actions";
 import { nextTheme } from "../panels/header";
 import { fitAll } from "../panels/controls";
-import { current } from "./panes";
+import { currentPane } from "./panes";
 import { VIEWS } from "./route";
-import { arrow } from "./walking";
+import { navigateTree } from "./treeNavigation";
 
-interface Key {
+interface KeyBinding {
   keys: string[];
-  shown: string[];
+  labels: string[];
   meaning: string;
-  act: (key: string) => void;
+  run: (key: string) => void;
 }
 
-const PAN = 80;
+const PAN_PIXELS = 80;
 
-export const KEYS: Key[] = [
-  { keys: ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Home", "End"], shown: ["↑", "↓", "←", "→"], meaning: "Go through the tree; ← and → also fold and unfold", act: arrow },
-  { keys: [" "], shown: ["Space"], meaning: "Fold or unfold", act: () => folding() },
-  { keys: ["Enter"], shown: ["Enter"], meaning: "Read the node in the panel", act: () => intoPanel() },
-  { keys: ["/"], shown: ["/"], meaning: "Search", act: () => document.getElementById("search")?.focus() },
-  { keys: ["n", "N"], shown: ["n", "N"], meaning: "Next found, or the one before", act: (key) => actions.nextFound(key === "n" ? 1 : -1) },
-  { keys: ["g"], shown: ["g"], meaning: "Go to the task in progress", act: actions.toActive },
-  { keys: ["[", "]"], shown: ["[", "]"], meaning: "Step back and forth in the log", act: (key) => stepping(key) },
-  { keys: ["F"], shown: ["Shift", "F"], meaning: "Follow what agents do", act: () => app.set({ follow: !app.get().follow }) },
-  { keys: ["1", "2", "3", "4"], shown: ["1", "2", "3", "4"], meaning: "Side by side, whole map, plan, model", act: (key) => actions.show(VIEWS[Number(key) - 1]!) },
-  { keys: ["+", "=", "-"], shown: ["+", "-"], meaning: "Closer, wider", act: (key) => current()?.scene.scaleBy(key === "-" ? 1 / 1.3 : 1.3) },
-  { keys: ["0"], shown: ["0"], meaning: "Fit all", act: fitAll },
-  { keys: ["H", "J", "K", "L"], shown: ["H", "J", "K", "L"], meaning: "Move the view", act: (key) => panning(key) },
-  { keys: ["e", "c"], shown: ["e", "c"], meaning: "Unfold or fold everything", act: (key) => (key === "e" ? actions.expandAll() : actions.collapseAll()) },
-  { keys: ["s"], shown: ["s"], meaning: "Sync with git", act: () => void actions.sync() },
-  { keys: ["\\"], shown: ["\\"], meaning: "Open or close the panel", act: () => app.set({ panel: !app.get().panel }) },
-  { keys: ["t"], shown: ["t"], meaning: "Light, dark, or the system's", act: nextTheme },
-  { keys: ["h"], shown: ["h"], meaning: "All sessions", act: () => leaving() },
-  { keys: ["Escape"], shown: ["Esc"], meaning: "Clear what is lit, found and selected", act: () => clearing() },
-  { keys: ["?"], shown: ["?"], meaning: "This sheet", act: () => app.set({ dialog: "help" }) },
+export const KEY_BINDINGS: KeyBinding[] = [
+  { keys: ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Home", "End"], labels: ["↑", "↓", "←", "→"], meaning: "Move through the tree; ← and → also collapse and expand", run: navigateTree },
+  { keys: [" "], labels: ["Space"], meaning: "Collapse or expand", run: () => toggleSelected() },
+  { keys: ["Enter"], labels: ["Enter"], meaning: "Read the node in the side panel", run: () => focusPanel() },
+  { keys: ["/"], labels: ["/"], meaning: "Search", run: () => document.getElementById("search")?.focus() },
+  { keys: ["n", "N"], labels: ["n", "N"], meaning: "Next or previous match", run: (key) => actions.selectNextMatch(key === "n" ? 1 : -1) },
+  { keys: ["g"], labels: ["g"], meaning: "Go to the task in progress", run: actions.goToActiveTask },
+  { keys: ["[", "]"], labels: ["[", "]"], meaning: "Step back or forward in the log", run: (key) => stepThroughLog(key) },
+  { keys: ["F"], labels: ["Shift", "F"], meaning: "Follow what agents do", run: () => app.set({ isFollowing: !app.get().isFollowing }) },
+  { keys: ["1", "2", "3", "4"], labels: ["1", "2", "3", "4"], meaning: "Side by side, whole map, plan, model", run: (key) => actions.showView(VIEWS[Number(key) - 1]!) },
+  { keys: ["+", "=", "-"], labels: ["+", "-"], meaning: "Zoom in or out", run: (key) => currentPane()?.scene.scaleBy(key === "-" ? 1 / 1.3 : 1.3) },
+  { keys: ["0"], labels: ["0"], meaning: "Fit all", run: fitAll },
+  { keys: ["H", "J", "K", "L"], labels: ["H", "J", "K", "L"], meaning: "Move the view", run: (key) => panView(key) },
+  { keys: ["e", "c"], labels: ["e", "c"], meaning: "Expand or collapse all", run: (key) => (key === "e" ? actions.expandAll() : actions.collapseAll()) },
+  { keys: ["s"], labels: ["s"], meaning: "Sync with git", run: () => void actions.syncWithGit() },
+  { keys: ["\\"], labels: ["\\"], meaning: "Open or close the panel", run: () => app.set({ isPanelOpen: !app.get().isPanelOpen }) },
+  { keys: ["t"], labels: ["t"], meaning: "Theme: light, dark or system", run: nextTheme },
+  { keys: ["h"], labels: ["h"], meaning: "All sessions", run: () => goToSessions() },
+  { keys: ["Escape"], labels: ["Esc"], meaning: "Clear highlights, search and selection", run: () => clearTopmost() },
+  { keys: ["?"], labels: ["?"], meaning: "This help", run: () => app.set({ dialog: "help" }) },
 ];
 
-const WITHOUT_MAP = new Set(["?", "t", "h"]);
+const KEYS_WITHOUT_MAP = new Set(["?", "t", "h"]);
 
 export function watchKeys(): void {
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (isTyped(event) || isSheetOpen()) return;
-    const key = KEYS.find(({ keys }) => keys.includes(event.key));
-    if (!key || (!app.get().map && !WITHOUT_MAP.has(event.key))) return;
-    if (isPressed(event)) return;
+    if (isInputKey(event) || isHelpOpen()) return;
+    const key = KEY_BINDINGS.find(({ keys }) => keys.includes(event.key));
+    if (!key || (!app.get().map && !KEYS_WITHOUT_MAP.has(event.key))) return;
+    if (isControlKey(event)) return;
     event.preventDefault();
-    key.act(event.key);
+    key.run(event.key);
   });
 }
 
-/** A closed sheet tells the state a frame later, and the next key may come before. */
-const isSheetOpen = (): boolean => !!app.get().dialog && document.querySelector("dialog")?.open !== false;
+/** The close event of a dialog arrives a frame late, and another key can come before it. */
+const isHelpOpen = (): boolean => !!app.get().dialog && document.querySelector("dialog")?.open !== false;
 
-/** Whether the key belongs to what has the focus: letters to a field, arrows to a slider, Enter to a button. */
-function isTyped({ target, key }: KeyboardEvent): boolean {
-  const at = target as HTMLElement;
-  if (at instanceof HTMLInputElement && at.type === "range") return key.startsWith("Arrow") || key === "Home" || key === "End";
-  if (at instanceof HTMLInputElement && at.type === "checkbox") return key === " ";
-  return at instanceof HTMLInputElement;
+/** Returns true if the focused input handles the key itself. */
+function isInputKey({ target, key }: KeyboardEvent): boolean {
+  const element = target as HTMLElement;
+  if (element instanceof HTMLInputElement && element.type === "range") return key.startsWith("Arrow") || key === "Home" || key === "End";
+  if (element instanceof HTMLInputElement && element.type === "checkbox") return key === " ";
+  return element instanceof HTMLInputElement;
 }
 
-const isPressed = ({ target, key }: KeyboardEvent): boolean =>
+const isControlKey = ({ target, key }: KeyboardEvent): boolean =>
   (key === "Enter" || key === " " || key.startsWith("Arrow") || key === "Home" || key === "End") &&
   !!(target as HTMLElement).closest("button, a, label, .side-body");
 
-function folding(): void {
+function toggleSelected(): void {
   const { route, map } = app.get();
-  if (route.node && map?.nodes[route.node]?.children.length) actions.toggle(route.node);
+  if (route.node && map?.nodes[route.node]?.children.length) actions.toggleCollapsed(route.node);
 }
 
-function intoPanel(): void {
-  app.set({ panel: true, tab: "node" });
-  // Drawn by then, and no key has come.
+function focusPanel(): void {
+  app.set({ isPanelOpen: true, tab: "node" });
+  // The panel is rendered by then, and no other key was handled.
   queueMicrotask(() => document.getElementById("side-body")?.focus());
 }
 
-function leaving(): void {
+function goToSessions(): void {
   location.hash = "#/";
-  actions.readRoute(); // the browser tells of it later, and the next key may come before
+  actions.readRoute(); // the hashchange event arrives late, and another key can come before it
 }
 
-function stepping(key: string): void {
+function stepThroughLog(key: string): void {
   const { step } = app.get();
   if (key === "[") actions.stepBy(1);
   else if (step !== null) actions.stepTo(step === 0 ? null : step - 1);
 }
 
-function panning(key: string): void {
-  const by: Record<string, [number, number]> = { H: [PAN, 0], L: [-PAN, 0], K: [0, PAN], J: [0, -PAN] };
-  current()?.scene.panBy(...by[key]!);
+function panView(key: string): void {
+  const offsets: Record<string, [number, number]> = { H: [PAN_PIXELS, 0], L: [-PAN_PIXELS, 0], K: [0, PAN_PIXELS], J: [0, -PAN_PIXELS] };
+  currentPane()?.scene.panBy(...offsets[key]!);
 }
 
-/** One thing at a time: what lies on top first. */
-function clearing(): void {
+/** Clears one thing at a time, the topmost first. */
+function clearTopmost(): void {
   const { step, file, search, types, statuses } = app.get();
   if (step !== null) actions.stepTo(null);
   else if (file !== null) app.set({ file: null });

@@ -1,18 +1,18 @@
-// The panes on the screen, for keys and buttons that move in them.
+// Registry of the panes on the screen, for keys and toolbar buttons.
 
 import type { Scene } from "../render/scene";
 
-export interface Shown {
+export interface PaneHandle {
   scene: Scene;
   tree: HTMLElement;
-  /** Paints anew what no style sheet reaches. */
-  recolour: () => void;
+  /** Repaints the canvases, which the style sheet does not reach. */
+  repaint: () => void;
 }
 
-export const panes = new Map<string, Shown>();
+export const panes = new Map<string, PaneHandle>();
 
-/** The pane that has the focus, or else the first. */
-export function current(): Shown | null {
+/** Returns the focused pane, or else the first. */
+export function currentPane(): PaneHandle | null {
   const all = [...panes.values()];
   return all.find(({ tree }) => tree.contains(document.activeElement)) ?? all[0] ?? null;
 }

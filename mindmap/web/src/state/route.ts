@@ -1,4 +1,4 @@
-// The address of what is shown: #/ for the sessions, #/map/ID/node/NID?view=plan for a node of a map in a view.
+// Route in the URL fragment: #/ for the sessions, #/map/ID/node/NODE?view=plan for a node of a map in a view.
 
 export type View = "map" | "plan" | "model" | "both";
 export const VIEWS: readonly View[] = ["both", "map", "plan", "model"];
@@ -6,13 +6,13 @@ export const VIEWS: readonly View[] = ["both", "map", "plan", "model"];
 export interface Route {
   map: string | null;
   node: string | null;
-  /** None where the address has none: what suits the map and the window is shown. */
+  /** Null if the URL names none; the default depends on map and window. */
   view: View | null;
 }
 
-export function parsed(hash: string): Route {
+export function parseRoute(hash: string): Route {
   const [path = "", query = ""] = hash.replace(/^#/u, "").split("?");
-  const parts = path.split("/").filter(Boolean).map(decoded);
+  const parts = path.split("/").filter(Boolean).map(decodePart);
   const view = new URLSearchParams(query).get("view") as View | null;
   return {
     map: parts[0] === "map" && parts[1] ? parts[1] : null,
@@ -21,13 +21,13 @@ export function parsed(hash: string): Route {
   };
 }
 
-export function written({ map, node, view }: Route): string {
+export function formatRoute({ map, node, view }: Route): string {
   if (!map) return "#/";
-  const at = node ? `/node/${encodeURIComponent(node)}` : "";
-  return `#/map/${encodeURIComponent(map)}${at}${view ? `?view=${view}` : ""}`;
+  const nodePart = node ? `/node/${encodeURIComponent(node)}` : "";
+  return `#/map/${encodeURIComponent(map)}${nodePart}${view ? `?view=${view}` : ""}`;
 }
 
-function decoded(part: string): string {
+function decodePart(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {

@@ -1,4 +1,4 @@
-// One value, and who wants to know when it changes.
+// Observable state container.
 
 import { useLayoutEffect, useReducer, useRef } from "preact/hooks";
 
@@ -22,21 +22,21 @@ export class Store<State extends object> {
   }
 }
 
-/** What is chosen from the store; the component is drawn again when that is another value. */
-export function useChosen<State extends object, Chosen>(
+/** Hook that returns a selected value and re-renders the component when it changes. */
+export function useSelector<State extends object, Selected>(
   store: Store<State>,
-  choose: (state: State) => Chosen,
-): Chosen {
-  const [, again] = useReducer((count: number) => count + 1, 0);
-  const chosen = choose(store.get());
-  const last = useRef({ chosen, choose });
-  last.current = { chosen, choose };
+  selector: (state: State) => Selected,
+): Selected {
+  const [, rerender] = useReducer((count: number) => count + 1, 0);
+  const selected = selector(store.get());
+  const last = useRef({ selected, selector });
+  last.current = { selected, selector };
   useLayoutEffect(() => {
     const check = (): void => {
-      if (!Object.is(last.current.choose(store.get()), last.current.chosen)) again(undefined as never);
+      if (!Object.is(last.current.selector(store.get()), last.current.selected)) rerender(undefined as never);
     };
-    check(); // what changed between drawing and subscribing
+    check(); // changes between rendering and subscribing
     return store.subscribe(check);
   }, [store]);
-  return chosen;
+  return selected;
 }

@@ -1,4 +1,4 @@
-"""An indexed repository in a home of its own."""
+"""Fixture of the `lineage gc` tests: an indexed repository."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ from tests.serve import sample_index
 def repo(tmp_path: Path, home: Path) -> Repo:
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("src/tcp.py", "def connect():\n    timeout()\n", "Add a timeout to connect")
-    sample_index.index(repo, home)
+    sample_index.build_index(repo, home)
     return repo

@@ -1,32 +1,32 @@
-"""What `lineage gc` finds and leaves, asked without its command."""
+"""Helpers that find and delete items of `lineage gc` in this process."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from pipeline.git.repository import open_repository
-from serve.maintenance.gc import Garbage, Kind, collect, survey
-from serve.repositories import place_of
+from serve.maintenance.gc import DeletableItem, ItemKind, collect_garbage, find_deletable
+from serve.repositories import locate_index
 from stores import database
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 from tests.repos import Repo
 
 
-def place(repo: Repo, home: Path) -> Place:
-    return place_of(home, open_repository(repo.path))
+def index_location(repo: Repo, home: Path) -> IndexLocation:
+    return locate_index(home, open_repository(repo.path))
 
 
-def found(home: Path) -> dict[Kind, list[Garbage]]:
-    kinds: dict[Kind, list[Garbage]] = {}
-    for one in survey(home):
-        kinds.setdefault(one.kind, []).append(one)
+def find_items(home: Path) -> dict[ItemKind, list[DeletableItem]]:
+    kinds: dict[ItemKind, list[DeletableItem]] = {}
+    for item in find_deletable(home):
+        kinds.setdefault(item.kind, []).append(item)
     return kinds
 
 
-def sweep(home: Path, *, absent: bool = False) -> None:
-    collect(home, yes=True, absent=absent, ask=None)
+def delete_items(home: Path, *, include_uncertain: bool = False) -> None:
+    collect_garbage(home, yes=True, include_uncertain=include_uncertain, confirm=None)
 
 
-def recorded(repo: Repo, home: Path) -> set[str]:
-    with database.reading(place(repo, home)) as connection:
+def recorded_commits(repo: Repo, home: Path) -> set[str]:
+    with database.open_for_reading(index_location(repo, home)) as connection:
         return {sha for (sha,) in connection.execute("SELECT commit_sha FROM commits").fetchall()}

@@ -1,4 +1,4 @@
-"""What killed runs, daemons and former models left goes; what is in use stays."""
+"""`lineage gc`: files of killed runs and daemons, vectors of other models, kills during the deletion."""
 
 from __future__ import annotations
 
@@ -14,167 +14,171 @@ import pyarrow as pa
 import pytest
 
 from pipeline.encoders.base import EMBEDDING_MODEL, STATIC_MODEL
-from serve.daemon.process import Address
+from serve.daemon.process import DaemonPaths
 from serve.maintenance import gc
-from serve.maintenance.gc import Garbage, Kept, Kind
+from serve.maintenance.gc import DeletableItem, ItemKind, NotDeletedError
 from stores import database, embedding_cache, locks, maintenance, writer
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 from stores.types import EMBEDDING_DIMENSION
 from tests.repos import Repo
 from tests.serve import sample_index
-from tests.serve.maintenance.gc.helpers import found, place, recorded, sweep
-from tests.serve.processes import lineage, start
+from tests.serve.maintenance.gc.helpers import delete_items, find_items, index_location, recorded_commits
+from tests.serve.processes import run_lineage, start_lineage
 
 
-def test_leftovers_of_killed_runs(repo: Repo, home: Path) -> None:
-    """Drafts, spilt rows, a log without its index and a stale lock of the commit-graph go; the index stays."""
-    where = place(repo, home)
+def test_leftovers_of_killed_runs_are_deleted(repo: Repo, home: Path) -> None:
+    """Temporary files, spilled rows and a stale lock of the commit-graph are deleted; the index stays."""
+    location = index_location(repo, home)
     for name in (
-        maintenance.DRAFT,
-        f"{maintenance.DRAFT}.wal",
+        maintenance.TEMP_FILE,
+        f"{maintenance.TEMP_FILE}.wal",
         "place.json.4711",
         "spill/part",
         "git/info/x.lock",
     ):
-        file = where.folder / name
+        file = location.folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"x" * 1000)
-    [garbage] = found(home)[Kind.LEFTOVER]
-    assert garbage.bytes >= 5000
-    sweep(home)
-    assert found(home) == {}
-    assert len(recorded(repo, home)) == 1
+    [item] = find_items(home)[ItemKind.LEFTOVER]
+    assert item.size_bytes >= 5000
+    delete_items(home)
+    assert find_items(home) == {}
+    assert len(recorded_commits(repo, home)) == 1
 
 
-def cache(where: Place, model: str, count: int) -> None:
-    """Keep so many vectors in the cache, as a run does."""
+def fill_cache(location: IndexLocation, model: str, count: int) -> None:
+    """Store this number of vectors in the cache, as an index run does."""
     keys = [number.to_bytes(16, "big") for number in range(count)]
-    chance = np.random.default_rng(count).random((count, EMBEDDING_DIMENSION), np.float32)
-    rows = [keys, keys, chance.tolist()]
+    vectors = np.random.default_rng(count).random((count, EMBEDDING_DIMENSION), np.float32)
+    rows = [keys, keys, vectors.tolist()]
     entries = pa.table(
-        [pa.array(row, kind) for row, kind in zip(rows, embedding_cache.ENTRIES.types, strict=True)],
-        schema=embedding_cache.ENTRIES,
+        [pa.array(row, kind) for row, kind in zip(rows, embedding_cache.ENTRY_SCHEMA.types, strict=True)],
+        schema=embedding_cache.ENTRY_SCHEMA,
     )
-    with embedding_cache.opened(where, model) as opened:
-        assert opened is not None
-        opened.keep(entries)
+    with embedding_cache.open_cache(location, model) as cache:
+        assert cache is not None
+        cache.store(entries)
 
 
-def cached(where: Place) -> list[tuple[str, int]]:
-    with duckdb.connect(str(where.embeddings), read_only=True) as connection:
+def count_cached_vectors(location: IndexLocation) -> list[tuple[str, int]]:
+    with duckdb.connect(str(location.embeddings), read_only=True) as connection:
         return connection.execute("SELECT embed_model, count(*) FROM embeddings GROUP BY ALL").fetchall()
 
 
-def test_vectors_of_another_model(repo: Repo, home: Path) -> None:
-    """Cached vectors that no run looks up go, ours stay, and the room is given back."""
-    where = place(repo, home)
-    file = where.embeddings
-    cache(where, "former", 3_000)
-    cache(where, EMBEDDING_MODEL, 1_000)
+def test_vectors_of_another_model_are_deleted(repo: Repo, home: Path) -> None:
+    """Cached vectors of another model are deleted, those of the current one stay, and the file shrinks."""
+    location = index_location(repo, home)
+    file = location.embeddings
+    fill_cache(location, "former", 3_000)
+    fill_cache(location, EMBEDDING_MODEL, 1_000)
     before = file.stat().st_size
-    [garbage] = found(home)[Kind.CACHE]
-    assert garbage.what.startswith("3,000 cached vectors") and garbage.bytes == before * 3 // 4
-    (where.folder / embedding_cache.DRAFT).write_bytes(b"of a run that was killed")
-    sweep(home)
-    assert cached(where) == [(EMBEDDING_MODEL, 1_000)]
+    [item] = find_items(home)[ItemKind.CACHE]
+    assert item.description.startswith("3,000 cached vectors") and item.size_bytes == before * 3 // 4
+    (location.folder / embedding_cache.TEMP_FILE).write_bytes(b"of a run that was killed")
+    delete_items(home)
+    assert count_cached_vectors(location) == [(EMBEDDING_MODEL, 1_000)]
     assert file.stat().st_size < before // 2 and file.stat().st_mode & 0o777 == 0o600
-    assert found(home) == {}
+    assert find_items(home) == {}
     file.write_bytes(b"damaged")
-    assert found(home) == {}
+    assert find_items(home) == {}
     shutil.rmtree(repo.path)
     (repo.path.parent / "neighbour").mkdir(exist_ok=True)
-    sweep(home)
-    assert not where.folder.exists()
+    delete_items(home)
+    assert not location.folder.exists()
 
 
-def test_vectors_of_the_encoder_that_the_index_has(repo: Repo, home: Path) -> None:
-    """Where the index is made by the static encoder, its vectors are the ones that stay."""
-    chosen = ("--encoder", "static", "--embed-cache", "semantic")
-    assert lineage("index", str(repo.path), "--rebuild", "--yes", *chosen)[0] == 0
-    where = place(repo, home)
-    ours = cached(where)
-    assert [model for model, _ in ours] == [STATIC_MODEL] and found(home) == {}
-    cache(where, EMBEDDING_MODEL, 3)
-    sweep(home)
-    assert cached(where) == ours
+def test_vectors_of_the_index_encoder_are_kept(repo: Repo, home: Path) -> None:
+    """With an index of the static encoder, the vectors of that encoder stay."""
+    options = ("--encoder", "static", "--embed-cache", "semantic")
+    assert run_lineage("index", str(repo.path), "--rebuild", "--yes", *options)[0] == 0
+    location = index_location(repo, home)
+    expected = count_cached_vectors(location)
+    assert [model for model, _ in expected] == [STATIC_MODEL] and find_items(home) == {}
+    fill_cache(location, EMBEDDING_MODEL, 3)
+    delete_items(home)
+    assert count_cached_vectors(location) == expected
 
 
-def test_a_run_at_work_keeps_its_files(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """While a run holds the index nothing of it goes; the rest does, and the exit code tells."""
-    where = place(repo, home)
-    (where.folder / maintenance.DRAFT).write_bytes(b"x")
+def test_files_of_a_running_index_run_are_kept(
+    repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """During an index run the files of its index stay; other items are deleted and an error is raised."""
+    location = index_location(repo, home)
+    (location.folder / maintenance.TEMP_FILE).write_bytes(b"x")
     other = home / "gone-0123456789abcdef"
     other.mkdir()
-    with (where.folder / "run.lock").open("w") as lock:
+    with (location.folder / locks.RUN_LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(Kept, match="1 of 2 stay"):
-            sweep(home)
-    assert "at work on this repository" in capsys.readouterr().err
-    assert (where.folder / maintenance.DRAFT).exists() and not other.exists()
+        with pytest.raises(NotDeletedError, match="1 of 2 items could not be deleted"):
+            delete_items(home)
+    assert "running for this repository" in capsys.readouterr().err
+    assert (location.folder / maintenance.TEMP_FILE).exists() and not other.exists()
 
 
-def test_a_dead_socket(home: Path) -> None:
-    """The socket of a killed daemon goes, that of a living one does not."""
-    address = Address(home)
-    address.prepare()
+def test_dead_socket_is_deleted(home: Path) -> None:
+    """The socket of a killed daemon is deleted, that of a running one is not."""
+    paths = DaemonPaths(home)
+    paths.create_directories()
     with socket.socket(socket.AF_UNIX) as daemon:
-        daemon.bind(str(address.socket))
+        daemon.bind(str(paths.socket))
         daemon.listen()
-        assert found(home) == {}
-    [garbage] = found(home)[Kind.LEFTOVER]
-    assert garbage.what == str(address.socket)
-    sweep(home)
-    assert not address.socket.exists()
+        assert find_items(home) == {}
+    [item] = find_items(home)[ItemKind.LEFTOVER]
+    assert item.description == str(paths.socket)
+    delete_items(home)
+    assert not paths.socket.exists()
 
 
-def test_killed_on_the_way(repo: Repo, home: Path) -> None:
-    """Killed between its steps, the next one ends what was begun."""
-    where = place(repo, home)
+def test_half_deleted_index_is_deleted(repo: Repo, home: Path) -> None:
+    """If a deletion is killed between its steps, the next one completes it."""
+    location = index_location(repo, home)
     shutil.rmtree(repo.path)
     (repo.path.parent / "neighbour").mkdir(exist_ok=True)
-    with locks.sole_run(where):
-        writer.delete_index(where)  # and here the first one was killed
-    assert [one.why for one in found(home)[Kind.LEFTOVER]] == ["its index was deleted"]
-    sweep(home)
-    assert not where.folder.exists()
+    with locks.acquire_run_lock(location):
+        writer.delete_index(location)  # the first deletion was killed here
+    assert [item.reason for item in find_items(home)[ItemKind.LEFTOVER]] == ["its index was deleted"]
+    delete_items(home)
+    assert not location.folder.exists()
 
 
-def test_killed_at_any_moment(repo: Repo, home: Path) -> None:
-    """Killed with -9 wherever it is, the index stays whole and keeps what is needed; the next one ends the work."""
+def test_kill_at_any_time_keeps_the_index_intact(repo: Repo, home: Path) -> None:
+    """After kill -9 at any time the index is intact and has all needed commits; the next run completes the work."""
     for number in range(20):
         repo.commit_file(f"lost{number}.py", f"def lost{number}():\n    vanish()\n")
-    sample_index.index(repo, home)
+    sample_index.build_index(repo, home)
     repo.git("reset", "--quiet", "--hard", "HEAD~20")
     repo.commit_file("kept.py", "def kept(): ...\n")
-    sample_index.index(repo, home)
+    sample_index.build_index(repo, home)
     repo.git("reflog", "expire", "--expire=now", "--all")
-    where, kept = place(repo, home), set(repo.git("rev-list", "HEAD").split())
+    location, expected = index_location(repo, home), set(repo.git("rev-list", "HEAD").split())
     for tenths in range(2, 22, 4):
-        process = start("gc", "--yes")
+        process = start_lineage("gc", "--yes")
         time.sleep(tenths / 10)
         process.kill()
         process.communicate()
-        with database.reading(where) as connection:
-            assert maintenance.read_all(connection) and maintenance.broken_promises(connection) == {}
-        assert kept <= recorded(repo, home)
-    sweep(home)
-    assert recorded(repo, home) == kept and found(home) == {}
+        with database.open_for_reading(location) as connection:
+            assert (
+                maintenance.read_all_rows(connection) and maintenance.find_broken_invariants(connection) == {}
+            )
+        assert expected <= recorded_commits(repo, home)
+    delete_items(home)
+    assert recorded_commits(repo, home) == expected and find_items(home) == {}
 
 
-def test_litter_knows_its_folders(home: Path) -> None:
-    """Folders that are no index are not looked at, whatever is in them."""
+def test_other_directories_are_ignored(home: Path) -> None:
+    """Directories that are no index are ignored."""
     for name in ("models", "daemon", "notes-0123", "notes-0123456789abcdef"):
         (home / name).mkdir(parents=True)
     (home / "notes-0123456789abcdef" / "diary.txt").touch()
-    assert list(maintenance.empty_folders(home)) == [] == list(maintenance.indexes(home))
+    assert list(maintenance.list_empty_directories(home)) == [] == list(maintenance.list_indexes(home))
 
 
-def test_amounts() -> None:
-    """Bytes as a person reads them, and no control character of a path."""
-    assert [gc.amount(size) for size in (0, 1500, 2_000_000, 3_210_000_000)] == [
+def test_format_size() -> None:
+    """Sizes have decimal units, and control characters are escaped."""
+    assert [gc.format_size(size) for size in (0, 1500, 2_000_000, 3_210_000_000)] == [
         "0 B",
         "1.5 kB",
         "2.0 MB",
         "3.2 GB",
     ]
-    assert "\x1b" not in gc.line(Garbage(Kind.INDEX, "\x1b[31m", "", 0, lambda: None))
+    assert "\x1b" not in gc.format_item(DeletableItem(ItemKind.INDEX, "\x1b[31m", "", 0, lambda: None))

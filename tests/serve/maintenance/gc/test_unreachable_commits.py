@@ -1,4 +1,4 @@
-"""Commits that nothing reaches go, and what stays is as if it had been made anew."""
+"""`lineage gc`: unreachable commits are deleted, and the remaining rows equal a fresh index."""
 
 from __future__ import annotations
 
@@ -7,89 +7,91 @@ from typing import Any
 
 from pipeline.encoders.base import OnnxEncoder
 from pipeline.git.repository import open_repository
-from pipeline.run import Options, Pass
-from serve.maintenance.gc import Kind
-from serve.repositories import place_of
+from pipeline.run import IndexRun, RunOptions
+from serve.maintenance.gc import ItemKind
+from serve.repositories import locate_index
 from stores import database, maintenance
-from stores.index_location import Place
+from stores.index_location import IndexLocation
 from tests.repos import Repo
 from tests.serve import sample_index
-from tests.serve.maintenance.gc.helpers import found, recorded, sweep
+from tests.serve.maintenance.gc.helpers import delete_items, find_items, recorded_commits
 
 
-def test_only_what_nothing_reaches(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """A branch, a tag, a reflog, a stash and the HEAD of another work tree each keep a commit."""
-    lost = {}
-    for keeper in ("branch", "tag", "worktree", "stash", "reflog", "nothing"):
+def test_only_unreachable_commits_are_deleted(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """Commits that a branch, tag, reflog, stash or HEAD of another work tree reaches stay."""
+    commits = {}
+    for reference in ("branch", "tag", "worktree", "stash", "reflog", "nothing"):
         repo.git("switch", "--quiet", "--detach", "main")
-        lost[keeper] = repo.commit_file(f"{keeper}.py", f"def {keeper}(): ...\n")
-        sample_index.index(repo, home)
+        commits[reference] = repo.commit_file(f"{reference}.py", f"def {reference}(): ...\n")
+        sample_index.build_index(repo, home)
     repo.switch("main")
-    sample_index.index(repo, home)
-    repo.git("branch", "kept", lost["branch"])
-    repo.git("tag", "kept-too", lost["tag"])
-    repo.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "tree"), lost["worktree"])
-    repo.git("update-ref", "refs/stash", lost["stash"])
-    assert found(home) == {}  # the reflog of HEAD has them all
+    sample_index.build_index(repo, home)
+    repo.git("branch", "kept", commits["branch"])
+    repo.git("tag", "kept-too", commits["tag"])
+    repo.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "tree"), commits["worktree"])
+    repo.git("update-ref", "refs/stash", commits["stash"])
+    assert find_items(home) == {}  # the reflog of HEAD has them all
     repo.git("reflog", "expire", "--expire=now", "--all")
-    repo.git("update-ref", "--create-reflog", "-m", "as reset does", "refs/heads/moved", lost["reflog"])
+    repo.git("update-ref", "--create-reflog", "-m", "as reset does", "refs/heads/moved", commits["reflog"])
     repo.git("update-ref", "refs/heads/moved", "main")
-    [garbage] = found(home)[Kind.COMMITS]
-    assert garbage.what.startswith("1 commit in the index of ")
-    sweep(home)
-    assert recorded(repo, home) == {repo.git("rev-parse", "main"), *lost.values()} - {lost["nothing"]}
-    assert found(home) == {}
+    [item] = find_items(home)[ItemKind.COMMITS]
+    assert item.description.startswith("1 commit in the index of ")
+    delete_items(home)
+    assert recorded_commits(repo, home) == {repo.git("rev-parse", "main"), *commits.values()} - {
+        commits["nothing"]
+    }
+    assert find_items(home) == {}
 
 
-def test_the_watermark_stays(repo: Repo, home: Path) -> None:
-    """What the index promises to know stays until a run has moved the promise; then it can go and come back."""
+def test_commits_below_the_watermark_are_kept(repo: Repo, home: Path) -> None:
+    """Commits below the watermark stay until a run has moved it; a deleted commit can be indexed again."""
     amended = repo.commit_file("src/udp.py", "def broadcast():\n    flood()\n", "Flood the network")
-    sample_index.index(repo, home)
+    sample_index.build_index(repo, home)
     repo.git("reset", "--quiet", "--hard", "HEAD~1")
     repo.git("reflog", "expire", "--expire=now", "--all")
-    assert found(home) == {}
-    run(repo, home)
-    sweep(home)
-    assert amended not in recorded(repo, home)
+    assert find_items(home) == {}
+    run_index(repo, home)
+    delete_items(home)
+    assert amended not in recorded_commits(repo, home)
     repo.git("reset", "--quiet", "--hard", amended)
-    run(repo, home)
-    assert amended in recorded(repo, home)
+    run_index(repo, home)
+    assert amended in recorded_commits(repo, home)
 
 
-def run(repo: Repo, home: Path) -> Place:
+def run_index(repo: Repo, home: Path) -> IndexLocation:
     repository = open_repository(repo.path)
-    where = place_of(home, repository)
-    Pass(repository, where, Options(), OnnxEncoder(threads=1)).run()
-    return where
+    location = locate_index(home, repository)
+    IndexRun(repository, location, RunOptions(), OnnxEncoder(threads=1)).run()
+    return location
 
 
-def test_as_if_made_anew(home: Path, tmp_path: Path) -> None:
-    """What is left equals a fresh index: rows, vectors, words and their statistics; and the room is given back."""
+def test_remaining_rows_equal_a_fresh_index(home: Path, tmp_path: Path) -> None:
+    """The remaining rows, vectors, words and statistics equal a fresh index, and the file shrinks."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("src/tcp.py", "def connect():\n    timeout()\n", "Add a timeout to connect")
     repo.branch("aside")
     for number in range(30):
         body = "".join(f"def lost{number}_{n}():\n    vanish({n})\n" for n in range(40))
         repo.commit_file(f"lost{number}.py", body, f"Lose {number}")
-    where = run(repo, home)
+    location = run_index(repo, home)
     repo.switch("main")
     repo.commit_file("src/tcp.py", "def connect():\n    timeout(3)\n", "Wait for three seconds")
-    run(repo, home)
+    run_index(repo, home)
     repo.git("branch", "-D", "aside")
     repo.git("reflog", "expire", "--expire=now", "--all")
-    before = where.database.stat().st_size
-    [garbage] = found(home)[Kind.COMMITS]
-    assert before > garbage.bytes > before // 2
-    sweep(home)
-    assert where.database.stat().st_size < before
-    fresh = run(repo, tmp_path / "fresh")
-    assert content(where) == content(fresh)
-    with database.reading(where) as connection:
-        assert maintenance.broken_promises(connection) == {}
+    before = location.database.stat().st_size
+    [item] = find_items(home)[ItemKind.COMMITS]
+    assert before > item.size_bytes > before // 2
+    delete_items(home)
+    assert location.database.stat().st_size < before
+    fresh = run_index(repo, tmp_path / "fresh")
+    assert load_content(location) == load_content(fresh)
+    with database.open_for_reading(location) as connection:
+        assert maintenance.find_broken_invariants(connection) == {}
 
 
-# Rows by what they say: numbers of rows and of words depend on what came before.
-CONTENT = {
+# Without ids of rows and terms, which depend on earlier runs.
+CONTENT_QUERIES = {
     "commits": "SELECT * FROM commits",
     "hunks": "SELECT * EXCLUDE hunk_id FROM hunks",
     "symbols": "SELECT * EXCLUDE hunk_id, commit_sha, file_path FROM hunk_symbols JOIN hunks USING (hunk_id)",
@@ -106,31 +108,32 @@ CONTENT = {
 }
 
 
-def content(where: Place) -> dict[str, list[Any]]:
-    with database.reading(where) as connection:
+def load_content(location: IndexLocation) -> dict[str, list[Any]]:
+    with database.open_for_reading(location) as connection:
         return {
-            name: connection.execute(f"FROM ({sql}) ORDER BY ALL").fetchall() for name, sql in CONTENT.items()
+            name: connection.execute(f"FROM ({sql}) ORDER BY ALL").fetchall()
+            for name, sql in CONTENT_QUERIES.items()
         }
 
 
-def test_cut_history_is_kept(repo: Repo, home: Path, tmp_path: Path) -> None:
-    """A clone that becomes shallow keeps what its index knows of what was cut off."""
+def test_truncated_history_is_kept(repo: Repo, home: Path, tmp_path: Path) -> None:
+    """If a clone becomes shallow, indexed commits that are cut off stay."""
     repo.commit_file("b.py", "b = 1\n")
     clone = repo.clone(tmp_path / "clone")
-    run(clone, home)
+    run_index(clone, home)
     clone.git("fetch", "--quiet", "--depth=1")
     clone.git("reflog", "expire", "--expire=now", "--all")
-    assert Kind.COMMITS not in found(home)
+    assert ItemKind.COMMITS not in find_items(home)
 
 
-def test_a_damaged_history_is_kept(repo: Repo, home: Path) -> None:
-    """Where git cannot say what its branches reach, nothing is taken for unreached."""
+def test_damaged_history_is_kept(repo: Repo, home: Path) -> None:
+    """If a reference is broken, no commit is considered unreachable."""
     lost = repo.commit_file("b.py", "b = 1\n")
-    run(repo, home)
+    run_index(repo, home)
     repo.git("reset", "--quiet", "--hard", "HEAD~1")
-    run(repo, home)
+    run_index(repo, home)
     repo.git("reflog", "expire", "--expire=now", "--all")
-    assert found(home)[Kind.COMMITS]
+    assert find_items(home)[ItemKind.COMMITS]
     (repo.path / ".git" / "refs" / "heads" / "broken").write_text("1" * 40 + "\n", encoding="ascii")
-    assert found(home) == {}
-    assert lost in recorded(repo, home)
+    assert find_items(home) == {}
+    assert lost in recorded_commits(repo, home)

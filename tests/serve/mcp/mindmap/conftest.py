@@ -1,4 +1,4 @@
-"""A data directory, a server for it in memory, and a repository to work in."""
+"""Fixtures: a map store, an in-memory MCP server for it, and a repository."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from mindmap.map_store import Maps
-from serve.mcp.mindmap_server import Serving, mindmap_server
+from mindmap.map_store import MapStore
+from serve.mcp.mindmap_server import MindmapServer, create_mindmap_server
 from tests.repos import Repo
 
 
 @pytest.fixture
-def maps(tmp_path: Path) -> Maps:
-    return Maps(tmp_path / "maps")
+def store(tmp_path: Path) -> MapStore:
+    return MapStore(tmp_path / "maps")
 
 
 @pytest.fixture
-def serving(maps: Maps) -> Iterator[Serving]:
-    serving = mindmap_server(maps.path)
-    yield serving
-    serving.end()
+def mindmap_server(store: MapStore) -> Iterator[MindmapServer]:
+    server = create_mindmap_server(store.path)
+    yield server
+    server.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Agents of tests: what they ask of a server of maps, in memory or as a program, and what they are told."""
+"""Clients of the mindmap MCP server, in memory or as a process."""
 
 from __future__ import annotations
 
@@ -11,46 +11,49 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 import serve
-from mindmap.map_store import Maps
-from serve.mcp.mindmap_server import Serving
-from tests.serve.mcp.clients import ask, text
+from mindmap.map_store import MapStore
+from serve.mcp.mindmap_server import MindmapServer
+from tests.serve.mcp.clients import result_text, run_client
 
 ROOT = Path(serve.__file__).parent.parent
 
 
-def program(maps: Maps) -> tuple[list[str], dict[str, str]]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MINDMAP_DATA_DIR": str(maps.path)}
+def server_command(store: MapStore) -> tuple[list[str], dict[str, str]]:
+    """Return the command line and the environment of a server process."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MINDMAP_DATA_DIR": str(store.path)}
     return [sys.executable, "-m", "serve.cli.mindmap", "mcp"], environment
 
 
-def over_stdio(maps: Maps) -> Any:
-    command, environment = program(maps)
+def stdio_transport(store: MapStore) -> Any:
+    """Return a transport to a new server process."""
+    command, environment = server_command(store)
     return stdio_client(StdioServerParameters(command=command[0], args=command[1:], env=environment))
 
 
-def calls(asked: Any, *wanted: tuple[str, dict[str, Any]], mode: str = "auto") -> list[Any]:
-    """The answers to calls of one session, each of which must succeed."""
+def call_tools(server: Any, *tool_calls: tuple[str, dict[str, Any]], mode: str = "auto") -> list[Any]:
+    """Return the results of successful calls in one session."""
 
     async def steps(client: Client) -> list[Any]:
-        answers = [await client.call_tool(name, arguments) for name, arguments in wanted]
-        assert not [text(answer) for answer in answers if answer.is_error]
-        return [answer.structured_content for answer in answers]
+        results = [await client.call_tool(name, arguments) for name, arguments in tool_calls]
+        assert not [result_text(result) for result in results if result.is_error]
+        return [result.structured_content for result in results]
 
-    answers: list[Any] = ask(asked, steps, mode)
-    return answers
-
-
-def call(serving: Serving, name: str, **arguments: Any) -> Any:
-    return calls(serving.server, (name, arguments))[0]
+    results: list[Any] = run_client(server, steps, mode)
+    return results
 
 
-def refusal(serving: Serving, name: str, **arguments: Any) -> str:
-    """What a call that must fail says."""
+def call_tool(mindmap_server: MindmapServer, name: str, **arguments: Any) -> Any:
+    """Return the result of a successful call."""
+    return call_tools(mindmap_server.server, (name, arguments))[0]
+
+
+def tool_error(mindmap_server: MindmapServer, name: str, **arguments: Any) -> str:
+    """Return the error text of a failing call."""
 
     async def steps(client: Client) -> str:
-        answer = await client.call_tool(name, arguments)
-        assert answer.is_error, answer.structured_content
-        return text(answer)
+        result = await client.call_tool(name, arguments)
+        assert result.is_error, result.structured_content
+        return result_text(result)
 
-    said: str = ask(serving.server, steps)
-    return said
+    error: str = run_client(mindmap_server.server, steps)
+    return error

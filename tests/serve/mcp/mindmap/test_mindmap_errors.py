@@ -1,4 +1,4 @@
-"""What the tools of maps refuse, and in which words."""
+"""Errors of the map tools."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from mindmap.document import encode
-from mindmap.map_store import Maps
-from serve.mcp.mindmap_server import Serving
-from tests.mindmap.sample_maps import a_map
-from tests.serve.mcp.mindmap.mindmap_clients import call, refusal
+from mindmap.map_store import MapStore
+from serve.mcp.mindmap_server import MindmapServer
+from tests.mindmap.sample_maps import create_map
+from tests.serve.mcp.mindmap.mindmap_clients import call_tool, tool_error
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "says"),
+    ("name", "arguments", "pattern"),
     [
         (
             "get_mindmap",
@@ -25,8 +25,8 @@ from tests.serve.mcp.mindmap.mindmap_clients import call, refusal
         ("get_mindmap", {}, "`mindmapId`: is required"),
         ("get_mindmap", {"mindmapId": "../../etc/passwd"}, "is not a mindmap id"),
         ("get_mindmap", {"mindmapId": "a\0b"}, "is not a mindmap id"),
-        ("get_mindmap", {"mindmapId": "mm_gone"}, "There is no mindmap mm_gone.*There are mm_here"),
-        ("get_mindmap", {"mindmapId": "mm_here", "nodeId": "Parser"}, "A node labelled so is there: n_"),
+        ("get_mindmap", {"mindmapId": "mm_gone"}, "There is no mindmap mm_gone.*mm_here"),
+        ("get_mindmap", {"mindmapId": "mm_here", "nodeId": "Parser"}, "A node has this label: n_"),
         (
             "add_nodes",
             {"mindmapId": "mm_here", "nodes": [{"label": "x", "kind": "task"}]},
@@ -61,24 +61,25 @@ from tests.serve.mcp.mindmap.mindmap_clients import call, refusal
         (
             "update_nodes",
             {"mindmapId": "mm_here", "updates": [{"id": "root", "status": "done"}]},
-            r"so\. `updates\.0\.status`: Input should be 'planned', [^`]*, not 'done'\. Its arguments are",
+            r"arguments for update_nodes\. `updates\.0\.status`: Input should be 'planned', [^`]*, not 'done'\. "
+            "Its arguments are",
         ),
         (
             "create_mindmap",
             {"title": "x", "nodes": ["a"]},
-            "so. `nodes.0`: should be an object, not 'a'. Its",
+            "`nodes.0`: should be an object, not 'a'. Its",
         ),
         (
             "link_nodes",
             {"mindmapId": "mm_here", "add": [{"source": "root", "to": "root"}]},
-            "so. `add.0.from`: is required. `add.0.source`: there is no such argument. Its",
+            "`add.0.from`: is required. `add.0.source`: there is no such argument. Its",
         ),
         ("remove_nodes", {"mindmapId": "mm_here", "nodeIds": []}, "No nodes are given"),
         ("link_nodes", {"mindmapId": "mm_here"}, "No links are given"),
         (
             "link_nodes",
             {"mindmapId": "mm_here", "remove": [{"id": "l_gone"}]},
-            "There is no link l_gone.*It has no links",
+            "There is no link l_gone.*The map has no links",
         ),
         (
             "log_file_touch",
@@ -93,12 +94,12 @@ from tests.serve.mcp.mindmap.mindmap_clients import call, refusal
         (
             "log_file_touch",
             {"mindmapId": "mm_here", "path": "a.py", "lines": "banana"},
-            "'banana' is no range of lines.*Give lines as `10-20`",
+            "'banana' is not a line range.*Give lines as `10-20`",
         ),
         ("note_activity", {"mindmapId": "mm_here", "message": " "}, "A message is empty"),
         ("sync_git_status", {"mindmapId": "mm_here"}, "Give workspacePath"),
-        ("sync_git_status", {"mindmapId": "mm_here", "workspacePath": "/nowhere"}, "is no folder"),
-        ("create_mindmap", {"title": "x", "workspacePath": "relative"}, "is no absolute path"),
+        ("sync_git_status", {"mindmapId": "mm_here", "workspacePath": "/nowhere"}, "is not a directory"),
+        ("create_mindmap", {"title": "x", "workspacePath": "relative"}, "is not an absolute path"),
         ("create_mindmap", {"title": "", "nodes": []}, "A title is empty"),
         ("delete_mindmap", {"mindmapId": "mm_here"}, "pass confirm: true"),
         (
@@ -109,35 +110,39 @@ from tests.serve.mcp.mindmap.mindmap_clients import call, refusal
         ("list_mindmaps", {"limit": 0}, "greater than or equal to 1"),
     ],
 )
-def test_refusals(serving: Serving, maps: Maps, name: str, arguments: dict[str, Any], says: str) -> None:
-    """What cannot be done is refused with what can, and nothing is changed."""
-    maps.folder.create("mm_here", encode(a_map({"label": "Parser"})))
-    before = maps.folder.read("mm_here")
-    said = refusal(serving, name, **arguments)
-    assert re.search(says, said, re.DOTALL), said[:2_000]
-    assert "Error executing" not in said
-    assert maps.folder.read("mm_here") == before
-    assert maps.folder.ids() == ["mm_here"]
+def test_invalid_calls(
+    mindmap_server: MindmapServer, store: MapStore, name: str, arguments: dict[str, Any], pattern: str
+) -> None:
+    """An invalid call returns an error that tells what is valid, and changes nothing."""
+    store.directory.create("mm_here", encode(create_map({"label": "Parser"})))
+    before = store.directory.read("mm_here")
+    error = tool_error(mindmap_server, name, **arguments)
+    assert re.search(pattern, error, re.DOTALL), error[:2_000]
+    assert "Error executing" not in error
+    assert store.directory.read("mm_here") == before
+    assert store.directory.list_ids() == ["mm_here"]
 
 
-def test_deep_nesting(serving: Serving, maps: Maps) -> None:
-    """Nesting without end is refused in words that name the limit."""
-    document = a_map()
-    maps.create(document)
+def test_deep_nesting(mindmap_server: MindmapServer, store: MapStore) -> None:
+    """Too deep nesting returns an error that names the limit."""
+    document = create_map()
+    store.create(document)
     node: dict[str, Any] = {"label": "bottom"}
     for _ in range(80):
         node = {"label": "level", "children": [node]}
-    assert "at most 64 levels" in refusal(serving, "add_nodes", mindmapId=document.id, nodes=[node])
+    assert "at most 64 levels" in tool_error(mindmap_server, "add_nodes", mindmapId=document.id, nodes=[node])
     node = {"label": "bottom"}
     for _ in range(40):
         node = {"label": "level", "children": [node]}
-    assert len(call(serving, "add_nodes", mindmapId=document.id, nodes=[node])["ids"]) == 41
+    assert len(call_tool(mindmap_server, "add_nodes", mindmapId=document.id, nodes=[node])["ids"]) == 41
 
 
-def test_many_mistakes_are_few_words(serving: Serving) -> None:
-    """Thousands of wrong values are told by the first few; a path that no system takes is a sentence."""
-    made = call(serving, "create_mindmap", title="A map")["mindmapId"]
-    said = refusal(serving, "add_nodes", mindmapId=made, nodes=[{"label": 1}] * 3000)
-    assert len(said) < 2_000
-    assert "others" in said
-    assert "no folder" in refusal(serving, "create_mindmap", title="x", workspacePath="/" + "a" * 300)
+def test_many_mistakes_give_a_short_error(mindmap_server: MindmapServer) -> None:
+    """The error for thousands of invalid values lists only the first few; a too long path has a clear error."""
+    mindmap_id = call_tool(mindmap_server, "create_mindmap", title="A map")["mindmapId"]
+    error = tool_error(mindmap_server, "add_nodes", mindmapId=mindmap_id, nodes=[{"label": 1}] * 3000)
+    assert len(error) < 2_000
+    assert "further problems" in error
+    assert "is not a directory" in tool_error(
+        mindmap_server, "create_mindmap", title="x", workspacePath="/" + "a" * 300
+    )

@@ -1,20 +1,20 @@
-// What stands where there is nothing to show, and why.
+// Loading, empty and error states.
 
 import type { ComponentChildren } from "preact";
-import type { Failure } from "../api/client";
+import type { ApiError } from "../api/client";
 import { refresh } from "../state/actions";
 
-/** What is said with `commands` in it. */
-export const Said = ({ text }: { text: string }) => <>{text.split("`").map((part, place) => (place % 2 ? <code key={place}>{part}</code> : part))}</>;
+/** Text with `code` in backquotes. */
+export const TextWithCode = ({ text }: { text: string }) => <>{text.split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}</>;
 
 export const Loading = ({ what }: { what: string }) => (
   <div class="state" role="status">
     <span class="spinner" aria-hidden="true" />
-    <p>Reading {what}…</p>
+    <p>Loading {what}…</p>
   </div>
 );
 
-export const Empty = ({ title, children }: { title: string; children: ComponentChildren }) => (
+export const EmptyState = ({ title, children }: { title: string; children: ComponentChildren }) => (
   <div class="state empty">
     <img src="/logo.png" alt="" width="56" height="56" />
     <h2>{title}</h2>
@@ -25,24 +25,24 @@ export const Empty = ({ title, children }: { title: string; children: ComponentC
 const ICONS = {
   missing: "M7 2.250a4.750 4.750 0 1 1 0 9.500a4.750 4.750 0 1 1 0-9.500zM10.500 10.500l3.500 3.500M5.250 7h3.500",
   offline: "M5 2v3M11 2v3M3.500 5h9v2.500a4.500 4.500 0 0 1-9 0zM8 12v2.500M1.500 14.500l13-13",
-  broken: "M3.500 1.750h6l3 3v9.500h-9zM9.500 1.750v3h3M6 8l4 4M10 8l-4 4",
+  unreadable: "M3.500 1.750h6l3 3v9.500h-9zM9.500 1.750v3h3M6 8l4 4M10 8l-4 4",
 };
 
-export function Problem({ failure }: { failure: Failure }) {
+export function ErrorMessage({ failure }: { failure: ApiError }) {
   const title =
-    failure.status === 404 ? "This map is not here" : failure.status === 0 ? "The viewer is offline" : "This cannot be shown";
+    failure.status === 404 ? "Map not found" : failure.status === 0 ? "The viewer is offline" : "This cannot be shown";
   return (
-    <div class="state problem" role="alert">
+    <div class="state error" role="alert">
       <svg class="glyph" viewBox="0 0 16 16" aria-hidden="true">
-        <path class="line" d={failure.status === 404 ? ICONS.missing : failure.status === 0 ? ICONS.offline : ICONS.broken} />
+        <path class="line" d={failure.status === 404 ? ICONS.missing : failure.status === 0 ? ICONS.offline : ICONS.unreadable} />
       </svg>
       <h2>{title}</h2>
       <p>
-        <Said text={failure.message} />
+        <TextWithCode text={failure.message} />
       </p>
       {failure.hint && (
         <p class="muted">
-          <Said text={failure.hint} />
+          <TextWithCode text={failure.hint} />
         </p>
       )}
       <p class="row">

@@ -1,45 +1,45 @@
-// Why a touched file looks the way it does: the commits that shaped it, from git and the repository's index.
+// Lineage of a touched file: the commits that shaped it.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type Commit, Failure, type Lineage, why } from "../api/client";
+import { type Commit, ApiError, type Lineage, fetchLineage } from "../api/client";
 import type { FileTouch } from "../api/types";
 import { Time } from "./time";
 
-type Answer = "asking" | Lineage | Failure;
+type LookupState = "loading" | Lineage | ApiError;
 
-export function Why({ mindmap, touch }: { mindmap: string; touch: FileTouch }) {
-  const [answer, setAnswer] = useState<Answer | null>(null);
-  const asking = useRef<AbortController | null>(null);
-  useEffect(() => () => asking.current?.abort(), []);
-  const ask = async (): Promise<void> => {
-    asking.current = new AbortController();
-    setAnswer("asking");
+export function LineageButton({ mindmap, touch }: { mindmap: string; touch: FileTouch }) {
+  const [answer, setAnswer] = useState<LookupState | null>(null);
+  const request = useRef<AbortController | null>(null);
+  useEffect(() => () => request.current?.abort(), []);
+  const loadLineage = async (): Promise<void> => {
+    request.current = new AbortController();
+    setAnswer("loading");
     try {
-      setAnswer(await why(mindmap, touch.path, touch.lines ?? "", asking.current.signal));
+      setAnswer(await fetchLineage(mindmap, touch.path, touch.lines ?? "", request.current.signal));
     } catch (error) {
-      if (error instanceof Failure) setAnswer(error);
+      if (error instanceof ApiError) setAnswer(error);
       else if (!(error instanceof DOMException)) throw error;
     }
   };
   return (
-    <div class="why">
+    <div class="lineage">
       <button
         type="button"
         class="link-button"
         aria-expanded={answer !== null}
-        onClick={() => (answer === null ? void ask() : (asking.current?.abort(), setAnswer(null)))}
+        onClick={() => (answer === null ? void loadLineage() : (request.current?.abort(), setAnswer(null)))}
       >
         {answer === null ? "Why?" : "Hide why"}
         <span class="visually-hidden"> does {touch.path} look the way it does</span>
       </button>
-      {answer !== null && <div aria-live="polite">{told(answer)}</div>}
+      {answer !== null && <div aria-live="polite">{renderState(answer)}</div>}
     </div>
   );
 }
 
-function told(answer: Answer) {
-  if (answer === "asking") return <p class="muted">Asking git…</p>;
-  if (answer instanceof Failure) {
+function renderState(answer: LookupState) {
+  if (answer === "loading") return <p class="muted">Loading the history…</p>;
+  if (answer instanceof ApiError) {
     return (
       <p class="muted">
         {answer.message} {answer.hint}
@@ -49,7 +49,7 @@ function told(answer: Answer) {
   const limitation = answer.meta.explain?.limitation ?? (answer.hits.length ? null : answer.meta.hint);
   return (
     <>
-      {!answer.hits.length && !limitation && <p class="muted">No commit has shaped these lines yet.</p>}
+      {!answer.hits.length && !limitation && <p class="muted">No commit has changed these lines yet.</p>}
       <ol class="commits">
         {answer.hits.map((hit) => (
           <li key={hit.commit_sha}>

@@ -1,0 +1,29 @@
+// Isolation of bidirectional text: control characters in a label must not change the direction of the text around it.
+
+const BIDI_CONTROLS = /[\u202A-\u202E\u2066-\u2069]/u;
+const [ISOLATE, END_ISOLATE, END_EMBEDDING] = ["\u2068", "\u2069", "\u202C"] as const;
+// Fields with free text. Ids and paths stay unchanged, because they are sent back to the server.
+const TEXT_FIELDS = new Set(["label", "title", "message", "summary", "detail", "notes", "activeTask"]);
+
+/** Parses JSON and isolates its texts. Most documents have no control characters and skip the second pass. */
+export function parseJson(text: string): unknown {
+  if (!BIDI_CONTROLS.test(text)) return JSON.parse(text);
+  return JSON.parse(text, (key, value: unknown) => (typeof value === "string" && TEXT_FIELDS.has(key) ? isolateBidi(value) : value));
+}
+
+/** Wraps a text with control characters in an isolate, and closes everything that it opens. */
+export function isolateBidi(text: string): string {
+  if (!BIDI_CONTROLS.test(text)) return text;
+  const openControls: string[] = [];
+  let content = "";
+  for (const character of text) {
+    if (character === END_ISOLATE || character === END_EMBEDDING) {
+      if (openControls.at(-1) !== character) continue;
+      openControls.pop();
+    } else if (BIDI_CONTROLS.test(character)) {
+      openControls.push(character < "\u2066" ? END_EMBEDDING : END_ISOLATE);
+    }
+    content += character;
+  }
+  return `${ISOLATE}${content}${openControls.reverse().join("")}${END_ISOLATE}`;
+}

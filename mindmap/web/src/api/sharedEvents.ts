@@ -1,0 +1,114 @@
+// One event stream for all tabs of a browser, because a browser opens at most six connections to a server. The tab
+// that holds a Web Lock leads: it subscribes and broadcasts the events. When it closes, the browser passes the lock on.
+// A frozen or busy leader keeps the lock, so a visible tab steals it. Without locks every tab subscribes itself.
+
+import { type ServerEvent, subscribe } from "./events";
+
+const CHANNEL = "mindmap-events";
+
+// Interval of a follower's pings, and the time it waits for the answer. Messages, not timers of the leader, because
+// browsers slow down the timers of hidden tabs. Stealing the lead unnecessarily costs one request.
+const PING_INTERVAL_MS = 3_000;
+const PING_TIMEOUT_MS = 2_000;
+
+type StreamEvent = ServerEvent | { type: "lost" };
+type TabMessage = StreamEvent | { type: "hello" } | { type: "there?" } | { type: "here" };
+
+/** Subscribes for as long as the page is open. `onDisconnect` is called whenever the connection is lost. */
+export function subscribeShared(onEvent: (event: ServerEvent) => void, onDisconnect: () => void): void {
+  const listenAlone = (): void => void subscribe(onEvent, onDisconnect);
+  const listenShared = (): void => void new SharedStreamTab((event) => (event.type === "lost" ? onDisconnect() : onEvent(event))).start();
+  if (!("locks" in navigator) || !("BroadcastChannel" in window)) listenAlone();
+  else void navigator.locks.query().then(listenShared, listenAlone); // rejected if the browser stores nothing for the site
+}
+
+/** A tab as leader or follower of the shared stream. */
+class SharedStreamTab {
+  private readonly channel = new BroadcastChannel(CHANNEL);
+  /** Closes the leader's stream; null in followers. */
+  private stopStream: (() => void) | null = null;
+  /** Connection state, for tabs that join later. */
+  private lastState: StreamEvent | null = null;
+  /** Timer that runs while a ping is unanswered. */
+  private pingTimer = 0;
+
+  constructor(private readonly onEvent: (event: StreamEvent) => void) {}
+
+  /** Follows, and leads whenever the lock is granted. */
+  async start(): Promise<never> {
+    this.channel.onmessage = ({ data }: MessageEvent<TabMessage>) => (this.stopStream ? this.handleAsLeader(data) : this.handleAsFollower(data));
+    this.send({ type: "hello" });
+    window.setInterval(() => this.pingLeader(), PING_INTERVAL_MS);
+    document.addEventListener("visibilitychange", () => this.pingLeader());
+    for (;;) await this.holdLock({});
+  }
+
+  /** Waits for the lock and leads until another tab steals it. */
+  private async holdLock(options: LockOptions): Promise<void> {
+    let stop: (() => void) | null = null;
+    try {
+      await navigator.locks.request(CHANNEL, options, () => {
+        stop = this.startLeading();
+        return new Promise<never>(() => undefined);
+      });
+    } catch (error) {
+      if (!stop) throw error;
+      this.stopLeading(stop);
+    }
+  }
+
+  private startLeading(): () => void {
+    this.clearPing();
+    this.stopStream?.();
+    this.lastState = null;
+    this.send({ type: "here" });
+    return (this.stopStream = subscribe(
+      (event) => this.broadcastEvent(event),
+      () => this.broadcastEvent({ type: "lost" }),
+    ));
+  }
+
+  private stopLeading(stop: () => void): void {
+    stop();
+    if (this.stopStream === stop) this.stopStream = null;
+    this.send({ type: "hello" }); // the new leader answers with the current state
+  }
+
+  private broadcastEvent(event: StreamEvent): void {
+    if (event.type !== "mindmap_updated") this.lastState = event;
+    this.send(event);
+    this.onEvent(event);
+  }
+
+  private handleAsLeader(message: TabMessage): void {
+    if (message.type === "there?") this.send({ type: "here" });
+    // Tabs that know the state already reload once more.
+    if (message.type === "hello" && this.lastState) this.send(this.lastState);
+  }
+
+  private handleAsFollower(message: TabMessage): void {
+    if (message.type === "hello" || message.type === "there?") return;
+    this.clearPing();
+    if (message.type !== "here") this.onEvent(message);
+  }
+
+  private pingLeader(): void {
+    if (this.stopStream || document.hidden) return;
+    this.send({ type: "there?" });
+    this.pingTimer ||= window.setTimeout(() => this.takeLead(), PING_TIMEOUT_MS);
+  }
+
+  private clearPing(): void {
+    window.clearTimeout(this.pingTimer);
+    this.pingTimer = 0;
+  }
+
+  private takeLead(): void {
+    this.pingTimer = 0;
+    if (!this.stopStream) void this.holdLock({ steal: true });
+  }
+
+  private send(message: TabMessage): void {
+    this.channel.postMessage(message);
+  }
+}

@@ -1,0 +1,68 @@
+// Export menu.
+
+import { fetchExport, ApiError } from "../api/client";
+import { app, currentView } from "../state/app";
+import { notify } from "../state/actions";
+import { exportSvg } from "../render/svgExport";
+import { panes } from "../state/panes";
+import { Menu } from "./menu";
+
+type ExportFormat = "svg" | "markdown" | "mermaid" | "json";
+
+const EXPORT_FORMATS: [ExportFormat, string, string, string][] = [
+  ["svg", "Picture", "SVG of the expanded cards", "svg"],
+  ["markdown", "Markdown", "Tree, files, links and log", "md"],
+  ["mermaid", "Mermaid", "Flowchart for other documents", "mmd"],
+  ["json", "JSON", "The complete document", "json"],
+];
+
+export const ExportMenu = () => (
+  <Menu icon="download" label="Export">
+    {(close) => (
+      <ul class="exports">
+        {EXPORT_FORMATS.map(([form, name, meaning, ending]) => (
+          <li key={form}>
+            <button
+              type="button"
+              onClick={() => {
+                void saveExport(form, ending);
+                close();
+              }}
+            >
+              <strong>{name}</strong>
+              <span>{meaning}</span>
+            </button>
+          </li>
+        ))}
+      </ul>
+    )}
+  </Menu>
+);
+
+async function saveExport(format: ExportFormat, extension: string): Promise<void> {
+  const { map } = app.get();
+  if (!map) return;
+  try {
+    const text = format === "svg" ? createSvg() : await fetchExport(map.id, format);
+    download(text, `${fileName(map.title)}.${extension}`, format === "svg" ? "image/svg+xml" : "text/plain");
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    notify(`Export failed: ${error.message} ${error.hint}`.trim(), true);
+  }
+}
+
+function createSvg(): string {
+  const state = app.get();
+  const drawings = [...panes.values()].flatMap(({ scene }) => scene.currentDrawing ?? []);
+  return exportSvg(drawings, `${state.map!.title}, ${currentView(state)}`);
+}
+
+const fileName = (title: string): string => title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/gu, "").slice(0, 60) || "mindmap";
+
+function download(text: string, name: string, type: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.download = name;
+  link.click();
+  window.setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}

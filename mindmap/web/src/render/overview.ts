@@ -1,0 +1,55 @@
+// Overview at small scales: cards as boxes merged into a few paths, and names of the largest branches.
+
+import type { PlacedCard } from "../layout/layout";
+import { isModel } from "../model/tree";
+import { truncateText } from "../layout/text";
+import { statusOf } from "./card";
+
+// Browsers paint in tiles of 256 pixels, and paint a path again for every tile that it reaches.
+const CELL_PIXELS = 400;
+// Minimum size of a branch with a name, height of a name, and the maximum number of names, in pixels.
+const NAME_LIMITS = { width: 64, height: 40, line: 18, count: 60 } as const;
+
+/** Merges neighbouring cards of the same class into paths. */
+export function mergeCards(cards: PlacedCard[], isFaded: (id: string) => boolean, scale: number): { name: string; path: string }[] {
+  const parts = new Map<string, { name: string; boxes: string[] }>();
+  const cell = CELL_PIXELS / scale;
+  for (const placed of cards) {
+    const name = `${overviewClassOf(placed)}${isFaded(placed.branch.id) ? " faded" : ""}`;
+    const key = `${name} ${Math.floor(placed.x / cell)} ${Math.floor(placed.y / cell)}`;
+    let part = parts.get(key);
+    if (!part) parts.set(key, (part = { name, boxes: [] }));
+    part.boxes.push(`M${Math.round(placed.x)} ${Math.round(placed.y)}h${placed.width}v${placed.height}h-${placed.width}z`);
+  }
+  return [...parts.values()].map(({ name, boxes }) => ({ name, path: boxes.join("") }));
+}
+
+function overviewClassOf({ branch: { node } }: PlacedCard): string {
+  const status = statusOf(node);
+  if (status) return `s-${status}`;
+  return isModel(node) ? `t-${node.type}` : "plain";
+}
+
+export interface OverviewName {
+  text: string;
+  x: number;
+  y: number;
+}
+
+/** Chooses the names to show at a scale: those of the largest branches that do not overlap. */
+export function chooseNames(cards: PlacedCard[], scale: number, width: (text: string) => number): OverviewName[] {
+  const large = cards
+    .filter(({ branch, subtreeBox }) => branch.children.length && subtreeBox.width * scale > NAME_LIMITS.width && subtreeBox.height * scale > NAME_LIMITS.height)
+    .sort((a, b) => a.branch.depth - b.branch.depth || b.subtreeBox.height - a.subtreeBox.height);
+  const names: (OverviewName & { right: number })[] = [];
+  for (const { branch, x, y, height, subtreeBox } of large) {
+    if (names.length >= NAME_LIMITS.count) break;
+    const text = branch.parent ? truncateText(branch.node.label, subtreeBox.width * scale * 0.8, width) : branch.node.label;
+    const name = { text, x, y: y + height / 2, right: x + (width(text) + 16) / scale };
+    const isOverlapping = names.some(
+      (other) => name.x < other.right && other.x < name.right && Math.abs(other.y - name.y) * scale < NAME_LIMITS.line,
+    );
+    if (!isOverlapping) names.push(name);
+  }
+  return names;
+}

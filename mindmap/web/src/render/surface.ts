@@ -1,0 +1,155 @@
+// SVG surface that draws the part of a map inside a box, with the detail that suits the scale.
+
+import type { Drawing } from "../layout/drawing";
+import { type Box, type PlacedCard, intersects } from "../layout/layout";
+import type { LinkRoute } from "../layout/links";
+import type { Measure } from "../layout/text";
+import { READABLE_SCALE } from "./camera";
+import { type TreePosition, createCardElement } from "./card";
+import { mergeCards, chooseNames } from "./overview";
+import { Layer, drawSlice } from "./layer";
+import { type LinkElements, branchesPath, createLinkElements, tooltipOf, straightLinkPaths } from "./links";
+import { HighlightStyles, NO_HIGHLIGHT } from "./highlights";
+import { createElement } from "./svg";
+
+// With more cards in view, they are merged into a few paths.
+const MAX_CARDS = 260;
+// Links are long: painting each one touches much of the view.
+const MAX_LINKS = 120;
+const NAME_FONT_SIZE = 12;
+
+export class Surface {
+  private readonly content = createElement("g", { class: "world", role: "presentation" });
+  private readonly branches = createElement("path", { class: "branches" });
+  private readonly boxes = createElement("g", { class: "boxes", "aria-hidden": "true" });
+  private readonly straightLinks = createElement("g", { class: "rough" });
+  private readonly links = createElement("g", { class: "links", "aria-hidden": "true" });
+  private readonly cards = createElement("g", { class: "cards", role: "presentation" });
+  private readonly labels = createElement("g", { class: "labels", "aria-hidden": "true" });
+  private readonly names = createElement("g", { class: "names", "aria-hidden": "true" });
+  readonly svg = createElement("svg", { class: "scene", role: "presentation", focusable: "false" }, this.content);
+  private readonly cardLayer = new Layer<PlacedCard, SVGGElement>(
+    (id, placed) => this.createCard(id, placed),
+    (group) => group.remove(),
+    looksSameCard,
+  );
+  private readonly linkLayer = new Layer<LinkRoute, LinkElements>(
+    (_, route) => this.createLink(route),
+    ({ line, label }) => [line, label].forEach((part) => part?.remove()),
+    looksSameRoute,
+  );
+  private drawing: Drawing | null = null;
+  private highlights = new HighlightStyles(NO_HIGHLIGHT, new Map());
+
+  constructor(
+    private readonly prefix: string,
+    private readonly measure: Measure,
+  ) {
+    this.content.append(this.branches, this.boxes, this.straightLinks, this.links, this.cards, this.labels, this.names);
+  }
+
+  applyHighlights(highlights: HighlightStyles): void {
+    this.highlights = highlights;
+    this.cardLayer.forEach((id, group) => highlights.applyToCard(id, group));
+    this.linkLayer.forEach((_, drawn, route) => highlights.applyToLink(drawn, route));
+  }
+
+  /** Stops the animation of links while the surface moves, which would repaint it at every step. */
+  setMoving(isMoving: boolean): void {
+    this.links.classList.toggle("moving", isMoving);
+  }
+
+  /** Starts drawing the contents of a box; `drawPending` continues. */
+  draw(drawing: Drawing, box: Box, { x, y, k }: { x: number; y: number; k: number }): void {
+    this.drawing = drawing;
+    this.content.setAttribute("transform", `translate(${x} ${y}) scale(${k})`);
+    this.names.setAttribute("font-size", String(NAME_FONT_SIZE / k));
+    const cards = [...drawing.layout.cards.values()].filter((placed) => intersects(placed, box));
+    const isOverview = k < READABLE_SCALE && cards.length > MAX_CARDS / (k < READABLE_SCALE / 2 ? 4 : 1);
+    this.svg.classList.toggle("far", isOverview);
+    this.svg.classList.toggle("mid", !isOverview && k < READABLE_SCALE);
+    if (isOverview) this.drawOverview(drawing, cards, box, k);
+    else this.drawCards(drawing, cards, box);
+  }
+
+  /** Draws pending elements for one time slice; returns true if none is left. */
+  drawPending(): boolean {
+    return drawSlice(this.cardLayer, this.linkLayer);
+  }
+
+  private drawCards({ layout, routes }: Drawing, cards: PlacedCard[], box: Box): void {
+    for (const group of [this.boxes, this.names, this.straightLinks]) group.replaceChildren();
+    this.branches.setAttribute("d", branchesPath(layout, box));
+    const centre = centreOf(box);
+    this.updateCards(cards.map((placed) => [distance(placed, centre), placed] as const).sort(([a], [b]) => a - b).map(([, placed]) => placed));
+    this.updateLinks(routes.filter((route) => intersects(route.box, box)).slice(0, MAX_LINKS));
+  }
+
+  private drawOverview({ layout, routes }: Drawing, cards: PlacedCard[], box: Box, scale: number): void {
+    const { only, selected } = this.highlights;
+    const paths = mergeCards(cards, (id) => this.highlights.isFaded(id), scale);
+    this.boxes.replaceChildren(...paths.map(({ name, path }) => createElement("path", { class: name, d: path })));
+    this.branches.setAttribute("d", branchesPath(layout, box));
+    this.straightLinks.replaceChildren(...straightLinkPaths(routes.filter((route) => intersects(route.box, box))).map((d) => createElement("path", { d })));
+    this.svg.style.setProperty("--hair", String(1 / scale));
+    const names = chooseNames(cards, scale, this.measure);
+    this.names.replaceChildren(...names.map(({ text, x, y }) => createElement("text", { x, y }, text)));
+    this.updateLinks([]);
+    const matches = only && only.size < MAX_CARDS ? [...only] : [];
+    this.updateCards([selected, ...matches].flatMap((id) => this.findCard(id) ?? []));
+  }
+
+  private updateCards(cards: PlacedCard[]): void {
+    // The selected card always exists, for screen readers.
+    const selected = this.findCard(this.highlights.selected);
+    const all = selected ? [selected, ...cards] : cards;
+    this.cardLayer.update(new Map(all.map((placed) => [placed.branch.id, placed])));
+  }
+
+  private updateLinks(routes: LinkRoute[]): void {
+    this.linkLayer.update(new Map(routes.map((route) => [route.key, route])));
+  }
+
+  private createCard(id: string, placed: PlacedCard): SVGGElement {
+    const group = createCardElement(placed, this.prefix, treePosition(placed));
+    this.highlights.applyToCard(id, group);
+    this.cards.append(group);
+    return group;
+  }
+
+  private createLink(route: LinkRoute): LinkElements {
+    const drawn = createLinkElements(route);
+    this.highlights.applyToLink(drawn, route);
+    this.links.append(drawn.line);
+    if (drawn.label) this.labels.append(drawn.label);
+    return drawn;
+  }
+
+  private findCard(id: string | null): PlacedCard | null {
+    return this.drawing?.layout.cards.get(id ?? "") ?? null;
+  }
+}
+
+export const centreOf = ({ x, y, width, height }: Box): { x: number; y: number } => ({ x: x + width / 2, y: y + height / 2 });
+
+export const distance = (box: Box, from: { x: number; y: number }): number => {
+  const { x, y } = centreOf(box);
+  return Math.hypot(x - from.x, y - from.y);
+};
+
+/** Compares the looks of a card. An unchanged node has the same card object. */
+const looksSameCard = (a: PlacedCard, b: PlacedCard): boolean =>
+  a.card === b.card &&
+  a.x === b.x &&
+  a.y === b.y &&
+  a.branch.node === b.branch.node &&
+  a.branch.depth === b.branch.depth &&
+  a.branch.parent?.children.length === b.branch.parent?.children.length;
+
+const looksSameRoute = (a: LinkRoute, b: LinkRoute): boolean =>
+  a.path === b.path && a.label === b.label && tooltipOf(a) === tooltipOf(b);
+
+function treePosition({ branch }: PlacedCard): TreePosition {
+  const row = branch.parent?.children ?? [branch];
+  return { level: branch.depth + 1, position: row.indexOf(branch) + 1, count: row.length };
+}
