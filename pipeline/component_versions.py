@@ -16,6 +16,7 @@ from stores.types import EMBEDDING_DIMENSION, SCHEMA_VERSION
 
 CHUNKER_VERSION: Final = "1"
 PARSER_VERSION: Final = "1"
+JAVASCRIPT_PARSER_VERSION: Final = "2"
 SEMANTIC_TEXT_VERSION: Final = "1"
 WORDS_VERSION: Final = "1"
 
@@ -52,8 +53,8 @@ def get_component_versions(
         parser_python=PARSER_VERSION,
         parser_java=PARSER_VERSION,
         parser_kotlin=PARSER_VERSION,
-        parser_typescript=PARSER_VERSION,
-        parser_javascript=PARSER_VERSION,
+        parser_typescript=JAVASCRIPT_PARSER_VERSION,
+        parser_javascript=JAVASCRIPT_PARSER_VERSION,
         words_version=WORDS_VERSION,
         embed_cache=embed_cache,
     )

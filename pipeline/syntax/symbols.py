@@ -268,7 +268,7 @@ def _get_name(match: Match, content: FileContent) -> str:
         # `Type` or `Trait for Type`, without paths and type arguments.
         named = [node for node in (match.second, match.name) if node is not None]
         return " for ".join(_get_text(_get_base_type(node), content) for node in named)
-    name = _get_text(match.name, content)
+    name = _get_text(match.name, content).strip("\"'")  # a quoted property of JavaScript
     return _get_text(match.second, content) if match.second is not None and name == "exports" else name
 
 

@@ -285,6 +285,50 @@ def test_javascript() -> None:
     ]
 
 
+@pytest.mark.parametrize("grammar", ["javascript", "typescript", "tsx"])
+def test_functions_and_classes_named_by_a_property_or_assignment(grammar: str) -> None:
+    """A function or class value is a symbol under the name of its property or of the variable it is assigned to."""
+    found = symbols(
+        grammar,
+        """
+        exports.app = {
+          name: function () {},
+          other: () => {},
+          [key]: async function () {},
+          'quoted-name': function* () {},
+          Inner: class {},
+          short() {},
+          value: call(() => {}),
+        }
+        exports['assigned'] = function () {}
+        cache.get ||= () => 1
+        first = second = function () {}
+        wrapped = (function () {})
+        shapes.Circle = class {}
+        module.exports = class Square {}
+        class Fields { pages = function* () {}; Nested = class {}; 'quoted' = () => 1 }
+        """,
+    )
+    assert found == [
+        "method name",
+        "method other",
+        "method [key]",
+        "method quoted-name",
+        "class Inner",
+        "method short",
+        "function assigned",
+        "function get",
+        "function second",
+        "function wrapped",
+        "class Circle",
+        "class Square",
+        "class Fields",
+        "method Fields.pages",
+        "class Fields.Nested",
+        "method Fields.quoted",
+    ]
+
+
 @pytest.mark.parametrize(
     ("grammar", "source", "name"),
     [
