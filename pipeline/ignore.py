@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import re2
 from cachetools import LRUCache
 from pathspec import GitIgnoreSpec
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from pipeline.git import git_dir
 from pipeline.git.repository import Repository, UnreadableObject, open_repository
@@ -24,6 +26,11 @@ IGNORE_FILE: Final = ".lineageignore"
 ATTRIBUTES: Final = ("linguist-generated", "linguist-vendored")
 # Cached results: more than the paths of most histories, and a few megabytes at most.
 MAX_CACHED_PATHS: Final = 50_000
+
+# A longer pattern costs RE2 more than 10 ms a path, and matches no path that git can check out.
+MAX_PATTERN_CHARACTERS: Final = 4_096
+# Memory limit of RE2 for each pattern: enough for `?` 4,096 times.
+MAX_PATTERN_MEMORY_BYTES: Final = 64 * 1024 * 1024
 
 # Lock files, copied dependencies and generated files. Kept short: ignoring a user's own work is worse than indexing a
 # lock file.
@@ -78,6 +85,32 @@ class UnreadableIgnoreFile(LineageError):
         super().__init__(f"{file} cannot be read: {reason}.", hint="Make it readable, or move it away.")
 
 
+class PatternTooLong(LineageError):
+    """A pattern of the ignore file is too long to be matched quickly."""
+
+    def __init__(self, line_number: int, length: int) -> None:
+        super().__init__(
+            f"Line {line_number:,} of {IGNORE_FILE} has {length:,} characters; "
+            f"a pattern has at most {MAX_PATTERN_CHARACTERS:,}.",
+            hint="Shorten or remove the line.",
+        )
+
+
+class LinearPattern(GitIgnoreSpecPattern):
+    """Gitignore pattern matched by RE2, whose time is linear in the path.
+
+    Patterns come from the repository. `re` needs exponential time for one such as `*a*a*a*a*a*ab`.
+    """
+
+    def __init__(self, pattern: str, include: bool | None = None) -> None:
+        super().__init__(pattern, include)
+        if self.regex is not None:
+            options = re2.Options()
+            options.log_errors = False
+            options.max_mem = MAX_PATTERN_MEMORY_BYTES
+            self.regex = re2.compile(self.regex.pattern, options)
+
+
 @dataclass(slots=True)
 class IgnoreRules:
     """Ignore rules of a repository. Pickled for workers, which open the repository to read attributes."""
@@ -129,22 +162,27 @@ def _to_bool(value: bool | str | None) -> bool | None:
 
 
 def _compile(lines: tuple[str, ...]) -> GitIgnoreSpec:
-    return GitIgnoreSpec.from_lines(lines, backend="simple")
+    return GitIgnoreSpec.from_lines(lines, LinearPattern, backend="simple")
 
 
 def parse_patterns(content: bytes) -> tuple[str, ...]:
-    """Return the lines of an ignore file that are valid patterns. As in git, only a line feed ends a line."""
+    """Return the lines of an ignore file that are valid patterns. As in git, only a line feed ends a line.
+
+    Raises PatternTooLong.
+    """
     text = content.removeprefix(BOM_UTF8).decode("utf-8", errors="replace")
-    return tuple(
-        line for line in (line.removesuffix("\r") for line in text.split("\n")) if _is_effective(line)
-    )
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    for number, line in enumerate(lines, 1):
+        if len(line) > MAX_PATTERN_CHARACTERS and not line.startswith("#"):
+            raise PatternTooLong(number, len(line))
+    return tuple(line for line in lines if _is_effective(line))
 
 
 def _is_effective(line: str) -> bool:
     try:
         return any(pattern.include is not None for pattern in _compile((line,)).patterns)
     # `!` alone, a trailing backslash, or `[9-0]`: git treats them as no match.
-    except (ValueError, re.error):
+    except (ValueError, re.error, re2.error):
         return False
 
 
@@ -153,9 +191,10 @@ def _read_patterns(repository: Repository) -> tuple[str, ...]:
     try:
         if not repository.is_bare and os.path.lexists(file) and not file.is_file():
             raise UnreadableIgnoreFile(file, "it is neither a file nor a link to one")
-        return parse_patterns(_read_file(repository, IGNORE_FILE))
+        content = _read_file(repository, IGNORE_FILE)
     except OSError as error:
         raise UnreadableIgnoreFile(file, error.strerror or str(error)) from error
+    return parse_patterns(content)
 
 
 def _read_file(repository: Repository, name: str) -> bytes:

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from collections.abc import Iterator
 from errno import EACCES
 from pathlib import Path
 
 import pygit2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pathspec import GitIgnoreSpec
 from pygit2.enums import ConfigLevel
 
 from pipeline import ignore
 from pipeline.git import git_dir
 from pipeline.git.repository import open_repository
 from pipeline.hunks import extract_hunks
-from pipeline.ignore import IgnoreRules, UnreadableIgnoreFile
+from pipeline.ignore import (
+    IgnoreRules,
+    LinearPattern,
+    PatternTooLong,
+    UnreadableIgnoreFile,
+    parse_patterns,
+)
 from tests.repos import Repo
 
 
@@ -148,6 +158,44 @@ def test_uncommitted_ignore_file(repo: Repo) -> None:
     assert check_ignored(repo, "a.py") == [False]
     repo.write(".lineageignore", "a.py\n")
     assert check_ignored(repo, "a.py") == [True]
+
+
+def test_patterns_are_matched_in_linear_time(repo: Repo) -> None:
+    """Patterns that take `re` exponential time, and thousands of lines, are matched quickly."""
+    long_names = ["a" * 100, "x/" * 200 + "y", "a" * 99 + "b"]
+    lines = ["*a*a*a*a*a*a*a*a*ab", "**/x/" * 100 + "z", "*a" * 2_000 + "c"]
+    repo.write(".lineageignore", "\n".join([*lines, *(f"folder{n}/*.py" for n in range(5_000))]))
+    started = time.process_time()
+    assert check_ignored(repo, *long_names, "folder9/a.py", "sub/folder9/a.py") == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert time.process_time() - started < 30  # exponential time is far beyond
+
+
+def test_too_long_pattern_is_an_error(repo: Repo) -> None:
+    """A pattern longer than any path is an error that names its line; a long comment is not."""
+    repo.write(".lineageignore", "a\n" + "#" * 70_000 + "\n" + "?" * 65_536 + "\n")
+    with pytest.raises(PatternTooLong, match=r"^Line 3 of \.lineageignore has 65,536 characters"):
+        check_ignored(repo, "a")
+
+
+@given(
+    st.lists(st.text("ab/*?[]!\\-", min_size=1, max_size=8), min_size=1, max_size=4),
+    st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=3),
+)
+def test_patterns_match_as_in_pathspec(lines: list[str], parts: list[str]) -> None:
+    """RE2 gives the verdicts of pathspec's own matcher."""
+    patterns = parse_patterns("\n".join(lines).encode())
+    path = "/".join(parts)
+    expected = GitIgnoreSpec.from_lines(patterns, backend="simple").check_file(path).include
+    assert (
+        GitIgnoreSpec.from_lines(patterns, LinearPattern, backend="simple").check_file(path).include
+        == expected
+    )
 
 
 def test_ignore_file_syntax(repo: Repo) -> None:

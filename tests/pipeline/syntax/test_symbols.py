@@ -288,7 +288,7 @@ def test_javascript() -> None:
 @pytest.mark.parametrize("grammar", ["javascript", "typescript", "tsx"])
 def test_functions_and_classes_named_by_a_property_or_assignment(grammar: str) -> None:
     """A function or class value is a symbol under the name of its property or of the variable it is assigned to."""
-    found = symbols(
+    found = list_symbols(
         grammar,
         """
         exports.app = {
