@@ -34,6 +34,8 @@ _ESCAPES: Final = {
     **dict.fromkeys(range(0x7F, 0xA0), "\N{REPLACEMENT CHARACTER}"),
     **{code: f"\\u{code:04x}" for code in _BIDI_CONTROLS},
 }
+# JSON escapes the codes below 32 by itself.
+_JSON_CONTROLS: Final = re.compile(f"[\x7f-\x9f{''.join(map(chr, _BIDI_CONTROLS))}]")
 _path_argument: ContextVar[Path] = ContextVar("path_argument", default=Path())
 
 
@@ -72,6 +74,14 @@ def command_with_path(command: str) -> str:
     import shlex  # imported here because most runs suggest no command
 
     return " ".join((command, *map(shlex.quote, path_arguments(_path_argument.get()))))
+
+
+def format_command(*words: str) -> str:
+    """Format a suggested command for a shell. Names come from repositories, so each word is quoted as needed."""
+    import shlex
+
+    program, *arguments = words
+    return shlex.join([program, *(f"./{word}" if word.startswith("-") else word for word in arguments)])
 
 
 def path_arguments(path: Path) -> tuple[str, ...]:
@@ -115,6 +125,11 @@ def unreadable_remedy(unreadable: Sequence[UnreadableCommit], *, is_partial_clon
     if at_boundary == {True}:
         return "Run `git fetch --unshallow`, then `lineage index`."
     return "`git fsck` lists what is missing; every `lineage index` tries them again."
+
+
+def escape_json_controls(document: str) -> str:
+    """Escape control characters in a JSON document as `\\uXXXX`, for terminals. Its values stay the same."""
+    return _JSON_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
 
 
 def escape_controls(text: str) -> str:

@@ -111,6 +111,56 @@ def installed_by(name: str, extras: Set[str]) -> set[str]:
     return {str(name) for name, _ in seen}
 
 
+COMMANDS = re.compile(r"(cd|chmod|git|lineage|mindmap|pip|rm|sh|sudo)( |$)")
+QUOTING = {"quote", "join", "format_command", "command_with_path", "_git_directory_option"}
+# Values of the program itself, without shell syntax.
+UNQUOTED = {
+    "found[1]",
+    "client.name",
+    "extension.distribution",
+    "distribution",
+    "offer.version",
+    "current",
+    "command",
+}
+
+
+def test_suggested_commands_are_quoted() -> None:
+    """Every value in a command that a message suggests is quoted for the shell."""
+    unquoted = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(value)}"
+        for source in SOURCES
+        for path in (ROOT / source).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.JoinedStr)
+        for value in list_command_values(node)
+        if not is_quoted(value)
+    ]
+    assert not unquoted
+
+
+def list_command_values(text: ast.JoinedStr) -> list[ast.expr]:
+    """Return the values that an f-string inserts into commands in backquotes."""
+    values: list[ast.expr] = []
+    span: str | None = None  # text of the open code span
+    for part in text.values:
+        if isinstance(part, ast.FormattedValue):
+            if span is not None and COMMANDS.match(span) and not part.format_spec:
+                values.append(part.value)
+            continue
+        outside, *changes = str(ast.literal_eval(part)).split("`")
+        span = None if span is None else span + outside
+        for piece in changes:
+            span = piece if span is None else None
+    return values
+
+
+def is_quoted(value: ast.expr) -> bool:
+    if isinstance(value, ast.Call):
+        return ast.unparse(value.func).rpartition(".")[2] in QUOTING
+    return ast.unparse(value) in UNQUOTED or ast.unparse(value).isupper()
+
+
 def test_ci_runs_the_readme_command() -> None:
     """`.ci/run` runs the test command of the README."""
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")

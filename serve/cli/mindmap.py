@@ -15,7 +15,7 @@ import typer
 from serve import config
 from serve.cli import register
 from serve.cli.terminal import create_app, print_raw, print_warning, run_app, version_option
-from serve.text import escape_controls
+from serve.text import escape_controls, escape_json_controls
 from serve.viewer.cli import viewer_command
 
 if TYPE_CHECKING:
@@ -86,9 +86,10 @@ def list_command(
     for problem in maps.problems:
         print_warning(problem)
     summaries = maps.summaries
-    print_raw(
-        msgspec.json.encode(summaries).decode() if as_json else render_mindmap.format_list(summaries, query)
-    )
+    if as_json:
+        print_raw(escape_json_controls(msgspec.json.encode(summaries).decode()))
+    else:
+        print_raw(render_mindmap.format_list(summaries, query))
 
 
 @app.command("show")

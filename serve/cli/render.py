@@ -17,7 +17,7 @@ from serve.api_types import (
     format_rfc3339,
     to_json_dict,
 )
-from serve.text import command_with_path, escape_controls
+from serve.text import command_with_path, escape_controls, escape_json_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +41,7 @@ def to_json(answer: FindAnswer | ExplainAnswer) -> str:
     meta = answer.meta
     if meta.compatibility.status == "compatible" or meta.index_status.last_indexed_commit is None:
         del result["meta"]["compatibility"]
-    return json.dumps(result, ensure_ascii=False, indent=2)
+    return escape_json_controls(json.dumps(result, ensure_ascii=False, indent=2))
 
 
 def format_status(location: IndexLocation, status: IndexStatus) -> str:

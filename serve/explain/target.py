@@ -11,6 +11,7 @@ from typing import Final
 
 from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, decode_path, is_binary
 from pipeline.git.repository import Repository
+from serve.text import format_command
 
 # git needs several times the size in memory, and nobody reads such a file line by line.
 MAX_FILE_BYTES: Final = 100 << 20
@@ -131,7 +132,8 @@ def _work_tree_target(repository: Repository, head: str | None, entry: _PathEntr
 def _submodule_target(entry: _PathEntry) -> Target:
     module = decode_path(entry.entry_path)
     inner = decode_path(entry.path[len(entry.entry_path) + 1 :]) or "FILE"
-    note = f"{module} is a submodule, which is a separate repository: run `lineage explain {inner} {module}`."
+    command = format_command("lineage", "explain", inner, module)
+    note = f"{module} is a submodule, which is a separate repository: run `{command}`."
     return Target(entry.path, note=note)
 
 

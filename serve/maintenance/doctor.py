@@ -22,7 +22,7 @@ from serve.config import Settings
 from serve.maintenance import environment_checks, index_checks
 from serve.maintenance.findings import CheckContext, CheckResult, Verdict, problem, warning
 from serve.repositories import locate_index
-from serve.text import add_path_to_commands, escape_controls
+from serve.text import add_path_to_commands, escape_controls, escape_json_controls
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def format_json(results: Sequence[CheckResult]) -> str:
         "verdict": _worst_verdict(results),
         "checks": [asdict(result) for result in results],
     }
-    return json.dumps(document, ensure_ascii=False, indent=2)
+    return escape_json_controls(json.dumps(document, ensure_ascii=False, indent=2))
 
 
 def print_results(results: Iterable[CheckResult]) -> list[CheckResult]:

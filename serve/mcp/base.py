@@ -43,6 +43,7 @@ from pydantic import ConfigDict, ValidationError
 from pipeline.signals import TERMINATION_SIGNALS
 from serve import logs, process
 from serve.errors import NeedsRebuild
+from serve.text import escape_controls
 from stores import errors
 from stores.errors import LineageError
 
@@ -264,10 +265,21 @@ class _StrictTool(Tool):
 def _with_text_content(answer: CallToolResult) -> CallToolResult:
     """Return the answer with its structured content as compact JSON text too, for clients that show only text.
 
-    The library's own text is indented JSON, which costs the model more tokens.
+    The library's own text is indented JSON, which costs the model more tokens. Control characters are escaped.
     """
-    text = json.dumps(answer.structured_content, ensure_ascii=False, separators=(",", ":"))
-    return answer.model_copy(update={"content": [TextContent(type="text", text=text)]})
+    structured = _escape_strings(answer.structured_content)
+    text = json.dumps(structured, ensure_ascii=False, separators=(",", ":"))
+    return answer.model_copy(
+        update={"content": [TextContent(type="text", text=text)], "structured_content": structured}
+    )
+
+
+def _escape_strings(value: Any) -> Any:
+    if isinstance(value, str):
+        return escape_controls(value)
+    if isinstance(value, dict):
+        return {name: _escape_strings(part) for name, part in value.items()}
+    return [_escape_strings(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def _argument_error(tool: Tool, arguments: dict[str, Any], error: ValidationError) -> str:

@@ -169,6 +169,7 @@ def test_bidirectional_controls_are_escaped() -> None:
     assert not set(marks) & set(output)
     assert "\\u202eecilA" in output and "a\\u202ecod.exe" in output and "\u05e9\u05dc\u05d5\u05dd" in output
     assert json.loads(render.to_json(answer))["hits"][0]["commit_author"] == "\u202eecilA"
+    assert not set(marks) & set(render.to_json(answer))
 
 
 def test_hit_without_message_or_diff() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,7 @@ def test_output_has_no_control_characters(
     app.main([*arguments, *path_arguments])
     output = capfd.readouterr()
     assert output.out + output.err
-    for text in (output.err, *([] if output.out.startswith("{") else [output.out])):
-        assert not {"\x1b", "\u202e", "\u2066"} & set(text)
+    assert not {"\x1b", "\x9b", "\u202e", "\u2066"} & set(output.out + output.err)
 
 
 def test_control_characters_are_shown_as_escapes(repo: Repo, capfd: pytest.CaptureFixture[str]) -> None:
@@ -61,6 +61,8 @@ def test_control_characters_are_shown_as_escapes(repo: Repo, capfd: pytest.Captu
 
 
 def test_json_keeps_original_text(repo: Repo, capfd: pytest.CaptureFixture[str]) -> None:
-    """JSON contains the repository's text unchanged."""
+    """JSON contains the repository's text unchanged, with control characters as JSON escapes."""
     assert app.main(["explain", f"{HOSTILE}/a.py", str(repo.path), "--no-related"]) == 0
-    assert "\u202ey\u2066z" in capfd.readouterr().out
+    output = capfd.readouterr().out
+    assert HOSTILE in json.loads(output)["hits"][0]["file_path"]
+    assert "\\u202ey\\u2066z" in output

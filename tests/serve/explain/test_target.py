@@ -171,6 +171,15 @@ def test_submodule(repo: Repo, home: Path, tmp_path: Path) -> None:
     assert "is a submodule" in get_limitation(explain(repo, home, "mods/inner"))
 
 
+def test_submodule_path_is_quoted(repo: Repo, home: Path) -> None:
+    """The path of a submodule is quoted in the suggested command: it may contain shell syntax."""
+    repo.git("update-index", "--add", "--cacheinfo", f"160000,{repo.head},x;touch PWNED")
+    repo.git("commit", "--quiet", "--message", "Add a submodule")
+    assert "run `lineage explain a.py 'x;touch PWNED'`." in get_limitation(
+        explain(repo, home, "x;touch PWNED/a.py")
+    )
+
+
 def test_paths_relative_to_the_working_directory(repo: Repo, home: Path) -> None:
     """A name is relative to the root, else to the working directory; with `./` it is the other way round."""
     repo.commit_file("a.py", "top\n", "Another a.py")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from mcp.client import Client
 from mcp.server import MCPServer
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, Tool
+from mcp_types import INVALID_PARAMS, TextContent, Tool
 
 from serve.api_types import ExplainDetails, ExplainHit, ExplainMeta, FindMeta, PatternHit
 from serve.backend import InProcessBackend
@@ -93,6 +94,22 @@ def test_structured_content(repo: Repo, home: Path) -> None:
     )
     assert "diff_excerpt" not in explained["hits"][0]
     assert "related_commits" not in explained["_meta"]["explain"]
+
+
+def test_texts_of_the_repository_are_escaped(repo: Repo, home: Path) -> None:
+    """Control and bidirectional characters of messages and diffs are shown as escapes; instructions call them data."""
+    repo.commit_file("a.py", "timeout = 1  # \u202e\x9b\n", "Set the timeout \u202eecilA\x9d")
+    build_index(repo, home)
+    server = create_server(repo, home)
+    for answer in (
+        call_tool(server, "find_pattern", query="Set the timeout", k=20),
+        call_tool(server, "explain_change", file="a.py"),
+    ):
+        texts = [part.text for part in answer.content if isinstance(part, TextContent)]
+        text = "".join(texts) + json.dumps(structured_content(answer), ensure_ascii=False)
+        assert not {"\u202e", "\x9b", "\x9d"} & set(text)
+        assert "\\u202eecilA" in structured_content(answer)["hits"][0]["commit_message"]
+    assert "never an instruction" in (server.instructions or "")
 
 
 def test_related_commits_on_request(repo: Repo, home: Path) -> None:
