@@ -51,11 +51,8 @@ def find_referenced_commits(repository: Repository, extra_tips: Iterable[str | N
     Raises UnreadableObject if git cannot list the commits: then none may be treated as unreachable.
     """
     tips = [sha for sha in extra_tips if sha and repository.contains(sha)]
-    # Commits that only a reflog names can be restored by `git reset` until the entry expires. Replaced commits
-    # (`git replace`) still exist and are recorded.
-    result = commit_graph.create_git_program(repository).run(
-        "--no-replace-objects", "rev-list", "--all", "--reflog", *tips
-    )
+    # Commits that only a reflog names can be restored by `git reset` until the entry expires.
+    result = commit_graph.create_git_program(repository).run("rev-list", "--all", "--reflog", *tips)
     if result.exit_code:
         raise UnreadableObject("the history", (result.stderr or "git rev-list failed").splitlines()[0])
     return set(result.stdout.decode("ascii").split())

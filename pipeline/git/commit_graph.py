@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pipeline.git import git_dir
 from pipeline.git.git_cli import GitNotFound, GitProgram, GitTimeout
 from pipeline.git.repository import Repository
 
@@ -29,8 +28,8 @@ LOCK_FILE: Final = "commit-graph.lock"
 SMALL_HISTORY_COMMITS: Final = 20_000
 SMALL_HISTORY_SECONDS: Final = 60.0
 MAX_SECONDS: Final = 900.0
-# Conditional includes that git follows and libgit2 does not.
-GIT_ONLY_INCLUDE: Final = "includeif.hasconfig:"
+# Settings that name programs which git runs on file contents, as a POSIX regular expression.
+FILTER_SETTING: Final = r"^filter\..*\.(clean|smudge|process|required)$"
 
 
 def refresh(repository: Repository, graph_dir: Path) -> None:
@@ -91,20 +90,16 @@ def create_git_program(
         git_dir=repository.git_dir,
         root=None if repository.is_bare else repository.root,
         objects_dir=repository.objects_dir,
-        filter_settings=repository.filter_settings,
         commit_graph_dir=commit_graph_dir,
         replacement_config=replacement_config,
     )
-    if not any(name.lower().startswith(GIT_ONLY_INCLUDE) for name, _ in repository.config):
-        return git
-    return replace(git, filter_settings=tuple({*git.filter_settings, *_list_git_filter_settings(git)}))
+    return replace(git, filter_settings=_list_filter_settings(git))
 
 
-def _list_git_filter_settings(git: GitProgram) -> list[str]:
-    output = git.run(
-        "config", "--includes", "-z", "--name-only", "--get-regexp", git_dir.FILTER_SETTING.pattern
-    )
-    return [os.fsdecode(name) for name in output.stdout.split(b"\0") if name]
+def _list_filter_settings(git: GitProgram) -> tuple[str, ...]:
+    # By git itself: libgit2 does not follow every form of `include` that git does.
+    output = git.run("config", "--includes", "-z", "--name-only", "--get-regexp", FILTER_SETTING)
+    return tuple(os.fsdecode(name) for name in output.stdout.split(b"\0") if name)
 
 
 def _is_stale(repository: Repository, head: str, graph_dir: Path) -> bool:

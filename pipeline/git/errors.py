@@ -26,6 +26,13 @@ class DamagedRepository(LineageError):
     """The git directory cannot be opened."""
 
 
+class NothingReadable(LineageError):
+    """An index run could read no commit at all."""
+
+    def __init__(self, commits: int, reasons: str, remedy: str) -> None:
+        super().__init__(f"None of {commits:,} commits could be read: {reasons}.", hint=remedy)
+
+
 class NothingToIndex(LineageError):
     """The repository has no commit yet."""
 

@@ -28,6 +28,9 @@ ENVIRONMENT: Final = {
     "GIT_NO_LAZY_FETCH": "1",  # do not fetch missing objects of a partial clone
     "GIT_ALLOW_PROTOCOL": "none",  # the same for git versions without GIT_NO_LAZY_FETCH
     "GIT_LITERAL_PATHSPECS": "1",  # no wildcards or pathspec magic in paths
+    # The history as it was recorded, as libgit2 reads it: without `git replace` and grafts.
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": os.devnull,
 }
 # Passed by environment variables, which override every configuration file, conditional includes too.
 CONFIGURATION: Final = {

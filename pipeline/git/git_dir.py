@@ -1,10 +1,10 @@
-"""Files and settings of a git directory: common directory, shallow boundary, partial clones, filters."""
+"""Files and settings of a git directory: common directory, shallow boundary, attributes, partial clones."""
 
 from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -13,7 +13,8 @@ Settings: TypeAlias = Sequence[tuple[str, str]]
 
 ATTRIBUTE_FILE: Final = ".gitattributes"
 PROMISOR_SETTING: Final = re.compile(r"extensions\.partialclone|remote\..+\.promisor")
-FILTER_SETTING: Final = re.compile(r"filter\..*\.(clean|smudge|process|required)", re.DOTALL)
+# libgit2 and git match a pattern in time that grows with the path's depth to the power of its number of `**`.
+MAX_DOUBLE_STARS: Final = 4
 
 
 def resolve_common_dir(git_dir: Path) -> Path:
@@ -47,15 +48,24 @@ def blocks_on_open(file: Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
+def has_slow_pattern(attributes: bytes) -> bool:
+    """Check whether an attributes file has a pattern that may take libgit2 exponential time."""
+    return any(line.count(b"**") > MAX_DOUBLE_STARS for line in attributes.splitlines())
+
+
+def is_unusable_attribute_file(file: Path) -> bool:
+    """Check whether libgit2 may not return from reading or matching an attributes file."""
+    return blocks_on_open(file) or has_slow_pattern(read_attribute_file(file))
+
+
+def read_attribute_file(file: Path) -> bytes:
+    """Return the content of an attributes file; empty if it cannot be read."""
+    try:
+        return read_small_file(file)
+    except OSError:  # git warns and continues
+        return b""
+
+
 def is_partial_clone(configuration: Settings) -> bool:
     """Check for settings of a partial clone, whose missing objects a remote has promised."""
-    return any(PROMISOR_SETTING.fullmatch(name) for name in _list_setting_names(configuration))
-
-
-def select_filter_settings(configuration: Settings) -> tuple[str, ...]:
-    """Return the names of the `filter.*` settings, which name programs that git runs on file contents."""
-    return tuple(name for name in _list_setting_names(configuration) if FILTER_SETTING.fullmatch(name))
-
-
-def _list_setting_names(configuration: Settings) -> Iterable[str]:
-    return dict.fromkeys(name for name, _ in configuration)
+    return any(PROMISOR_SETTING.fullmatch(name) for name, _ in configuration)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Final
 
 import pygit2
-from pygit2.enums import ConfigLevel
+from pygit2.enums import ConfigLevel, RepositoryOpenFlag
 
 from pipeline.git import git_dir
 from pipeline.git.errors import UnreadableObject
@@ -33,6 +35,27 @@ def _configure_libgit2() -> None:
 
 
 _configure_libgit2()
+
+# Opening changes the process's environment for a moment.
+_environment_lock: Final = Lock()
+
+
+def open_without_index(path: str) -> pygit2.Repository:
+    """Open a repository with an empty index in place of `.git/index`.
+
+    libgit2 looks attributes up in the index, and fails for every diff if the file is split, sparse or damaged. The
+    environment is the only way to name another file; its other variables for git are hidden meanwhile.
+    """
+    with _environment_lock:
+        hidden = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("GIT_")}
+        os.environ["GIT_INDEX_FILE"] = f"{os.devnull}/no-index"
+        try:
+            git = pygit2.Repository(path, RepositoryOpenFlag.FROM_ENV)
+            _ = git.index, git.odb, git.config  # opened on first use, with the variables of that time
+            return git
+        finally:
+            del os.environ["GIT_INDEX_FILE"]
+            os.environ.update(hidden)
 
 
 def find_user_attributes_file(configuration: Mapping[str, str]) -> Path | None:

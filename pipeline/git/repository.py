@@ -34,6 +34,7 @@ from pipeline.git.libgit2 import (
     is_discoverable_from,
     is_implicitly_bare,
     load_mailmap,
+    open_without_index,
 )
 from pipeline.git.merges import has_merge_changes
 from pipeline.git.objects import (
@@ -80,7 +81,7 @@ def open_repository(path: Path) -> Repository:
         raise build_not_found_error(path, exists=exists)
     try:
         # Not by its git directory: libgit2 would take the directory around that for the work tree.
-        return Repository(pygit2.Repository(start))
+        return Repository(open_without_index(start))
     except pygit2.GitError as error:
         raise build_open_error(path, str(error)) from error
 
@@ -112,7 +113,7 @@ class Repository:
         self._mailmap = load_mailmap(git)
         self._links_cache: LRUCache[str, CommitLinks] = LRUCache(MAX_CACHED_COMMITS)
         self._attribute_paths: LRUCache[bytes, str] = LRUCache(MAX_CACHED_PATHS)
-        self._blocking_directories: LRUCache[str, bool] = LRUCache(MAX_CACHED_PATHS)
+        self._unusable_directories: LRUCache[str, bool] = LRUCache(MAX_CACHED_PATHS)
         self._blob_cache: LRUCache[str, pygit2.Blob] = LRUCache(
             BLOB_CACHE_BYTES, getsizeof=lambda blob: blob.size
         )
@@ -128,7 +129,7 @@ class Repository:
         del self._odb, self._tree_reader
         self._git.free()
         try:
-            self._git = pygit2.Repository(str(self.reopen_path))
+            self._git = open_without_index(str(self.reopen_path))
             self._odb = self._git.odb
             self._tree_reader = TreeReader(partial(_read_tree, self._odb))
         except pygit2.GitError as error:
@@ -251,28 +252,38 @@ class Repository:
         if cached is not None:
             return cached
         name = decode_path(path)
-        attribute = None if self._attributes_would_block(name) else self._git.get_attr(name, "diff")
+        attribute = None if self._has_unusable_attributes(name) else self._git.get_attr(name, "diff")
         self._attribute_paths[path] = attribute_path = "" if attribute is None else name
         return attribute_path
 
-    def _attributes_would_block(self, path: str) -> bool:
-        """Return whether reading the attributes of a path would block forever, because an attributes file is a pipe."""
-        if self._local_attributes_would_block:
+    def _has_unusable_attributes(self, path: str) -> bool:
+        """Return whether libgit2 may not return from a lookup of the path's attributes."""
+        if self._has_unusable_local_attributes:
             return True
         folder = path.rpartition("/")[0]
-        cached = self._blocking_directories.get(folder)
+        cached = self._unusable_directories.get(folder)
         if cached is not None:
             return cached
         parents = ("", *accumulate(folder.split("/"), "{}/{}".format))
         # In an ASCII locale Python cannot encode other letters, so decode the UTF-8 bytes as file names.
         directories = (self.root / os.fsdecode(parent.encode()) for parent in parents)
         files = (directory / git_dir.ATTRIBUTE_FILE for directory in directories)
-        self._blocking_directories[folder] = blocks = any(map(git_dir.blocks_on_open, files))
-        return blocks
+        self._unusable_directories[folder] = is_unusable = any(
+            map(git_dir.is_unusable_attribute_file, files)
+        ) or any(
+            git_dir.has_slow_pattern(
+                self.read_at_head(f"{parent}/{git_dir.ATTRIBUTE_FILE}".lstrip("/")) or b""
+            )
+            for parent in parents
+        )
+        return is_unusable
 
     @cached_property
-    def _local_attributes_would_block(self) -> bool:
-        return any(file is not None and git_dir.blocks_on_open(file) for file in self._local_attribute_files)
+    def _has_unusable_local_attributes(self) -> bool:
+        return any(
+            file is not None and git_dir.is_unusable_attribute_file(file)
+            for file in self._local_attribute_files
+        )
 
     def _select_merge_paths(self, diffs: list[Libgit2Diff]) -> list[Libgit2Diff]:
         """Restrict a merge's diffs to the paths that differ from every parent."""
@@ -324,9 +335,13 @@ class Repository:
             return self._tree_reader.find_entry(tree, path)
 
     def is_in_index(self, path: bytes) -> bool:
-        """Return whether git's index has the path, which may have been added since HEAD."""
-        self._git.index.read(False)
-        return os.fsdecode(path) in self._git.index
+        """Return whether git's index has the path, or may have it: libgit2 cannot read every form of index."""
+        index = pygit2.Index(str(self.git_dir / "index"))
+        try:
+            index.read(False)
+        except pygit2.GitError:
+            return True
+        return os.fsdecode(path) in index
 
     def create_blob_patch(self, old: str | None, new: str | None) -> RawPatch:
         """Return the patch between two blobs (None: no content). Reads both completely."""
@@ -340,24 +355,18 @@ class Repository:
         entries = ((entry.name, entry.value) for entry in self._git.config)
         return tuple((name, "true" if value is None else value) for name, value in entries)
 
-    @property
-    def filter_settings(self) -> tuple[str, ...]:
-        """Names of the `filter.*` settings, which name programs that git runs on file contents."""
-        return git_dir.select_filter_settings(self.config)
-
     def get_attribute(self, path: str, name: str) -> bool | str | None:
-        """Return a git attribute of a path, from the work tree, or from HEAD in a bare repository."""
-        flags = AttrCheck.INCLUDE_HEAD if self.is_bare else AttrCheck.FILE_THEN_INDEX
-        if self._attributes_would_block(path):
+        """Return a git attribute of a path, from the attributes files of the work tree, then from those of HEAD."""
+        if self._has_unusable_attributes(path):
             return None
         try:
-            return self._git.get_attr(path, name, flags=flags | AttrCheck.NO_SYSTEM)
+            return self._git.get_attr(path, name, flags=AttrCheck.INCLUDE_HEAD | AttrCheck.NO_SYSTEM)
         except (pygit2.GitError, KeyError, ValueError):  # an attributes file cannot be read
             return None
 
     def read_local_attributes(self) -> list[bytes]:
         """Return the attributes files outside the history: this clone's `info/attributes` and the user's file."""
-        return [_read_attribute_file(file) for file in self._local_attribute_files if file]
+        return [git_dir.read_attribute_file(file) for file in self._local_attribute_files if file]
 
     @property
     def _local_attribute_files(self) -> tuple[Path | None, ...]:
@@ -423,10 +432,3 @@ def _read_tree(odb: pygit2.Odb, tree: bytes) -> bytes:
     if kind != ObjectType.TREE:
         raise KeyError(tree.hex())
     return data
-
-
-def _read_attribute_file(file: Path) -> bytes:
-    try:
-        return git_dir.read_small_file(file)
-    except OSError:  # git only warns of a file that it cannot read
-        return b""

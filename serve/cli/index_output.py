@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pipeline.git.errors import NothingReadable
 from serve import text
 from serve.cli import exit_codes
 from serve.cli.terminal import print_note, print_text
@@ -95,7 +96,13 @@ class _ProgressLog:
 
 
 def print_summary(summary: RunSummary, *, profile: bool, is_partial_clone: bool) -> None:
-    """Print what an index run did, where its time went, and warnings about what it could not read."""
+    """Print what an index run did, where its time went, and warnings about what it could not read.
+
+    Raises NothingReadable if the index has no commit because none could be read.
+    """
+    if summary.unreadable and not summary.indexed_commits:
+        remedy = text.unreadable_remedy(summary.unreadable, is_partial_clone=is_partial_clone)
+        raise NothingReadable(len(summary.unreadable), _format_unreadable(summary.unreadable), remedy)
     lines = [
         f"indexed in {format_duration(summary.seconds)} - {summary.commits:,} commits, {summary.hunks:,} hunks, "
         f"{summary.head_symbols:,} HEAD symbols",

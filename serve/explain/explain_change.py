@@ -145,11 +145,15 @@ def _compute_answer(context: ExplainContext) -> ExplainAnswer:
         result = read_blame(running)
         if isinstance(result, BlameFailed):
             return _answer_blame_failure(context, line_range, result, reader)
-        return _answer_from_blame(context, line_range, result, reader)
+        return _answer_from_blame(context, line_range, result, reader, git)
 
 
 def _answer_from_blame(
-    context: ExplainContext, line_range: tuple[int, int], result: BlameResult, reader: FileHistoryReader
+    context: ExplainContext,
+    line_range: tuple[int, int],
+    result: BlameResult,
+    reader: FileHistoryReader,
+    git: GitProgram,
 ) -> ExplainAnswer:
     repository, target = context.repository, context.target
     lines_by_commit = _group_by_commit(result.lines)
@@ -159,7 +163,7 @@ def _answer_from_blame(
     enrichment = reader.load_enrichment(ordered, [hit.commit_sha for hit in hits])
     coverage = _measure_coverage(result.lines, lines_by_commit, repository, enrichment)
     limits = [
-        *notes.describe_file_limits(target, context.ignore_revs, repository),
+        *notes.describe_file_limits(target, context.ignore_revs, repository, git),
         *notes.describe_line_limits(result.lines, repository),
     ]
     meta = _build_meta(context, line_range, len(ordered), limits, reader, enrichment, coverage)
@@ -184,7 +188,7 @@ def _answer_without_lines(context: ExplainContext, git: GitProgram) -> ExplainAn
     """Answer a request for a file or a range that has no lines to blame."""
     target, repository = context.target, context.repository
     with open_file_history(repository, context.location, git, context.commit_counts) as reader:
-        limits = list(notes.describe_file_limits(target, context.ignore_revs, repository))
+        limits = list(notes.describe_file_limits(target, context.ignore_revs, repository, git))
         if target.is_missing and context.head:
             limits = [notes.describe_missing_file(target, repository, context.head, git)]
         elif target.content is not None:

@@ -144,7 +144,7 @@ def _status_without_index(
     count = commit_counts.get(key)
     if count is None:
         # The index ignores replace refs.
-        output = git.run("--no-replace-objects", "rev-list", "--count", head)
+        output = git.run("rev-list", "--count", head)
         count = int(output.stdout) if output.exit_code == 0 else len(repository.walk(head))
         commit_counts.put(key, count)
     return IndexStatus(commits_behind=count)

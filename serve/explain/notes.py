@@ -71,7 +71,7 @@ def describe_line_limits(lines: Sequence[OriginLine], repository: Repository) ->
 
 
 def describe_file_limits(
-    target: Target, ignore_revs: BlameIgnoreRevs, repository: Repository
+    target: Target, ignore_revs: BlameIgnoreRevs, repository: Repository, git: GitProgram
 ) -> Iterator[str]:
     """Yield sentences about the file, ignored revisions and clean filters."""
     if target.note:
@@ -79,9 +79,7 @@ def describe_file_limits(
     if ignore_revs.note and target.content is not None:
         yield ignore_revs.note
     driver = repository.get_attribute(target.display_path, "filter")
-    if isinstance(driver, str) and any(
-        name.startswith(f"filter.{driver}.") for name in repository.filter_settings
-    ):
+    if isinstance(driver, str) and any(name.startswith(f"filter.{driver}.") for name in git.filter_settings):
         yield (
             f"git's filter {driver!r} was not run on this file: lines that it changes count as not committed."
         )

@@ -72,7 +72,8 @@ def test_git_is_killed_after_the_timeout(repo: Repo, tmp_path: Path, monkeypatch
     script = tmp_path / "bin" / "git"
     script.parent.mkdir()
     script.write_text(
-        f"#!/bin/sh\ntouch '{folder}/info/commit-graph.lock'\nsleep 300 &\necho $! >> '{pids}'\nwait\n"
+        f"#!/bin/sh\ncase $* in *commit-graph*) ;; *) exit 0 ;; esac\n"
+        f"touch '{folder}/info/commit-graph.lock'\nsleep 300 &\necho $! >> '{pids}'\nwait\n"
     )
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")

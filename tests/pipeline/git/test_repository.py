@@ -12,6 +12,7 @@ import pygit2
 import pytest
 from pygit2.enums import FileMode
 
+from pipeline.git.commit_graph import create_git_program
 from pipeline.git.errors import UnreadableObject
 from pipeline.git.repository import Commit, Repository, open_repository
 from pipeline.hunks import CommitChanges, extract_hunks
@@ -34,6 +35,10 @@ def ignore_nothing(path: str) -> bool:
     return False
 
 
+def extract_all(repository: Repository, head: str) -> list[CommitChanges]:
+    return [extract_hunks(repository, sha, ignore_nothing) for sha in repository.walk(head)]
+
+
 def test_an_empty_repository_has_no_head(tmp_path: Path) -> None:
     """Before the first commit there is no HEAD and no file at HEAD."""
     opened = open_repository(Repo.create(tmp_path / "new").path)
@@ -46,6 +51,68 @@ def test_a_detached_head_is_a_head(repo: Repo) -> None:
     first = repo.git("rev-parse", "HEAD~1")
     repo.switch(first, detach=True)
     assert open_repository(repo.path).read_head() == first
+
+
+@pytest.mark.parametrize("kind", ["split", "sparse", "damaged"])
+def test_git_index_is_not_needed(repo: Repo, kind: str) -> None:
+    """Changes and attributes are read without git's index file, of which libgit2 does not know every form."""
+    repo.write("other/c.py", "c = 1\n")
+    repo.commit_file(".gitattributes", "*.py linguist-generated\n", "Third")
+    expected = [
+        extract_hunks(open_repository(repo.path), sha, ignore_nothing)
+        for sha in open_repository(repo.path).walk(repo.head)
+    ]
+    if kind == "split":
+        repo.git("update-index", "--split-index")
+    elif kind == "sparse":
+        repo.git("sparse-checkout", "set", "--cone", "--sparse-index", "src")
+    else:
+        (repo.path / ".git" / "index").write_bytes(b"\0" * 100)
+    opened = open_repository(repo.path)
+    assert extract_all(opened, repo.head) == expected
+    opened.release_memory()
+    assert extract_all(opened, repo.head) == expected
+    assert opened.get_attribute("src/b.py", "linguist-generated") is True
+
+
+def test_attributes_of_head(repo: Repo) -> None:
+    """Attributes come from HEAD where the work tree has no attributes file."""
+    repo.commit_file(".gitattributes", "*.py linguist-generated\n")
+    (repo.path / ".gitattributes").unlink()
+    assert open_repository(repo.path).get_attribute("a.py", "linguist-generated") is True
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_slow_attribute_patterns_are_not_matched(repo: Repo, *, is_committed: bool) -> None:
+    """A pattern that takes libgit2 exponential time does not stop the reading of attributes and changes."""
+    path = "aaaa/" * 60 + "c.py"
+    repo.commit_file(path, "c = 1\n")
+    attributes = b"**/a*a/" * 12 + b"b linguist-generated\n"
+    if is_committed:
+        blob = repo.git("hash-object", "-w", "--stdin", stdin=attributes)
+        entries = f"{repo.git('ls-tree', 'HEAD')}\n100644 blob {blob}\t.gitattributes\n"
+        tree = repo.git("mktree", stdin=entries.encode())
+        repo.git("update-ref", "HEAD", repo.git("commit-tree", "-m", "Four", "-p", "HEAD", tree))
+    else:
+        repo.write(".gitattributes", attributes)
+    opened = open_repository(repo.path)
+    assert opened.get_attribute(path, "linguist-generated") is None
+    assert len(extract_all(opened, repo.head)) == len(opened.walk(repo.head))
+
+
+def test_replaced_commits_and_grafts_are_ignored(repo: Repo) -> None:
+    """The history is the recorded one, whatever `git replace` and grafts say."""
+    repo.commit_file("a.py", "a = 2\n", "Third")
+    recorded = open_repository(repo.path).walk(repo.head)
+    first = repo.git("rev-parse", "HEAD~2")
+    repo.git("replace", "--graft", "HEAD", first)
+    (repo.path / ".git" / "info").mkdir(exist_ok=True)
+    (repo.path / ".git" / "info" / "grafts").write_text(f"{repo.git('rev-parse', 'HEAD~1')}\n")
+    opened = open_repository(repo.path)
+    assert opened.walk(repo.head) == recorded
+    assert opened.read_commit(repo.head).parents == (recorded[-2],)
+    git = create_git_program(opened)
+    assert git.run("rev-list", "--reverse", "HEAD").stdout.decode().split() == recorded
 
 
 def test_a_bare_repository_is_read_from_head(repo: Repo, tmp_path: Path) -> None:

@@ -290,6 +290,16 @@ def test_other_embedding_model_is_refused(repo: Repo, home: Path, capsys: pytest
     assert "lineage index --rebuild --yes" in capsys.readouterr().err
 
 
+def test_no_readable_commit_is_an_error(repo: Repo, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that can read no commit at all fails, and says why and what to do."""
+    for sha in repo.git("rev-list", "HEAD").split():
+        tree = repo.git("rev-parse", f"{sha}^{{tree}}")
+        (repo.path / ".git" / "objects" / tree[:2] / tree[2:]).unlink(missing_ok=True)
+    assert run_lineage("index", repo.path) == 1
+    errors = capsys.readouterr().err
+    assert "commits could be read" in errors and "git fsck" in errors
+
+
 def test_unreadable_commits_are_reported(repo: Repo, home: Path) -> None:
     """A run with unreadable commits succeeds and reports their number and reason at the end."""
     blob = repo.git("rev-parse", "HEAD:main.py")

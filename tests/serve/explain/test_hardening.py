@@ -64,17 +64,42 @@ def test_no_program_runs(
     )
 
 
-def test_no_filter_of_a_hidden_include_runs(armed_repo: Repo, markers: Path, home: Path) -> None:
-    """A filter configured in an include that only git reads, not libgit2, does not run."""
-    hidden = armed_repo.path / ".git/hidden"
+INCLUDES = {
+    "include.path": "{hidden}",
+    "include.Path": "hidden",
+    "include.path ": "%(prefix)/..{hidden}",
+    "include.path  ": "~root/..{hidden}",
+    "include.path   ": "~/../..{hidden}",
+    "includeIf.gitdir:{work_tree}/.path": "{hidden}",
+    "includeIf.gitdir:**/repo/.git.path": "hidden",
+    "includeIf.gitdir/i:**/REPO/.git.path": "{hidden}",
+    "includeIf.onbranch:mai*.path": "{hidden}",
+    "includeIf.hasconfig:remote.*.url:https://example.org/**.path": "{hidden}",
+}
+
+
+@pytest.mark.parametrize("setting", INCLUDES)
+def test_no_filter_of_an_included_file_runs(
+    armed_repo: Repo, markers: Path, home: Path, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filter that git reads through any form of include does not run, also where libgit2 does not follow it."""
+    user_home = armed_repo.path.parent / "user" / "home"
+    user_home.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(user_home))
+    hidden = armed_repo.path / ".git" / "hidden"
     hidden.write_text(f'[filter "other"]\n\tclean = {armed_repo.path.parent / "program"}\n')
     armed_repo.git("config", "remote.here.url", "https://example.org/x")
-    armed_repo.git("config", "includeIf.hasconfig:remote.*.url:https://example.org/**.path", str(hidden))
+    value = INCLUDES[setting].format(hidden=hidden)
+    if value.startswith("~/"):
+        value = f"~/{os.path.relpath(hidden, user_home)}"
+    armed_repo.git("config", setting.strip().format(work_tree=armed_repo.path), value)
     (armed_repo.path / ".git/info/attributes").write_text("*.py filter=other\n")
     explain(armed_repo, home, "a.py")
     assert list(markers.iterdir()) == []
     list_blamed_commits(armed_repo, "a.py")
-    assert list(markers.iterdir()) or armed_repo.git("--version") < "git version 2.36"
+    assert list(markers.iterdir()) or (
+        "hasconfig" in setting and armed_repo.git("--version") < "git version 2.36"
+    )
 
 
 def test_armed_repo_runs_programs_otherwise(armed_repo: Repo, markers: Path) -> None:
