@@ -20,7 +20,7 @@ from mindmap.document import ROOT, DamagedMindmap, EditResult, ForeignMindmap, M
 from mindmap.tree import Summary, summarize
 from stores.errors import LineageError
 from stores.mindmap_files import (
-    DirectoryUnusable,
+    FolderUnusable,
     LockedMindmap,
     MindmapDirectory,
     MindmapTooLarge,
@@ -187,7 +187,7 @@ class MapStore:
                 yield self.read(mindmap_id)
             except NoSuchMindmap:  # deleted since the directory was listed
                 continue
-            except (*UNREADABLE_ERRORS, DirectoryUnusable) as error:
+            except (*UNREADABLE_ERRORS, FolderUnusable) as error:
                 yield error
 
     def read_latest(self) -> Mindmap:

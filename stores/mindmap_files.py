@@ -63,7 +63,7 @@ class MindmapBusy(LineageError):
     """Another process held the mindmap's lock until the timeout."""
 
 
-class DirectoryUnusable(LineageError):
+class FolderUnusable(LineageError):
     """The operating system refused an operation in the data directory."""
 
 
@@ -120,7 +120,7 @@ def id_from_quarantine_name(name: str) -> str | None:
 class MindmapDirectory:
     """Data directory with the mindmap files; it need not exist yet.
 
-    All methods raise DirectoryUnusable for errors of the operating system, and BadMindmapId for invalid ids.
+    All methods raise FolderUnusable for errors of the operating system, and BadMindmapId for invalid ids.
     """
 
     path: Path
@@ -245,8 +245,8 @@ class MindmapDirectory:
         )
         return NoSuchMindmap(f"There is no mindmap {mindmap_id} in {self.path}.", hint=hint)
 
-    def _unusable(self, error: OSError) -> DirectoryUnusable:
-        return DirectoryUnusable(
+    def _unusable(self, error: OSError) -> FolderUnusable:
+        return FolderUnusable(
             f"{error.filename or self.path}: {error.strerror or error}.",
             hint=f"Mindmaps are stored in {self.path}: check its permissions and the free disk space, "
             "or set MINDMAP_DATA_DIR to another directory.",

@@ -19,7 +19,7 @@ from mindmap.map_store import UNREADABLE_ERRORS, MapStore
 from mindmap.tree import Summary, summarize
 from serve.viewer.responses import error_code
 from stores.errors import LineageError
-from stores.mindmap_files import DirectoryUnusable, NoSuchMindmap, file_name, id_from_file_name
+from stores.mindmap_files import FolderUnusable, NoSuchMindmap, file_name, id_from_file_name
 
 # File systems take timestamps from the kernel's tick, at most 10 ms: two writes within one tick can look the same.
 MTIME_RESOLUTION_NS: Final = 20_000_000
@@ -126,7 +126,7 @@ class DocumentCache:
     def _read_summary(self, mindmap_id: str) -> Summary | LineageError:
         try:
             return summarize(self.store.read(mindmap_id))
-        except (*UNREADABLE_ERRORS, DirectoryUnusable, NoSuchMindmap) as error:
+        except (*UNREADABLE_ERRORS, FolderUnusable, NoSuchMindmap) as error:
             return error
 
     def _lock_for(self, mindmap_id: str) -> threading.Lock:
@@ -136,7 +136,7 @@ class DocumentCache:
         try:
             return read_signatures(self.store.path)
         except OSError as error:
-            raise DirectoryUnusable(
+            raise FolderUnusable(
                 f"Cannot read {self.store.path}: {error.strerror or error}.",
                 hint="Make it readable, or name another directory in MINDMAP_DATA_DIR.",
             ) from error

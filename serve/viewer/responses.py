@@ -24,7 +24,7 @@ from serve.errors import BadRequest
 from stores.errors import LineageError
 from stores.mindmap_files import (
     BadMindmapId,
-    DirectoryUnusable,
+    FolderUnusable,
     MindmapBusy,
     MindmapTooLarge,
     NoSuchMindmap,
@@ -147,7 +147,7 @@ STATUSES: Final[dict[type[LineageError], HTTPStatus]] = {
     ForeignMindmap: HTTPStatus.INTERNAL_SERVER_ERROR,
     MindmapTooLarge: HTTPStatus.INTERNAL_SERVER_ERROR,
     NotAPlainFile: HTTPStatus.INTERNAL_SERVER_ERROR,
-    DirectoryUnusable: HTTPStatus.INTERNAL_SERVER_ERROR,
+    FolderUnusable: HTTPStatus.INTERNAL_SERVER_ERROR,
     TooBusy: HTTPStatus.SERVICE_UNAVAILABLE,
     TookTooLong: HTTPStatus.GATEWAY_TIMEOUT,
 }

@@ -28,7 +28,7 @@ from serve.viewer.responses import Compression
 from serve.viewer.routes import build_routes
 from serve.viewer.state import ViewerState
 from stores.errors import LineageError
-from stores.mindmap_files import DirectoryUnusable
+from stores.mindmap_files import FolderUnusable
 
 # Not registered with IANA, and not used by common developer tools.
 DEFAULT_PORT: Final = 4870
@@ -106,11 +106,11 @@ def run_viewer(folder: Path, listener: BoundSocket, backend: Backend, on_ready: 
 
 
 def create_directory(folder: Path) -> None:
-    """Create the data directory. Raise DirectoryUnusable if that fails."""
+    """Create the data directory. Raise FolderUnusable if that fails."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise DirectoryUnusable(
+        raise FolderUnusable(
             f"Cannot use {folder} as data directory: {error.strerror or error}.",
             hint="Name another directory in MINDMAP_DATA_DIR.",
         ) from error

@@ -230,7 +230,7 @@ def test_full_disk(folder: MindmapDirectory, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(mindmap_files.DirectoryUnusable, match="No space left on device"):
+    with pytest.raises(mindmap_files.FolderUnusable, match="No space left on device"):
         maps.change(document.id, lambda found: add_note(found, "x", NOON))
     assert maps.read(document.id) == document
     assert not list(folder.path.glob(".mm_*"))
