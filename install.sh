@@ -1,12 +1,12 @@
 #!/bin/sh
-# Installs lineage, lineage-mcp and mindmap, and next to them a receipt of what was installed from where,
-# which `lineage update` needs. Runs in any POSIX shell.
+# Installs lineage, lineage-mcp and mindmap in any POSIX shell. A receipt next to them records what was installed from
+# where, for `lineage update`.
 set -eu
 
 distribution=history-lineage
 wheel_name=history_lineage
 
-usage() {
+print_usage() {
     cat <<'END'
 Usage: sh install.sh [OPTIONS]
 
@@ -35,7 +35,7 @@ fail() {
     exit 1
 }
 
-usage_error() {
+fail_usage() {
     # shellcheck disable=SC2016 # backquotes in the message
     printf 'error: %s\n  Run `sh install.sh --help` for the options.\n' "$1" >&2
     exit 2
@@ -45,11 +45,11 @@ from='' version='' ref='' tool=pip prefix='' commands='' python=''
 while [ $# -gt 0 ]; do
     case $1 in
     --help | -h)
-        usage
+        print_usage
         exit 0
         ;;
     --from | --version | --ref | --with | --prefix | --bin-dir | --python)
-        [ $# -gt 1 ] || usage_error "$1 needs a value."
+        [ $# -gt 1 ] || fail_usage "$1 needs a value."
         case $1 in
         --from) from=$2 ;;
         --version) version=$2 ;;
@@ -61,20 +61,20 @@ while [ $# -gt 0 ]; do
         esac
         shift 2
         ;;
-    *) usage_error "Unknown option $1." ;;
+    *) fail_usage "Unknown option $1." ;;
     esac
 done
 
 case $tool in
 pip | pipx | uv) ;;
-*) usage_error "--with takes pip, pipx or uv, not $tool." ;;
+*) fail_usage "--with takes pip, pipx or uv, not $tool." ;;
 esac
 
-absolute_path() {
+resolve_path() {
     (CDPATH='' cd -- "$1" && pwd -P)
 }
 
-# Python: 3.11 or newer, the newest on PATH.
+# Python to use: the one of --python, or the newest on PATH that is 3.11 or newer.
 is_supported_python() {
     "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 }
@@ -92,8 +92,8 @@ python=$("$python" -c 'import sys; print(sys.executable)')
 
 # Source: its kind, its location, and the requirement to pass to the installer.
 if [ -z "$from" ]; then
-    from=$(absolute_path "$(dirname -- "$0")")
-    [ -f "$from/pyproject.toml" ] || usage_error "There is no project next to install.sh: give a source with --from."
+    from=$(resolve_path "$(dirname -- "$0")")
+    [ -f "$from/pyproject.toml" ] || fail_usage "There is no project next to install.sh. Give a source with --from."
 fi
 options=''
 case $from in
@@ -103,13 +103,13 @@ git+*)
     case $location in
     *://*) ;;
     /*) location=file://$location ;;
-    *) usage_error "$location is not a git address: use git+https://..., git+ssh://..., or git+ and an absolute path." ;;
+    *) fail_usage "$location is not a git address. Use git+https://..., git+ssh://..., or git+ and an absolute path." ;;
     esac
-    at=$ref
-    [ -z "$version" ] || at=v$version
-    requirement="$distribution @ git+$location${at:+@$at}"
+    revision=$ref
+    [ -z "$version" ] || revision=v$version
+    requirement="$distribution @ git+$location${revision:+@$revision}"
     # The pip of Python 3.11 rejects `NAME @ git+file:///...`.
-    [ "$tool" != pip ] || requirement="git+$location${at:+@$at}#egg=$distribution"
+    [ "$tool" != pip ] || requirement="git+$location${revision:+@$revision}#egg=$distribution"
     ;;
 index | index=*)
     kind=index
@@ -119,59 +119,59 @@ index | index=*)
     [ -z "$location" ] || options=--index-url=$location
     ;;
 *)
-    [ -d "$from" ] || usage_error "$from is not a directory; a git address begins with git+."
-    location=$(absolute_path "$from")
+    [ -d "$from" ] || fail_usage "$from is not a directory. A git address begins with git+."
+    location=$(resolve_path "$from")
     if [ -f "$location/pyproject.toml" ]; then
         kind=directory requirement=$location
-        [ -z "$version" ] || usage_error "A project directory has one version: omit --version."
+        [ -z "$version" ] || fail_usage "A project directory has one version. Omit --version."
         if [ -f "$location/constraints.txt" ]; then
             PIP_CONSTRAINT=$location/constraints.txt UV_CONSTRAINT=$location/constraints.txt
             export PIP_CONSTRAINT UV_CONSTRAINT
         fi
     else
         kind=wheels options=--find-links=$location
-        # The newest release; a pre-release only if --version names it.
+        # The newest release is used, or the version of --version, which may be a pre-release.
         requirement=$("$python" -c '
 import re, sys
 from pathlib import Path
-directory, name, wanted = sys.argv[1:]
+directory, name, requested = sys.argv[1:]
 versions = {file: file.name.split("-")[1] for file in Path(directory).glob(f"{name}-*.whl")}
 release = re.compile(r"\d+(\.\d+)*(\.post\d+)?")
-files = [file for file, version in versions.items() if version == wanted or not wanted and release.fullmatch(version)]
+files = [file for file, version in versions.items() if version == requested or not requested and release.fullmatch(version)]
 print(max(files, key=lambda file: [int(part) for part in re.findall(r"\d+", versions[file])], default=""))
 ' "$location" "$wheel_name" "$version")
         [ -n "$requirement" ] || fail "$location has no wheel of $distribution${version:+ $version} and no project."
     fi
     ;;
 esac
-[ "$kind" = git ] || [ -z "$ref" ] || usage_error "--ref is only for git sources."
+[ "$kind" = git ] || [ -z "$ref" ] || fail_usage "--ref is only for git sources."
 
 # Installation.
-unfinished=''
+unfinished_environment=''
 # shellcheck disable=SC2317,SC2329 # the trap calls it
 clean_up() {
     code=$?
-    [ -z "$unfinished" ] || rm -rf -- "$unfinished"
+    [ -z "$unfinished_environment" ] || rm -rf -- "$unfinished_environment"
     [ "$code" = 0 ] || printf 'Nothing was installed.\n' >&2
 }
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-make_directory() {
-    mkdir -p -- "$1" && absolute_path "$1"
+create_directory() {
+    mkdir -p -- "$1" && resolve_path "$1"
 }
-[ -z "$prefix" ] || prefix=$(make_directory "$prefix")
-[ -z "$commands" ] || commands=$(make_directory "$commands")
+[ -z "$prefix" ] || prefix=$(create_directory "$prefix")
+[ -z "$commands" ] || commands=$(create_directory "$commands")
 
 case $tool in
 pip)
     prefix=${prefix:-${XDG_DATA_HOME:-$HOME/.local/share}/lineage}
     commands=${commands:-$HOME/.local/bin}
-    prefix=$(make_directory "$prefix")
+    prefix=$(create_directory "$prefix")
     mkdir -p -- "$prefix/versions"
     environment=$prefix/versions/new-$$
-    unfinished=$environment
+    unfinished_environment=$environment
     "$python" -m venv "$environment"
     "$environment/bin/python" -m pip install --quiet --disable-pip-version-check ${options:+"$options"} "$requirement"
     ;;
@@ -193,10 +193,10 @@ uv)
     ;;
 esac
 
-commands=$(make_directory "$commands")
+commands=$(create_directory "$commands")
 "$environment/bin/python" -I -m serve.update.receipt --installer="$tool" --kind="$kind" \
     --location="$location" --ref="$ref" --environment="$environment" --commands="$commands"
-unfinished=''
+unfinished_environment=''
 
 printf 'Installed %s in %s with %s.\n' "$("$commands/lineage" --version)" "$commands" "$tool"
 case :$PATH: in

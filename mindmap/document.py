@@ -1,8 +1,8 @@
 """Mindmap document: its types, JSON encoding and decoding, timestamps and the activity log.
 
-Documents are immutable: an edit returns a new one. Fields that a newer version wrote are kept in `unknown_fields` and
-written back in their place. For the same reason names of node types, statuses and actions are validated on input, not
-when a file is read.
+A document is a mindmap in memory; other docstrings say map. Documents are immutable: an edit returns a new one. Fields
+that a newer version wrote are read into `unknown_fields` and written back in their place. For the same reason node
+types, statuses and actions are validated on input, not when a file is read.
 
 Timestamps are ISO 8601 in UTC with milliseconds, so text order is time order.
 
@@ -47,7 +47,7 @@ STATUSES: Final = (DEFAULT_STATUS, IN_PROGRESS, COMPLETED, BLOCKED)
 DEFAULT_ACTION: Final = "modify"
 ACTIONS: Final = ("read", "create", "modify", "delete", "rename")
 LINK_STYLES: Final = ("solid", "dashed", "animated")
-# Kind -> symbol that exports and the page show.
+# Kinds of changes of a symbol -> signs that exports and the page show.
 CHANGE_KINDS: Final = {
     "add": "+",
     "modify": "~",
@@ -58,21 +58,21 @@ CHANGE_KINDS: Final = {
     "test": "✓",
 }
 
-# Key of `unknown_fields` in intermediate JSON; never written to a file.
+# Key of `unknown_fields` while a document is converted to or from JSON. No file contains it.
 UNKNOWN_KEY: Final = "(unknown)"
 
 Default = TypeVar("Default")
 
 
 class DamagedMindmap(LineageError):
-    """A file that is not valid JSON."""
+    """Error for a file that is not valid JSON."""
 
 
 class ForeignMindmap(LineageError):
-    """A valid JSON file that is not a mindmap this version can read; a newer version may be able to."""
+    """Error for a JSON file that this version cannot read as a mindmap; a newer version may be able to."""
 
 
-def _always_encoded(default: Default) -> Default:
+def _define_encoded_field(default: Default) -> Default:
     """Return a field with this default that is encoded even when it has its default value."""
     field: Default = msgspec.field(default_factory=lambda: default)
     return field
@@ -87,13 +87,13 @@ class _DocumentPart(
     forbid_unknown_fields=True,
     gc=False,  # immutable parts form no reference cycles; tracking them doubled the decoding time
 ):
-    """Base class of all parts of a document. `unknown_fields` holds fields that this version does not know."""
+    """Base class of all parts of a document. `unknown_fields` has the fields that only a newer version defines."""
 
     unknown_fields: dict[str, Any] = msgspec.field(default_factory=dict, name=UNKNOWN_KEY)
 
 
 class CodeChange(_DocumentPart, frozen=True, kw_only=True):
-    """Change of one symbol. `kind` is one of CHANGE_KINDS; for a rename `symbol` is the new name."""
+    """Change of a symbol, such as a function. `kind` is one of CHANGE_KINDS; for a rename `symbol` is the new name."""
 
     kind: str
     symbol: str
@@ -102,20 +102,20 @@ class CodeChange(_DocumentPart, frozen=True, kw_only=True):
 
 
 class FileTouch(_DocumentPart, frozen=True, kw_only=True):
-    """A file attached to a node.
+    """A file attached to a node, with what was done to it.
 
-    `path` is relative to the workspace, or absolute outside it. `previous_path` is the path before a rename.
-    `lines` is a range such as `10-20`. `timestamp` is the time of the last update.
+    `path` is relative to the workspace, or absolute outside it. `action` is one of ACTIONS. `previous_path` is the path
+    before a rename. `lines` is a range such as `10-20`. `timestamp` is the time of the last update.
     """
 
     path: str
-    action: str = _always_encoded(DEFAULT_ACTION)
+    action: str = _define_encoded_field(DEFAULT_ACTION)
     previous_path: str | None = None
     lines: str | None = None
     symbols: tuple[str, ...] = ()
     changes: tuple[CodeChange, ...] = ()
     summary: str | None = None
-    timestamp: str = _always_encoded("")
+    timestamp: str = _define_encoded_field("")
 
 
 class Node(_DocumentPart, frozen=True, kw_only=True):
@@ -128,10 +128,10 @@ class Node(_DocumentPart, frozen=True, kw_only=True):
 
     id: str
     label: str
-    type: str = _always_encoded(DEFAULT_TYPE)
+    type: str = _define_encoded_field(DEFAULT_TYPE)
     status: str | None = None
-    parent: str | None = _always_encoded(None)
-    children: tuple[str, ...] = _always_encoded(())
+    parent: str | None = _define_encoded_field(None)
+    children: tuple[str, ...] = _define_encoded_field(())
     files: tuple[FileTouch, ...] = ()
     updated_at: str | None = None
 
@@ -147,7 +147,7 @@ class Link(_DocumentPart, frozen=True, kw_only=True):
     id: str
     source: str = msgspec.field(name="from")
     target: str = msgspec.field(name="to")
-    label: str = _always_encoded("")
+    label: str = _define_encoded_field("")
     style: str | None = None
     notes: str | None = None
 
@@ -167,16 +167,16 @@ class Activity(_DocumentPart, frozen=True, kw_only=True):
 
 
 class Mindmap(_DocumentPart, frozen=True, kw_only=True):
-    """A complete map. `workspace_path` is the watched directory; `activity_log` has the newest entry first."""
+    """A complete mindmap. `workspace_path` is its project's directory; `activity_log` has the newest entry first."""
 
-    id: str = _always_encoded("")
+    id: str = _define_encoded_field("")
     title: str
     workspace_path: str | None = None
-    created_at: str = _always_encoded("")
-    updated_at: str = _always_encoded("")
+    created_at: str = _define_encoded_field("")
+    updated_at: str = _define_encoded_field("")
     nodes: Mapping[str, Node]
-    links: tuple[Link, ...] = _always_encoded(())
-    activity_log: tuple[Activity, ...] = _always_encoded(())
+    links: tuple[Link, ...] = _define_encoded_field(())
+    activity_log: tuple[Activity, ...] = _define_encoded_field(())
 
 
 def decode(content: bytes, mindmap_id: str) -> Mindmap:
@@ -205,7 +205,7 @@ def _decode_document(content: bytes) -> Mindmap:
 
 
 def encode(document: Mindmap) -> bytes:
-    """Encode a document as it is stored: on one line, since indenting took longer than encoding."""
+    """Encode a document as JSON on one line, as it is stored. Indenting took longer than encoding."""
     content = msgspec.json.encode(document)
     # Quotation marks inside texts are escaped, so this matches only a key.
     if f'"{UNKNOWN_KEY}":'.encode() in content:
@@ -214,7 +214,7 @@ def encode(document: Mindmap) -> bytes:
 
 
 def encode_indented(document: Mindmap) -> str:
-    """Encode a document with indentation."""
+    """Encode a document as indented JSON, for exports."""
     return msgspec.json.format(encode(document), indent=2).decode().rstrip("\n") + "\n"
 
 
@@ -238,37 +238,41 @@ _FIELD_NAMES: Final = {
 }
 
 
-def _collect_unknown_fields(raw: Any, part_type: type[_DocumentPart]) -> Any:
-    """Move fields that the type does not know under UNKNOWN_KEY, recursively.
+def _collect_unknown_fields(json_value: Any, part_type: type[_DocumentPart]) -> Any:
+    """Move fields that `part_type` does not define under UNKNOWN_KEY, recursively.
 
-    Values of an unexpected shape stay as they are: `convert` then reports them.
+    A value of an unexpected type is returned unchanged; `msgspec.convert` reports it later.
     """
-    if not isinstance(raw, dict):
-        return raw
-    for name, nested in _NESTED_TYPES[part_type].items():
-        if name in raw:
-            raw[name] = _map_values(
-                raw[name], lambda value, nested=nested: _collect_unknown_fields(value, nested)
+    if not isinstance(json_value, dict):
+        return json_value
+    for name, nested_type in _NESTED_TYPES[part_type].items():
+        if name in json_value:
+            json_value[name] = _map_values(
+                json_value[name],
+                lambda value, nested_type=nested_type: _collect_unknown_fields(value, nested_type),
             )
-    unknown = raw.keys() - _FIELD_NAMES[part_type]
-    if not unknown:
-        return raw
-    known = {name: value for name, value in raw.items() if name not in unknown}
-    return known | {UNKNOWN_KEY: {name: raw[name] for name in raw if name in unknown}}
+    unknown_names = json_value.keys() - _FIELD_NAMES[part_type]
+    if not unknown_names:
+        return json_value
+    unknown_fields = {name: value for name, value in json_value.items() if name in unknown_names}
+    defined_fields = {name: value for name, value in json_value.items() if name not in unknown_names}
+    return defined_fields | {UNKNOWN_KEY: unknown_fields}
 
 
-def _restore_unknown_fields(raw: Any, part_type: type[_DocumentPart]) -> Any:
+def _restore_unknown_fields(json_value: Any, part_type: type[_DocumentPart]) -> Any:
     """Undo `_collect_unknown_fields`."""
-    for name, nested in _NESTED_TYPES[part_type].items():
-        if name in raw:
-            raw[name] = _map_values(
-                raw[name], lambda value, nested=nested: _restore_unknown_fields(value, nested)
+    for name, nested_type in _NESTED_TYPES[part_type].items():
+        if name in json_value:
+            json_value[name] = _map_values(
+                json_value[name],
+                lambda value, nested_type=nested_type: _restore_unknown_fields(value, nested_type),
             )
-    unknown = raw.pop(UNKNOWN_KEY, {})
-    return {**raw, **unknown}
+    unknown_fields = json_value.pop(UNKNOWN_KEY, {})
+    return {**json_value, **unknown_fields}
 
 
 def _map_values(values: Any, function: Any) -> Any:
+    """Apply a function to the values of a dict or the items of a list; return any other value unchanged."""
     if isinstance(values, dict):
         return {name: function(value) for name, value in values.items()}
     return [function(value) for value in values] if isinstance(values, list | tuple) else values
@@ -283,11 +287,11 @@ def utc_now() -> str:
 
 
 def format_timestamp(time: datetime) -> str:
-    """Return a time in the timestamp format of documents."""
+    """Return a time as a timestamp such as `2026-01-31T12:00:00.000Z`."""
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# Set by the format's specification.
+# The specification of the file format sets this limit.
 MAX_LOG_ENTRIES: Final = 100
 
 
@@ -295,8 +299,9 @@ MAX_LOG_ENTRIES: Final = 100
 class EditResult:
     """A map after an edit.
 
-    `message` is its entry in the activity log. `ids` are the ids of the nodes, or else of the links, that were created
-    or changed, in the order of the call. The counts include removed nodes and links.
+    `message` is the edit's entry in the activity log. `ids` are the ids of the nodes that were created, changed or
+    removed, or else of the links that were written, in the order of the call. The counts include removed nodes and
+    links.
     """
 
     document: Mindmap
@@ -308,14 +313,14 @@ class EditResult:
 
 def edit_timestamp(document: Mindmap, now: str) -> str:
     """Return the timestamp of an edit: now, or the last update if the clock went backwards."""
-    last = document.updated_at
-    return max(now, last) if _TIMESTAMP_PATTERN.fullmatch(last) else now
+    last_update = document.updated_at
+    return max(now, last_update) if _TIMESTAMP_PATTERN.fullmatch(last_update) else now
 
 
 def with_log_entry(
     document: Mindmap, timestamp: str, message: str, *, node_id: str | None = None, file: str | None = None
 ) -> Mindmap:
-    """Return the map with a new entry on top of its activity log."""
+    """Return the map with a new first entry in its activity log, and with `timestamp` as its time of update."""
     entry = Activity(timestamp=timestamp, message=message, node_id=node_id, file=file)
     log = (entry, *document.activity_log)[:MAX_LOG_ENTRIES]
     return replace(document, updated_at=timestamp, activity_log=log)

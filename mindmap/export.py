@@ -1,4 +1,4 @@
-"""Text forms of a map: outline for agents and terminals; Markdown, Mermaid and JSON export."""
+"""Text formats of a mindmap (short: map): outline for agents and terminals; Markdown, Mermaid and JSON exports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mindmap.document import (
 from mindmap.tree import compute_progress
 
 STATUS_MARKS: Final = {COMPLETED: "x", IN_PROGRESS: "~", BLOCKED: "!"}
-# Two lines of a terminal; longer labels are cut in outlines only.
+# Two lines of a terminal. Outlines cut longer labels; exports have them completely.
 MAX_LABEL_LENGTH: Final = 160
 
 
@@ -42,14 +42,14 @@ class OutlineLine:
 
     @property
     def mark(self) -> str:
-        """A status box for a task, empty for the root, the type in parentheses for any other node."""
+        """The status of a task as a box such as `[x]`, or the type in parentheses; empty for the root."""
         if self.node.is_task:
             return f"[{STATUS_MARKS.get(self.node.status or '', ' ')}]"
         return "" if self.node.id == ROOT else f"({self.node.type})"
 
     @property
     def remarks(self) -> list[str]:
-        """Short remarks after the label: task type other than the default, file count, hidden count."""
+        """Short texts after the label: the type of a task other than the default, file count, hidden count."""
         remarks = [self.node.type] if self.node.is_task and self.node.type != DEFAULT_TYPE else []
         if files := len(self.node.files):
             remarks.append(f"{files} file{'' if files == 1 else 's'}")
@@ -58,12 +58,13 @@ class OutlineLine:
         return remarks
 
 
-def outline_lines(
+def build_outline(
     document: Mindmap, start_id: str = ROOT, *, max_depth: int | None = None, max_lines: int | None = None
 ) -> list[OutlineLine]:
-    """Return a node and its subtree as outline lines, down to a depth.
+    """Return a node and its subtree, down to `max_depth` levels below it, as outline lines in depth-first order.
 
-    If there are more than `max_lines`, complete levels are dropped, the deepest first; then the rest is cut.
+    If they are more than `max_lines`, complete levels are dropped, the deepest first, but not the first level below
+    the node. Of what remains, only the first `max_lines` are returned. None means no limit.
     """
     depths = {node.id: depth for node, depth in tree.walk(document.nodes, start_id)}
     max_depth = _fit_depth(depths, max_depth, max_lines)
@@ -71,19 +72,19 @@ def outline_lines(
     for node, depth in tree.walk(document.nodes, start_id):
         if depth <= max_depth:
             is_cut = depth == max_depth and node.children
-            hidden_count = len(tree.subtree_ids(document.nodes, node.children)) if is_cut else 0
+            hidden_count = len(tree.collect_subtree_ids(document.nodes, node.children)) if is_cut else 0
             lines.append(OutlineLine(node, depth, hidden_count))
     return lines if max_lines is None else lines[:max_lines]
 
 
 def format_outline(lines: list[OutlineLine]) -> str:
-    """Return an outline as text for agents: marks, labels, ids in braces."""
+    """Return an outline as text for agents: marks, labels, ids in braces, remarks."""
     return "\n".join(_format_line(line) for line in lines)
 
 
-def with_branches(lines: list[OutlineLine]) -> Iterator[tuple[str, OutlineLine]]:
-    """Yield each line with the branch characters in front of it, for a tree in a terminal."""
-    last_siblings = _last_sibling_indexes(lines)
+def add_branches(lines: list[OutlineLine]) -> Iterator[tuple[str, OutlineLine]]:
+    """Yield each line with the characters that connect it to its parent (`│  └─ `), for a tree in a terminal."""
+    last_siblings = _find_last_siblings(lines)
     bars: list[str] = []
     for index, line in enumerate(lines):
         is_last = index in last_siblings
@@ -109,16 +110,17 @@ def _fit_depth(depths: dict[str, int], max_depth: int | None, max_lines: int | N
     return max_depth
 
 
-def _last_sibling_indexes(lines: list[OutlineLine]) -> set[int]:
-    """Return the indexes of the lines that are the last of their parent."""
-    last: set[int] = set()
-    open_depths: set[int] = set()
+def _find_last_siblings(lines: list[OutlineLine]) -> set[int]:
+    """Return the indexes of the lines whose nodes are the last child of their parent."""
+    last_siblings: set[int] = set()
+    # Depths at which the parent of the current line, or an ancestor, has a later child.
+    later_sibling_depths: set[int] = set()
     for index in range(len(lines) - 1, -1, -1):
         depth = lines[index].depth
-        if depth not in open_depths:
-            last.add(index)
-        open_depths = {other for other in open_depths if other < depth} | {depth}
-    return last
+        if depth not in later_sibling_depths:
+            last_siblings.add(index)
+        later_sibling_depths = {other for other in later_sibling_depths if other < depth} | {depth}
+    return last_siblings
 
 
 # Characters with a meaning in inline Markdown.
@@ -141,13 +143,13 @@ def to_markdown(document: Mindmap) -> str:
         f"{compute_progress(document)}, updated {document.updated_at}",
         "",
     ]
-    for line in outline_lines(document)[1:]:
-        text_lines += _node_lines(line.node, "  " * (line.depth - 1))
+    for line in build_outline(document)[1:]:
+        text_lines += _format_node(line.node, "  " * (line.depth - 1))
     root = document.nodes[ROOT]
-    text_lines += _section("Files", (f"- {_format_file(touch)}" for touch in root.files))
-    text_lines += _section("Links", _link_lines(document))
+    text_lines += _format_section("Files", (f"- {_format_file(touch)}" for touch in root.files))
+    text_lines += _format_section("Links", _format_links(document))
     entries = (f"- {entry.timestamp}: {_escape_markdown(entry.message)}" for entry in document.activity_log)
-    text_lines += _section("Activity", entries)
+    text_lines += _format_section("Activity", entries)
     return "\n".join(text_lines).rstrip() + "\n"
 
 
@@ -155,7 +157,9 @@ def to_mermaid(document: Mindmap) -> str:
     """Return a map as a Mermaid flowchart of its tree and links."""
     names = {node.id: f"n{number}" for number, (node, _) in enumerate(tree.walk(document.nodes))}
     text_lines = ["flowchart LR"]
-    text_lines += [f"  {names[node.id]}{_mermaid_shape(node)}" for node, _ in tree.walk(document.nodes)]
+    text_lines += [
+        f"  {names[node.id]}{_format_mermaid_shape(node)}" for node, _ in tree.walk(document.nodes)
+    ]
     text_lines += [
         f"  {names[node.parent]} --- {names[node.id]}" for node, _ in tree.walk(document.nodes) if node.parent
     ]
@@ -169,11 +173,11 @@ def to_mermaid(document: Mindmap) -> str:
         (IN_PROGRESS, "fill:#fff2b3"),
         (BLOCKED, "fill:#f8d0d0"),
     ):
-        with_status = [
+        task_names = [
             names[node.id] for node in document.nodes.values() if node.is_task and node.status == status
         ]
-        if with_status:
-            text_lines += [f"  classDef {status} {style}", f"  class {','.join(with_status)} {status}"]
+        if task_names:
+            text_lines += [f"  classDef {status} {style}", f"  class {','.join(task_names)} {status}"]
     return "\n".join(text_lines) + "\n"
 
 
@@ -184,43 +188,43 @@ FORMATS: Final[dict[str, Callable[[Mindmap], str]]] = {
 }
 
 
-def _node_lines(node: Node, indent: str) -> Iterator[str]:
+def _format_node(node: Node, indent: str) -> Iterator[str]:
     box = (
         ("[x] " if node.status == COMPLETED else "[ ] ")
         if node.is_task
         else f"_{_escape_markdown(node.type)}:_ "
     )
-    state = (
+    status = (
         f" _({node.status.replace('_', ' ')})_"
         if node.is_task and node.status in (IN_PROGRESS, BLOCKED)
         else ""
     )
-    yield f"{indent}- {box}{_escape_markdown(node.label)}{state}"
+    yield f"{indent}- {box}{_escape_markdown(node.label)}{status}"
     for touch in node.files:
         yield f"{indent}  - {_format_file(touch)}"
 
 
 def _format_file(touch: FileTouch) -> str:
-    renamed = f"{_code_span(touch.previous_path)} to " if touch.previous_path else ""
+    rename_source = f"{_format_code_span(touch.previous_path)} to " if touch.previous_path else ""
     lines = f":{touch.lines}" if touch.lines else ""
     summary = f": {_escape_markdown(touch.summary)}" if touch.summary else ""
     changes = ", ".join(
-        f"{CHANGE_KINDS.get(change.kind, change.kind)} {_code_span(change.symbol)}"
+        f"{CHANGE_KINDS.get(change.kind, change.kind)} {_format_code_span(change.symbol)}"
         for change in touch.changes
     )
-    return f"{touch.action} {renamed}{_code_span(touch.path + lines)}{summary}" + (
+    return f"{touch.action} {rename_source}{_format_code_span(touch.path + lines)}{summary}" + (
         f" ({changes})" if changes else ""
     )
 
 
-def _link_lines(document: Mindmap) -> Iterator[str]:
+def _format_links(document: Mindmap) -> Iterator[str]:
     for link in document.links:
         ends = (_escape_markdown(document.nodes[end].label) for end in (link.source, link.target))
         label, notes = (f": {_escape_markdown(text)}" if text else "" for text in (link.label, link.notes))
         yield f"- {' → '.join(ends)}{label}{notes}"
 
 
-def _section(title: str, entries: Iterator[str]) -> Iterator[str]:
+def _format_section(title: str, entries: Iterator[str]) -> Iterator[str]:
     lines = list(entries)
     if lines:
         yield from ("", f"## {title}", "", *lines)
@@ -230,20 +234,20 @@ def _escape_markdown(text: str) -> str:
     return _MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
-def _code_span(text: str) -> str:
+def _format_code_span(text: str) -> str:
     """Return text as inline code, fenced by one backquote more than its longest run of backquotes."""
     fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{' '.join(text.splitlines())}{pad}{fence}"
 
 
-def _mermaid_shape(node: Node) -> str:
+def _format_mermaid_shape(node: Node) -> str:
     opening, closing = _SHAPES.get(node.type, ("[", "]"))
     return f'{opening}"{_escape_mermaid(node.label)}"{closing}'
 
 
 def _escape_mermaid(text: str) -> str:
-    """Escape text for Mermaid's quotation marks, which know no backslash and interpret some Markdown."""
+    """Escape text for a quoted Mermaid label, where backslashes do not escape and some Markdown is interpreted."""
     return "".join(
         f"#{ord(letter)};" if letter in '"#&<>`*_\\;[]{}' else letter for letter in " ".join(text.split())
     )

@@ -1,6 +1,6 @@
-"""File events of a watched workspace: coalescing of events into changes, and the state of the workspace.
+"""File events of a watched workspace: batches of events, net changes of files, and the state of the workspace.
 
-Several events of one file become one change. The first event says whether the file existed before, the disk says
+Several events of one file become one change. The first event shows whether the file existed before, the disk shows
 whether it exists now. So a save by rename is a modification, and a file that was created and deleted between two
 batches is no change.
 """
@@ -23,14 +23,14 @@ from mindmap.observer import WorkspaceObserver
 from mindmap.paths import decode_path
 
 IGNORE_FILE: Final = b".gitignore"
-# The kernel dates files by its tick of at most 10 ms, so slightly before they were written.
+# The kernel updates the time that it gives to files every 4 or 10 ms, so a file's time is up to 10 ms too early.
 KERNEL_TICK: Final = timedelta(milliseconds=10)
-# Longest delay between a write and its event on a busy machine. An older file time comes from another clock.
+# Longest delay between a write and its event on a busy machine. An older file time is from another machine's clock.
 MAX_EVENT_DELAY: Final = timedelta(seconds=2)
 
 
 class EventKind(Enum):
-    """Kind of a file event. MOVED_TO is a rename onto the path, which may have existed before."""
+    """Kind of a file event. MOVED_TO is a rename to this path; a file may have existed there before."""
 
     CREATED = auto()
     MODIFIED = auto()
@@ -49,19 +49,23 @@ _EXISTED_BEFORE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """Net change of one file. `existed_before` is None if unknown; `timestamp` is the time of the last event."""
+    """Net change of one file since the last batch.
+
+    `path` is relative to the workspace. `existed_before` is None if unknown. `timestamp` is the time of the last write
+    or event.
+    """
 
     path: bytes
     existed_before: bool | None
     exists: bool
     timestamp: str
 
-    def action(self, *, was_known: bool) -> str | None:
-        """Return the touch action; None for a file that was created and deleted.
+    def resolve_action(self, *, was_recorded: bool) -> str | None:
+        """Return the action `create`, `modify` or `delete`; None for a file that was created and deleted.
 
-        `was_known` replaces an unknown `existed_before`.
+        `was_recorded` (git tracks the file, or the map has it) is used if `existed_before` is None.
         """
-        existed = was_known if self.existed_before is None else self.existed_before
+        existed = was_recorded if self.existed_before is None else self.existed_before
         if self.exists:
             return "modify" if existed else "create"
         return "delete" if existed else None
@@ -71,7 +75,8 @@ class FileChange:
 class EventBatch:
     """Events of one workspace since the last batch. All paths are relative to the workspace.
 
-    Files in a removed directory may have no events of their own, since a directory can be moved away as a whole.
+    `_files` has the first and the last event of each file, with the time of the last one. Files in a removed directory
+    may have no events of their own, since a directory can be moved away as a whole.
     """
 
     created_directories: set[bytes] = field(default_factory=set)
@@ -89,33 +94,33 @@ class EventBatch:
 
     def take_all(self) -> EventBatch:
         """Return all events as a new batch, and clear this one."""
-        taken = EventBatch(self.created_directories, self._files, self._removed_directories)
+        batch = EventBatch(self.created_directories, self._files, self._removed_directories)
         self.created_directories, self._files, self._removed_directories = set(), {}, {}
-        return taken
+        return batch
 
-    def file_changes(self, root: bytes) -> list[FileChange]:
-        """Return one change for each file, with its state on disk now.
+    def compute_file_changes(self, root: bytes) -> list[FileChange]:
+        """Return one change for each file of the workspace at `root`, with its state on disk now.
 
-        A file that is gone without a deletion event was in a removed directory and is left out here.
+        A missing file without a deletion event is left out: it was in a directory of `list_removed_directories`.
         """
         changes = []
         for path, (first, last, timestamp) in self._files.items():
             status = _stat_file(root + b"/" + path)
             if status is not None or last is EventKind.DELETED:
                 if status is not None and last is EventKind.MODIFIED:
-                    timestamp = _write_time(status, timestamp)
+                    timestamp = _estimate_write_time(status, timestamp)
                 changes.append(FileChange(path, _EXISTED_BEFORE[first], status is not None, timestamp))
         return changes
 
-    def removed_directories(self, root: bytes) -> dict[bytes, str]:
-        """Return the removed directories that do not exist again, with the time of their removal."""
+    def list_removed_directories(self, root: bytes) -> dict[bytes, str]:
+        """Return the removed directories with their removal timestamps, without those that exist again."""
         return {
             directory: timestamp
             for directory, timestamp in self._removed_directories.items()
             if not os.access(root + b"/" + directory, os.F_OK)
         }
 
-    def changes_ignore_rules(self) -> bool:
+    def has_ignore_rule_changes(self) -> bool:
         """Return True if a .gitignore file changed."""
         return any(path.rpartition(b"/")[2] == IGNORE_FILE for path in self._files)
 
@@ -123,8 +128,8 @@ class EventBatch:
         return bool(self._files or self._removed_directories or self.created_directories)
 
 
-def removal_time(path: bytes, removed_directories: Mapping[bytes, str]) -> str | None:
-    """Return when a removed directory that contained the file was removed; None if there is none."""
+def find_removal_time(path: bytes, removed_directories: Mapping[bytes, str]) -> str | None:
+    """Return the removal timestamp of the nearest removed directory above a file; None if there is none."""
     while path:
         path = path.rpartition(b"/")[0]
         if path in removed_directories:
@@ -141,19 +146,23 @@ def _stat_file(path: bytes) -> os.stat_result | None:
     return status if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode) else None
 
 
-def _write_time(status: os.stat_result, event_time: str) -> str:
-    """Return when a file was written: its change time, or the time of the event if that is not plausible.
+def _estimate_write_time(status: os.stat_result, event_time: str) -> str:
+    """Return the timestamp of the last write of a file: its ctime, or the time of the event if ctime is implausible.
 
-    With the event time, a touch that an agent recorded between the write and the event would count as older.
+    If the event time were always used, a touch that an agent recorded between the write and the event would be older
+    than the event, and the write would be recorded twice.
     """
-    written = datetime.fromtimestamp(status.st_ctime_ns / 1e9, UTC) + KERNEL_TICK
-    delay = datetime.fromisoformat(event_time) - written
-    return format_timestamp(written) if timedelta(0) < delay <= MAX_EVENT_DELAY else event_time
+    write_time = datetime.fromtimestamp(status.st_ctime_ns / 1e9, UTC) + KERNEL_TICK
+    delay = datetime.fromisoformat(event_time) - write_time
+    return format_timestamp(write_time) if timedelta(0) < delay <= MAX_EVENT_DELAY else event_time
 
 
 @dataclass(frozen=True, slots=True)
 class WatchStatus:
-    """Watch status of a workspace. `message` is the reason if it is not watched, or names the part that is not."""
+    """Watch status of a workspace.
+
+    `message` gives the reason if the workspace, or some of its directories, are not watched; otherwise it is empty.
+    """
 
     is_watched: bool
     message: str = ""
@@ -163,9 +172,10 @@ class WatchStatus:
 class WatchedWorkspace:
     """State of a watched workspace.
 
-    `identity` is that of the directory when the watch started. `is_deleted` is set by the event of its deletion,
-    `is_replaced` by a check that found the path deleted or leading to another directory. `ignored_directories` are
-    those that git ignores, relative to the workspace. `lock` guards `pending`.
+    `root` is its path with symbolic links resolved. `identity` is the device and inode of the directory when the watch
+    started. The event of the directory's deletion sets `is_deleted`. A periodic check sets `is_replaced` if the path is
+    missing or is another directory. `map_ids` are the maps that record its changes. `ignored_directories` are those
+    that git ignores, relative to the workspace. `pending` has the events since the last batch; `lock` guards it.
     """
 
     root: bytes
@@ -180,36 +190,36 @@ class WatchedWorkspace:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def is_watched(self) -> bool:
-        """Return True if the directory that has the workspace's path now is watched."""
+        """Return True if the directory that is at the workspace's path now is watched."""
         return self.observer is not None and not self.is_deleted and self.is_same_directory()
 
     def is_same_directory(self) -> bool:
-        """Return True if the path still leads to the directory that was watched last."""
+        """Return True if the directory that was watched last is still at the workspace's path."""
         try:
-            return self.identity == directory_identity(self.root)
+            return self.identity == read_directory_identity(self.root)
         except OSError:
             return False
 
-    def relative_path(self, path: bytes) -> bytes | None:
+    def make_relative(self, path: bytes) -> bytes | None:
         """Return a path relative to the workspace; None for a path outside it."""
         return path[len(self.root) + 1 :] if path.startswith(self.root + b"/") else None
 
     def ignores_directory(self, path: bytes) -> bool:
         """Return True if nothing in a directory is recorded. Called for every directory, so it must be fast."""
-        relative = self.relative_path(path)
-        return relative is not None and (
-            relative in self.ignored_directories or self.ignore_rules.ignores_directory(relative)
+        relative_path = self.make_relative(path)
+        return relative_path is not None and (
+            relative_path in self.ignored_directories or self.ignore_rules.ignores_directory(relative_path)
         )
 
 
-def directory_identity(root: bytes) -> tuple[int, int]:
-    """Return device and inode, which differ when another directory takes the path."""
+def read_directory_identity(root: bytes) -> tuple[int, int]:
+    """Return the device and inode of a directory. Another directory at the same path has different ones."""
     status = Path(os.fsdecode(root)).stat()
     return status.st_dev, status.st_ino
 
 
-def refusal_reason(root: bytes) -> str:
-    """Return why a directory must not be watched; empty if it may be. The path must have no symbolic links."""
+def find_refusal_reason(root: bytes) -> str:
+    """Return the reason if a directory must not be watched, or an empty text. The path must have no symbolic links."""
     try:
         home = os.fsencode(os.path.realpath(Path.home()))
     except RuntimeError:  # the user has no home
@@ -219,5 +229,5 @@ def refusal_reason(root: bytes) -> str:
     description = "your home directory" if root == home != b"/" else "a parent of your home directory"
     return (
         f"{decode_path(root)} is not watched: it is {description}. "
-        "Name the directory of one project as workspacePath."
+        "Give the directory of one project as workspacePath."
     )

@@ -1,6 +1,7 @@
-"""File touches: attach files to nodes, merge repeated touches, follow renames, choose the target node.
+"""File touches: attach files to the nodes of a mindmap, merge repeated touches, follow renames, choose the target node.
 
-A node has one entry for each path. Changes of an entry are merged by kind and symbol.
+A touch records that an agent read or changed a file. A node has one touch for each path. A repeated touch of a path is
+merged into it, its changes by kind and symbol.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from mindmap.document import (
 )
 from mindmap.nodes import generate_id
 from mindmap.paths import WorkspacePaths
-from mindmap.tree import active_task
+from mindmap.tree import find_active_task
 from stores.errors import LineageError
 
 RENAME: Final = "rename"
 # Label of the node that files attach to when no task is in progress.
 TOUCHED_FILES: Final = "Touched Files"
-# Symbols or changes of one touch.
+# Most symbols, or changes, in one touch; agents list a few dozen.
 MAX_SYMBOLS: Final = 1_000
 
 
 class BadTouch(LineageError):
-    """An invalid file touch."""
+    """Error for an invalid file touch."""
 
 
 @dataclass(frozen=True, slots=True)
 class TouchInput:
-    """A touched file. Values that are None or empty leave those of an existing entry unchanged."""
+    """A file touch to record. Values that are None or empty leave those of an existing touch of the path unchanged."""
 
     path: str
     action: str | None = None
@@ -70,12 +71,12 @@ class AttachTarget:
 def choose_target(document: Mindmap, requested_id: str | None = None) -> AttachTarget:
     """Return the node that files attach to.
 
-    That is the requested node if it exists, else the most recent task in progress, else the `Touched Files` node,
-    which is created if needed.
+    That is the requested node if it exists, else the most recent task in progress, else the `Touched Files` node.
+    If the map has no such node, the returned map has a new one.
     """
     if requested_id is not None and requested_id in document.nodes:
         return AttachTarget(document, requested_id)
-    active = active_task(document)
+    active = find_active_task(document)
     if active is not None:
         return AttachTarget(document, active.id)
     for child in document.nodes[ROOT].children:
@@ -87,7 +88,7 @@ def choose_target(document: Mindmap, requested_id: str | None = None) -> AttachT
 def attach_to_target(
     document: Mindmap, requested_id: str | None, touches: Sequence[TouchInput], message: str, now: str
 ) -> EditResult:
-    """Attach files to the node that `choose_target` returns. The result's only id is that node's."""
+    """Attach files to the node that `choose_target` returns. Its id is the only one in the result."""
     target = choose_target(document, requested_id)
     changed = attach_files(target.document, target.node_id, touches, message, now)
     return EditResult(changed, message, (target.node_id,), node_count=1)
@@ -96,20 +97,20 @@ def attach_to_target(
 def attach_files(
     document: Mindmap, node_id: str, touches: Sequence[TouchInput], message: str, now: str
 ) -> Mindmap:
-    """Attach files to a node, with one entry in the activity log, which names the file if there is only one.
+    """Attach files to a node. The one new entry in the activity log has the path if there is only one file.
 
-    A rename moves the entries of the old path to the new path on every node.
+    A rename moves the touches of the old path to the new path on every node.
     """
     paths = WorkspacePaths.from_workspace(document.workspace_path)
     timestamp = edit_timestamp(document, now)
     new_touches = [_validate_touch(touch, paths, timestamp) for touch in touches]
     recorded_renames = {
-        (_stored_path(paths, touch), touch.previous_path)
+        (_normalize_stored_path(paths, touch), touch.previous_path)
         for node in document.nodes.values()
         for touch in node.files
         if touch.action == RENAME
     }
-    # A repeated rename moves nothing: a file that has the old name now is another one.
+    # A rename that the map has already moves nothing: a file with the old name is a new file.
     renames = {
         touch.previous_path: touch
         for touch in new_touches
@@ -119,7 +120,7 @@ def attach_files(
     }
     nodes = dict(document.nodes)
     for node in document.nodes.values() if renames else ():
-        if any(_stored_path(paths, touch) in renames for touch in node.files):
+        if any(_normalize_stored_path(paths, touch) in renames for touch in node.files):
             nodes[node.id] = replace(node, files=_apply_renames(node, renames, paths))
     target = nodes[node_id]
     nodes[node_id] = replace(target, files=_merge_touches(target, new_touches, paths), updated_at=timestamp)
@@ -134,8 +135,8 @@ def describe_touch(touch: TouchInput, workspace: str | None) -> str:
     return f"{action.capitalize()} {path}" + (f": {touch.summary.strip()}" if touch.summary else "")
 
 
-def _stored_path(paths: WorkspacePaths, touch: FileTouch) -> str:
-    """Return the normalized path of an entry, which another program may have written in another form."""
+def _normalize_stored_path(paths: WorkspacePaths, touch: FileTouch) -> str:
+    """Return the normalized path of a stored touch, as another program may have written an absolute path."""
     try:
         return paths.normalize(touch.path)
     except LineageError:
@@ -155,30 +156,33 @@ def _merge_touches(
 
 
 def _apply_renames(node: Node, renames: dict[str, FileTouch], paths: WorkspacePaths) -> tuple[FileTouch, ...]:
-    """Return a node's entries with those of renamed files merged into the entries of the new paths."""
-    entries = _index_by_path(node.files, paths)
-    files = {path: touch for path, touch in entries.items() if path not in renames}
-    for path, rename in renames.items():
-        if path in entries:
-            _put_touch(files, _update_touch(entries[path], rename))
-    return tuple(files.values())
+    """Return a node's touches, with those of renamed files merged into the touches of the new paths.
+
+    `renames` has the touch of each rename by its old path.
+    """
+    old_touches = _index_by_path(node.files, paths)
+    new_touches = {path: touch for path, touch in old_touches.items() if path not in renames}
+    for old_path, rename in renames.items():
+        if old_path in old_touches:
+            _put_touch(new_touches, _update_touch(old_touches[old_path], rename))
+    return tuple(new_touches.values())
 
 
 def _index_by_path(files: Sequence[FileTouch], paths: WorkspacePaths) -> dict[str, FileTouch]:
-    entries: dict[str, FileTouch] = {}
+    touches_by_path: dict[str, FileTouch] = {}
     for touch in files:
-        _put_touch(entries, replace(touch, path=_stored_path(paths, touch)))
-    return entries
+        _put_touch(touches_by_path, replace(touch, path=_normalize_stored_path(paths, touch)))
+    return touches_by_path
 
 
-def _put_touch(entries: dict[str, FileTouch], touch: FileTouch) -> None:
-    """Add an entry, or update the entry of the same path."""
-    before = entries.get(touch.path)
-    entries[touch.path] = touch if before is None else _update_touch(before, touch)
+def _put_touch(touches_by_path: dict[str, FileTouch], touch: FileTouch) -> None:
+    """Add a touch, or update the touch of the same path."""
+    before = touches_by_path.get(touch.path)
+    touches_by_path[touch.path] = touch if before is None else _update_touch(before, touch)
 
 
 def _update_touch(before: FileTouch, after: FileTouch) -> FileTouch:
-    """Return an entry with the new values where given, and the changes of both."""
+    """Return `before` with the values of `after` that are not empty, and with the changes of both."""
     action = after.action or before.action
     return replace(
         before,
@@ -195,10 +199,10 @@ def _update_touch(before: FileTouch, after: FileTouch) -> FileTouch:
 
 
 def _merge_changes(changes: Sequence[CodeChange]) -> tuple[CodeChange, ...]:
-    """Return one change for each kind and symbol, in the order of the first, with the values of the last."""
-    merged: dict[tuple[str, str], CodeChange] = {}
+    """Return one change for each kind and symbol, at the position of its first change, with the values of its last."""
+    changes_by_key: dict[tuple[str, str], CodeChange] = {}
     for change in changes:
-        before = merged.get((change.kind, change.symbol))
+        before = changes_by_key.get((change.kind, change.symbol))
         if before is not None:
             change = replace(
                 change,
@@ -206,28 +210,28 @@ def _merge_changes(changes: Sequence[CodeChange]) -> tuple[CodeChange, ...]:
                 detail=change.detail or before.detail,
                 unknown_fields=before.unknown_fields | change.unknown_fields,
             )
-        merged[change.kind, change.symbol] = change
-    return tuple(merged.values())
+        changes_by_key[change.kind, change.symbol] = change
+    return tuple(changes_by_key.values())
 
 
 def _validate_touch(touch: TouchInput, paths: WorkspacePaths, timestamp: str) -> FileTouch:
     if touch.action is not None and touch.action not in ACTIONS:
         raise BadTouch(f"{touch.action!r} is not an action.", hint=f"Actions are {', '.join(ACTIONS)}.")
-    previous = paths.normalize(touch.previous_path) if touch.previous_path else None
-    if previous and touch.action not in (None, RENAME):
+    previous_path = paths.normalize(touch.previous_path) if touch.previous_path else None
+    if previous_path and touch.action not in (None, RENAME):
         raise BadTouch(
             f"A file with the action {touch.action!r} has no previous path.",
             hint=f"Set the action to {RENAME!r}.",
         )
-    if touch.action == RENAME and previous is None:
+    if touch.action == RENAME and previous_path is None:
         raise BadTouch("A rename needs the old path.", hint="Give it as previousPath.")
     for items, name in ((touch.symbols, "symbols"), (touch.changes, "changes")):
         if items:
             validation.check_batch_size(items, name, MAX_SYMBOLS)
     return FileTouch(
         path=paths.normalize(touch.path),
-        action=RENAME if previous else touch.action or "",
-        previous_path=previous,
+        action=RENAME if previous_path else touch.action or "",
+        previous_path=previous_path,
         lines=validation.normalize_line_range(touch.lines),
         symbols=tuple(validation.validate_text(symbol, "symbol") for symbol in touch.symbols),
         changes=tuple(_validate_change(change) for change in touch.changes),

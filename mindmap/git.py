@@ -1,6 +1,6 @@
 """Git access of mindmap: the GitRunner protocol, a workspace in a repository, and parsers of git's output.
 
-`serve` injects the implementation of the protocol, which runs git without pagers, hooks and external programs.
+`serve` injects the implementation of the protocol.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from typing import Final, Protocol
 
 from stores.errors import LineageError
 
-# Status codes of unmerged files, except DD, where the file is deleted.
+# Codes of `git status --porcelain` for unmerged files; without DD, where both sides deleted the file.
 _UNMERGED: Final = ("AU", "UD", "UA", "DU", "AA", "UU")
 
 
 @dataclass(frozen=True, slots=True)
 class StatusEntry:
-    """One file that differs from HEAD. `action` is a touch action; `previous_path` the old path of a staged rename.
+    """One file that differs from HEAD. All paths are relative to the work tree.
 
-    For an untracked file git counts no lines, or those of a tracked file that had its name.
+    `action` is one of `mindmap.document.ACTIONS`. `previous_path` is the old path of a staged rename. If
+    `is_untracked`, the line counts of `git diff` do not describe the file on disk: there are none, or they are those of
+    a tracked file that was removed from the index.
     """
 
     path: bytes
@@ -39,12 +41,12 @@ class LineCounts:
 
 
 def parse_status(status: bytes) -> list[StatusEntry]:
-    """Parse the output of `git status --porcelain -z`. Returns one entry for each path.
+    """Parse the output of `git status --porcelain -z`. Returns one entry for each path, without nested repositories.
 
     After `git rm --cached` git lists a file as deleted, then as untracked. The last entry wins: it describes the file
     on disk.
     """
-    return list({change.path: change for change in _parse_entries(status)}.values())
+    return list({entry.path: entry for entry in _iter_entries(status)}.values())
 
 
 def parse_numstat(numstat: bytes) -> dict[bytes, LineCounts]:
@@ -60,22 +62,26 @@ def parse_numstat(numstat: bytes) -> dict[bytes, LineCounts]:
     return counts
 
 
-def _parse_entries(status: bytes) -> Iterator[StatusEntry]:
+def _iter_entries(status: bytes) -> Iterator[StatusEntry]:
     fields = iter(status.split(b"\0"))
     for field in fields:
         if field:
             code, path = field[:2].decode("ascii", "replace"), field[3:]
             old_path = next(fields) if {"R", "C"} & set(code) else None
-            if not path.endswith(b"/"):  # a nested repository
-                yield from _parse_change(code, path, old_path)
+            is_nested_repository = path.endswith(b"/")
+            if not is_nested_repository:
+                yield from _iter_file_entries(code, path, old_path)
 
 
-def _parse_change(code: str, path: bytes, old_path: bytes | None) -> Iterator[StatusEntry]:
+def _iter_file_entries(code: str, path: bytes, old_path: bytes | None) -> Iterator[StatusEntry]:
+    """Yield the entry of a file; for a rename that is not staged, first the deletion of its old path."""
     index_code, worktree_code = code[0], code[1]
     if old_path is not None and index_code == "R" and worktree_code != "D":
         yield StatusEntry(path, "rename", old_path)
         return
-    if old_path is not None and "R" in code:  # the rename is not staged, or the new path is deleted again
+    if (
+        old_path is not None and "R" in code
+    ):  # not staged, or the file was deleted after the rename was staged
         yield StatusEntry(old_path, "delete")
     yield StatusEntry(path, "create" if code == " R" else _parse_action(code), is_untracked=code == "??")
 
@@ -93,11 +99,11 @@ def _parse_count(digits: bytes) -> int:
 
 
 class GitFailed(LineageError):
-    """git exited with an error."""
+    """Failure of a git command."""
 
 
 class NoWorkTree(LineageError):
-    """A bare repository, or a workspace outside the work tree."""
+    """Error for a bare repository, or for a workspace outside the work tree."""
 
 
 class GitOutput(Protocol):
@@ -117,22 +123,22 @@ class GitOutput(Protocol):
 
 
 class GitRunner(Protocol):
-    """Runner of git commands in one repository, without pager, prompt, monitor or external programs."""
+    """Runner of git commands in one repository, without pager, prompt, hooks, monitor or external programs."""
 
     @property
     def root(self) -> Path | None:
         """The root of the work tree; None for a bare repository."""
 
     def run(self, *arguments: str | bytes, stdin: bytes | None = None) -> GitOutput:
-        """Run a git command to its end."""
+        """Run a git command, with `stdin` as its input, until it exits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """A workspace directory in a git work tree.
 
-    `root` is the work tree with symbolic links resolved; `prefix` is the path from there to the workspace, ending in /,
-    or empty.
+    `root` is the work tree with symbolic links resolved. `prefix` is the path from there to the workspace and ends in
+    `/`; it is empty if the workspace is the complete work tree.
     """
 
     git: GitRunner
@@ -141,14 +147,17 @@ class Workspace:
 
     @classmethod
     def from_path(cls, path: str, git: GitRunner) -> Workspace:
-        """Return the workspace at a path, which may contain symbolic links."""
+        """Return the workspace at a path, which may contain symbolic links. Raises NoWorkTree."""
         if git.root is None:
-            raise NoWorkTree(f"{path} is a bare repository.", hint="Name a work tree of it.")
+            raise NoWorkTree(f"{path} is a bare repository.", hint="Give the path of one of its work trees.")
         root, directory = os.fsencode(os.path.realpath(git.root)), os.fsencode(os.path.realpath(path))
         if directory == root:
             return cls(git, root, b"")
         if not directory.startswith(root + b"/"):
-            raise NoWorkTree(f"{path} is not in the work tree {git.root}.", hint="Name a directory in it.")
+            raise NoWorkTree(
+                f"{path} is not in the work tree {git.root}.",
+                hint="Give the path of a directory in the work tree.",
+            )
         return cls(git, root, directory[len(root) + 1 :] + b"/")
 
     @property
@@ -168,6 +177,6 @@ class Workspace:
             )
         return output.stdout
 
-    def relative_path(self, path: bytes) -> bytes | None:
+    def make_relative(self, path: bytes) -> bytes | None:
         """Return a path of the repository relative to the workspace; None for a path outside it."""
         return path[len(self.prefix) :] if path.startswith(self.prefix) else None

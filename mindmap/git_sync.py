@@ -1,6 +1,6 @@
-"""Git sync: attach the files of a workspace that differ from HEAD, with their line counts, to a map.
+"""Git sync: attach the files of a workspace that differ from HEAD, with their line counts, to a mindmap (short: map).
 
-A map without a workspace gets the requested one, if git can sync it.
+A map without a workspace gets the requested one, if that is in a git work tree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mindmap.ignore import IgnoreRules
 from mindmap.map_store import MapStore
 from mindmap.paths import decode_path
 
-# Options override the user's configuration. Inspecting submodules would run programs that they configure.
+# The options override the user's configuration. To inspect submodules, git would run programs that they configure.
 STATUS: Final = ("status", "--porcelain", "-z", "-uall", "--find-renames", "--ignore-submodules=dirty")
 NUMSTAT: Final = (
     "diff",
@@ -40,41 +40,44 @@ CHUNK_BYTES: Final = 1 << 20
 NO_LINES: Final = LineCounts(0, 0)
 
 
-def changed_files(workspace_path: str, git: GitRunner, map_directory: Path) -> list[TouchInput]:
-    """Return a touch for each file of the workspace that differs from HEAD, or from an empty tree without a commit.
+def find_changed_files(workspace_path: str, git: GitRunner, map_directory: Path) -> list[TouchInput]:
+    """Return a touch for each file of the workspace that differs from HEAD; before the first commit, for each file.
 
-    Files in `map_directory` are left out.
+    Files that git or `IgnoreRules` ignore, among them the map files in `map_directory`, are left out. Raises NoWorkTree
+    and GitFailed.
     """
     workspace = Workspace.from_path(workspace_path, git)
     ignore_rules = IgnoreRules.from_workspace(workspace.directory, map_directory)
-    changes = parse_status(workspace.run_git(*STATUS))
-    counts = parse_numstat(workspace.run_git(*NUMSTAT, _diff_base(workspace))) if changes else {}
+    entries = parse_status(workspace.run_git(*STATUS))
+    counts = parse_numstat(workspace.run_git(*NUMSTAT, _find_diff_base(workspace))) if entries else {}
     return [
-        _create_touch(workspace, change, path, counts)
-        for change in changes
-        if (path := workspace.relative_path(change.path)) is not None and not ignore_rules.ignores_file(path)
+        _create_touch(workspace, entry, path, counts)
+        for entry in entries
+        if (path := workspace.make_relative(entry.path)) is not None and not ignore_rules.ignores_file(path)
     ]
 
 
 def _create_touch(
-    workspace: Workspace, change: StatusEntry, path: bytes, counts: dict[bytes, LineCounts]
+    workspace: Workspace, entry: StatusEntry, path: bytes, counts: dict[bytes, LineCounts]
 ) -> TouchInput:
-    lines = None if change.is_untracked else counts.get(change.path)
-    if lines is None:
-        lines = (
-            _count_new_lines(workspace.root + b"/" + change.path) if change.action == "create" else NO_LINES
+    """Return the touch of a changed file; `path` is relative to the workspace."""
+    line_counts = None if entry.is_untracked else counts.get(entry.path)
+    if line_counts is None:
+        line_counts = (
+            _count_new_lines(workspace.root + b"/" + entry.path) if entry.action == "create" else NO_LINES
         )
-    previous = workspace.relative_path(change.previous_path) if change.previous_path else None
-    action = "create" if change.previous_path and previous is None else change.action
+    previous_path = workspace.make_relative(entry.previous_path) if entry.previous_path else None
+    # A file that was renamed from outside the workspace is new in it.
+    action = "create" if entry.previous_path and previous_path is None else entry.action
     return TouchInput(
         decode_path(path),
         action,
-        previous_path=decode_path(previous) if previous else None,
-        summary=f"Git {action} (+{lines.added}/-{lines.deleted} lines)",
+        previous_path=decode_path(previous_path) if previous_path else None,
+        summary=f"Git {action} (+{line_counts.added}/-{line_counts.deleted} lines)",
     )
 
 
-def _diff_base(workspace: Workspace) -> str:
+def _find_diff_base(workspace: Workspace) -> str:
     """Return the revision to compare with: HEAD, or the empty tree before the first commit."""
     head = workspace.git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if head.exit_code == 0:
@@ -83,12 +86,14 @@ def _diff_base(workspace: Workspace) -> str:
 
 
 def _count_new_lines(path: bytes) -> LineCounts:
-    """Count the lines of an untracked file as git would; none if it cannot be read."""
+    """Count the lines of an untracked file as git does: 0 for a binary file. Also 0 if it cannot be read."""
     try:
-        status = os.lstat(path)
-        if stat.S_ISLNK(status.st_mode):  # git counts the target of a link as one line
+        file_status = os.lstat(path)
+        if stat.S_ISLNK(
+            file_status.st_mode
+        ):  # git stores the path that a link refers to, and counts it as one line
             return LineCounts(1, 0)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_TEXT_BYTES:
+        if not stat.S_ISREG(file_status.st_mode) or file_status.st_size > MAX_TEXT_BYTES:
             return NO_LINES
         with os.fdopen(
             os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb"
@@ -99,17 +104,19 @@ def _count_new_lines(path: bytes) -> LineCounts:
 
 
 def _count_lines(file: BinaryIO) -> int:
-    count, last = 0, b""
+    """Return the number of lines, including a last one without a line end; 0 for a binary file."""
+    count, last_byte = 0, b""
     while chunk := file.read(CHUNK_BYTES):
-        if not last and b"\0" in chunk[:BINARY_CHECK_BYTES]:
+        is_first_chunk = not last_byte
+        if is_first_chunk and b"\0" in chunk[:BINARY_CHECK_BYTES]:
             return 0
-        count, last = count + chunk.count(b"\n"), chunk[-1:]
-    return count + (last not in (b"", b"\n"))
+        count, last_byte = count + chunk.count(b"\n"), chunk[-1:]
+    return count + (last_byte not in (b"", b"\n"))
 
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """The map after a sync, the number of attached files, and the edit; None if nothing differs from HEAD."""
+    """The map after a sync, the number of attached files, and the edit. `edit` is None if nothing differs from HEAD."""
 
     document: Mindmap
     file_count: int
@@ -118,7 +125,11 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceSync:
-    """Git sync of one map. `open_git` returns the git runner of a directory."""
+    """Git sync of one map.
+
+    `open_git` returns the git runner of a directory, or raises an error outside repositories. `requested_workspace` is
+    used if the map has no workspace, or its workspace no longer exists.
+    """
 
     store: MapStore
     mindmap_id: str
@@ -126,28 +137,28 @@ class WorkspaceSync:
     requested_workspace: str | None = None
 
     def assign_workspace(self) -> str:
-        """Set the workspace of the map if it has none, and return it.
+        """Set the workspace of the map if it has none, and return the map's workspace.
 
-        Raises an error, and leaves the map unchanged, if git cannot sync the workspace.
+        Raises an error, and leaves the map unchanged, if the workspace is not in a git work tree.
         """
         workspace, _ = self._resolve_workspace()
-        self.store.change(self.mindmap_id, self._with_workspace)
+        self.store.change(self.mindmap_id, self._set_workspace)
         return workspace
 
     def attach_changes(self, requested_id: str | None = None) -> SyncResult:
-        """Attach every file that differs from HEAD to the chosen node, in one edit."""
+        """Attach every file that differs from HEAD, in one edit, to the requested node or else the task in progress."""
         workspace, git = self._resolve_workspace()
-        touches = changed_files(workspace, git, self.store.path)
+        touches = find_changed_files(workspace, git, self.store.path)
 
         def edit(document: Mindmap) -> EditResult | None:
-            assigned = self._with_workspace(document)
+            workspace_edit = self._set_workspace(document)
             if not touches:
-                return assigned
+                return workspace_edit
             return attach_to_target(
-                assigned.document if assigned else document,
+                workspace_edit.document if workspace_edit else document,
                 requested_id,
                 touches,
-                _log_message(touches),
+                _format_message(touches),
                 utc_now(),
             )
 
@@ -155,7 +166,7 @@ class WorkspaceSync:
         return SyncResult(document, len(touches), result if touches else None)
 
     def _resolve_workspace(self) -> tuple[str, GitRunner]:
-        """Return the workspace and its git runner. Raises an error if git cannot sync the workspace."""
+        """Return the workspace and its git runner. Raises an error if the workspace is not in a git work tree."""
         workspace = paths.resolve_workspace(
             self.store.read(self.mindmap_id).workspace_path, self.requested_workspace
         )
@@ -163,10 +174,13 @@ class WorkspaceSync:
         Workspace.from_path(workspace, git)
         return workspace, git
 
-    def _with_workspace(self, document: Mindmap) -> EditResult | None:
-        chosen = paths.resolve_workspace(document.workspace_path, self.requested_workspace)
-        return None if chosen == document.workspace_path else nodes.set_workspace(document, chosen, utc_now())
+    def _set_workspace(self, document: Mindmap) -> EditResult | None:
+        """Set the workspace of a map; return None if the map has it already."""
+        workspace = paths.resolve_workspace(document.workspace_path, self.requested_workspace)
+        if workspace == document.workspace_path:
+            return None
+        return nodes.set_workspace(document, workspace, utc_now())
 
 
-def _log_message(touches: list[TouchInput]) -> str:
+def _format_message(touches: list[TouchInput]) -> str:
     return f"Git sync: {len(touches):,} file{'' if len(touches) == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Link operations. A link is identified by source, target and label together, and exists only once."""
+"""Link operations of a mindmap. Source, target and label together identify a link, which exists only once."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from mindmap.nodes import generate_id
 from mindmap.tree import shorten_label
 from stores.errors import LineageError
 
+# Links that the hint of UnknownLink lists.
 MAX_LINKS_IN_HINT: Final = 5
 
 
 class BadLink(LineageError):
-    """A link that cannot be as it is removal for."""
+    """Error for an invalid link, or a removal that names neither an id nor both ends."""
 
 
 class UnknownLink(LineageError):
-    """A link that does not exist in the map."""
+    """Error for the removal of a link that the map does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewLink:
-    """A link to write. If it exists already, a given style and given notes replace its own."""
+    """A link to write. If the map has it already, a `style` or `notes` that is not None replaces its own."""
 
     source: str
     target: str
@@ -52,67 +53,69 @@ def change_links(
     """Remove links, then write links, in one edit."""
     validation.check_batch_size([*additions, *removals], "links")
     links_by_key = {link.key: link for link in document.links}
-    removed_keys = [key for removal in removals for key in _matching_keys(document, removal)]
+    removed_keys = [key for removal in removals for key in _find_matching_keys(document, removal)]
     for key in removed_keys:
         links_by_key.pop(key, None)
     removed_count = len(document.links) - len(links_by_key)
-    written = [_write_link(document, links_by_key, new) for new in additions]
+    written_links = [_write_link(document, links_by_key, new_link) for new_link in additions]
     if len(links_by_key) > validation.MAX_LINKS:
         raise validation.OverLimit(
             f"A map has at most {validation.MAX_LINKS:,} links.", hint="Remove some, or start another map."
         )
-    message = _log_message(document, written, removed_count)
+    message = _format_message(document, written_links, removed_count)
     links = tuple(links_by_key.values())
     changed = with_log_entry(replace(document, links=links), edit_timestamp(document, now), message)
-    return EditResult(
-        changed, message, tuple(link.id for link in written), link_count=len(written) + removed_count
-    )
+    ids = tuple(link.id for link in written_links)
+    return EditResult(changed, message, ids, link_count=len(written_links) + removed_count)
 
 
-def _write_link(document: Mindmap, links_by_key: dict[tuple[str, str, str], Link], new: NewLink) -> Link:
-    for end in (new.source, new.target):
-        tree.get_node(document, end)
-    if new.style is not None and new.style not in LINK_STYLES:
-        raise BadLink(f"{new.style!r} is not a link style.", hint=f"Styles are {', '.join(LINK_STYLES)}.")
-    label = validation.validate_text(new.label, "label", may_be_empty=True)
-    notes = validation.validate_optional_text(new.notes, "note")
-    key = (new.source, new.target, label)
+def _write_link(document: Mindmap, links_by_key: dict[tuple[str, str, str], Link], new_link: NewLink) -> Link:
+    """Add or update a link in `links_by_key`, and return it."""
+    for node_id in (new_link.source, new_link.target):
+        tree.get_node(document, node_id)
+    if new_link.style is not None and new_link.style not in LINK_STYLES:
+        raise BadLink(
+            f"{new_link.style!r} is not a link style.", hint=f"Styles are {', '.join(LINK_STYLES)}."
+        )
+    label = validation.validate_text(new_link.label, "label", may_be_empty=True)
+    notes = validation.validate_optional_text(new_link.notes, "note")
+    key = (new_link.source, new_link.target, label)
     link = links_by_key.get(key)
     if link is None:
         link_id = generate_id(
             "l_", {link.id for link in links_by_key.values()} | {link.id for link in document.links}
         )
-        link = Link(id=link_id, source=new.source, target=new.target, label=label)
+        link = Link(id=link_id, source=new_link.source, target=new_link.target, label=label)
     links_by_key[key] = replace(
         link,
-        style=link.style if new.style is None else new.style,
-        notes=link.notes if new.notes is None else notes,
+        style=link.style if new_link.style is None else new_link.style,
+        notes=link.notes if new_link.notes is None else notes,
     )
     return links_by_key[key]
 
 
-def _matching_keys(document: Mindmap, removal: LinkRemoval) -> list[tuple[str, str, str]]:
+def _find_matching_keys(document: Mindmap, removal: LinkRemoval) -> list[tuple[str, str, str]]:
     if removal.id is None and (removal.source is None or removal.target is None):
         raise BadLink("The link to remove is not specified.", hint="Give its id, or both its ends.")
-    found = [link.key for link in document.links if _matches(link, removal)]
-    if not found:
+    keys = [link.key for link in document.links if _matches(link, removal)]
+    if not keys:
         description = removal.id or f"from {removal.source} to {removal.target}" + (
             f" {removal.label!r}" if removal.label else ""
         )
         raise UnknownLink(
-            f"There is no link {description} in {document.id}.", hint=_unknown_link_hint(document)
+            f"There is no link {description} in {document.id}.", hint=_format_unknown_link_hint(document)
         )
-    return found
+    return keys
 
 
 def _matches(link: Link, removal: LinkRemoval) -> bool:
     if removal.id is not None:
         return link.id == removal.id
-    ends = (link.source, link.target) == (removal.source, removal.target)
-    return ends and removal.label in (None, link.label)
+    has_same_ends = (link.source, link.target) == (removal.source, removal.target)
+    return has_same_ends and removal.label in (None, link.label)
 
 
-def _unknown_link_hint(document: Mindmap) -> str:
+def _format_unknown_link_hint(document: Mindmap) -> str:
     if not document.links:
         return "The map has no links."
     more = (
@@ -120,24 +123,24 @@ def _unknown_link_hint(document: Mindmap) -> str:
         if len(document.links) > MAX_LINKS_IN_HINT
         else ""
     )
-    shown = (
+    descriptions = (
         f"{link.id} ({link.source} -> {link.target} {link.label!r})"
         for link in document.links[:MAX_LINKS_IN_HINT]
     )
-    return f"Its links are {', '.join(shown)}{more}."
+    return f"Its links are {', '.join(descriptions)}{more}."
 
 
-def _log_message(document: Mindmap, written: Sequence[Link], removed_count: int) -> str:
+def _format_message(document: Mindmap, written_links: Sequence[Link], removed_count: int) -> str:
     parts = []
-    if len(written) == 1:
-        link = written[0]
+    if len(written_links) == 1:
+        link = written_links[0]
         ends = (shorten_label(document.nodes[end].label) for end in (link.source, link.target))
         parts.append(
             f"Linked {' -> '.join(map(repr, ends))}"
             + (f": {shorten_label(link.label)}" if link.label else "")
         )
-    elif written:
-        parts.append(f"Linked {len(written):,} pairs")
+    elif written_links:
+        parts.append(f"Linked {len(written_links):,} pairs")
     if removed_count:
         parts.append(f"Removed {removed_count:,} link{'' if removed_count == 1 else 's'}")
     return ", ".join(parts)

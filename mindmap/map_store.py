@@ -1,7 +1,7 @@
-"""Store of the maps in a data directory: create, read, change, list, delete, and repair inconsistent documents.
+"""Store of the mindmaps (short: maps) in a data directory: create, read, change, list, delete and repair them.
 
-Readers report a damaged file and leave it in place. Writers move it aside, unchanged, so that nothing overwrites it;
-readers then report where it is.
+A document is the content of one map file. Readers report a damaged file and leave it in place. Writers rename
+it to `ID.json.damaged-TIME` (quarantine), so that nothing overwrites it; `list_maps` reports the new path.
 
 Reading repairs documents that another program or an editor left inconsistent, without losing a node. Edits rely on it:
 every node except the root has one parent, which lists it once, and both ends of every link exist.
@@ -32,8 +32,9 @@ from stores.mindmap_files import (
 def repair(document: Mindmap) -> Mindmap:
     """Return the document with a consistent tree and links; the same object if it is consistent.
 
-    A node that no node lists moves under the parent it states, or else under the root. A node that several nodes list
-    stays with the first. Missing children and links with a missing end are dropped.
+    The tree is stored twice: each node has the ids of its `children` and of its `parent`. `children` is decisive. A
+    node in no `children` list moves under its `parent`, or under the root. A node in several lists stays in the first.
+    Ids of missing children, and links with a missing end, are dropped.
     """
     if _is_consistent(document):
         return document
@@ -73,66 +74,71 @@ def _is_consistent(document: Mindmap) -> bool:
 def _assign_parents(nodes: Mapping[str, Node]) -> dict[str, str]:
     """Return the parent of every node except the root, in an order that preserves the order of children."""
     parents: dict[str, str] = {}
-    _claim_children(nodes, ROOT, parents)
+    _assign_descendants(nodes, ROOT, parents)
     for node_id in nodes:
-        _place_orphans(nodes, _orphan_chain(nodes, node_id, parents), parents)
+        _assign_orphans(nodes, _list_orphan_ancestors(nodes, node_id, parents), parents)
     return parents
 
 
-def _place_orphans(nodes: Mapping[str, Node], orphans: list[str], parents: dict[str, str]) -> None:
-    """Put each orphan under the parent it states if that has a place already, or else under the root."""
+def _assign_orphans(nodes: Mapping[str, Node], orphans: list[str], parents: dict[str, str]) -> None:
+    """Assign each orphan, a node in no `children` list, to its `parent` if that is in the tree, or to the root.
+
+    `orphans` has parents before children. `parents` has the nodes that are in the tree, and is extended.
+    """
     positions = {node_id: position for position, node_id in enumerate(orphans)}
     position = 0
     while position < len(orphans):
-        stated = nodes[orphans[position]].parent
-        parents[orphans[position]] = (
-            stated if stated is not None and (stated == ROOT or stated in parents) else ROOT
-        )
-        # Continue after the last orphan that this one claimed; those between are reached by a later call.
-        claimed = _claim_children(nodes, orphans[position], parents)
-        position = 1 + max([position, *(positions[child] for child in claimed if child in positions)])
+        parent = nodes[orphans[position]].parent
+        is_in_tree = parent is not None and (parent == ROOT or parent in parents)
+        parents[orphans[position]] = parent if parent is not None and is_in_tree else ROOT
+        # Continue after the last orphan below this one. `_assign_parents` visits any skipped node again.
+        descendants = _assign_descendants(nodes, orphans[position], parents)
+        position = 1 + max([position, *(positions[child] for child in descendants if child in positions)])
 
 
-def _claim_children(nodes: Mapping[str, Node], start_id: str, parents: dict[str, str]) -> list[str]:
-    """Assign every node listed below `start_id` to the first node that lists it. Returns the assigned ids."""
-    stack, claimed = [start_id], []
+def _assign_descendants(nodes: Mapping[str, Node], start_id: str, parents: dict[str, str]) -> list[str]:
+    """Assign all descendants of `start_id` that have no parent yet, by the `children` lists. Returns their ids."""
+    stack, descendants = [start_id], []
     while stack:
         parent = stack.pop()
         for child in nodes[parent].children:
             if child in nodes and child not in parents and child != ROOT:
                 parents[child] = parent
                 stack.append(child)
-                claimed.append(child)
-    return claimed
+                descendants.append(child)
+    return descendants
 
 
-def _orphan_chain(nodes: Mapping[str, Node], node_id: str, parents: Mapping[str, str]) -> list[str]:
-    """Return a node and its stated ancestors that have no place yet, topmost first; all nodes of a cycle."""
-    chain: dict[str, None] = {}
+def _list_orphan_ancestors(nodes: Mapping[str, Node], node_id: str, parents: Mapping[str, str]) -> list[str]:
+    """Return the orphans from a node upwards by its `parent`, topmost first; of a cycle, each node once.
+
+    The list ends below the first node that is missing or in the tree; it is empty if `node_id` is in the tree.
+    """
+    orphans: dict[str, None] = {}
     orphan: str | None = node_id
     while (
         orphan is not None
         and orphan != ROOT
         and orphan in nodes
         and orphan not in parents
-        and orphan not in chain
+        and orphan not in orphans
     ):
-        chain[orphan] = None
+        orphans[orphan] = None
         orphan = nodes[orphan].parent
-    return list(chain)[::-1]
+    return list(orphans)[::-1]
 
 
 Result = TypeVar("Result", bound=EditResult | None)
 
-# Errors of a single file that do not affect the other maps.
+# Errors of one map file; the other maps can still be read.
 UNREADABLE_ERRORS = (DamagedMindmap, ForeignMindmap, MindmapTooLarge, NotAPlainFile)
-# A longer list of problems is cut.
+# Messages about unreadable files in one list. An agent pays for each, and a user repairs the first ones first.
 MAX_PROBLEMS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class MapList:
-    """Summaries of the maps in a data directory, newest first, and messages about unreadable files."""
+    """Summaries of the maps in a data directory, last updated first, and messages about unreadable files."""
 
     summaries: list[Summary]
     problems: list[str]
@@ -146,7 +152,7 @@ class MapStore:
 
     @property
     def directory(self) -> MindmapDirectory:
-        """The map files."""
+        """The map files, as bytes."""
         return MindmapDirectory(self.path)
 
     def create(self, document: Mindmap) -> None:
@@ -154,19 +160,20 @@ class MapStore:
         self.directory.create(document.id, encode(document))
 
     def read(self, mindmap_id: str) -> Mindmap:
-        """Read a map from disk, repaired if needed."""
+        """Return a map as it is on disk, repaired if needed. Raises NoSuchMindmap or one of UNREADABLE_ERRORS."""
         try:
             return repair(decode(self.directory.read(mindmap_id), mindmap_id))
         except DamagedMindmap as error:
             raise DamagedMindmap(
                 error.message,
-                hint="The file was not changed. Repair it, or delete the map. The next write moves it aside.",
+                hint="The file was not changed. Repair it, or delete the map. "
+                f"The next edit of the map renames the file to {mindmap_id}.json.damaged-TIME.",
             ) from error
 
     def change(self, mindmap_id: str, edit: Callable[[Mindmap], Result]) -> tuple[Mindmap, Result]:
-        """Apply an edit to a map under its lock. Returns the map afterwards and the result of the edit.
+        """Apply an edit to a map under its lock. Returns the map after the edit, and the edit's result.
 
-        The edit receives the map as it is on disk. If it returns None, nothing is written.
+        The edit receives the map as it is on disk, repaired if needed. If it returns None, nothing is written.
         """
         with self.directory.lock(mindmap_id) as locked:
             document = _decode_locked(locked)
@@ -191,15 +198,19 @@ class MapStore:
                 yield error
 
     def read_latest(self) -> Mindmap:
-        """Return the map with the latest change."""
+        """Return the map with the latest update. Raises NoSuchMindmap if no map can be read."""
         documents = [document for document in self.read_all() if isinstance(document, Mindmap)]
         if not documents:
-            raise NoSuchMindmap(f"There is no mindmap in {self.path} yet.", hint="Agents create them.")
+            raise NoSuchMindmap(
+                f"There is no mindmap in {self.path} yet.", hint="Ask your coding agent to create one."
+            )
         return max(documents, key=lambda document: document.updated_at)
 
     def list_maps(self, predicate: Callable[[Mindmap], bool] = lambda _: True) -> MapList:
-        """Return the summaries of the maps that match the predicate, and all problems."""
-        quarantined = [_quarantine_problem(*entry) for entry in self.directory.list_quarantined()]
+        """Return the summaries of the maps that match the predicate, and messages about all unreadable files."""
+        quarantine_problems = [
+            _format_quarantine_problem(*entry) for entry in self.directory.list_quarantined()
+        ]
         summaries: list[Summary] = []
         problems: list[str] = []
         for document in self.read_all():
@@ -208,11 +219,14 @@ class MapStore:
             elif predicate(document):
                 summaries.append(summarize(document))
         summaries.sort(key=lambda summary: summary.updated_at, reverse=True)
-        return MapList(summaries, _limit_problems([*problems, *quarantined]))
+        return MapList(summaries, _limit_problems([*problems, *quarantine_problems]))
 
 
-def _quarantine_problem(mindmap_id: str, file: Path) -> str:
-    return f"{mindmap_id} was damaged and is kept in {file}.\n  Repair it and name it {mindmap_id}.json, or delete it."
+def _format_quarantine_problem(mindmap_id: str, file: Path) -> str:
+    return (
+        f"{mindmap_id} was damaged. Its file was renamed to {file}.\n"
+        f"  Repair the file and rename it to {mindmap_id}.json, or delete it."
+    )
 
 
 def _limit_problems(problems: list[str]) -> list[str]:
@@ -221,12 +235,13 @@ def _limit_problems(problems: list[str]) -> list[str]:
 
 
 def _decode_locked(locked: LockedMindmap) -> Mindmap:
-    """Decode a locked map; move a damaged file aside, so that the next write does not overwrite it."""
+    """Decode a locked map. A damaged file is renamed, so that no write replaces it, and DamagedMindmap is raised."""
     try:
         return repair(decode(locked.content, locked.mindmap_id))
     except DamagedMindmap as error:
-        quarantined = locked.quarantine()
+        quarantine_file = locked.quarantine()
         raise DamagedMindmap(
             error.message,
-            hint=f"The file was moved, unchanged, to {quarantined}. Repair it and rename it back, or create a new map.",
+            hint=f"The file was renamed, unchanged, to {quarantine_file}. "
+            f"Repair it and rename it to {locked.mindmap_id}.json, or create a new map.",
         ) from error

@@ -1,7 +1,7 @@
-"""Node operations: create a map, add, update, move and remove nodes, add notes to the activity log.
+"""Node operations of a mindmap (short: map): create a map, add, update, move and remove nodes, add notes to its log.
 
-Each operation is a function from one document to another that adds one entry to the activity log. A call is applied
-completely or not at all: an error leaves the map unchanged.
+Each operation returns a changed copy of the document with one new entry in the activity log. It raises an error, and
+changes nothing, if one of its arguments is invalid.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from stores.errors import LineageError
 NODE_FIELDS: Final = ("label", "type", "status", "children")
 # Lower case, without letters that look like digits: ids are read aloud and typed.
 _ID_ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
-# 80 bits: several processes create maps without knowing of each other.
+# 79 random bits, since several processes create maps at the same time.
 _MAP_ID_LENGTH: Final = 16
-# 40 bits, and checked against the map: an agent pays for each letter each time it names a node.
+# 40 random bits for nodes and links: short, since each use costs an agent tokens. Ids of the same map are excluded.
 _PART_ID_LENGTH: Final = 8
 
 
 class BadNode(LineageError):
-    """An invalid node, or an invalid change of one."""
+    """Error for an invalid node, or an invalid change of one."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewNode:
-    """A node to create. `parent` is the index of its parent in the batch; None: the node the batch is added to."""
+    """A node to create, in a batch. `parent` is the batch index of its parent, or None at the top of the batch."""
 
     label: str
     type: str = DEFAULT_TYPE
@@ -55,7 +55,7 @@ class NewNode:
 
 @dataclass(frozen=True, slots=True)
 class NodeUpdate:
-    """New values of a node; None keeps the current value."""
+    """New values of a node; None leaves the current value."""
 
     id: str
     label: str | None = None
@@ -71,16 +71,16 @@ def flatten_nodes(outline: Sequence[Mapping[str, Any]]) -> list[NewNode]:
     batch: list[NewNode] = []
     stack: list[tuple[Any, int | None, int]] = [(node, None, 1) for node in reversed(outline)]
     while stack:
-        raw, parent, depth = stack.pop()
+        node, parent, depth = stack.pop()
         if depth > validation.MAX_DEPTH:
-            raise depth_error()
-        batch.append(_parse_node(raw, parent))
+            raise create_depth_error()
+        batch.append(_parse_node(node, parent))
         validation.check_batch_size(batch, "nodes")
-        stack += [(child, len(batch) - 1, depth + 1) for child in reversed(_parse_children(raw))]
+        stack += [(child, len(batch) - 1, depth + 1) for child in reversed(_parse_children(node))]
     return batch
 
 
-def depth_error() -> validation.OverLimit:
+def create_depth_error() -> validation.OverLimit:
     """Return the error for a map that would become too deep."""
     return validation.OverLimit(
         f"A map has at most {validation.MAX_DEPTH} levels below its root.",
@@ -89,37 +89,40 @@ def depth_error() -> validation.OverLimit:
 
 
 def validate_type(node_type: str) -> str:
-    """Return the type if a node may have it; the type of the root is reserved."""
+    """Return the type if it is one of NODE_TYPES. Raises BadNode for any other, also for `root`."""
     if node_type not in NODE_TYPES:
         raise BadNode(f"{node_type!r} is not a node type.", hint=f"Types are {', '.join(NODE_TYPES)}.")
     return node_type
 
 
 def validate_status(status: str) -> str:
-    """Return the status if a task may have it."""
+    """Return the status if it is one of STATUSES. Raises BadNode for any other."""
     if status not in STATUSES:
         raise BadNode(f"{status!r} is not a status.", hint=f"Statuses are {', '.join(STATUSES)}.")
     return status
 
 
 def resolve_status(node_type: str, status: str | None, label: str) -> str | None:
-    """Return the status of a new node: the requested one or the default for a task, None for any other type."""
+    """Return the status of a new node: for a task the requested one or the default, for any other type None.
+
+    Raises BadNode for an invalid status, and for a requested status of a node that is no task.
+    """
     if node_type in TASK_TYPES:
         return validate_status(status) if status is not None else DEFAULT_STATUS
     if status is not None:
         raise BadNode(
             f"{label!r} is a {node_type}: it has no status.",
-            hint=f"Only {', '.join(TASK_TYPES)} nodes have one. Leave it out, or give another type.",
+            hint=f"Only {', '.join(TASK_TYPES)} nodes have one. Omit the status, or choose another type.",
         )
     return None
 
 
-def new_map(title: str, workspace: str | None, now: str) -> Mindmap:
-    """Return a new map with only a root node, labelled with the title."""
+def create_mindmap(title: str, workspace: str | None, now: str) -> Mindmap:
+    """Return a new mindmap with only a root node, whose label is the title."""
     title = validation.validate_text(title, "title")
     root = Node(id=ROOT, label=title, type=ROOT, updated_at=now)
     document = Mindmap(
-        id=_random_id("mm_", (), _MAP_ID_LENGTH),
+        id=_generate_random_id("mm_", (), _MAP_ID_LENGTH),
         title=title,
         workspace_path=workspace,
         created_at=now,
@@ -140,32 +143,32 @@ def add_nodes(document: Mindmap, parent_id: str, batch: Sequence[NewNode], now: 
     """Add a batch of nodes under an existing node, after its children."""
     parent = tree.get_node(document, parent_id)
     _check_node_count(document, batch)
-    parent_depth = tree.depth_of(document.nodes, parent_id)
+    parent_depth = tree.compute_depth(document.nodes, parent_id)
     timestamp = edit_timestamp(document, now)
     nodes = dict(document.nodes)
     ids: list[str] = []
     depths: list[int] = []
     children: dict[str, list[str]] = {}
-    for new in batch:
-        own_parent = parent_id if new.parent is None else ids[new.parent]
-        depths.append(1 + (parent_depth if new.parent is None else depths[new.parent]))
+    for new_node in batch:
+        new_parent_id = parent_id if new_node.parent is None else ids[new_node.parent]
+        depths.append(1 + (parent_depth if new_node.parent is None else depths[new_node.parent]))
         node_id = generate_id("n_", nodes)
         nodes[node_id] = Node(
             id=node_id,
-            label=new.label,
-            type=new.type,
-            status=new.status,
-            parent=own_parent,
+            label=new_node.label,
+            type=new_node.type,
+            status=new_node.status,
+            parent=new_parent_id,
             updated_at=timestamp,
         )
         ids.append(node_id)
-        children.setdefault(own_parent, []).append(node_id)
+        children.setdefault(new_parent_id, []).append(node_id)
     if depths and max(depths) > validation.MAX_DEPTH:
-        raise depth_error()
-    for node_id, added in children.items():
-        nodes[node_id] = replace(nodes[node_id], children=(*nodes[node_id].children, *added))
+        raise create_depth_error()
+    for node_id, new_children in children.items():
+        nodes[node_id] = replace(nodes[node_id], children=(*nodes[node_id].children, *new_children))
     message = f"Added {_describe_nodes(nodes, ids)} under {shorten_label(parent.label)!r}"
-    changed = with_log_entry(replace(document, nodes=nodes), timestamp, message, node_id=_single_id(ids))
+    changed = with_log_entry(replace(document, nodes=nodes), timestamp, message, node_id=_get_single_id(ids))
     return EditResult(changed, message, tuple(ids), node_count=len(ids))
 
 
@@ -176,7 +179,7 @@ def update_nodes(document: Mindmap, updates: Sequence[NodeUpdate], now: str) -> 
     nodes = dict(document.nodes)
     for update in updates:
         tree.get_node(document, update.id)
-        # Reinserted at the end: of tasks set in progress by one call, the last counts as the most recent.
+        # Reinserted at the end: if one call sets several tasks in progress, the last one counts as the most recent.
         node = nodes.pop(update.id)
         nodes[node.id] = replace(_apply_update(node, update), updated_at=timestamp)
     ids = tuple(dict.fromkeys(update.id for update in updates))
@@ -187,7 +190,7 @@ def update_nodes(document: Mindmap, updates: Sequence[NodeUpdate], now: str) -> 
     )
     title = nodes[ROOT].label if ROOT in ids else document.title
     changed = with_log_entry(
-        replace(document, nodes=nodes, title=title), timestamp, message, node_id=_single_id(ids)
+        replace(document, nodes=nodes, title=title), timestamp, message, node_id=_get_single_id(ids)
     )
     return EditResult(changed, message, ids, node_count=len(ids))
 
@@ -202,7 +205,7 @@ def move_nodes(
     for node_id in ids:
         _check_move(document, tree.get_node(document, node_id), parent)
     timestamp = edit_timestamp(document, now)
-    nodes = _without_children(document.nodes, set(ids))
+    nodes = _remove_children(document.nodes, set(ids))
     for node_id in ids:
         nodes[node_id] = replace(nodes[node_id], parent=parent_id, updated_at=timestamp)
     siblings = nodes[parent_id].children
@@ -210,7 +213,7 @@ def move_nodes(
     nodes[parent_id] = replace(nodes[parent_id], children=(*siblings[:index], *ids, *siblings[index:]))
     _check_depth(nodes, parent_id, ids)
     message = f"Moved {_describe_nodes(nodes, ids)} under {shorten_label(parent.label)!r}"
-    changed = with_log_entry(replace(document, nodes=nodes), timestamp, message, node_id=_single_id(ids))
+    changed = with_log_entry(replace(document, nodes=nodes), timestamp, message, node_id=_get_single_id(ids))
     return EditResult(changed, message, ids, node_count=len(ids))
 
 
@@ -220,21 +223,23 @@ def remove_nodes(document: Mindmap, node_ids: Sequence[str], now: str) -> EditRe
     ids = tuple(dict.fromkeys(node_ids))
     for node_id in ids:
         _check_not_root(tree.get_node(document, node_id), "removed", "Delete the map instead.")
-    removed = tree.subtree_ids(document.nodes, ids)
-    kept = {node_id: node for node_id, node in document.nodes.items() if node_id not in removed}
-    nodes = _without_children(kept, removed)
+    removed_ids = tree.collect_subtree_ids(document.nodes, ids)
+    remaining_nodes = {
+        node_id: node for node_id, node in document.nodes.items() if node_id not in removed_ids
+    }
+    nodes = _remove_children(remaining_nodes, removed_ids)
     links = tuple(
-        link for link in document.links if link.source not in removed and link.target not in removed
+        link for link in document.links if link.source not in removed_ids and link.target not in removed_ids
     )
     link_count = len(document.links) - len(links)
-    counts = f"{_pluralize(len(removed), 'node')}, {_pluralize(link_count, 'link')}"
+    counts = f"{_pluralize(len(removed_ids), 'node')}, {_pluralize(link_count, 'link')}"
     message = f"Removed {_describe_nodes(document.nodes, ids)}: {counts}"
     changed = replace(document, nodes=nodes, links=links)
     return EditResult(
         with_log_entry(changed, edit_timestamp(document, now), message),
         message,
         ids,
-        node_count=len(removed),
+        node_count=len(removed_ids),
         link_count=link_count,
     )
 
@@ -242,7 +247,7 @@ def remove_nodes(document: Mindmap, node_ids: Sequence[str], now: str) -> EditRe
 def add_note(
     document: Mindmap, message: str, now: str, *, node_id: str | None = None, file: str | None = None
 ) -> EditResult:
-    """Add an entry to the activity log."""
+    """Add a message to the activity log, optionally about a node and a file."""
     if node_id is not None:
         tree.get_node(document, node_id)
     message = validation.validate_text(message, "message")
@@ -251,45 +256,43 @@ def add_note(
     return EditResult(with_log_entry(document, timestamp, message, node_id=node_id, file=file), message)
 
 
-def generate_id(prefix: str, taken: Collection[str]) -> str:
-    """Return a new id for a node or link that is not among the taken ones."""
-    return _random_id(prefix, taken, _PART_ID_LENGTH)
+def generate_id(prefix: str, existing_ids: Collection[str]) -> str:
+    """Return an id for a new node or link that is not in `existing_ids`."""
+    return _generate_random_id(prefix, existing_ids, _PART_ID_LENGTH)
 
 
-def _random_id(prefix: str, taken: Collection[str], length: int) -> str:
+def _generate_random_id(prefix: str, existing_ids: Collection[str], length: int) -> str:
     while True:
         new_id = prefix + "".join(secrets.choice(_ID_ALPHABET) for _ in range(length))
-        if new_id not in taken:
+        if new_id not in existing_ids:
             return new_id
 
 
-def _parse_node(raw: Any, parent: int | None) -> NewNode:
-    if not isinstance(raw, Mapping):
+def _parse_node(node: Any, parent: int | None) -> NewNode:
+    if not isinstance(node, Mapping):
         raise BadNode(
             "A child is not a node.", hint='A node is an object such as {"label": "Parse the header"}.'
         )
-    if unknown := sorted(str(name) for name in raw.keys() - set(NODE_FIELDS)):
+    if unknown_names := sorted(str(name) for name in node.keys() - set(NODE_FIELDS)):
         raise BadNode(
-            f"A node has no field {unknown[0]!r}.", hint=f"Its fields are {', '.join(NODE_FIELDS)}."
+            f"A node has no field {unknown_names[0]!r}.", hint=f"Its fields are {', '.join(NODE_FIELDS)}."
         )
-    label = validation.validate_text(_parse_string(raw, "label") or "", "label")
-    node_type = validate_type(_parse_string(raw, "type") or DEFAULT_TYPE)
-    return NewNode(label, node_type, resolve_status(node_type, _parse_string(raw, "status"), label), parent)
+    label = validation.validate_text(_parse_string(node, "label") or "", "label")
+    node_type = validate_type(_parse_string(node, "type") or DEFAULT_TYPE)
+    return NewNode(label, node_type, resolve_status(node_type, _parse_string(node, "status"), label), parent)
 
 
-def _parse_string(raw: Mapping[str, Any], name: str) -> str | None:
-    value = raw.get(name)
+def _parse_string(node: Mapping[str, Any], name: str) -> str | None:
+    value = node.get(name)
     if value is not None and not isinstance(value, str):
         raise BadNode(f"A node's {name} is a text.", hint=f"Put the {name} in quotation marks.")
     return value
 
 
-def _parse_children(raw: Mapping[str, Any]) -> Sequence[Any]:
-    children = raw.get("children") or ()
+def _parse_children(node: Mapping[str, Any]) -> Sequence[Any]:
+    children = node.get("children") or ()
     if isinstance(children, str) or not isinstance(children, Sequence):
-        raise BadNode(
-            "A node's children are a list of nodes.", hint="Leave `children` out if there are none."
-        )
+        raise BadNode("A node's children are a list of nodes.", hint="Omit `children` if there are none.")
     return children
 
 
@@ -305,25 +308,25 @@ def _apply_update(node: Node, update: NodeUpdate) -> Node:
     if update.status is not None:
         status: str | None = resolve_status(node_type, update.status, label)
     else:
-        status = _status_for_type(node, node_type)
+        status = _convert_status(node, node_type)
     return replace(node, label=label, type=node_type, status=status)
 
 
-def _status_for_type(node: Node, node_type: str) -> str | None:
-    """Return the status of a node after a change of its type.
+def _convert_status(node: Node, node_type: str) -> str | None:
+    """Return the status of a node after a change of its type, or of only its label.
 
-    Statuses and types that a newer version wrote are kept.
+    If a newer version of mindmap wrote the type or the status, the status stays.
     """
     if node_type in TASK_TYPES:
         return node.status or DEFAULT_STATUS
     return None if node_type in NODE_TYPES else node.status
 
 
-def _without_children(nodes: Mapping[str, Node], removed: set[str]) -> dict[str, Node]:
+def _remove_children(nodes: Mapping[str, Node], child_ids: set[str]) -> dict[str, Node]:
     """Return the nodes with these ids removed from their lists of children."""
     return {
-        node_id: replace(node, children=tuple(child for child in node.children if child not in removed))
-        if removed.intersection(node.children)
+        node_id: replace(node, children=tuple(child for child in node.children if child not in child_ids))
+        if child_ids.intersection(node.children)
         else node
         for node_id, node in nodes.items()
     }
@@ -340,7 +343,7 @@ def _check_node_count(document: Mindmap, batch: Sequence[NewNode]) -> None:
 
 def _check_move(document: Mindmap, node: Node, parent: Node) -> None:
     _check_not_root(node, "moved", "Move its children instead.")
-    if node.id == parent.id or node.id in tree.ancestors(document.nodes, parent.id):
+    if node.id == parent.id or node.id in tree.list_ancestors(document.nodes, parent.id):
         raise BadNode(
             f"{node.id} cannot be moved under {parent.id}, which is the same node or below it.",
             hint="Choose a parent outside the moved subtree.",
@@ -353,11 +356,11 @@ def _check_not_root(node: Node, action: str, hint: str) -> None:
 
 
 def _check_depth(nodes: Mapping[str, Node], parent_id: str, node_ids: Sequence[str]) -> None:
-    start = tree.depth_of(nodes, parent_id) + 1
+    start = tree.compute_depth(nodes, parent_id) + 1
     if any(
         start + depth > validation.MAX_DEPTH for node_id in node_ids for _, depth in tree.walk(nodes, node_id)
     ):
-        raise depth_error()
+        raise create_depth_error()
 
 
 def _describe_difference(before: Node, after: Node) -> str:
@@ -379,5 +382,5 @@ def _pluralize(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _single_id(ids: Sequence[str]) -> str | None:
+def _get_single_id(ids: Sequence[str]) -> str | None:
     return ids[0] if len(ids) == 1 else None

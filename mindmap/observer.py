@@ -1,7 +1,7 @@
-"""File-system observer of one workspace, built on watchdog's public API.
+"""File-system observer of one workspace, a directory whose changed files attach to a mindmap.
 
 inotify (Linux) needs one watch for each directory, and the system limits their number. So every directory that is not
-ignored is watched on its own, and a `node_modules` uses no watch. On other systems one recursive watch covers the tree.
+ignored has its own watch, and an ignored `node_modules` has none. On other systems one recursive watch covers the tree.
 """
 
 from __future__ import annotations
@@ -38,28 +38,29 @@ FILE_EVENTS: Final[list[type[FileSystemEvent]]] = [
 ]
 EVENTS: Final = [*FILE_EVENTS, DirCreatedEvent, DirDeletedEvent, DirMovedEvent]
 
-# watchdog runs a thread for each watch: 2,000 of them took 45 MB and 2.5 s to start (two shared cores).
+# Most watches of one workspace. watchdog starts a thread for each: 2,000 took 45 MB and 2.5 s (two shared cores).
 MAX_WATCHES: Final = 2_048
-# At most a quarter of the user's watches, since editors and other servers need some too.
+# A workspace may use one in so many of the user's watches, since editors and other servers need some too.
 SYSTEM_SHARE: Final = 4
 SYSTEM_LIMIT_FILE: Final = Path("/proc/sys/fs/inotify/max_user_watches")
-# watchdog holds the first half of a rename back for 0.5 s; after this time every event has arrived.
+# watchdog waits 0.5 s for the second event of a rename before it reports the first; then every event has arrived.
 EVENT_DELAY_SECONDS: Final = 0.6
 
 OWN_LIMIT_REACHED: Final = (
-    "{:,} directories are watched, and no more: changes in the others are found by git sync only. "
-    "Let git ignore directories that nobody works in, or name a directory inside this workspace."
+    "Only {:,} directories are watched. Git sync finds changes in the others. "
+    "Add directories that nobody edits to .gitignore, or choose a smaller workspace."
 )
 SYSTEM_LIMIT_REACHED: Final = (
-    "The system's limit of watched directories is reached: changes in some directories are found by git sync only. "
-    "Raise fs.inotify.max_user_watches to have them all watched."
+    "The system's limit of watched directories is reached. Git sync finds changes in the others. "
+    "Increase fs.inotify.max_user_watches to watch all directories."
 )
 
 
 class WorkspaceObserver(FileSystemEventHandler):
-    """Observer of a workspace. It calls the `dispatch` method of its handler on a thread of its own.
+    """Observer of a workspace. It calls `handler.dispatch` for each event, on the observer's thread.
 
-    `is_ignored` receives absolute paths. `report_limit` is called with a message each time a limit prevents a watch.
+    `root` has no symbolic links. `is_ignored` receives absolute paths of directories. `report_limit` is called with a
+    message each time a limit prevents a watch.
     """
 
     def __init__(
@@ -74,10 +75,11 @@ class WorkspaceObserver(FileSystemEventHandler):
         self._is_ignored = is_ignored
         self._report_limit = report_limit
         self._is_recursive = platform.system() != "Linux"
-        self._max_watches = max_watches()
-        # Changed by the observer's thread and by the caller's without a lock: each step is atomic and idempotent.
+        self._max_watches = compute_max_watches()
+        # The caller's and the observer's thread change these dicts without a lock. Each change is atomic
+        # and idempotent.
         self._watches: dict[bytes, ObservedWatch] = {}
-        # Removed directory -> time of its event, until its watch is released.
+        # Removed directory -> `time.monotonic()` of the event, until its watch is released.
         self._removed_directories: dict[bytes, float] = {}
         self._observer = Observer()
 
@@ -95,7 +97,7 @@ class WorkspaceObserver(FileSystemEventHandler):
             raise
 
     def stop(self) -> None:
-        """Stop to report events."""
+        """Stop reporting events."""
         self._observer.stop()
 
     def remove_directory(self, directory: bytes) -> None:
@@ -107,22 +109,27 @@ class WorkspaceObserver(FileSystemEventHandler):
                     self._observer.unschedule(self._watches.pop(path))
 
     def release_removed_directories(self) -> None:
-        """Release the watches of removed directories, except of the last moment: their events may still arrive."""
-        latest = time.monotonic() - EVENT_DELAY_SECONDS
+        """Release the watches of directories that were removed at least EVENT_DELAY_SECONDS ago.
+
+        Events of directories that were removed later may still arrive.
+        """
+        latest_removal = time.monotonic() - EVENT_DELAY_SECONDS
         for directory, removed_at in self._removed_directories.copy().items():
-            if removed_at <= latest:
+            if removed_at <= latest_removal:
                 self._removed_directories.pop(directory, None)
                 if not os.path.isdir(directory):  # noqa: PTH112 - bytes
                     self.remove_directory(directory)
-                    self._add_tree(directory, is_new=True)  # in case that it was created again just now
+                    self._add_tree(
+                        directory, is_new=True
+                    )  # the directory may have been created again meanwhile
 
     def add_missing_directories(self) -> None:
-        """Watch directories that are not watched and not ignored. Raises OSError if the root cannot be watched."""
+        """Watch all directories that are neither watched nor ignored. Raises OSError if the root cannot be watched."""
         if not self._is_recursive:
             self._add_tree(self._root)
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        """Pass an event on, and watch new directories. A moved directory counts as deleted and created."""
+        """Pass an event to the handler, and watch a new directory. A moved directory counts as deleted and created."""
         path = os.fsencode(event.src_path)
         if not event.is_directory or path == self._root:
             self._handler.dispatch(event)
@@ -139,26 +146,26 @@ class WorkspaceObserver(FileSystemEventHandler):
                 self._add_tree(path, is_new=True)
 
     def _add_tree(self, top: bytes, *, is_new: bool = False) -> None:
-        """Watch a directory and its subdirectories; report everything in it if it is new.
+        """Watch a directory and its subdirectories. If it is new, report all its files and directories as created.
 
-        Directories are listed after their watch exists, so no file is missed, but some are reported twice.
+        A directory is listed after its watch exists, so no file is missed, but some files are reported twice.
         """
-        remaining = [top]
-        while remaining:
-            directory = remaining.pop()
+        pending_directories = [top]
+        while pending_directories:
+            directory = pending_directories.pop()
             if self._is_ignored(directory) or not self._add_watch(directory):
                 continue
             with suppress(OSError), os.scandir(directory) as entries:
                 for entry in entries:
                     is_directory = entry.is_dir(follow_symlinks=False)
                     if is_directory:
-                        remaining.append(entry.path)
+                        pending_directories.append(entry.path)
                     if is_new:
                         event_type = DirCreatedEvent if is_directory else FileCreatedEvent
                         self._handler.dispatch(event_type(os.fsdecode(entry.path)))
 
     def _add_watch(self, directory: bytes) -> bool:
-        """Return True if a directory is watched now. Raises OSError for the root only."""
+        """Watch a directory if no limit prevents it. Returns True if it is watched now. Raises OSError for the root."""
         if directory in self._watches:
             return True
         if len(self._watches) >= self._max_watches:
@@ -182,8 +189,8 @@ class WorkspaceObserver(FileSystemEventHandler):
         return True
 
 
-def max_watches() -> int:
-    """Return how many directories of a workspace may be watched."""
+def compute_max_watches() -> int:
+    """Return the largest number of directories of one workspace to watch."""
     try:
         return min(MAX_WATCHES, int(SYSTEM_LIMIT_FILE.read_text()) // SYSTEM_SHARE)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Path normalization: relative to the workspace for files inside it, absolute for files outside."""
+"""Paths of files as a mindmap stores them (relative to its workspace, absolute outside), and paths of workspaces."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from stores.errors import LineageError
 
 
 class BadPath(LineageError):
-    """A path that does not name a file, or a directory that cannot be a workspace."""
+    """Error for a path that does not name a file, or a directory that cannot be a workspace."""
 
 
 class NoWorkspace(BadPath):
-    """Neither the map nor the caller names a workspace."""
+    """Error for an operation that needs a workspace, if neither the map nor the caller names one."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePaths:
     """Path normalizer of a workspace.
 
-    `root` is the workspace with symbolic links resolved; `prefixes` are `root` and the workspace as it was written.
+    `root` is the workspace with symbolic links resolved. `prefixes` are `root` and the workspace as the map stores it.
+    Without a workspace both are empty.
     """
 
     root: str
@@ -33,24 +34,24 @@ class WorkspacePaths:
         """Return the normalizer for a map with this workspace, or without one."""
         if not workspace:
             return cls("", ())
-        root = real_path(workspace)
-        # The longer prefix first: one may lie inside the other.
+        root = resolve_symlinks(workspace)
+        # The longer prefix first, as one of these directories may be inside the other.
         return cls(root, tuple(sorted({root, _normalize(workspace)}, key=len, reverse=True)))
 
     def normalize(self, path: str) -> str:
-        """Return the path as a map stores it."""
-        name = validation.validate_text(path, "path", max_length=validation.MAX_PATH_LENGTH, strip=False)
-        if self.root and not name.startswith("/"):
-            name = f"{self.root}/{name}"
-        name = _normalize(name)
-        for root in self.prefixes:
-            if name == root:
-                raise BadPath(f"{name} is the workspace itself.", hint="Name a file in it.")
-            if name.startswith(f"{root}/"):
-                return name[len(root) + 1 :]
-        if name == os.curdir:
-            raise BadPath(f"{path!r} does not name a file.", hint="Name a file.")
-        return name
+        """Return the path as a map stores it. Raises BadPath if it cannot name a file."""
+        file = validation.validate_text(path, "path", max_length=validation.MAX_PATH_LENGTH, strip=False)
+        if self.root and not file.startswith("/"):
+            file = f"{self.root}/{file}"
+        file = _normalize(file)
+        for prefix in self.prefixes:
+            if file == prefix:
+                raise BadPath(f"{file} is the workspace itself.", hint="Give the path of a file in it.")
+            if file.startswith(f"{prefix}/"):
+                return file[len(prefix) + 1 :]
+        if file == os.curdir:
+            raise BadPath(f"{path!r} does not name a file.", hint="Give the path of a file.")
+        return file
 
 
 def decode_path(path: bytes) -> str:
@@ -58,9 +59,9 @@ def decode_path(path: bytes) -> str:
     return path.decode("utf-8", errors="backslashreplace")
 
 
-def existing_workspace(path: str) -> str:
-    """Return the absolute path of an existing workspace directory."""
-    directory = absolute_workspace(path)
+def validate_workspace(path: str) -> str:
+    """Return the absolute path of a workspace. Raises BadPath unless it is an existing directory."""
+    directory = normalize_workspace(path)
     if not os.path.isdir(directory):  # noqa: PTH112 - unlike `Path.is_dir`, it raises no errors
         raise BadPath(
             f"{directory} is not a directory.", hint="Give the path of a directory in a git repository."
@@ -68,29 +69,31 @@ def existing_workspace(path: str) -> str:
     return directory
 
 
-def absolute_workspace(path: str) -> str:
-    """Return the absolute path of a workspace, which need not exist."""
-    name = validation.validate_text(path, "workspace path", max_length=validation.MAX_PATH_LENGTH)
-    directory = Path(os.path.expanduser(name))  # noqa: PTH111 - it leaves an unknown user's ~ unchanged
+def normalize_workspace(path: str) -> str:
+    """Return the normalized path of a workspace, which need not exist. Raises BadPath if it is not absolute."""
+    workspace = validation.validate_text(path, "workspace path", max_length=validation.MAX_PATH_LENGTH)
+    directory = Path(os.path.expanduser(workspace))  # noqa: PTH111 - it leaves an unknown user's ~ unchanged
     if not directory.is_absolute():
         raise BadPath(
-            f"{name!r} is not an absolute path.", hint="Give the workspace's complete path, starting with /."
+            f"{workspace!r} is not an absolute path.",
+            hint="Give the workspace's complete path, starting with /.",
         )
     return _normalize(str(directory))
 
 
 def resolve_workspace(current: str | None, requested: str | None) -> str:
-    """Return the workspace of a map: the current one, or the requested one if it has none or its own is gone.
+    """Return the workspace of a map: its current one, or the requested one if there is none or it no longer exists.
 
-    Raises BadPath if the requested workspace differs from an existing current one.
+    Raises NoWorkspace if both are None, and BadPath if the resulting workspace does not exist, or the requested one
+    differs from an existing current one.
     """
     if current is None and requested is None:
         raise NoWorkspace(
             "The map has no workspace.", hint="Give workspacePath, the absolute path of a git work tree."
         )
     if requested is None:
-        return existing_workspace(current or "")
-    requested = existing_workspace(requested)
+        return validate_workspace(current or "")
+    requested = validate_workspace(requested)
     if current is None or not os.path.isdir(current):  # noqa: PTH112 - as above
         return requested
     if os.path.realpath(current) != os.path.realpath(requested):
@@ -100,7 +103,7 @@ def resolve_workspace(current: str | None, requested: str | None) -> str:
     return current
 
 
-def real_path(path: str) -> str:
+def resolve_symlinks(path: str) -> str:
     """Resolve symbolic links. A path with a NUL, which another program may have written, is only normalized."""
     try:
         return os.path.realpath(path)
@@ -109,6 +112,6 @@ def real_path(path: str) -> str:
 
 
 def _normalize(path: str) -> str:
-    """Normalize a path, including two leading slashes, which POSIX leaves to the system."""
-    normal = os.path.normpath(path)
-    return normal[1:] if normal.startswith("//") else normal
+    """Normalize a path. Two leading slashes, which `os.path.normpath` does not change, become one."""
+    normalized_path = os.path.normpath(path)
+    return normalized_path[1:] if normalized_path.startswith("//") else normalized_path

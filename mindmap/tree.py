@@ -1,4 +1,4 @@
-"""The node tree: traversal, task progress, map summaries and word search.
+"""Tree of the nodes of a mindmap (short: map): traversal, task progress, map summaries and word search.
 
 Traversal is iterative, since a map read from a file may be nested deeper than Python's recursion limit.
 """
@@ -17,7 +17,7 @@ from stores.errors import LineageError
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Task counts of a map. `active_task_id` is the most recent task in progress, if any."""
+    """Task counts of a map. `active_task_id` is the id of the most recent task in progress; None if there is none."""
 
     completed: int
     in_progress: int
@@ -32,7 +32,7 @@ class Progress:
 
 
 class Summary(msgspec.Struct, frozen=True, rename="camel"):
-    """Summary of a map for lists. `active_task` is a label; `file_count` counts distinct paths."""
+    """Summary of a map for lists. `active_task` is the label of a node; `file_count` counts different paths."""
 
     id: str
     title: str
@@ -50,29 +50,29 @@ def compute_progress(document: Mindmap) -> Progress:
     """Count the tasks of a map by status."""
     tasks = [node for node in document.nodes.values() if node.is_task]
     statuses = [node.status for node in tasks]
-    active = active_task(document)
+    active_task = find_active_task(document)
     return Progress(
         completed=statuses.count(COMPLETED),
         in_progress=statuses.count(IN_PROGRESS),
         blocked=statuses.count(BLOCKED),
         total=len(tasks),
-        active_task_id=active.id if active else None,
+        active_task_id=active_task.id if active_task else None,
     )
 
 
-def active_task(document: Mindmap) -> Node | None:
-    """Return the most recently updated task in progress; of several updated at once, the last.
+def find_active_task(document: Mindmap) -> Node | None:
+    """Return the most recently updated task in progress, or None. Of several updated at once, the last one counts.
 
-    Nodes without `updated_at`, written by other programs, are dated by the activity log.
+    For a node without `updated_at`, written by another program, its newest entry in the activity log counts.
     """
-    active = [node for node in document.nodes.values() if node.is_task and node.status == IN_PROGRESS]
+    active_tasks = [node for node in document.nodes.values() if node.is_task and node.status == IN_PROGRESS]
     log_times: dict[str, str] = {}
     for entry in document.activity_log:
         log_times.setdefault(entry.node_id or "", entry.timestamp)
     update_times = [
-        (node.updated_at or log_times.get(node.id, ""), index) for index, node in enumerate(active)
+        (node.updated_at or log_times.get(node.id, ""), index) for index, node in enumerate(active_tasks)
     ]
-    return active[max(update_times)[1]] if update_times else None
+    return active_tasks[max(update_times)[1]] if update_times else None
 
 
 def summarize(document: Mindmap) -> Summary:
@@ -93,18 +93,18 @@ def summarize(document: Mindmap) -> Summary:
     )
 
 
-# Length limits of the hint for an unknown node, and of labels in log messages.
+# Nodes that the hint of UnknownNode lists, and lengths of labels in characters: in that hint and in log messages.
 MAX_NODES_IN_HINT: Final = 8
 HINT_LABEL_LENGTH: Final = 40
 MESSAGE_LABEL_LENGTH: Final = 60
 
 
 class UnknownNode(LineageError):
-    """A node id that does not exist in the map."""
+    """Error for a node id that the map does not have."""
 
 
 def walk(nodes: Mapping[str, Node], start_id: str = ROOT) -> Iterator[tuple[Node, int]]:
-    """Yield a node and everything under it in depth-first order, each with its depth below the start."""
+    """Yield a node and its subtree in depth-first order, each node with its depth below `start_id`, from 0."""
     stack = [(start_id, 0)]
     while stack:
         node_id, depth = stack.pop()
@@ -113,12 +113,12 @@ def walk(nodes: Mapping[str, Node], start_id: str = ROOT) -> Iterator[tuple[Node
         stack += [(child, depth + 1) for child in reversed(node.children)]
 
 
-def depth_of(nodes: Mapping[str, Node], node_id: str) -> int:
-    """Return the number of levels between the root and a node."""
-    return len(ancestors(nodes, node_id))
+def compute_depth(nodes: Mapping[str, Node], node_id: str) -> int:
+    """Return the number of ancestors of a node: 0 for the root."""
+    return len(list_ancestors(nodes, node_id))
 
 
-def ancestors(nodes: Mapping[str, Node], node_id: str) -> list[str]:
+def list_ancestors(nodes: Mapping[str, Node], node_id: str) -> list[str]:
     """Return the ids of a node's ancestors, nearest first."""
     ids: list[str] = []
     parent = nodes[node_id].parent
@@ -128,8 +128,8 @@ def ancestors(nodes: Mapping[str, Node], node_id: str) -> list[str]:
     return ids
 
 
-def subtree_ids(nodes: Mapping[str, Node], start_ids: Collection[str]) -> set[str]:
-    """Return the ids of these nodes and of everything under them."""
+def collect_subtree_ids(nodes: Mapping[str, Node], start_ids: Collection[str]) -> set[str]:
+    """Return the ids of these nodes and of their subtrees."""
     return {node.id for start_id in start_ids for node, _ in walk(nodes, start_id)}
 
 
@@ -139,53 +139,55 @@ def get_node(document: Mindmap, node_id: str) -> Node:
     if node is None:
         raise UnknownNode(
             f"There is no node {shorten_label(node_id, HINT_LABEL_LENGTH)!r} in {document.id}.",
-            hint=_unknown_node_hint(document, node_id),
+            hint=_format_unknown_node_hint(document, node_id),
         )
     return node
 
 
 def shorten_label(label: str, max_length: int = MESSAGE_LABEL_LENGTH) -> str:
-    """Return a label on one line, cut to this length."""
-    line = " ".join(label.split())
-    return line if len(line) <= max_length else f"{line[: max_length - 1]}…"
+    """Return a label on one line, with at most `max_length` characters."""
+    single_line = " ".join(label.split())
+    return single_line if len(single_line) <= max_length else f"{single_line[: max_length - 1]}…"
 
 
-def _unknown_node_hint(document: Mindmap, node_id: str) -> str:
+def _format_unknown_node_hint(document: Mindmap, node_id: str) -> str:
     label = node_id.strip().casefold()
-    same_label = [node for node in document.nodes.values() if node.label.casefold() == label]
-    if same_label:
-        return f"A node has this label: {_format_nodes(same_label)}. Name nodes by their ids."
-    top = [document.nodes[child] for child in document.nodes[ROOT].children]
-    return f"The top nodes are {_format_nodes([document.nodes[ROOT], *top])}."
+    nodes_with_label = [node for node in document.nodes.values() if node.label.casefold() == label]
+    if nodes_with_label:
+        return (
+            f"A node has this label: {_format_nodes(nodes_with_label)}. Use the id of a node, not its label."
+        )
+    top_nodes = [document.nodes[child] for child in document.nodes[ROOT].children]
+    return f"The top nodes are {_format_nodes([document.nodes[ROOT], *top_nodes])}."
 
 
 def _format_nodes(nodes: list[Node]) -> str:
     more = f" and {len(nodes) - MAX_NODES_IN_HINT:,} more" if len(nodes) > MAX_NODES_IN_HINT else ""
-    named = (
+    descriptions = (
         f"{node.id} ({shorten_label(node.label, HINT_LABEL_LENGTH)})" for node in nodes[:MAX_NODES_IN_HINT]
     )
-    return ", ".join(named) + more
+    return ", ".join(descriptions) + more
 
 
 def matches_words(document: Mindmap, query: str) -> bool:
-    """Return True if a map contains all words of the query in its title, workspace or nodes."""
+    """Return True if a map contains all words of the query in its id, title, workspace or nodes, in any case."""
     words = query.casefold().split()
     if not words:
         return True
-    header = f"{document.id} {document.title} {document.workspace_path or ''}"
-    text = "\n".join([header, *map(_searchable_text, document.nodes.values())]).casefold()
-    return all(word in text for word in words)
+    map_text = f"{document.id} {document.title} {document.workspace_path or ''}"
+    search_text = "\n".join([map_text, *map(_build_search_text, document.nodes.values())]).casefold()
+    return all(word in search_text for word in words)
 
 
 def find_nodes(document: Mindmap, query: str, start_id: str) -> Iterator[Node]:
-    """Yield the nodes at and under `start_id` that contain all words of the query."""
+    """Yield the nodes of the subtree of `start_id` that contain all words of the query, in any case."""
     words = query.casefold().split()
     for node, _ in walk(document.nodes, start_id):
-        text = _searchable_text(node).casefold()
-        if all(word in text for word in words):
+        search_text = _build_search_text(node).casefold()
+        if all(word in search_text for word in words):
             yield node
 
 
-def _searchable_text(node: Node) -> str:
+def _build_search_text(node: Node) -> str:
     files = " ".join(" ".join((touch.path, touch.summary or "", *touch.symbols)) for touch in node.files)
     return f"{node.id} {node.label} {node.type} {node.status or ''} {files}"

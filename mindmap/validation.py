@@ -1,7 +1,4 @@
-"""Validation of texts, batch sizes and line ranges (`10-20`, or `10` for one line).
-
-Errors name the limit that was exceeded.
-"""
+"""Validation of the input of mindmap operations: texts, batch sizes and line ranges (`10-20`, or `10` for one line)."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from stores.errors import LineageError
 MAX_TEXT_LENGTH: Final = 20_000
 # PATH_MAX of Linux.
 MAX_PATH_LENGTH: Final = 4_096
-# The page cannot draw more usefully, and every write rewrites the complete map.
+# A page with more nodes or links is not readable, and every write rewrites the complete map.
 MAX_NODES: Final = 20_000
 MAX_LINKS: Final = 20_000
 # Items in one call; agents send at most about a hundred.
@@ -25,11 +22,11 @@ MAX_DEPTH: Final = 64
 
 
 class OverLimit(LineageError):
-    """Input that exceeds a limit of a map."""
+    """Error for input that exceeds a limit of a map; the message names the limit."""
 
 
 class BadText(LineageError):
-    """Text that a map cannot store."""
+    """Error for an empty text or batch, or a text with characters that a map file cannot contain."""
 
 
 def validate_text(
@@ -40,7 +37,11 @@ def validate_text(
     may_be_empty: bool = False,
     strip: bool = True,
 ) -> str:
-    """Return the text without surrounding white space if a map can store it. Errors call it `name`."""
+    """Check a text and return it, without surrounding white space if `strip`.
+
+    Raises OverLimit if it is too long, and BadText if it is empty or contains a NUL or a lone surrogate. Error messages
+    call the text `name`.
+    """
     if len(value) > max_length:
         raise OverLimit(
             f"A {name} has at most {max_length:,} characters; this one has {len(value):,}.",
@@ -49,13 +50,13 @@ def validate_text(
     text = value.strip() if strip else value
     if not text and not may_be_empty:
         raise BadText(f"A {name} is empty.", hint="Describe it in a few words.")
-    if "\0" in text or not _is_unicode(text):
-        raise BadText(f"A {name} contains invalid characters.", hint="Leave out NUL and lone surrogates.")
+    if "\0" in text or not _is_utf8_encodable(text):
+        raise BadText(f"A {name} contains invalid characters.", hint="Remove NUL and lone surrogates.")
     return text
 
 
 def validate_optional_text(value: str | None, name: str, *, max_length: int = MAX_TEXT_LENGTH) -> str | None:
-    """Validate an optional text. Returns None for an empty one."""
+    """Check an optional text and return it; None if it is None or empty."""
     return (
         None
         if value is None
@@ -66,15 +67,15 @@ def validate_optional_text(value: str | None, name: str, *, max_length: int = MA
 def check_batch_size(items: Sized, name: str, max_size: int = MAX_BATCH_SIZE) -> None:
     """Raise an error for an empty batch or one larger than `max_size`."""
     if not len(items):
-        raise BadText(f"No {name} are given.", hint="Give at least one.")
+        raise BadText(f"The list of {name} is empty.", hint="Give at least one.")
     if len(items) > max_size:
         raise OverLimit(
-            f"At most {max_size:,} {name} fit into one call; this one has {len(items):,}.",
-            hint="Split them over several calls.",
+            f"At most {max_size:,} {name} are allowed in one list; this one has {len(items):,}.",
+            hint="Make several calls.",
         )
 
 
-def _is_unicode(value: str) -> bool:
+def _is_utf8_encodable(value: str) -> bool:
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -82,28 +83,28 @@ def _is_unicode(value: str) -> bool:
     return True
 
 
-# With a dash as agents write it, or a colon as in `lineage explain`.
+# Agents write `10-20`; `lineage explain` takes `10:20`.
 _LINE_RANGE: Final = re.compile(r"\s*([0-9]{1,9})(?:\s*[-:]\s*([0-9]{1,9}))?\s*")
 
 
 class BadLines(BadText):
-    """A text that is not a line range."""
+    """Error for a text that is not a line range."""
 
 
 def parse_line_range(lines: str) -> tuple[int, int]:
-    """Return the first and the last line of a range, counted from 1, both inclusive."""
+    """Return the first and the last line of a range, counted from 1, both inclusive. Raises BadLines."""
     match = _LINE_RANGE.fullmatch(lines)
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= first <= last:
         raise BadLines(
             f"{lines[:60]!r} is not a line range.",
-            hint="Give lines as `10-20`, or `10` for one line; for several places, one range over all of them.",
+            hint="Give `10-20`, or `10` for one line. For several ranges, give one that includes them all.",
         )
     return first, last
 
 
 def normalize_line_range(lines: str | None) -> str | None:
-    """Return a line range in its stored form. Returns None for an empty text."""
+    """Return a line range as a map stores it, `10-20` or `10`. Returns None for None or an empty text."""
     if lines is None or not lines.strip():
         return None
     first, last = parse_line_range(lines)

@@ -1,7 +1,7 @@
-"""Workspace watcher: attaches changed files to the maps of their workspaces, in batches.
+"""Workspace watcher: attaches changed files to the mindmaps (short: maps) of their workspaces, in batches.
 
-One thread records the batches of all workspaces; each workspace has an observer of its own. All threads are daemons.
-A map does not depend on them: a problem of watching is logged once, and git sync finds what was missed.
+One thread records the batches of all workspaces; each workspace has its own observer. All threads are daemon threads.
+Maps do not depend on them: a watch problem is logged once, and git sync finds the changes that the watcher missed.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from mindmap.file_events import (
     EventKind,
     WatchedWorkspace,
     WatchStatus,
-    directory_identity,
-    refusal_reason,
+    find_refusal_reason,
+    read_directory_identity,
 )
 from mindmap.git import GitRunner, NoWorkTree, Workspace
-from mindmap.ignore import IgnoreRules, git_ignored_directories
+from mindmap.ignore import IgnoreRules, find_ignored_directories
 from mindmap.map_store import UNREADABLE_ERRORS, MapStore
 from mindmap.observer import EVENT_DELAY_SECONDS, WorkspaceObserver
-from mindmap.paths import decode_path, real_path
+from mindmap.paths import decode_path, resolve_symlinks
 from stores.errors import LineageError
 from stores.mindmap_files import NoSuchMindmap
 
-# Events are collected for so long; set by the specification.
+# Time from the first event of a batch until the batch is recorded. The specification sets it.
 BATCH_SECONDS: Final = 0.6
-# Interval of the check that workspaces are still the same directories: a moved parent causes no event.
+# Interval of the check that workspaces are still the same directories, as a move of a parent causes no event.
 CHECK_SECONDS: Final = 2.0
-# How long `stop` waits for the last batch.
+# Longest time that `stop` waits until the last batch is recorded.
 LAST_BATCH_SECONDS: Final = 1.0
 
 _EVENT_KINDS: Final = {
@@ -51,14 +51,17 @@ logger = logging.getLogger(__name__)
 
 
 class WorkspaceEventHandler(FileSystemEventHandler):
-    """Adds the events of a workspace to its batch, without ignored files, and wakes the batch thread."""
+    """Event handler that adds the events of a workspace to its batch, and wakes the thread that records batches.
+
+    Events of ignored files are dropped.
+    """
 
     def __init__(self, workspace: WatchedWorkspace, wake: threading.Event) -> None:
         self._workspace = workspace
         self._wake = wake
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        """Handle an event of a file or directory, on the observer's thread."""
+        """Handle an event of a file or directory. The observer calls this on its thread."""
         path = os.fsencode(event.src_path)
         if event.is_directory and event.event_type == "moved":
             # A recursive observer reports the files in a moved directory one by one.
@@ -72,32 +75,32 @@ class WorkspaceEventHandler(FileSystemEventHandler):
             self._add_file_event(path, _EVENT_KINDS[event.event_type])
 
     def _add_file_event(self, path: bytes, kind: EventKind) -> None:
-        relative = self._workspace.relative_path(path)
-        if relative is not None and not self._workspace.ignore_rules.ignores_file(relative):
+        relative_path = self._workspace.make_relative(path)
+        if relative_path is not None and not self._workspace.ignore_rules.ignores_file(relative_path):
             with self._workspace.lock:
-                self._workspace.pending.add_file_event(relative, kind, utc_now())
+                self._workspace.pending.add_file_event(relative_path, kind, utc_now())
             self._wake.set()
 
     def _add_directory_event(self, event_type: str, path: bytes) -> None:
-        relative = self._workspace.relative_path(path)
+        relative_path = self._workspace.make_relative(path)
         if event_type == "deleted" and path == self._workspace.root:
             self._workspace.is_deleted = True
             self._wake.set()
         elif (
-            relative is not None
+            relative_path is not None
             and event_type in ("created", "deleted")
             and not self._workspace.ignores_directory(path)
         ):
             with self._workspace.lock:
                 if event_type == "created":
-                    self._workspace.pending.created_directories.add(relative)
+                    self._workspace.pending.created_directories.add(relative_path)
                 else:
-                    self._workspace.pending.add_removed_directory(relative, utc_now())
+                    self._workspace.pending.add_removed_directory(relative_path, utc_now())
             self._wake.set()
 
 
 class OneTimeLogger:
-    """Logs each warning once, and keeps some of them for the next caller who asks."""
+    """Logger that writes each warning once, and collects some of them for the next answer to an agent."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -109,11 +112,11 @@ class OneTimeLogger:
         self._warn(message, is_reported=False)
 
     def warn_and_report(self, message: str) -> None:
-        """Log a warning unless it was logged before, and keep it for `take_messages`."""
+        """Log a warning unless it was logged before, and add it to the messages of `take_messages`."""
         self._warn(message, is_reported=True)
 
     def take_messages(self) -> str:
-        """Return the kept warnings, and forget them."""
+        """Return the collected warnings as one text, and clear them."""
         with self._lock:
             messages, self._unreported = " ".join(self._unreported), []
         return messages
@@ -132,9 +135,9 @@ class Watcher:
 
     `find_git` returns the git runner of a directory; None outside repositories.
 
-    An observer holds its own lock when it calls the event handler, which takes the lock of the workspace. So no method
-    of an observer may be called with a workspace's lock or `_lock` held. `_start_lock` guards starting and stopping of
-    observers.
+    `_lock` guards changes of `_workspaces` and of their `map_ids`. `_start_lock` guards starting and stopping of
+    observers. An observer holds its own lock when it calls the event handler, which takes the lock of the workspace. So
+    no method of an observer may be called with a workspace's lock or `_lock` held, to avoid a deadlock.
     """
 
     def __init__(self, store: MapStore, find_git: Callable[[str], GitRunner | None]) -> None:
@@ -149,17 +152,17 @@ class Watcher:
         self._warnings = OneTimeLogger()
 
     def watch(self, mindmap_id: str, workspace_path: str) -> WatchStatus:
-        """Attach changes in this workspace to the map from now on, and those in any other no longer."""
+        """Attach changes in this workspace to the map from now on, instead of changes in any other workspace."""
         root = os.fsencode(os.path.realpath(workspace_path))
-        reason = refusal_reason(root)
+        reason = find_refusal_reason(root)
         with self._start_lock:
             try:
                 workspace = None if reason else self._ensure_watched(root)
             except OSError as error:
-                workspace, reason = None, f"{decode_path(root)} is not watched: {error.strerror or error}."
+                workspace, reason = None, f"Cannot watch {decode_path(root)}: {error.strerror or error}."
             with self._lock:
-                for other in self._workspaces.values():
-                    other.map_ids.discard(mindmap_id)
+                for other_workspace in self._workspaces.values():
+                    other_workspace.map_ids.discard(mindmap_id)
                 if workspace is not None:
                     self._workspaces[root] = workspace
                     workspace.map_ids.add(mindmap_id)
@@ -168,7 +171,7 @@ class Watcher:
         return WatchStatus(workspace is not None, reason or self._warnings.take_messages())
 
     def watch_status(self, mindmap_id: str) -> WatchStatus:
-        """Return whether the workspace of a map is watched now."""
+        """Return the watch status of a map's workspace now, without a message."""
         with self._lock:
             workspaces = [
                 workspace for workspace in self._workspaces.values() if mindmap_id in workspace.map_ids
@@ -176,18 +179,18 @@ class Watcher:
         return WatchStatus(any(workspace.is_watched() for workspace in workspaces))
 
     def stop(self) -> None:
-        """Record the last events and stop."""
+        """Record the last events and stop, in at most EVENT_DELAY_SECONDS + LAST_BATCH_SECONDS."""
         if self._thread is None:
             return
         time.sleep(EVENT_DELAY_SECONDS)
         self._stopped.set()
         self._wake.set()
         self._thread.join(LAST_BATCH_SECONDS)
-        for workspace in self._all_workspaces():
+        for workspace in self._list_workspaces():
             self._stop_observer(workspace)
 
     def _ensure_watched(self, root: bytes) -> WatchedWorkspace:
-        """Return the workspace with a running observer of the directory that has its path now."""
+        """Return the workspace, with a running observer of the directory that is at its path now. Raises OSError."""
         workspace = self._workspaces.get(root) or WatchedWorkspace(
             root, IgnoreRules.from_workspace(root, self._store.path)
         )
@@ -200,7 +203,7 @@ class Watcher:
 
     def _start_observer(self, workspace: WatchedWorkspace) -> None:
         self._stop_observer(workspace)
-        workspace.identity = directory_identity(workspace.root)
+        workspace.identity = read_directory_identity(workspace.root)
         workspace.is_deleted = workspace.is_replaced = False
         workspace.ignored_directories = self._find_ignored_directories(workspace)
         handler = WorkspaceEventHandler(workspace, self._wake)
@@ -220,12 +223,12 @@ class Watcher:
             if self._wake.wait(CHECK_SECONDS):
                 self._stopped.wait(BATCH_SECONDS)
             self._wake.clear()
-            for workspace in self._all_workspaces():
+            for workspace in self._list_workspaces():
                 self._run_guarded(self._process_workspace, workspace)
-        for workspace in self._all_workspaces():
+        for workspace in self._list_workspaces():
             self._run_guarded(self._record_batch, workspace)
 
-    def _all_workspaces(self) -> list[WatchedWorkspace]:
+    def _list_workspaces(self) -> list[WatchedWorkspace]:
         with self._lock:
             return list(self._workspaces.values())
 
@@ -233,14 +236,14 @@ class Watcher:
         try:
             step(workspace)
         except Exception:
-            # The thread must go on: the next batch may succeed.
+            # The thread must not end, as the next batch may succeed.
             logger.exception("event=watch_failed workspace=%s", decode_path(workspace.root))
 
     def _process_workspace(self, workspace: WatchedWorkspace) -> None:
         was_replaced = workspace.is_replaced
         workspace.is_replaced = workspace.observer is not None and not workspace.is_watched()
         if workspace.is_replaced and not was_replaced:
-            self._wake.set()  # process it after another BATCH_SECONDS: its last events may still arrive
+            self._wake.set()  # processes it after another BATCH_SECONDS, as its last events may still arrive
             return
         self._record_batch(workspace)
         if workspace.observer is not None:
@@ -252,7 +255,7 @@ class Watcher:
             batch = workspace.pending.take_all()
         with self._lock:
             map_ids = sorted(workspace.map_ids)
-        # If the workspace was moved away, its events since then belong to another path.
+        # If the workspace was moved, its events since then belong to another path.
         if batch and (workspace.is_deleted or workspace.is_same_directory()):
             self._record(workspace, map_ids, self._detect_changes(workspace, batch))
             self._update_ignored_directories(workspace, batch)
@@ -270,7 +273,7 @@ class Watcher:
                     self._detach_map(workspace, mindmap_id)
             except (NoSuchMindmap, *UNREADABLE_ERRORS) as error:
                 self._detach_map(workspace, mindmap_id)
-                self._warnings.warn(f"Changed files are no longer attached to {mindmap_id}: {error.message}")
+                self._warnings.warn(f"Changed files no longer attach to {mindmap_id}. {error.message}")
             except LineageError as error:
                 self._warnings.warn(str(error))
 
@@ -282,14 +285,14 @@ class Watcher:
         try:
             return detect_changes(workspace.ignore_rules, batch, self._open_workspace(workspace))
         except (LineageError, OSError) as error:
-            self._warnings.warn_and_report(f"Files that git ignores are recorded too: {error}")
+            self._warnings.warn_and_report(f"Files that git ignores are recorded too. {error}")
             return detect_changes(workspace.ignore_rules, batch, None)
 
     def _update_ignored_directories(self, workspace: WatchedWorkspace, batch: EventBatch) -> None:
         """Stop watching directories that git ignores, after new directories or new ignore rules."""
         if workspace.observer is None:
             return
-        if batch.changes_ignore_rules():
+        if batch.has_ignore_rule_changes():
             workspace.ignored_directories = ignored = self._find_ignored_directories(workspace)
             workspace.observer.add_missing_directories()
         elif batch.created_directories:
@@ -305,9 +308,11 @@ class Watcher:
     ) -> frozenset[bytes]:
         try:
             git_workspace = self._open_workspace(workspace)
-            return git_ignored_directories(git_workspace, under) if git_workspace is not None else frozenset()
+            return (
+                find_ignored_directories(git_workspace, under) if git_workspace is not None else frozenset()
+            )
         except (LineageError, OSError) as error:
-            self._warnings.warn_and_report(f"Directories that git ignores are watched too: {error}")
+            self._warnings.warn_and_report(f"Directories that git ignores are watched too. {error}")
             return frozenset()
 
     def _open_workspace(self, workspace: WatchedWorkspace) -> Workspace | None:
@@ -337,6 +342,6 @@ class Watcher:
 
 
 def _belongs_to(document: Mindmap, workspace: WatchedWorkspace) -> bool:
-    """Return True if the workspace is the map's; a map may get another one when its own is gone."""
+    """Return True if the workspace is the map's. A map gets another one if its own no longer exists."""
     path = document.workspace_path
-    return path is not None and os.fsencode(real_path(path)) == workspace.root
+    return path is not None and os.fsencode(resolve_symlinks(path)) == workspace.root

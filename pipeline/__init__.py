@@ -1,12 +1,14 @@
 """Index pipeline: from the commits of a repository to the rows of its index.
 
+A hunk is the diff of one file in one commit. A chunk is a group of syntax nodes of a file.
+
 Stages, in order:
 
 - `run`: index run from start to end; calls every stage below
 - `walk`: commits to index, parents first, in batches; reachability of HEAD
 - `hunks`: one hunk per changed file of a commit: renames, merges, binary and oversized files
 - `parse`: symbols and chunks of a file; symbols that a hunk touches
-- `text`: semantic text of a hunk, and index terms of a text
+- `text`: texts of a hunk to embed and to index, and terms of a text
 - `extract`: worker task: all rows of a batch of commits except the vectors
 - `embed`: vectors of texts, each distinct text once; lookup in the embedding cache
 - `write`: start of a run, one transaction per batch with the watermark, end of a run
@@ -24,7 +26,7 @@ Used by the stages:
 - `options`: options of an index: encoder, precision, embedding cache mode
 - `component_versions`: versions of the components that write rows
 - `workers`: ordered, bounded parallel map over worker processes
-- `malloc`: limits on the freed memory that glibc keeps
+- `malloc`: limits on the freed memory that glibc retains
 - `signals`: termination signals, and their deferral
 - `profile`: timings of the phases of a run
 - `training`: training code of the bundled models; imported by nothing else

@@ -1,7 +1,7 @@
 """Versions of the components that write rows. Raise a number when the meaning of its component's output changes.
 
-They are in one module without heavy imports, so that `lineage status` can compare them with an index without loading a
-parser or a model.
+This module has no heavy imports, so that `lineage status` can compare the versions with those of an index without
+loading a parser or a model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def get_embedding_models() -> dict[EncoderName, str]:
 
 
 def get_encoder_name(model: str | None) -> EncoderName | None:
-    """Return the encoder of a recorded model name, whatever its version; None if unknown."""
+    """Return the encoder of a recorded model name, ignoring the model's version; None if unknown."""
     family = (model or "").partition("/")[0]
     return next(
         (encoder for encoder, name in get_embedding_models().items() if name.partition("/")[0] == family),
@@ -40,7 +40,8 @@ def get_component_versions(
 ) -> ComponentVersions:
     """Return the component versions of this program.
 
-    `embed_cache`: None matches whatever mode an index has. `encoder_name`: None means the default encoder.
+    `embed_cache`: mode of the embedding cache; None matches every mode of an index. `encoder_name`: None means the
+    default encoder.
     """
     return ComponentVersions(
         schema=str(SCHEMA_VERSION),

@@ -18,21 +18,23 @@ from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path
 from pipeline.git.repository import Repository
 
-# A plumbing command, so that user settings do not change its output. A merge lists what differs from every parent.
+# User settings do not change the output of this plumbing command. `-c`: for a merge, list the paths that differ from
+# every parent.
 DIFF_TREE_ARGUMENTS: Final = (
     "diff-tree", "--stdin", "-r", "-c", "--root", "-z", "--name-only", "--no-renames", "-O/dev/null"
 )  # fmt: skip
+# Bytes of git's output read at once.
 READ_BYTES: Final = 1 << 20
 # Deeper directories are not listed; their files count for the directories above.
 MAX_DEPTH: Final = 8
-TOP_LEVEL: Final = ""  # path that stands for the files in no directory
+TOP_LEVEL: Final = ""  # path used for the files in no directory
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryChanges:
-    """Changes of a history: change i belongs to commit `commit_numbers[i]` and path `paths[path_numbers[i]]`.
+    """Changes of a history. Change i is of path `paths[path_numbers[i]]` in the commit with number `commit_numbers[i]`.
 
-    `read_commits` of `total_commits` could be read.
+    `total_commits`: commits of the history. `read_commits`: those that git could read.
     `paths` are distinct; bytes that are not UTF-8 are written as `\\xNN`.
     """
 
@@ -47,11 +49,11 @@ def read_history_changes(repository: Repository, head: str) -> HistoryChanges:
     """Read the changes of every readable commit that `head` reaches."""
     shas = [sha for sha in repository.walk(head) if repository.is_readable(sha)]
     stdin = "".join(f"{sha}\n" for sha in shas).encode()
-    with commit_graph.create_git_program(repository).start(*DIFF_TREE_ARGUMENTS, stdin=stdin) as running:
-        assert running.process.stdout is not None  # noqa: S101 - started with a pipe
-        changes = _parse_output(_split_at_nul(running.process.stdout), shas)
-        exit_code = running.wait().exit_code
-    # git stops at the first missing tree: the commits after it were not read.
+    with commit_graph.create_git_program(repository).start(*DIFF_TREE_ARGUMENTS, stdin=stdin) as git_process:
+        assert git_process.process.stdout is not None  # noqa: S101 - `start` pipes it
+        changes = _parse_output(_split_at_nul(git_process.process.stdout), shas)
+        exit_code = git_process.wait().exit_code
+    # git stops at the first missing tree, so it did not read the commits after it.
     return changes if exit_code else replace(changes, read_commits=len(shas))
 
 
@@ -74,9 +76,9 @@ def _parse_output(fields: Iterator[bytes], shas: Sequence[str]) -> HistoryChange
 
 def _split_at_nul(stream: IO[bytes]) -> Iterator[bytes]:
     """Yield the fields of a stream that are terminated by NUL bytes."""
-    rest = b""
+    incomplete_field = b""
     while block := stream.read(READ_BYTES):
-        *fields, rest = (rest + block).split(b"\0")
+        *fields, incomplete_field = (incomplete_field + block).split(b"\0")
         yield from fields
 
 
@@ -87,8 +89,8 @@ class DirectoryStats:
     `commits`: commits that changed something in it.
     `hunks`: changed files, summed over the commits; `code_hunks`: those of code.
     `files`: distinct files that ever existed, of which some are `code_files`, `prose_files` or `data_files`.
-    `inspected_files`: files that were read, or whose name is that of a generated file; `generated_files` of them are
-    generated.
+    `inspected_files`: files whose content was read, or whose name only generated files have.
+    `generated_files`: inspected files that are generated.
     """
 
     path: str  # ends with a slash
@@ -113,9 +115,9 @@ class DirectoryStats:
         return self.path.count("/")
 
 
-def build_changes_frame(changed: HistoryChanges) -> pl.DataFrame:
+def build_changes_frame(history: HistoryChanges) -> pl.DataFrame:
     """Return one row per change: numbers of its `commit` and `path`."""
-    columns = {"commit": changed.commit_numbers, "path": changed.path_numbers}
+    columns = {"commit": history.commit_numbers, "path": history.path_numbers}
     return pl.DataFrame({name: pl.Series(values, dtype=pl.UInt32) for name, values in columns.items()})
 
 
@@ -133,7 +135,7 @@ def build_paths_frame(paths: tuple[str, ...], is_generated: Mapping[str, bool]) 
 
 def compute_directory_stats(changes: pl.DataFrame, paths: pl.DataFrame) -> list[DirectoryStats]:
     """Return the stats of every directory, those with the most commits first; TOP_LEVEL for files in no directory."""
-    inside = paths.with_columns(
+    paths_by_directory = paths.with_columns(
         pl.Series(
             "directory",
             [list(list_parent_directories(name)) for name in paths["name"]],
@@ -141,7 +143,7 @@ def compute_directory_stats(changes: pl.DataFrame, paths: pl.DataFrame) -> list[
         )
     ).explode("directory", empty_as_null=True, keep_nulls=True)
     is_code = (pl.col("kind") == "code") & ~pl.col("is_generated").fill_null(value=False)
-    files = inside.group_by("directory").agg(
+    file_counts = paths_by_directory.group_by("directory").agg(
         pl.len().alias("files"),
         is_code.sum().alias("code_files"),
         (pl.col("kind") == "prose").sum().alias("prose_files"),
@@ -149,8 +151,8 @@ def compute_directory_stats(changes: pl.DataFrame, paths: pl.DataFrame) -> list[
         pl.col("is_generated").is_not_null().sum().alias("inspected_files"),
         pl.col("is_generated").fill_null(value=False).sum().alias("generated_files"),
     )
-    touched = (
-        changes.join(inside.select("path", "directory", is_code.alias("is_code")), on="path")
+    change_counts = (
+        changes.join(paths_by_directory.select("path", "directory", is_code.alias("is_code")), on="path")
         .group_by("directory")
         .agg(
             pl.col("commit").n_unique().alias("commits"),
@@ -158,8 +160,10 @@ def compute_directory_stats(changes: pl.DataFrame, paths: pl.DataFrame) -> list[
             pl.col("is_code").sum().alias("code_hunks"),
         )
     )
-    joined = touched.join(files, on="directory").sort("commits", "directory", descending=[True, False])
-    return [DirectoryStats(**row) for row in joined.rename({"directory": "path"}).iter_rows(named=True)]
+    stats = change_counts.join(file_counts, on="directory").sort(
+        "commits", "directory", descending=[True, False]
+    )
+    return [DirectoryStats(**row) for row in stats.rename({"directory": "path"}).iter_rows(named=True)]
 
 
 def list_parent_directories(path: str) -> Iterator[str]:

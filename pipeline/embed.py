@@ -18,7 +18,7 @@ from pipeline.extract import ExtractedBatch
 from pipeline.options import EmbedCacheMode
 from pipeline.profile import Profile
 from pipeline.text import build_diff_text
-from pipeline.write import find_known_digests
+from pipeline.write import find_embedded_digests
 from stores.connections import IndexWriter
 from stores.embedding_cache import ENTRY_SCHEMA, LOOKUP_SCHEMA, EmbeddingCache
 from stores.history import CacheUsage
@@ -33,41 +33,42 @@ class EmbeddingCacheSession:
         self._mode = mode
         self._lookup_count = self._hit_count = 0
 
-    def load_known(self, extracted: ExtractedBatch, digests: Collection[bytes]) -> pa.Table:
-        """Return digest and vector of those of the given text digests that are in the cache."""
-        pairs = [(content, text) for content, text in self._list_contents(extracted) if text in digests]
+    def load_vectors(self, batch: ExtractedBatch, digests: Collection[bytes]) -> pa.Table:
+        """Return a row (digest, vector) for each of the text digests that the cache has."""
+        pairs = [pair for pair in self._list_content_hashes(batch) if pair[1] in digests]
         columns = [
-            pa.array([pair[side] for pair in pairs], kind) for side, kind in enumerate(LOOKUP_SCHEMA.types)
+            pa.array([pair[column] for pair in pairs], data_type)
+            for column, data_type in enumerate(LOOKUP_SCHEMA.types)
         ]
-        found = self._embeddings.lookup(pa.table(columns, schema=LOOKUP_SCHEMA))
+        cached_vectors = self._embeddings.look_up(pa.table(columns, schema=LOOKUP_SCHEMA))
         self._lookup_count += len(digests)
-        self._hit_count += found.num_rows
-        return found
+        self._hit_count += cached_vectors.num_rows
+        return cached_vectors
 
-    def store_vectors(self, extracted: ExtractedBatch, fresh: pa.RecordBatch) -> None:
-        """Add vectors that were not in the cache."""
-        contents = {text: content for content, text in self._list_contents(extracted)}
-        hashes = [contents[text] for text in fresh.column("text_digest").to_pylist()]
-        columns = [pa.array(hashes, ENTRY_SCHEMA.field("content_hash").type), *fresh.columns]
+    def store_vectors(self, batch: ExtractedBatch, new_vectors: pa.RecordBatch) -> None:
+        """Add the vectors of texts that were not in the cache."""
+        hash_by_digest = {digest: content_hash for content_hash, digest in self._list_content_hashes(batch)}
+        hashes = [hash_by_digest[digest] for digest in new_vectors.column("text_digest").to_pylist()]
+        columns = [pa.array(hashes, ENTRY_SCHEMA.field("content_hash").type), *new_vectors.columns]
         self._embeddings.store(pa.table(columns, schema=ENTRY_SCHEMA))
 
     def get_usage(self) -> CacheUsage:
         """Return the number of entries, and of lookups and hits so far."""
         return CacheUsage(self._embeddings.count(), self._lookup_count, self._hit_count)
 
-    def _list_contents(self, extracted: ExtractedBatch) -> Iterator[tuple[bytes, bytes]]:
+    def _list_content_hashes(self, batch: ExtractedBatch) -> Iterator[tuple[bytes, bytes]]:
         """Yield (content hash, text digest) of each message and hunk of a batch."""
-        commits, hunks = extracted.commits, extracted.hunks
+        commits, hunks = batch.commits, batch.hunks
         messages = dict(zip(commits["commit_sha"].to_pylist(), commits["message"].to_pylist(), strict=True))
-        for message, text in zip(messages.values(), commits["message_digest"].to_pylist(), strict=True):
-            yield self._hash_content(text, message), text
+        for message, digest in zip(messages.values(), commits["message_digest"].to_pylist(), strict=True):
+            yield self._hash_content(digest, message), digest
         names = ("text_digest", "commit_sha", "change_kind", "old_path", "file_path", "diff")
-        for text, sha, *diff in zip(*(hunks[name].to_pylist() for name in names), strict=True):
-            yield self._hash_content(text, messages[sha], *diff), text
+        for digest, sha, *diff in zip(*(hunks[name].to_pylist() for name in names), strict=True):
+            yield self._hash_content(digest, messages[sha], *diff), digest
 
-    def _hash_content(self, text: bytes, message: str, *diff: str | None) -> bytes:
+    def _hash_content(self, text_digest: bytes, message: str, *diff: str | None) -> bytes:
         if self._mode is EmbedCacheMode.DIFF:
-            return text  # the diff's own digest
+            return text_digest  # in this mode the text is the diff itself
         parts = "\0".join((message, *(part or "" for part in diff)))
         return hashlib.blake2b(parts.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
@@ -75,9 +76,9 @@ class EmbeddingCacheSession:
 class EmbeddingStage:
     """Embedding stage of an index run.
 
-    `writer`: used to look up the digests that the index has, so each batch must be written before the next is embedded.
+    `writer`: finds the texts whose vectors the index has, so each batch must be written before the next is embedded.
     `profile`: collects the time of the encoder and of the index.
-    `cache`: None if vectors are not cached outside of the index.
+    `cache`: None if the run uses no embedding cache.
     `diff_only`: embed only the diff of a hunk.
     """
 
@@ -96,32 +97,33 @@ class EmbeddingStage:
         self._cache = cache
         self._diff_only = diff_only
 
-    def embed_batch(self, extracted: ExtractedBatch) -> pa.RecordBatch:
+    def embed_batch(self, batch: ExtractedBatch) -> pa.RecordBatch:
         """Return the vectors of a batch's messages and hunks that the index does not have yet."""
-        texts = collect_distinct_texts(extracted, diff_only=self._diff_only)
-        known = find_known_digests(self._writer, texts, self._profile)
-        missing = {digest: text for digest, text in texts.items() if digest not in known}
-        with self._profile.phase("embed"):
-            if self._cache is None or not missing:
-                return embed_texts(missing, self._encoder)
-            return self._embed_with_cache(self._cache, extracted, missing)
+        texts = collect_distinct_texts(batch, diff_only=self._diff_only)
+        indexed_digests = find_embedded_digests(self._writer, texts, self._profile)
+        missing_texts = {digest: text for digest, text in texts.items() if digest not in indexed_digests}
+        with self._profile.measure("embed"):
+            if self._cache is None or not missing_texts:
+                return embed_texts(missing_texts, self._encoder)
+            return self._embed_with_cache(self._cache, batch, missing_texts)
 
     def _embed_with_cache(
-        self, cache: EmbeddingCacheSession, extracted: ExtractedBatch, missing: Mapping[bytes, str]
+        self, cache: EmbeddingCacheSession, batch: ExtractedBatch, missing_texts: Mapping[bytes, str]
     ) -> pa.RecordBatch:
-        """Return vectors from the cache, or else from the encoder; new ones are stored in the cache first."""
-        known = cache.load_known(extracted, missing.keys())
-        found = set(known.column("text_digest").to_pylist())
-        fresh = embed_texts(
-            {digest: text for digest, text in missing.items() if digest not in found}, self._encoder
+        """Return the vectors from the cache, or else from the encoder, and add those of the encoder to the cache."""
+        cached_vectors = cache.load_vectors(batch, missing_texts.keys())
+        cached_digests = set(cached_vectors.column("text_digest").to_pylist())
+        new_vectors = embed_texts(
+            {digest: text for digest, text in missing_texts.items() if digest not in cached_digests},
+            self._encoder,
         )
-        cache.store_vectors(extracted, fresh)
-        return _reorder([*known.to_batches(), fresh], missing)
+        cache.store_vectors(batch, new_vectors)
+        return _reorder([*cached_vectors.to_batches(), new_vectors], missing_texts)
 
 
-def collect_distinct_texts(extracted: ExtractedBatch, *, diff_only: bool = False) -> dict[bytes, str]:
+def collect_distinct_texts(batch: ExtractedBatch, *, diff_only: bool = False) -> dict[bytes, str]:
     """Return digest -> text of every message and hunk of a batch, in order of first appearance."""
-    commits, hunks = extracted.commits, extracted.hunks
+    commits, hunks = batch.commits, batch.hunks
     digests = commits["message_digest"].to_pylist() + hunks["text_digest"].to_pylist()
     texts = commits["message"].to_pylist() + (
         _build_diff_texts(hunks) if diff_only else hunks["semantic_text"].to_pylist()
@@ -136,10 +138,12 @@ def embed_texts(texts: Mapping[bytes, str], encoder: Encoder) -> pa.RecordBatch:
     """
     digests = list(texts)
     longest_first = sorted(digests, key=lambda digest: len(texts[digest]), reverse=True)
-    rows = encoder.encode([texts[digest] for digest in longest_first])
+    encoder_rows = encoder.encode([texts[digest] for digest in longest_first])
     row_by_digest = {digest: row for row, digest in enumerate(longest_first)}
-    in_order = np.ascontiguousarray(rows[[row_by_digest[digest] for digest in digests]], np.float32)
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(in_order.reshape(-1)), type=VECTOR)
+    ordered_rows = np.ascontiguousarray(
+        encoder_rows[[row_by_digest[digest] for digest in digests]], np.float32
+    )
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(ordered_rows.reshape(-1)), type=VECTOR)
     return pa.record_batch([pa.array(digests, VECTORS.field("text_digest").type), vectors], schema=VECTORS)
 
 

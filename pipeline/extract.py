@@ -16,13 +16,13 @@ from pipeline.ignore import IgnoreRules
 from pipeline.parse import TouchedSymbol, TouchedSymbolFinder
 from pipeline.profile import Profile
 from pipeline.syntax.grammars import detect_language
-from pipeline.text import build_diff_text, build_lane_text, build_semantic_text, compute_digest, count_terms
+from pipeline.text import build_diff_text, build_full_text, build_semantic_text, compute_digest, count_terms
 from stores import schema
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractTask:
-    """Batch of consecutive commits to extract. Pickled for a worker, which opens the repository by its path.
+    """Batch of consecutive commits to extract. A worker receives it pickled and opens the repository by its path.
 
     `diff_only`: embed only the diff of a hunk (cache mode `diff`).
     """
@@ -43,7 +43,7 @@ class ExtractedBatch:
     hunk_symbols: pa.RecordBatch
     hunk_terms: pa.RecordBatch
     symbol_terms: pa.RecordBatch
-    unreadable: pa.RecordBatch
+    unreadable_commits: pa.RecordBatch
     profile: Profile
 
 
@@ -67,19 +67,19 @@ class CommitContents:
 
     commits: list[Commit] = field(default_factory=list)
     hunks: list[TouchedHunk] = field(default_factory=list)
-    unreadable: list[UnreadableObject] = field(default_factory=list)
+    unreadable_commits: list[UnreadableObject] = field(default_factory=list)
     profile: Profile = field(default_factory=Profile)
 
 
 def extract_batch(task: ExtractTask) -> ExtractedBatch:
-    """Return the rows of a task's commits. Commits that cannot be read go to `unreadable` and raise nothing."""
+    """Return the rows of a task's commits. A commit that cannot be read has only a row in `unreadable_commits`."""
     repository, symbol_finder = open_worker_repository(task.repository), _get_symbol_finder(task.repository)
     contents = CommitContents()
     for sha in task.shas:
         try:
             _read_commit(repository, sha, task.rules, symbol_finder, contents)
-        except UnreadableObject as unreadable:
-            contents.unreadable.append(UnreadableObject(sha, unreadable.reason))
+        except UnreadableObject as error:
+            contents.unreadable_commits.append(UnreadableObject(sha, error.reason))
     return _build_batch(task, contents)
 
 
@@ -90,13 +90,13 @@ def open_worker_repository(path: Path) -> Repository:
 
 
 @lru_cache(maxsize=1)
-def _get_symbol_finder(path: Path) -> TouchedSymbolFinder:  # noqa: ARG001 - the cache key
-    """Return the symbol finder of a repository. All batches share it, so that it can reuse parsed versions."""
+def _get_symbol_finder(path: Path) -> TouchedSymbolFinder:  # noqa: ARG001 - `path` is the key of the cache
+    """Return the symbol finder of a repository. All batches of this process share it, to reuse parsed file versions."""
     return TouchedSymbolFinder()
 
 
 def clear_worker_caches() -> None:
-    """Close the cached repository and drop its parsed versions: a later fetch may change what it can read."""
+    """Close the cached repository and drop its parsed versions, because a later fetch may add missing objects."""
     open_worker_repository.cache_clear()
     _get_symbol_finder.cache_clear()
 
@@ -110,12 +110,12 @@ def _read_commit(
 ) -> None:
     """Add a commit and its hunks to `contents`, unless every path it changed is ignored."""
     profile = contents.profile
-    with profile.phase("diff"):
+    with profile.measure("diff"):
         commit = repository.read_commit(sha)
         changes = extract_hunks(repository, sha, rules.is_ignored)
     if changes.all_ignored:
         return
-    with profile.phase("parse"):
+    with profile.measure("parse"):
         hunks = [TouchedHunk(commit, hunk, symbol_finder.find(hunk, repository)) for hunk in changes.hunks]
     contents.commits.append(commit)
     contents.hunks.extend(hunks)
@@ -124,7 +124,7 @@ def _read_commit(
 
 
 def _build_batch(task: ExtractTask, contents: CommitContents) -> ExtractedBatch:
-    with contents.profile.phase("text"):
+    with contents.profile.measure("text"):
         hunk_terms = [_count_hunk_terms(entry) for entry in contents.hunks]
         symbol_terms = [count_terms(" ".join(entry.symbol_names)) for entry in contents.hunks]
         return ExtractedBatch(
@@ -134,14 +134,14 @@ def _build_batch(task: ExtractTask, contents: CommitContents) -> ExtractedBatch:
             hunk_symbols=_build_symbol_rows(contents.hunks),
             hunk_terms=build_term_rows(hunk_terms),
             symbol_terms=build_term_rows(symbol_terms),
-            unreadable=_build_unreadable_rows(contents.unreadable),
+            unreadable_commits=_build_unreadable_rows(contents.unreadable_commits),
             profile=contents.profile,
         )
 
 
 def _count_hunk_terms(entry: TouchedHunk) -> Counter[str]:
     return count_terms(
-        build_lane_text(
+        build_full_text(
             message=entry.commit.message,
             path=entry.hunk.file_path,
             symbols=entry.symbol_names,
@@ -188,8 +188,8 @@ def _build_hunk_rows(
     *,
     diff_only: bool,
 ) -> pa.RecordBatch:
-    texts = [_build_semantic_text(entry) for entry in entries]
-    embedded_texts = [_build_diff_text(entry.hunk) for entry in entries] if diff_only else texts
+    semantic_texts = [_build_semantic_text(entry) for entry in entries]
+    embedded_texts = [_build_diff_text(entry.hunk) for entry in entries] if diff_only else semantic_texts
     hunks = [entry.hunk for entry in entries]
     return build_record_batch(
         schema.HUNKS,
@@ -205,7 +205,7 @@ def _build_hunk_rows(
         removed_lines=[hunk.removed_lines for hunk in hunks],
         diff=[hunk.diff for hunk in hunks],
         diff_truncated=[hunk.diff_truncated for hunk in hunks],
-        semantic_text=texts,
+        semantic_text=semantic_texts,
         text_digest=[compute_digest(text) for text in embedded_texts],
         word_count=[counts.total() for counts in hunk_terms],
         symbol_word_count=[counts.total() for counts in symbol_terms],
@@ -224,11 +224,11 @@ def _build_symbol_rows(entries: Sequence[TouchedHunk]) -> pa.RecordBatch:
     )
 
 
-def _build_unreadable_rows(unreadable: Sequence[UnreadableObject]) -> pa.RecordBatch:
+def _build_unreadable_rows(errors: Sequence[UnreadableObject]) -> pa.RecordBatch:
     return build_record_batch(
         schema.UNREADABLE,
-        commit_sha=[entry.sha for entry in unreadable],
-        reason=[entry.reason for entry in unreadable],
+        commit_sha=[entry.sha for entry in errors],
+        reason=[entry.reason for entry in errors],
     )
 
 
@@ -238,7 +238,7 @@ def build_term_rows(documents: Sequence[Counter[str]]) -> pa.RecordBatch:
         schema.DOCUMENT_TERMS,
         document=[number for number, counts in enumerate(documents) for _ in counts],
         term=[term for counts in documents for term in counts],
-        frequency=[times for counts in documents for times in counts.values()],
+        frequency=[frequency for counts in documents for frequency in counts.values()],
     )
 
 

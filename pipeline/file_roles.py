@@ -21,7 +21,7 @@ PROSE_SUFFIXES: Final = frozenset({"adoc", "asciidoc", "org", "pod", "textile", 
 
 DATA_LANGUAGES: Final = frozenset({"csv", "json", "xml"})
 
-# Tables, archives, images, sound, models: files that people view through another program.
+# Tables, archives, images, sound, models and other files that are not read as text.
 DATA_SUFFIXES: Final = frozenset(
     {"jsonl", "ndjson", "geojson", "parquet", "feather", "arrow", "avro", "npy", "npz", "pkl", "pickle", "h5", "hdf5"}
     | {"mat", "rds", "db", "sqlite", "sqlite3", "duckdb", "dat", "bin", "raw", "har", "pcap", "log", "out", "golden"}
@@ -31,20 +31,20 @@ DATA_SUFFIXES: Final = frozenset(
     | {"pem", "crt", "cer", "key", "der", "p12"}
 )  # fmt: skip
 
-# Text files that are no prose: lists of required packages.
+# Lists of required packages, which are text files but no prose.
 _REQUIREMENTS_FILE: Final = re.compile(r"(?:requirements|constraints)[^/]*(?:/[^/]*)?\.txt$")
 
 CODE_WITHOUT_SYMBOLS: Final = frozenset({"svelte", "vue"})  # code, although hunk headers name no symbols
 
-# Names of generated files, besides those that `pipeline.ignore` excludes. Wider than its list: a directory counts as
-# generated only if several of its files do.
+# Names of generated files, in addition to those that `pipeline.ignore` excludes. One wrong match does little harm here:
+# a directory counts as generated only if several of its files do.
 GENERATED_NAMES: Final = (
     "*.lock", "*-lock.json", "*-lock.yaml", "*.lockfile", "*.min.*", "*.bundle.js", "*.pb.cc", "*.pb.h", "*_pb2.pyi",
     "*.g.dart", "*.freezed.dart", "*.generated.*", "*_generated.*", "*.gen.go", "*.gen.ts", "*.designer.cs", "*.snap",
     "*.ambr", "*.tsbuildinfo",
 )  # fmt: skip
 
-# Generators mark their output within the first bytes.
+# Bytes at the start of a file in which generators mark their output.
 HEADER_BYTES: Final = 1_000
 
 _GENERATED_HEADER: Final = re.compile(
@@ -53,9 +53,8 @@ _GENERATED_HEADER: Final = re.compile(
     re.IGNORECASE,
 )
 
-# Nobody writes a file of this size with such long lines on average.
+# A file of at least this size with a longer average line is generated: nobody writes such lines by hand.
 MAX_AVERAGE_LINE_BYTES: Final = 400
-
 MIN_LONG_LINE_FILE_BYTES: Final = 5_000
 
 # Directories of tests; they are never suggested to be ignored as data.
@@ -77,12 +76,12 @@ _TEST_SUPPORT_DIRECTORIES: Final = frozenset(
     }
 )
 
-# `commonTest` and `androidInstrumentedTest` (Kotlin), `Shop.Tests` (C#), `core-tests`. A plain lower-case suffix is
-# another word: `latest`, `contest`.
+# Matches `commonTest` and `androidInstrumentedTest` (Kotlin), `Shop.Tests` (C#) and `core-tests`. A lower-case suffix
+# needs a separator, because `latest` and `contest` are other words.
 _TEST_DIRECTORY: Final = re.compile(r".*(?:[a-z0-9]Tests?|[._-][Tt]ests?)")
 
-# `test_x.py`, `x_test.go`, `x-test.js`, `FooTest.java`, `FooTests.kt`. `spec` only where that is the custom
-# (`x.spec.ts`, `x_spec.rb`): a `PodSpec.java` describes pods.
+# Matches `test_x.py`, `x_test.go`, `x-test.js`, `FooTest.java`, `FooTests.kt`, and `spec` in languages that name tests
+# so (`x.spec.ts`, `x_spec.rb`): a `PodSpec.java` describes pods.
 _TEST_FILE: Final = re.compile(
     r"(?:tests?_.*|(?:.*[._-])?(?:tests?|bench)|.*[a-z0-9](?:Tests?|TestCase|IT)|conftest)\.\w+"
     r"|.*\.spec\.\w+|.*[_-]spec\.(?:rb|lua|cr|[cm]?[jt]sx?)"

@@ -25,7 +25,7 @@ from pipeline.syntax.grammars import detect_language, load_grammar_for_path
 from pipeline.text import count_terms
 from stores import schema
 
-# Files per transaction: enough to amortize its cost, few enough to bound memory.
+# Files per worker task and transaction: enough to amortize the cost of a transaction, few enough to bound memory.
 FILES_PER_SLICE: Final = 200
 
 
@@ -49,11 +49,12 @@ class HeadSlice:
 class ParsedFiles:
     """Rows of a slice, in the schemas of `stores.schema`. Row numbers count from 0.
 
-    `paths`: files whose rows are replaced. `unreadable`: files that could not be read; their old rows stay.
+    `replaced_paths`: files whose rows are replaced. `unreadable_paths`: files that could not be read; their rows in the
+    index do not change.
     """
 
-    paths: tuple[str, ...]
-    unreadable: tuple[str, ...]
+    replaced_paths: tuple[str, ...]
+    unreadable_paths: tuple[str, ...]
     files: pa.RecordBatch
     symbols: pa.RecordBatch
     chunks: pa.RecordBatch
@@ -78,15 +79,15 @@ def list_head_files(repository: Repository, head: str, rules: IgnoreRules) -> di
     }
 
 
-def find_changed_files(head_files: Mapping[str, str], recorded: Mapping[str, str]) -> list[HeadFile]:
+def find_changed_files(head_files: Mapping[str, str], recorded_blobs: Mapping[str, str]) -> list[HeadFile]:
     """Return the files that are not recorded with their current blob."""
-    return [HeadFile(path, blob) for path, blob in head_files.items() if recorded.get(path) != blob]
+    return [HeadFile(path, blob) for path, blob in head_files.items() if recorded_blobs.get(path) != blob]
 
 
-def split_into_slices(repository: Path, changed: Sequence[HeadFile]) -> Iterator[HeadSlice]:
+def split_into_slices(repository: Path, changed_files: Sequence[HeadFile]) -> Iterator[HeadSlice]:
     """Yield the changed files in slices of at most FILES_PER_SLICE."""
-    for start in range(0, len(changed), FILES_PER_SLICE):
-        yield HeadSlice(repository, tuple(changed[start : start + FILES_PER_SLICE]))
+    for start in range(0, len(changed_files), FILES_PER_SLICE):
+        yield HeadSlice(repository, tuple(changed_files[start : start + FILES_PER_SLICE]))
 
 
 def run_task(task: ExtractTask | HeadSlice) -> ExtractedBatch | ParsedFiles:
@@ -95,8 +96,8 @@ def run_task(task: ExtractTask | HeadSlice) -> ExtractedBatch | ParsedFiles:
 
 
 def parse_slice(head_slice: HeadSlice) -> ParsedFiles:
-    """Parse the files of a slice. A file whose blob is missing is retried by the next run."""
-    parsed_files, unreadable = [], []
+    """Parse the files of a slice. The next run retries the files whose blobs are missing."""
+    parsed_files, unreadable_paths = [], []
     for file in head_slice.files:
         grammar = load_grammar_for_path(file.path)
         if grammar is None:
@@ -104,10 +105,10 @@ def parse_slice(head_slice: HeadSlice) -> ParsedFiles:
         try:
             source = open_worker_repository(head_slice.repository).read_blob(file.blob)
         except UnreadableObject:
-            unreadable.append(file.path)
+            unreadable_paths.append(file.path)
         else:
             parsed_files.append(_ParsedFile(file, parse_outline(source, grammar)))
-    return _build_rows([entry.file.path for entry in parsed_files], parsed_files, unreadable)
+    return _build_rows([entry.file.path for entry in parsed_files], parsed_files, unreadable_paths)
 
 
 def build_deletion(paths: Sequence[str]) -> ParsedFiles:
@@ -116,13 +117,13 @@ def build_deletion(paths: Sequence[str]) -> ParsedFiles:
 
 
 def _build_rows(
-    paths: Sequence[str], parsed_files: Sequence[_ParsedFile], unreadable: Sequence[str] = ()
+    paths: Sequence[str], parsed_files: Sequence[_ParsedFile], unreadable_paths: Sequence[str] = ()
 ) -> ParsedFiles:
     symbols = [(parsed.file, entry) for parsed in parsed_files for entry in parsed.outline.symbols]
-    documents = [_count_name_terms(entry.symbol.name, entry.siblings) for _, entry in symbols]
+    term_counts = [_count_name_terms(entry.symbol.name, entry.siblings) for _, entry in symbols]
     return ParsedFiles(
-        paths=tuple(paths),
-        unreadable=tuple(unreadable),
+        replaced_paths=tuple(paths),
+        unreadable_paths=tuple(unreadable_paths),
         files=build_record_batch(
             schema.HEAD_FILES,
             file_path=[entry.file.path for entry in parsed_files],
@@ -140,11 +141,11 @@ def _build_rows(
             end_line=[entry.symbol.end_line for _, entry in symbols],
             source_text=[entry.symbol.source_text for _, entry in symbols],
             sibling_names=[list(entry.siblings) for _, entry in symbols],
-            chunk=[entry.chunk for _, entry in symbols],
-            word_count=[document.total() for document in documents],
+            chunk=[entry.chunk_index for _, entry in symbols],
+            word_count=[document.total() for document in term_counts],
         ),
         chunks=_build_chunk_rows(parsed_files),
-        terms=build_term_rows(documents),
+        terms=build_term_rows(term_counts),
     )
 
 

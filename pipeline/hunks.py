@@ -1,4 +1,4 @@
-"""Hunk extraction: one hunk per changed file of a commit, with renames, merges, binary and oversized files."""
+"""Hunk extraction. A hunk is the diff of one file in one commit, with all of its `@@` parts."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ __all__ = ["CommitChanges", "Hunk", "PatchPart", "extract_hunks"]
 
 ContentKind = Literal["text", "binary", "submodule", "symlink", "oversize"]
 
-# Larger files are recorded by name only: diff time can grow with the square of the lines. Two files of this size took
-# 0.1 to 0.2 s and up to 100 MB; the worst case (500,000 lines of one digit each) took 3 s, 11 s at twice the size.
+# A hunk of a larger file has no diff, because diff time can grow with the square of the lines. At this size a diff took
+# 0.1 to 0.2 s and up to 100 MB; the worst case (500,000 lines of one digit) took 3 s, and 11 s at twice the size.
 OVERSIZE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Changed file of a commit, with all `@@` parts of its diff."""
+    """Diff of one file in one commit."""
 
     file_path: str  # after the change, or before it if deleted; bytes that are not UTF-8 as `\\xNN`
-    file_path_bytes: bytes | None  # only if the path is not UTF-8
-    old_path: str | None  # only for a rename
+    file_path_bytes: bytes | None  # None if the path is UTF-8
+    old_path: str | None  # path before a rename; None for other changes
     change_kind: ChangeKind
     content_kind: ContentKind
-    old_blob: str | None  # of a regular file that `parts` can be applied to, else None
-    new_blob: str | None  # of a regular file that `parts` lead to, else None
+    old_blob: str | None  # regular file that `parts` apply to; None if there is none
+    new_blob: str | None  # regular file after the change; None if there is none
     added_lines: int  # before truncation; 0 for binary and oversize
     removed_lines: int
     diff: str  # the `@@` parts, truncated after patches.MAX_DIFF_BYTES; empty unless text or a change of type
@@ -53,7 +53,7 @@ class Hunk:
 class CommitChanges:
     """Hunks of a commit.
 
-    `all_ignored`: the commit changed files, but the ignore rules exclude all of them; always False for a merge.
+    `all_ignored`: the commit changed files, but the ignore rules exclude all of them. It is False for every merge.
     """
 
     hunks: tuple[Hunk, ...]
@@ -84,8 +84,10 @@ def _extract_hunks(repository: Repository, sha: str, is_ignored: Callable[[str],
 
 def _filter_ignored(tree_diff: TreeDiff, is_ignored: Callable[[str], bool]) -> list[FileChange]:
     """Return the changes of files that are not ignored, in the order of their paths."""
-    visible = (_apply_ignore_rules(change, is_ignored) for change in tree_diff.changes)
-    return sorted((change for change in visible if change is not None), key=lambda change: change.path)
+    visible_changes = (_apply_ignore_rules(change, is_ignored) for change in tree_diff.changes)
+    return sorted(
+        (change for change in visible_changes if change is not None), key=lambda change: change.path
+    )
 
 
 def _apply_ignore_rules(change: FileChange, is_ignored: Callable[[str], bool]) -> FileChange | None:
@@ -100,63 +102,64 @@ def _apply_ignore_rules(change: FileChange, is_ignored: Callable[[str], bool]) -
 
 
 def _build_hunk(repository: Repository, tree_diff: TreeDiff, change: FileChange) -> Hunk:
-    kind = _classify_without_content(repository, change)
-    if kind == "oversize":
-        return _build_hunk_without_diff(change, kind)
+    content_kind = _classify_without_content(repository, change)
+    if content_kind == "oversize":
+        return _build_hunk_without_diff(change, content_kind)
     patch = tree_diff.read_patch(change)
     if patch.is_binary or (change.has_same_content and _is_binary(repository, change)):
         return _build_hunk_without_diff(change, "binary")
     return _build_hunk_from_patch(
-        change, kind, patch, patches.parse_patch(patches.strip_file_header(patch.data))
+        change, content_kind, patch, patches.parse_patch(patches.strip_file_header(patch.data))
     )
 
 
 def _build_merge_hunks(
     repository: Repository, tree_diffs: Sequence[TreeDiff], is_ignored: Callable[[str], bool]
 ) -> Iterator[Hunk]:
-    """Yield hunks of what differs from every parent, so that a branch is not indexed twice."""
-    tables = [
-        {change.path: change for change in _filter_ignored(difference, is_ignored)}
-        for difference in tree_diffs
+    """Yield the hunks of paths that differ from every parent, so that a branch is not indexed twice."""
+    changes_by_path = [
+        {change.path: change for change in _filter_ignored(tree_diff, is_ignored)} for tree_diff in tree_diffs
     ]
-    for path in tables[0] if tables else ():
-        if all(path in table for table in tables):
-            hunk = _build_merge_hunk(repository, tree_diffs, [table[path] for table in tables])
+    for path in changes_by_path[0] if changes_by_path else ():
+        if all(path in table for table in changes_by_path):
+            hunk = _build_merge_hunk(repository, tree_diffs, [table[path] for table in changes_by_path])
             if hunk is not None:
                 yield hunk
 
 
 def _build_merge_hunk(
-    repository: Repository, tree_diffs: Sequence[TreeDiff], sides: Sequence[FileChange]
+    repository: Repository, tree_diffs: Sequence[TreeDiff], parent_changes: Sequence[FileChange]
 ) -> Hunk | None:
-    kinds = [_classify_without_content(repository, side) for side in sides]
-    if any(side.has_same_content for side in sides):
-        return _build_path_only_hunk(repository, sides)
-    if "oversize" in kinds:
-        return _build_hunk_without_diff(sides[0], "oversize")
-    side_patches = [difference.read_patch(side) for difference, side in zip(tree_diffs, sides, strict=True)]
-    if any(patch.is_binary for patch in side_patches):
-        return _build_hunk_without_diff(sides[0], "binary")
-    if kinds[0] != "text" or all(side.kind == "deleted" for side in sides):
+    content_kinds = [_classify_without_content(repository, change) for change in parent_changes]
+    if any(change.has_same_content for change in parent_changes):
+        return _build_path_only_hunk(repository, parent_changes)
+    if "oversize" in content_kinds:
+        return _build_hunk_without_diff(parent_changes[0], "oversize")
+    parent_patches = [
+        diff.read_patch(change) for diff, change in zip(tree_diffs, parent_changes, strict=True)
+    ]
+    if any(patch.is_binary for patch in parent_patches):
+        return _build_hunk_without_diff(parent_changes[0], "binary")
+    if content_kinds[0] != "text" or all(change.kind == "deleted" for change in parent_changes):
         return _build_hunk_from_patch(
-            sides[0],
-            kinds[0],
-            side_patches[0],
-            patches.parse_patch(patches.strip_file_header(side_patches[0].data)),
+            parent_changes[0],
+            content_kinds[0],
+            parent_patches[0],
+            patches.parse_patch(patches.strip_file_header(parent_patches[0].data)),
         )
     merge_lines = merges.extract_merge_lines(
-        [patches.strip_file_header(patch.data) for patch in side_patches]
+        [patches.strip_file_header(patch.data) for patch in parent_patches]
     )
     if not merge_lines.parts:
-        # A symlink's target and a file may have the same bytes: then the merge changed only the type.
+        # If a symlink's target and a file have the same bytes, a merge that swaps them changes only the type.
         return (
-            _build_hunk_without_diff(sides[0], "text")
-            if all(side.kind == "type_changed" for side in sides)
+            _build_hunk_without_diff(parent_changes[0], "text")
+            if all(change.kind == "type_changed" for change in parent_changes)
             else None
         )
     merge_patch = RawPatch(merge_lines.parts, merge_lines.added, merge_lines.removed, is_binary=False)
     return _build_hunk_from_patch(
-        sides[merge_lines.parent],
+        parent_changes[merge_lines.parent],
         "text",
         merge_patch,
         patches.parse_patch(merge_lines.parts),
@@ -164,18 +167,18 @@ def _build_merge_hunk(
     )
 
 
-def _build_path_only_hunk(repository: Repository, sides: Sequence[FileChange]) -> Hunk | None:
+def _build_path_only_hunk(repository: Repository, parent_changes: Sequence[FileChange]) -> Hunk | None:
     """Return a hunk if the merge took the content of a parent under a path or mode that no parent has, else None."""
-    if any(side.kind == "modified" for side in sides):
+    if any(change.kind == "modified" for change in parent_changes):
         return None
-    side = next(side for side in sides if side.has_same_content)
+    change = next(change for change in parent_changes if change.has_same_content)
     return _build_hunk_without_diff(
-        side, "binary" if _is_binary(repository, side) else _classify_without_content(repository, side)
+        change, "binary" if _is_binary(repository, change) else _classify_without_content(repository, change)
     )
 
 
 def _classify_without_content(repository: Repository, change: FileChange) -> ContentKind:
-    """Return the content kind that size and mode imply; binary files are found only later."""
+    """Return the content kind by size and mode. The result is `text` for binary files too, which the diff detects."""
     if any(repository.read_blob_size(blob) > OVERSIZE_BYTES for blob in change.blobs):
         return "oversize"
     if change.mode == SUBMODULE_MODE:
@@ -184,21 +187,28 @@ def _classify_without_content(repository: Repository, change: FileChange) -> Con
 
 
 def _is_binary(repository: Repository, change: FileChange) -> bool:
-    """Return whether content is binary. libgit2 does not check content that a change leaves as it was."""
+    """Return whether the file is binary. libgit2 reports this only for files whose content changed."""
     if not is_regular(change.mode):
         return False
     blob = change.blobs[-1]
     return repository.read_blob_size(blob) <= OVERSIZE_BYTES and is_binary(repository.read_blob(blob))
 
 
-def _build_hunk_without_diff(change: FileChange, kind: ContentKind) -> Hunk:
-    return _build_hunk_from_patch(change, kind, RawPatch(b"", 0, 0, is_binary=False), patches.NO_PARTS)
+def _build_hunk_without_diff(change: FileChange, content_kind: ContentKind) -> Hunk:
+    return _build_hunk_from_patch(
+        change, content_kind, RawPatch(b"", 0, 0, is_binary=False), patches.NO_PARTS
+    )
 
 
 def _build_hunk_from_patch(
-    change: FileChange, kind: ContentKind, raw: RawPatch, patch: Patch, *, leads_to_new_blob: bool = True
+    change: FileChange,
+    content_kind: ContentKind,
+    raw_patch: RawPatch,
+    patch: Patch,
+    *,
+    leads_to_new_blob: bool = True,
 ) -> Hunk:
-    has_diff = kind == "text" or change.kind == "type_changed"
+    has_diff = content_kind == "text" or change.kind == "type_changed"
     file_path = decode_path(change.path)
     leads_to_new_blob = (leads_to_new_blob and patch.is_complete) or change.new_blob is None
     return Hunk(
@@ -206,11 +216,11 @@ def _build_hunk_from_patch(
         file_path_bytes=None if file_path.encode() == change.path else change.path,
         old_path=None if change.old_path is None else decode_path(change.old_path),
         change_kind=change.kind,
-        content_kind=kind,
+        content_kind=content_kind,
         old_blob=change.old_blob if leads_to_new_blob and is_regular(change.old_mode) else None,
         new_blob=change.new_blob if is_regular(change.new_mode) else None,
-        added_lines=raw.added,
-        removed_lines=raw.removed,
+        added_lines=raw_patch.added,
+        removed_lines=raw_patch.removed,
         diff=patch.diff if has_diff else "",
         diff_truncated=patch.diff_truncated if has_diff else False,
         parts=patch.parts if has_diff else (),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from codecs import BOM_UTF8
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ from stores.errors import LineageError
 
 IGNORE_FILE: Final = ".lineageignore"
 ATTRIBUTES: Final = ("linguist-generated", "linguist-vendored")
-# Cached results: more than the paths of most histories, and a few megabytes at most.
+# Limit on cached results. Most histories have fewer paths; the cache takes a few megabytes at most.
 MAX_CACHED_PATHS: Final = 50_000
 
 # A longer pattern costs RE2 more than 10 ms a path, and matches no path that git can check out.
@@ -32,9 +33,9 @@ MAX_PATTERN_CHARACTERS: Final = 4_096
 # Memory limit of RE2 for each pattern: enough for `?` 4,096 times.
 MAX_PATTERN_MEMORY_BYTES: Final = 64 * 1024 * 1024
 
-# Lock files, copied dependencies and generated files. Kept short: ignoring a user's own work is worse than indexing a
-# lock file.
-DEFAULTS: Final = (
+# Patterns of lock files, copied dependencies and generated files. The list is short, because ignoring a user's own work
+# is worse than indexing a lock file.
+DEFAULT_PATTERNS: Final = (
     # copied dependencies
     ".yarn/",
     "bower_components/",
@@ -79,10 +80,10 @@ DEFAULTS: Final = (
 
 
 class UnreadableIgnoreFile(LineageError):
-    """An ignore file exists but cannot be read. Indexing stops: the file may exclude secrets."""
+    """An ignore file exists but cannot be read. Indexing stops, because the file may exclude secrets."""
 
     def __init__(self, file: Path, reason: str) -> None:
-        super().__init__(f"{file} cannot be read: {reason}.", hint="Make it readable, or move it away.")
+        super().__init__(f"{file} cannot be read: {reason}.", hint="Make it readable, or remove it.")
 
 
 class PatternTooLong(LineageError):
@@ -97,13 +98,15 @@ class PatternTooLong(LineageError):
 
 
 class LinearPattern(GitIgnoreSpecPattern):
-    """Gitignore pattern matched by RE2, whose time is linear in the path.
+    """Gitignore pattern that RE2 matches in time linear in the path.
 
-    Patterns come from the repository. `re` needs exponential time for one such as `*a*a*a*a*a*ab`.
+    A repository may have any pattern, and `re` takes exponential time for some, such as `*a*a*a*a*a*ab`.
     """
 
     def __init__(self, pattern: str, include: bool | None = None) -> None:
-        super().__init__(pattern, include)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # `re` warns of `[[]`; RE2 matches it
+            super().__init__(pattern, include)
         if self.regex is not None:
             options = re2.Options()
             options.log_errors = False
@@ -113,11 +116,11 @@ class LinearPattern(GitIgnoreSpecPattern):
 
 @dataclass(slots=True)
 class IgnoreRules:
-    """Ignore rules of a repository. Pickled for workers, which open the repository to read attributes."""
+    """Ignore rules of a repository. Workers receive them pickled and open the repository to read attributes."""
 
     repository_path: Path  # for `open_repository`
     patterns: tuple[str, ...]  # of `.lineageignore`
-    has_attributes: bool  # whether any attribute file mentions generated or vendored files
+    has_attributes: bool  # whether any attributes file has an attribute of ATTRIBUTES
     _verdicts: LRUCache[str, bool] = field(
         default_factory=lambda: LRUCache(MAX_CACHED_PATHS), repr=False, compare=False
     )
@@ -142,12 +145,16 @@ class IgnoreRules:
 
     def _decide(self, path: str) -> bool:
         if self._default_spec is None or self._file_spec is None:
-            self._default_spec, self._file_spec = _compile(DEFAULTS), _compile(self.patterns)
-        by_file = self._file_spec.check_file(path).include
-        if by_file is not None:
-            return by_file
-        by_attribute = self._check_attributes(path) if self.has_attributes else None
-        return bool(self._default_spec.check_file(path).include) if by_attribute is None else by_attribute
+            self._default_spec, self._file_spec = _compile(DEFAULT_PATTERNS), _compile(self.patterns)
+        file_verdict = self._file_spec.check_file(path).include
+        if file_verdict is not None:
+            return file_verdict
+        attribute_verdict = self._check_attributes(path) if self.has_attributes else None
+        return (
+            bool(self._default_spec.check_file(path).include)
+            if attribute_verdict is None
+            else attribute_verdict
+        )
 
     def _check_attributes(self, path: str) -> bool | None:
         """Return True if an attribute is set (ignore), False if one is unset (include), None if none is specified."""
@@ -158,6 +165,7 @@ class IgnoreRules:
 
 
 def _to_bool(value: bool | str | None) -> bool | None:
+    """Return a git attribute's value as a boolean; None if no file specifies the attribute."""
     return value.lower() not in ("false", "0", "no") if isinstance(value, str) else value
 
 
@@ -181,7 +189,7 @@ def parse_patterns(content: bytes) -> tuple[str, ...]:
 def _is_effective(line: str) -> bool:
     try:
         return any(pattern.include is not None for pattern in _compile((line,)).patterns)
-    # `!` alone, a trailing backslash, or `[9-0]`: git treats them as no match.
+    # git matches nothing with an invalid pattern: `!` alone, a trailing backslash, or `[9-0]`.
     except (ValueError, re.error, re2.error):
         return False
 
@@ -200,12 +208,12 @@ def _read_patterns(repository: Repository) -> tuple[str, ...]:
 def _read_file(repository: Repository, name: str) -> bytes:
     """Return the content of a file in the work tree, or at HEAD of a bare repository; empty if there is none."""
     if repository.is_bare:
-        return repository.read_at_head(name) or b""
+        return repository.read_file_at_head(name) or b""
     return git_dir.read_small_file(repository.root / name)
 
 
 def _has_linguist_attributes(repository: Repository) -> bool:
-    """Return whether any attribute file mentions linguist attributes; if not, no path needs a lookup."""
+    """Return whether any attributes file mentions linguist attributes. Without one, no path needs a lookup."""
     names = {git_dir.ATTRIBUTE_FILE, *_list_attribute_files(repository)}
     if any(b"linguist-" in content for content in repository.read_local_attributes()):
         return True

@@ -1,4 +1,4 @@
-"""Options of an index. A module without heavy imports, so that `--help` is fast."""
+"""Options of an index. This module has no heavy imports, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class EmbedCacheMode(StrEnum):
-    """Mode of the embedding cache.
+    """Mode of the embedding cache, which holds vectors outside of the index.
 
     `semantic`: keyed by message and diff. `diff`: keyed by the diff, and only the diff is embedded, so that the same
     change under another message shares its vector.
@@ -18,7 +18,7 @@ class EmbedCacheMode(StrEnum):
 
 
 class EncoderName(StrEnum):
-    """Bundled encoder. An index is queried with the encoder that it was made with.
+    """Bundled encoder. Queries use the encoder that built the index.
 
     `minilm`: sentence encoder. `static`: word table, several times faster, lower recall.
     """

@@ -1,4 +1,4 @@
-"""Symbols and chunks of a file, and symbols that a hunk touched."""
+"""Symbols and chunks of a file, and symbols that a hunk (the diff of one file in one commit) touched."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
     "parse_outline",
 ]
 
-# Sibling names on either side of a symbol: a chunk may hold a thousand symbols.
+# Limit on sibling names before and after a symbol, because a chunk may hold a thousand symbols.
 MAX_SIBLINGS: Final = 50
 
 
@@ -67,7 +67,7 @@ class SymbolInChunk:
     """Symbol with the index of the chunk it starts in, and the names of other symbols that start there."""
 
     symbol: Symbol
-    chunk: int
+    chunk_index: int
     siblings: tuple[str, ...]
 
 
@@ -80,7 +80,7 @@ class Outline:
 
 
 class HunkLike(Protocol):
-    """Fields of a hunk that are needed to find its symbols."""
+    """Hunk, reduced to the fields that finding its symbols needs."""
 
     @property
     def file_path(self) -> str:
@@ -88,15 +88,15 @@ class HunkLike(Protocol):
 
     @property
     def old_path(self) -> str | None:
-        """Path before a rename."""
+        """Path before a rename; None for other changes."""
 
     @property
     def old_blob(self) -> str | None:
-        """Blob that the parts apply to."""
+        """Blob that the parts apply to; None if there is none."""
 
     @property
     def new_blob(self) -> str | None:
-        """Blob that the parts result in."""
+        """Blob that the parts result in; None if there is none."""
 
     @property
     def parts(self) -> Sequence[DiffPartWithHeader]:
@@ -112,7 +112,7 @@ def parse_outline(source: bytes, grammar: Grammar) -> Outline:
     definitions = find_definitions(version)
     chunk_spans = split_into_chunks(root, definitions, budget)
     return Outline(
-        symbols=tuple(_place_in_chunks(version.content, definitions, chunk_spans)),
+        symbols=tuple(_assign_to_chunks(version.content, definitions, chunk_spans)),
         chunks=tuple(_build_chunk(span, budget) for span in chunk_spans),
     )
 
@@ -122,11 +122,12 @@ def _build_chunk(span: ChunkSpan, budget: TokenBudget) -> Chunk:
     return Chunk(span.first_row + 1, span.last_row + 1, tokens)
 
 
-def _place_in_chunks(
+def _assign_to_chunks(
     content: FileContent, definitions: Sequence[Definition], chunk_spans: Sequence[ChunkSpan]
 ) -> Iterator[SymbolInChunk]:
+    """Yield the symbols in source order, each with its chunk and siblings."""
     starts = [span.start_byte for span in chunk_spans]
-    for chunk, group in groupby(
+    for chunk_index, group in groupby(
         definitions, key=lambda definition: get_chunk_index(starts, definition.start_byte)
     ):
         symbols = [_build_symbol(content, definition) for definition in group]
@@ -136,7 +137,7 @@ def _place_in_chunks(
                 *names[max(0, index - MAX_SIBLINGS) : index],
                 *names[index + 1 : index + 1 + MAX_SIBLINGS],
             )
-            yield SymbolInChunk(symbol, chunk, siblings)
+            yield SymbolInChunk(symbol, chunk_index, siblings)
 
 
 def _build_symbol(content: FileContent, definition: Definition) -> Symbol:
@@ -151,7 +152,7 @@ def _build_symbol(content: FileContent, definition: Definition) -> Symbol:
 
 
 class TouchedSymbolFinder:
-    """Finder of the symbols that hunks touch. Parses each file version incrementally from the one before it."""
+    """Finder of the symbols that hunks touch. It parses each file version incrementally from the previous one."""
 
     def __init__(self) -> None:
         self._versions = VersionCache()
@@ -164,11 +165,12 @@ class TouchedSymbolFinder:
         if grammar is None:
             return find_header_symbols(hunk.parts) if has_symbol_headers(hunk.file_path) else ()
         previous = _get_previous_version(hunk)
-        old = self._parse_old(previous, source)
-        return find_touched_symbols(hunk.parts, old, self._parse_new(hunk, grammar, previous, source))
+        old_version = self._parse_old(previous, source)
+        new_version = self._parse_new(hunk, grammar, previous, source)
+        return find_touched_symbols(hunk.parts, old_version, new_version)
 
     def _parse_old(self, previous: PreviousVersion | None, source: ContentSource) -> Version | None:
-        """Return the version before the hunk; None if no lines were removed."""
+        """Return the version before the hunk; None if no line was removed."""
         if previous is None or not any(part.removed for part in previous.parts):
             return None
         return self._versions.get(previous.path, previous.blob, previous.grammar, source)
@@ -176,7 +178,7 @@ class TouchedSymbolFinder:
     def _parse_new(
         self, hunk: HunkLike, grammar: Grammar, previous: PreviousVersion | None, source: ContentSource
     ) -> Version | None:
-        """Return the version after the hunk, parsed from the one before if cached; None if no lines were added."""
+        """Return the version after the hunk, if possible parsed from the one before; None if no line was added."""
         if hunk.new_blob is None or not any(part.added for part in hunk.parts):
             return None
         if previous is None:

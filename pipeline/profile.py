@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-# Phases that run in the workers, in parallel.
+# Phases that the workers run in parallel.
 WORKER_PHASES: Final = ("diff", "parse")
+# JSON field of `--profile` for each phase.
 PROFILE_FIELDS: Final = {
     "walk": "commit_walk_ms",
     "diff": "diff_extract_ms",
@@ -37,13 +38,13 @@ class Profile:
     added_lines: int = 0
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Add the wall time of the body to a phase."""
-        started = time.perf_counter()
+    def measure(self, name: str) -> Iterator[None]:
+        """Add the wall time of the `with` statement's body to a phase."""
+        start_time = time.perf_counter()
         try:
             yield
         finally:
-            self.add_time(name, time.perf_counter() - started)
+            self.add_time(name, time.perf_counter() - start_time)
 
     def add_time(self, name: str, seconds: float) -> None:
         """Add seconds to a phase; negative ones subtract."""

@@ -1,7 +1,7 @@
 """Termination signals, and their deferral while a step must not be interrupted.
 
-Committed data survives any signal. Deferral is for steps whose interruption causes other trouble: a process that is
-being started prints errors when its parent has gone.
+No signal damages committed data. Deferral is for the start of a process: if its parent ends during the start, the
+process prints errors.
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ def is_main_thread() -> bool:
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Defer signals with a Python handler until the body has ended. Others kill or are ignored as usual."""
-    received: list[int] = []
+    """Call the Python handlers of termination signals only after the body of the `with` statement.
+
+    If several signals arrive, the first is raised again and the others are dropped. Signals without a Python handler
+    keep their usual effect, and outside the main thread nothing is deferred.
+    """
+    received_signals: list[int] = []
     handlers: dict[signal.Signals, Callable[[int, Any], Any]] = {}
 
     def record_signal(number: int, _: object) -> None:
-        received.append(number)
+        received_signals.append(number)
 
     try:
         for number in TERMINATION_SIGNALS if is_main_thread() else ():
@@ -40,5 +44,5 @@ def defer_signals() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        if received:
-            signal.raise_signal(received[0])
+        if received_signals:
+            signal.raise_signal(received_signals[0])

@@ -1,4 +1,7 @@
-"""Semantic text of a hunk (input of the encoder) and terms of a text (input of the full-text index). Pure functions.
+"""Texts of a hunk to embed and to index, and terms of a text. Pure functions.
+
+A hunk is the diff of one file in one commit. Its semantic text is the input of the encoder, and the terms of its full
+text are the input of the full-text index.
 
 A term is a stemmed word. An identifier yields the stems of its camelCase and snake_case parts, and itself unstemmed, so
 that `parseHTTPHeader` matches "parse header". Stemmer: Porter.
@@ -15,17 +18,17 @@ from typing import Final, TypeAlias
 
 import Stemmer
 
-# The encoder reads 256 tokens, about 1,000 characters: this leaves most of them to the change.
+# Limit on the message in a semantic text. The encoder reads 256 tokens, about 1,000 characters; most are for the lines.
 MAX_MESSAGE_CHARACTERS: Final = 400
-# Twice what the encoder reads on average, so that dense code still fills its window.
+# Limit on the changed lines in a semantic text: twice what the encoder reads on average, so that dense code fills it.
 MAX_CHANGE_CHARACTERS: Final = 2_000
-# Characters read per character embedded: indentation and blank lines are rarely more than 3/4 of a change.
+# Source characters read for each character of the text: rarely is more than 3/4 of a change indentation or blank lines.
 READ_AHEAD_FACTOR: Final = 4
-# More names only show that the change is broad.
+# Limit on symbol names in a semantic text: more names only show that the change is broad.
 MAX_SYMBOL_NAMES: Final = 12
-# Longer tokens are hashes, keys or minified code, which nobody searches for.
+# Longer tokens have no terms: they are hashes, keys or minified code, which nobody searches for.
 MAX_TOKEN_CHARACTERS: Final = 64
-# Hit rate over a history of 5,500 commits: 94 % (95 % with an unbounded cache). An entry takes about 350 bytes.
+# Tokens whose terms are cached. Over 5,500 commits the hit rate was 94 % (unbounded: 95 %); an entry takes 350 bytes.
 TOKEN_CACHE_SIZE: Final = 1 << 14
 
 TokenTerms: TypeAlias = list[tuple[str, ...]]
@@ -36,7 +39,7 @@ _TOKEN_TABLE: Final = bytes(
     code if code < 128 and _TOKEN.match(chr(code)) else ord(" ") for code in range(256)
 )
 _ASCII_PART: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-# Case means little in tokens that are not ASCII: split them only at underscores and digits.
+# Tokens that are not ASCII are split only at underscores and digits, because case means little in them.
 _PART: Final = re.compile(r"[^\W\d_]+|\d+")
 
 
@@ -69,8 +72,11 @@ def build_diff_text(*, diff: str, path: str, change: str) -> str:
     return diff or _join_fields(message="", path=path, language=None, symbols=(), change=change, lines="")
 
 
-def build_lane_text(*, message: str, path: str, symbols: Sequence[str], added: str, removed: str) -> str:
-    """Return the text that the hunk-text lane indexes: message, path, symbols and changed lines, untruncated."""
+def build_full_text(*, message: str, path: str, symbols: Sequence[str], added: str, removed: str) -> str:
+    """Return the text of a hunk for the full-text index: message, path, symbols, and added or else removed lines.
+
+    It is not truncated.
+    """
     return "\n".join((message, path, *symbols, added or removed))
 
 
@@ -89,7 +95,7 @@ def tokenize(text: str) -> TokenTerms:
 
 
 def flatten_terms(tokens: TokenTerms) -> list[str]:
-    """Return the terms in text order, without the whole form of tokens that have several parts."""
+    """Return the terms of `tokenize` in text order, without the whole form of tokens that have several parts."""
     return [term for terms in tokens for term in (terms[:-1] if len(terms) > 1 else terms)]
 
 
@@ -131,13 +137,13 @@ def _split_identifier(token: str) -> list[str]:
 
 
 def _stem(parts: Sequence[str]) -> tuple[str, ...]:
-    # The stemmer turns a lone "s" into an empty string.
+    # The stemmer returns an empty string for the word "s".
     return tuple(stem or part for stem, part in zip(_get_stemmer().stemWords(parts), parts, strict=True))
 
 
 @cache
 def _get_stemmer() -> Stemmer.Stemmer:
-    # No cache in the stemmer: callers cache by token, and stemming is faster than its lookup.
+    # 0 turns the stemmer's cache off: callers cache by token, and stemming is faster than a lookup in it.
     return Stemmer.Stemmer("porter", 0)
 
 

@@ -1,6 +1,7 @@
 """Commit walks: commits to index, reachability of a new HEAD, and commits that any ref reaches.
 
-Commits are listed parents before children, so an interrupted run leaves no gap behind its watermark.
+The watermark of an index is the last commit up to which it has the whole history. Commits are listed parents before
+children, so an interrupted run leaves no gap before its watermark.
 """
 
 from __future__ import annotations
@@ -19,29 +20,32 @@ def compute_reachability_delta(
 ) -> ReachabilityDelta:
     """Return the commits that `head` reaches, as a difference to those that `recorded_head` reached.
 
-    The delta is complete (lists every commit of `head`) if `recorded_head` is None or no longer exists.
+    If `recorded_head` is None or no longer exists, the delta is complete: `added` has every commit that `head` reaches.
     """
     if head == recorded_head and head is not None:
         return ReachabilityDelta()
     if head is None or recorded_head is None or not repository.contains(recorded_head):
-        return ReachabilityDelta(added=tuple(repository.walk(head)) if head else (), complete=True)
+        return ReachabilityDelta(added_commits=tuple(repository.walk(head)) if head else (), is_complete=True)
     return ReachabilityDelta(
-        removed=tuple(repository.walk(recorded_head, hide=[head])),
-        added=tuple(repository.walk(head, hide=[recorded_head])),
+        removed_commits=tuple(repository.walk(recorded_head, hide=[head])),
+        added_commits=tuple(repository.walk(head, hide=[recorded_head])),
     )
 
 
 def find_unreachable(
-    delta: ReachabilityDelta, unreachable_before: Collection[str], recorded: Collection[str]
+    delta: ReachabilityDelta, unreachable_before: Collection[str], recorded_commits: Collection[str]
 ) -> list[str]:
     """Return the recorded commits that the new HEAD does not reach, sorted.
 
-    `unreachable_before`: those that the earlier HEAD did not reach.
+    `delta`: change from the earlier HEAD to the new one.
+    `unreachable_before`: commits that the earlier HEAD did not reach.
     """
-    added = set(delta.added)
-    if delta.complete:
-        return sorted(set(recorded) - added)
-    return sorted((set(unreachable_before) | set(delta.removed)) & set(recorded) - added)
+    added_commits = set(delta.added_commits)
+    if delta.is_complete:
+        return sorted(set(recorded_commits) - added_commits)
+    return sorted(
+        (set(unreachable_before) | set(delta.removed_commits)) & set(recorded_commits) - added_commits
+    )
 
 
 def find_referenced_commits(repository: Repository, extra_tips: Iterable[str | None] = ()) -> set[str]:
@@ -51,7 +55,7 @@ def find_referenced_commits(repository: Repository, extra_tips: Iterable[str | N
     Raises UnreadableObject if git cannot list the commits: then none may be treated as unreachable.
     """
     tips = [sha for sha in extra_tips if sha and repository.contains(sha)]
-    # Commits that only a reflog names can be restored by `git reset` until the entry expires.
+    # `git reset` can restore a commit that only a reflog names, until the entry expires.
     result = commit_graph.create_git_program(repository).run("rev-list", "--all", "--reflog", *tips)
     if result.exit_code:
         raise UnreadableObject("the history", (result.stderr or "git rev-list failed").splitlines()[0])
@@ -63,37 +67,44 @@ def find_commits_to_index(
     head: str,
     watermark: str | None,
     find_recorded: Callable[[Sequence[str]], set[str]],
-    unreadable: Collection[str] = (),
+    unreadable_commits: Collection[str] = (),
 ) -> list[str]:
-    """Return the commits of `head` to index: those not recorded, and those of `unreadable` that it reaches."""
+    """Return the commits of `head` to index: those not recorded, and those of `unreadable_commits` that it reaches.
+
+    `watermark`: None walks the whole history. `find_recorded`: returns those of the given commits that the index has.
+    """
     return exclude_recorded(
-        list_candidate_commits(repository, head, watermark, unreadable), find_recorded, unreadable
+        list_candidate_commits(repository, head, watermark, unreadable_commits),
+        find_recorded,
+        unreadable_commits,
     )
 
 
 def list_candidate_commits(
-    repository: Repository, head: str, watermark: str | None, unreadable: Collection[str]
+    repository: Repository, head: str, watermark: str | None, unreadable_commits: Collection[str]
 ) -> list[str]:
     """Return the commits of `head` that may have to be indexed, parents before children.
 
-    The walk stops at the watermark, behind which everything is recorded. If there are unreadable commits, the whole
+    The walk stops at the watermark, whose ancestors are all recorded. If there are unreadable commits, the whole
     history is walked: HEAD may no longer reach them, and a commit that has become readable may have new ancestors
     (for example after `git fetch --unshallow`).
     """
-    hidden = [watermark] if watermark and not unreadable else []
-    return repository.walk(head, hide=hidden)
+    hidden_commits = [watermark] if watermark and not unreadable_commits else []
+    return repository.walk(head, hide=hidden_commits)
 
 
 def exclude_recorded(
-    candidates: Sequence[str], find_recorded: Callable[[Sequence[str]], set[str]], unreadable: Collection[str]
+    candidates: Sequence[str],
+    find_recorded: Callable[[Sequence[str]], set[str]],
+    unreadable_commits: Collection[str],
 ) -> list[str]:
     """Return the commits without the recorded ones, but with the unreadable ones, which are retried."""
-    known = find_recorded(candidates).difference(unreadable)
-    return [sha for sha in candidates if sha not in known]
+    skipped_commits = find_recorded(candidates).difference(unreadable_commits)
+    return [sha for sha in candidates if sha not in skipped_commits]
 
 
 def split_into_batches(shas: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
     """Yield the commits in order, `size` at a time."""
-    rest = iter(shas)
-    while batch := tuple(islice(rest, min(size, len(shas)))):
+    remaining_shas = iter(shas)
+    while batch := tuple(islice(remaining_shas, min(size, len(shas)))):
         yield batch

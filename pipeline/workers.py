@@ -1,7 +1,7 @@
 """Ordered parallel map over worker processes, with a bounded number of items in flight.
 
-`WorkerPool(1).map` runs in this process. Unlike joblib's generator, the pool starts no new item until a result is taken
-(a history does not fit in memory), and it decides which worker gets which item: each worker is a pool of one process.
+`WorkerPool(1).map` runs in this process. Unlike joblib's generator, the pool reads no new item until the caller takes a
+result (a history does not fit in memory), and it decides which worker gets which item: each is a pool of one process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from multiprocessing import forkserver, get_context, parent_process, resource_tr
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pipeline import signals
-from pipeline.malloc import limit_malloc_arenas
+from pipeline.malloc import configure_malloc
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Fork workers from one server process that has imported their modules: cheaper than spawning each, see "Start of
-# workers" in README.md. On macOS system libraries do not survive a fork.
+# On Linux, workers are forked from one server process that has imported their modules, which costs less than spawning
+# each: see "Start of workers" in README.md. On macOS system libraries do not survive a fork.
 START_METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
 # Module that runs in each worker, preloaded by the fork server.
 EXECUTOR_MODULE: Final = "joblib.externals.loky.process_executor"
@@ -54,7 +54,7 @@ def count_usable_cpus() -> int:
 class WorkerPool:
     """Pool of worker processes, started on first use.
 
-    `jobs`: number of processes; with one, the work is done in this process.
+    `jobs`: number of processes; with one, `map` runs in this process.
     """
 
     def __init__(self, jobs: int) -> None:
@@ -90,8 +90,8 @@ class WorkerPool:
             return
         module = function.__module__
         self._ensure_workers(jobs, module)
-        pending: deque[Future[Result]] = deque()
-        latest: dict[int, Future[Result]] = {}
+        pending_futures: deque[Future[Result]] = deque()
+        latest_futures: dict[int, Future[Result]] = {}
         try:
             for number, item in enumerate(items):
                 worker_index = number // group_size % jobs
@@ -99,20 +99,20 @@ class WorkerPool:
                     restart_per_group
                     and START_METHOD == "forkserver"
                     and number % group_size == 0
-                    and worker_index in latest
+                    and worker_index in latest_futures
                 ):
-                    while not latest[worker_index].done():
-                        yield _get_result(pending.popleft())  # an earlier item: yield it instead of waiting
+                    while not latest_futures[worker_index].done():
+                        yield _get_result(pending_futures.popleft())  # an earlier result, instead of waiting
                     self._replace_worker(worker_index, module)
-                latest[worker_index] = _submit(self._workers[worker_index], function, item)
-                pending.append(latest[worker_index])
-                if len(pending) >= compute_max_in_flight(jobs, group_size):
-                    yield _get_result(pending.popleft())
-            while pending:
-                yield _get_result(pending.popleft())
+                latest_futures[worker_index] = _submit(self._workers[worker_index], function, item)
+                pending_futures.append(latest_futures[worker_index])
+                if len(pending_futures) >= compute_max_in_flight(jobs, group_size):
+                    yield _get_result(pending_futures.popleft())
+            while pending_futures:
+                yield _get_result(pending_futures.popleft())
         finally:
-            # Tasks that have not started are cancelled; running ones are short.
-            for result in pending:
+            # Cancel the tasks that have not started; the others end soon.
+            for result in pending_futures:
                 result.cancel()
 
     def request_shutdown(self) -> None:
@@ -170,7 +170,7 @@ def _translate_worker_errors() -> Iterator[None]:
     except BrokenExecutor as error:
         raise WorkerDied(
             "The system ended a worker process, perhaps because memory ran out.",
-            hint="Finished batches are kept. Run `lineage index` again, with `--workers 1` if it happens again.",
+            hint="Run `lineage index` again to continue. If this happens again, add `--workers 1`.",
         ) from error
 
 
@@ -191,8 +191,8 @@ def _start_fork_server(module: str) -> bool:
     if START_METHOD != "forkserver":
         return False
     get_context(START_METHOD).set_forkserver_preload(["__main__", EXECUTOR_MODULE, module])
-    # Children inherit blocked signals. The resource tracker must outlive a closed terminal (SIGHUP), and Ctrl-C is for
-    # this process only. The tracker comes first: starting it unblocks SIGINT.
+    # Child processes inherit blocked signals: the resource tracker must survive SIGHUP, and only this process handles
+    # Ctrl-C. Start the tracker first, because its start unblocks SIGINT.
     with _block_signal(signal.SIGHUP):
         resource_tracker.ensure_running()
     with _block_signal(signal.SIGINT):
@@ -202,6 +202,7 @@ def _start_fork_server(module: str) -> bool:
 
 @contextmanager
 def _block_signal(number: signal.Signals) -> Iterator[None]:
+    """Block a signal in this thread, and in processes that it starts, during the `with` statement's body."""
     previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
     try:
         yield
@@ -212,9 +213,9 @@ def _block_signal(number: signal.Signals) -> Iterator[None]:
 def _initialize_worker() -> None:
     """Ignore Ctrl-C, exit with the parent, limit memory, and collect garbage rarely."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    limit_malloc_arenas()
+    configure_malloc()
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    # Exit without freeing caches, which took half a second: the parent has all results.
+    # Exit without freeing caches, which took half a second and is not needed: the parent has all results.
     atexit.register(os._exit, 0)
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)

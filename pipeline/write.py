@@ -1,6 +1,7 @@
 """Writes of an index run: its start, each batch with the watermark, the HEAD snapshot, and its end.
 
-Each batch is one transaction that ends with the watermark, so an interrupted run loses at most the batch in progress.
+The watermark is the last commit up to which the index has the whole history. Each batch is one transaction that also
+moves the watermark, so an interrupted run loses at most the batch in progress.
 """
 
 from __future__ import annotations
@@ -50,23 +51,23 @@ from stores.writer import (
 
 
 class IncompatibleIndex(LineageError):
-    """The index holds vectors of another encoder or cache mode, to which this program cannot add."""
+    """The index has vectors of another encoder or cache mode, so this program cannot add to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
     """State at the start of an index run.
 
-    `pending`: commits to index, parents before children, those to retry included.
-    `previously_unreadable`: commits that earlier runs could not read.
-    `obsolete_unreadable`: those of them that HEAD does not reach; they are not retried.
+    `pending_commits`: commits to index, parents before children, including those to retry.
+    `unreadable_commits`: commits that earlier runs could not read.
+    `obsolete_commits`: those of the unreadable commits that HEAD does not reach; this run does not retry them.
     `head_files`: path -> blob of each file in the recorded HEAD snapshot.
-    `components`: versions that this run writes rows with.
+    `components`: component versions of this run's rows.
     """
 
-    pending: tuple[str, ...]
-    previously_unreadable: frozenset[str]
-    obsolete_unreadable: frozenset[str]
+    pending_commits: tuple[str, ...]
+    unreadable_commits: frozenset[str]
+    obsolete_commits: frozenset[str]
     head_files: dict[str, str]
     components: ComponentVersions
 
@@ -76,9 +77,9 @@ class RunStart:
         return EmbedCacheMode(self.components.embed_cache or EmbedCacheMode.OFF)
 
     def get_watermark_after(self, shas: Sequence[str]) -> str | None:
-        """Return the last of these commits that is not a retry (retries lie behind the watermark); None if all are."""
-        advancing = [sha for sha in shas if sha not in self.previously_unreadable]
-        return advancing[-1] if advancing else None
+        """Return the last of these commits that is not a retry; None if all are. Retries are before the watermark."""
+        new_commits = [sha for sha in shas if sha not in self.unreadable_commits]
+        return new_commits[-1] if new_commits else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class RunResult:
     """Index after a run: number of commits, unreadable commits, and compatibility with this program."""
 
     commits: int
-    unreadable: tuple[UnreadableCommit, ...]
+    unreadable_commits: tuple[UnreadableCommit, ...]
     verdict: CompatibilityVerdict
 
 
@@ -102,35 +103,39 @@ def start_run(
     `cache_mode`: None keeps the mode of the index. `encoder_name`: None means the default encoder.
     Raises IncompatibleIndex if the index needs a rebuild.
     """
-    with writer.batch() as connection:
-        recorded = compatibility.load_recorded_versions(connection)
+    with writer.open_batch() as connection:
+        recorded_versions = compatibility.load_recorded_versions(connection)
         summary = history.load_index_summary(connection)
-        unreadable = frozenset(entry.commit_sha for entry in history.load_unreadable_commits(connection))
-    current = get_component_versions(
-        cache_mode or get_cache_mode(recorded) or EmbedCacheMode.OFF, encoder_name
+        unreadable_commits = frozenset(
+            entry.commit_sha for entry in history.load_unreadable_commits(connection)
+        )
+    current_versions = get_component_versions(
+        cache_mode or get_cache_mode(recorded_versions) or EmbedCacheMode.OFF, encoder_name
     )
-    _require_compatible_vectors(recorded, current)
-    # Walking a long history takes seconds: do it outside the transactions, so that queries are answered meanwhile.
+    _require_compatible_vectors(recorded_versions, current_versions)
+    # Walking a long history takes seconds. Outside the transactions, queries can read the index meanwhile.
     watermark = summary.last_indexed_commit if summary else None
-    candidates = list_candidate_commits(repository, head, watermark, unreadable)
+    candidates = list_candidate_commits(repository, head, watermark, unreadable_commits)
     delta = (
         compute_reachability_delta(repository, head, summary.head_commit) if summary else ReachabilityDelta()
     )
-    with writer.batch() as connection:
-        pending = exclude_recorded(candidates, partial(history.find_recorded_commits, connection), unreadable)
+    with writer.open_batch() as connection:
+        pending = exclude_recorded(
+            candidates, partial(history.find_recorded_commits, connection), unreadable_commits
+        )
         record_run_start(
             connection,
             writer.location,
             head=head,
             unreached=_list_unreachable(connection, delta) if summary else (),
-            components=current,
+            components=current_versions,
         )
         return RunStart(
-            pending=tuple(pending),
-            previously_unreadable=unreadable,
-            obsolete_unreadable=unreadable.difference(candidates),
+            pending_commits=tuple(pending),
+            unreadable_commits=unreadable_commits,
+            obsolete_commits=unreadable_commits.difference(candidates),
             head_files=history.load_head_files(connection),
-            components=current,
+            components=current_versions,
         )
 
 
@@ -143,21 +148,21 @@ def load_index_versions(location: IndexLocation) -> RecordedVersions | None:
         return None
 
 
-def get_cache_mode(recorded: RecordedVersions | None) -> EmbedCacheMode | None:
+def get_cache_mode(recorded_versions: RecordedVersions | None) -> EmbedCacheMode | None:
     """Return the embedding cache mode recorded in an index; None if there is none or it is unknown."""
-    mode = recorded.embed_cache if recorded else None
+    mode = recorded_versions.embed_cache if recorded_versions else None
     return EmbedCacheMode(mode) if mode in set(EmbedCacheMode) else None
 
 
-def find_known_digests(writer: IndexWriter, digests: Iterable[bytes], profile: Profile) -> set[bytes]:
-    """Return those of the text digests whose vectors the index has."""
-    with profile.phase("storage"), writer.batch() as connection:
-        return history.find_known_digests(connection, digests)
+def find_embedded_digests(writer: IndexWriter, digests: Iterable[bytes], profile: Profile) -> set[bytes]:
+    """Return those of the text digests (hashes of embedded texts) whose vectors the index has."""
+    with profile.measure("storage"), writer.open_batch() as connection:
+        return history.find_embedded_digests(connection, digests)
 
 
 def write_batch(
     writer: IndexWriter,
-    extracted: ExtractedBatch,
+    batch: ExtractedBatch,
     vectors: pa.RecordBatch,
     watermark: str | None,
     profile: Profile,
@@ -166,31 +171,31 @@ def write_batch(
 ) -> None:
     """Write a batch's rows, the watermark and the cache usage so far in one transaction.
 
-    `watermark`: None leaves the watermark where it is.
+    `watermark`: None if the watermark does not move.
     """
-    batch = Batch(
-        covered_commits=extracted.shas,
-        commits=extracted.commits,
-        hunks=extracted.hunks,
-        hunk_symbols=extracted.hunk_symbols,
+    rows = Batch(
+        covered_commits=batch.shas,
+        commits=batch.commits,
+        hunks=batch.hunks,
+        hunk_symbols=batch.hunk_symbols,
         vectors=vectors,
-        hunk_terms=extracted.hunk_terms,
-        symbol_terms=extracted.symbol_terms,
-        unreadable=extracted.unreadable,
+        hunk_terms=batch.hunk_terms,
+        symbol_terms=batch.symbol_terms,
+        unreadable=batch.unreadable_commits,
         watermark=watermark,
         cache_usage=cache_usage,
     )
-    _write_timed(writer, profile, "storage", lambda connection: replace_batch(connection, batch))
+    _write_timed(writer, profile, "storage", lambda connection: replace_batch(connection, rows))
 
 
-def write_head(writer: IndexWriter, parsed: ParsedFiles, profile: Profile) -> None:
+def write_head(writer: IndexWriter, parsed_files: ParsedFiles, profile: Profile) -> None:
     """Write one slice of the HEAD snapshot in one transaction."""
     change = HeadChange(
-        replaced_paths=parsed.paths,
-        files=parsed.files,
-        symbols=parsed.symbols,
-        chunks=parsed.chunks,
-        terms=parsed.terms,
+        replaced_paths=parsed_files.replaced_paths,
+        files=parsed_files.files,
+        symbols=parsed_files.symbols,
+        chunks=parsed_files.chunks,
+        terms=parsed_files.terms,
     )
     _write_timed(writer, profile, "symbols", lambda connection: replace_head(connection, change))
 
@@ -206,73 +211,81 @@ def finish_run(
 ) -> RunResult:
     """Move the watermark to HEAD, record the versions of this run, and compact the index file.
 
-    Unreadable commits that HEAD does not reach are forgotten: if HEAD reaches them again, a walk from this watermark
-    finds them.
+    The records of unreadable commits that HEAD does not reach are deleted: if HEAD reaches them again, the walk from
+    the new watermark finds them.
 
     `has_new_head_rows`: this run wrote every row of the HEAD snapshot.
     `has_complete_head`: the HEAD snapshot has every file.
     """
-    with profile.phase("storage"):
-        with writer.batch() as connection:
-            current = start.components
+    with profile.measure("storage"):
+        with writer.open_batch() as connection:
+            current_versions = start.components
             record_run_end(
                 connection,
                 head,
-                current,
-                obsolete_unreadable=sorted(start.obsolete_unreadable),
-                head_rebuilt=has_new_head_rows,
-                head_complete=has_complete_head,
+                current_versions,
+                obsolete_commits=sorted(start.obsolete_commits),
+                is_head_rebuilt=has_new_head_rows,
+                is_head_complete=has_complete_head,
             )
             summary = history.load_index_summary(connection)
-            unreadable = history.load_unreadable_commits(connection)
+            unreadable_commits = history.load_unreadable_commits(connection)
             verdict = compatibility.check_compatibility(
-                compatibility.load_recorded_versions(connection), current
+                compatibility.load_recorded_versions(connection), current_versions
             )
         writer.release()
         maintenance.compact_if_needed(writer.location)
         quantized_vectors.refresh_quantized_file(writer.location)
-    return RunResult(summary.commits if summary else 0, unreadable, verdict)
+    return RunResult(summary.commits if summary else 0, unreadable_commits, verdict)
 
 
 def _list_unreachable(connection: Connection, delta: ReachabilityDelta) -> Sequence[str]:
     """Return the recorded commits that HEAD does not reach.
 
-    For a partial delta only the commits that it may concern are looked up.
+    If the delta is not complete, only the commits that it may change are looked up.
     """
-    before = history.load_unreached_commits(connection)
-    candidates = {*before, *delta.removed}
-    recorded = (
+    previously_unreached = history.load_unreached_commits(connection)
+    candidates = {*previously_unreached, *delta.removed_commits}
+    recorded_commits = (
         history.list_recorded_commits(connection)
-        if delta.complete
+        if delta.is_complete
         else history.find_recorded_commits(connection, candidates)
     )
-    return find_unreachable(delta, before, recorded)
+    return find_unreachable(delta, previously_unreached, recorded_commits)
 
 
-def _require_compatible_vectors(recorded: RecordedVersions, current: ComponentVersions) -> None:
-    verdict = compatibility.check_compatibility(recorded, current)
+def _require_compatible_vectors(
+    recorded_versions: RecordedVersions, current_versions: ComponentVersions
+) -> None:
+    verdict = compatibility.check_compatibility(recorded_versions, current_versions)
     if verdict.status is CompatibilityStatus.NEEDS_REBUILD:
         raise IncompatibleIndex(
             f"The index {verdict}.",
-            hint=f"Run `{' '.join((REBUILD_COMMAND, *_list_changed_options(recorded, current)))}`.",
+            hint=f"Run `{' '.join((REBUILD_COMMAND, *_list_changed_options(recorded_versions, current_versions)))}`.",
         )
 
 
-def _list_changed_options(recorded: RecordedVersions, current: ComponentVersions) -> Iterator[str]:
+def _list_changed_options(
+    recorded_versions: RecordedVersions, current_versions: ComponentVersions
+) -> Iterator[str]:
     """Yield the options that a rebuild needs to switch to the current encoder and cache mode."""
-    encoder = get_encoder_name(current.embedding_model)
-    if encoder and get_encoder_name(recorded.embedding_model) not in (encoder, None):
+    encoder = get_encoder_name(current_versions.embedding_model)
+    if encoder and get_encoder_name(recorded_versions.embedding_model) not in (encoder, None):
         yield f"--encoder {encoder}"
-    modes = {recorded.embed_cache, current.embed_cache}
+    modes = {recorded_versions.embed_cache, current_versions.embed_cache}
     if len(modes) > 1 and EmbedCacheMode.DIFF in modes:
-        yield f"--embed-cache {current.embed_cache}"
+        yield f"--embed-cache {current_versions.embed_cache}"
 
 
 def _write_timed(
     writer: IndexWriter, profile: Profile, phase: str, write: Callable[[Connection], float]
 ) -> None:
-    """Write in one transaction; add the seconds that `write` returns to `fts`, and the other time to `phase`."""
-    with profile.phase(phase), writer.batch() as connection:
+    """Write in one transaction and measure it.
+
+    `write` returns the seconds that it spent on the full-text index: they count for the phase `fts`, the other time for
+    `phase`.
+    """
+    with profile.measure(phase), writer.open_batch() as connection:
         postings_seconds = write(connection)
     profile.add_time("fts", postings_seconds)
     profile.add_time(phase, -postings_seconds)

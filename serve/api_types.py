@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from serve.errors import BadRequest
-from serve.text import path_arguments
+from serve.text import format_path_arguments
 
-# In UTF-16 units. The daemon accepts 1 MiB a request; ASCII JSON needs up to six bytes for a unit.
+# Lengths in UTF-16 units. The daemon accepts requests of 1 MiB, and ASCII JSON needs up to six bytes for a unit.
 MAX_QUERY_LENGTH: Final = 100_000
 MAX_FILTER_LENGTH: Final = 10_000
 
@@ -29,10 +29,10 @@ LINE_RANGE: Final = re.compile(r"([0-9]{1,18})?:([0-9]{1,18})?")
 LINE_RANGE_HINT: Final = (
     "Give lines as `START:END`, from 1 and inclusive: `10:42`, `:42`, `10:`, or `42:42` for one line."
 )
-# Also for MCP clients, which pass the two numbers by name.
+# MCP clients get this hint, too. They pass the two numbers as separate arguments.
 LINE_NUMBER_HINT: Final = "The first line is 1, and ranges include both ends."
 
-# Approximate memory of a `BlamedLine` besides its text.
+# Approximate memory of an `ExplainedLine` without its text.
 LINE_OVERHEAD_BYTES: Final = 200
 # Fields that the JSON omits when they are null or empty.
 _OPTIONAL: Final = {
@@ -44,7 +44,7 @@ _OPTIONAL: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FindRequest:
-    """Request for commits that match a text: "how was it done before?"
+    """Request for commits that match a text, to answer "how was it done before?"
 
     `k` is the number of commits to return. `since` is a date or an age as typed, `path` a gitignore pattern, `author`
     a part of a name or e-mail address.
@@ -68,7 +68,7 @@ class FindRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExplainRequest:
-    """Request for the commits behind lines of a file: "why does this code look the way it does?"
+    """Request for the commits that wrote lines of a file, to answer "why does this code look the way it does?"
 
     `file` is relative to the repository. Both line numbers are inclusive and count from 1; a `line_end` of 0 means
     the end of the file. `k` is the number of commits to return. `ignore_whitespace` and `follow_moves` are the
@@ -92,18 +92,18 @@ class ExplainRequest:
 def validate_query_text(query: str | None, path: Path, extra_words: Sequence[str] = ()) -> str:
     """Return the text of the query; raise BadRequest with a corrected command if it is missing or incomplete.
 
-    Without `--query` the text was taken for `path`. Without quotes only its first word became the query, the second
-    one `path`, and the rest `extra_words`.
+    If the user omits `--query`, the text is in `path`. If the user omits the quotes, `query` is only the first word,
+    `path` the second one, and `extra_words` the others.
     """
     if query is not None and not extra_words:
         return query
     is_path = os.path.exists(path)  # noqa: PTH110 - `Path.exists` can raise
     words = [word for word in (query, None if is_path else str(path), *extra_words) if word is not None]
-    quoted = shlex.quote(" ".join(words)) if words else '"how was it done before?"'
-    command = shlex.join(["lineage", "query", *(path_arguments(path) if is_path else ())])
+    quoted_text = shlex.quote(" ".join(words)) if words else '"how was it done before?"'
+    command = shlex.join(["lineage", "query", *(format_path_arguments(path) if is_path else ())])
     raise BadRequest(
         "The query is missing." if query is None else "The query is not quoted: it ends at the first space.",
-        hint=f"Pass it with --query: `{command} --query {quoted}`.",
+        hint=f"Pass it with --query: `{command} --query {quoted_text}`.",
     )
 
 
@@ -159,7 +159,7 @@ def _is_encodable(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """State of the index behind an answer; fields are null if nothing was indexed."""
+    """State of the index that an answer is based on; texts are None if nothing is indexed."""
 
     last_indexed_commit: str | None
     commits_behind_head: int
@@ -191,11 +191,11 @@ class PatternHit:
       are omitted.
     - `similarity`: cosine of the query and the text of the hunk.
     - `recency_weight`: share by which the recency of the commit raises its score.
-    - `combined_score`: the score that orders the hits. Reranked: the probability that the commit answers, raised by
-      recency and by a path or quoted name of the query that it has. Without reranking: the score of rank fusion.
-    - `matched`: the query's words that were found, by part of the commit. Only if reranked.
-    - `weak`: the hit is probably no answer. Only if reranked, and not for an improbable hit without an informative
-      message.
+    - `combined_score`: the score that orders the hits. Reranked: the probability that the commit answers the query,
+      raised by its recency and by a path or quoted name of the query that it has. Else: the score of rank fusion.
+    - `matched`: the query's words that the commit contains, by field (message, path, ...). None if not reranked.
+    - `weak`: True if the hit is probably no answer. None if not reranked, or if the hit is improbable but has no
+      informative message.
     """
 
     commit_sha: str
@@ -217,7 +217,7 @@ class PatternHit:
 
 @dataclass(frozen=True, slots=True)
 class QueryProfile:
-    """Kind of question that a query was classified as, and how that and its hints changed the search."""
+    """Intent of a query (`name`), and an explanation of how the intent and the hints changed the search."""
 
     name: str
     explanation: str
@@ -247,8 +247,8 @@ class FindAnswer:
     def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> FindAnswer:
         """Return a copy with `rewrite` applied to the texts about the index."""
         meta = self.meta
-        hint, fits = meta.hint and rewrite(meta.hint), meta.compatibility.rewrite_reason(rewrite)
-        return replace(self, meta=replace(meta, hint=hint, compatibility=fits))
+        hint, compatibility = meta.hint and rewrite(meta.hint), meta.compatibility.rewrite_reason(rewrite)
+        return replace(self, meta=replace(meta, hint=hint, compatibility=compatibility))
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ class ExplainHit:
 
 @dataclass(frozen=True, slots=True)
 class RelatedCommit:
-    """A commit next to a hit in the file's history. It gives context but did not write the lines.
+    """A commit shortly before or after a hit in the file's history. It gives context but did not write the lines.
 
     `touched_hunks` is the number of `@@` sections of its change to the file.
     """
@@ -287,7 +287,7 @@ class RelatedCommit:
 
 @dataclass(frozen=True, slots=True)
 class ExplainDetails:
-    """The lines that were explained, and what limits the answer.
+    """The lines that were explained, related commits, and sentences about the limitations of the answer.
 
     `lines_queried` is the range within the file, zeros if it contains no line. `commits_unique` counts all commits,
     not only the `k` that are returned. `blame_coverage` is the share of the lines whose commit is in the index.
@@ -312,7 +312,7 @@ class ExplainMeta:
 
 
 @dataclass(frozen=True, slots=True)
-class BlamedLine:
+class ExplainedLine:
     """A line with the commit that wrote it; None for an uncommitted line."""
 
     number: int
@@ -322,23 +322,23 @@ class BlamedLine:
 
 @dataclass(frozen=True, slots=True)
 class ExplainAnswer:
-    """Answer of `explain_change`. `lines` and `passing` are not part of the JSON.
+    """Answer of `explain_change`. `lines` and `is_transient` are not part of the JSON.
 
-    `lines` are for the web page. `passing` marks a temporary answer: the index was busy or git failed, so the same
-    request may soon give more.
+    `lines` are for the web page. `is_transient` marks an answer that is not cached: the index was busy or git failed,
+    so the same request may soon have a better answer.
     """
 
     hits: tuple[ExplainHit, ...]
     meta: ExplainMeta
-    lines: tuple[BlamedLine, ...] = ()
-    passing: bool = False
+    lines: tuple[ExplainedLine, ...] = ()
+    is_transient: bool = False
 
     def rewrite_index_texts(self, rewrite: Callable[[str], str]) -> ExplainAnswer:
         """Return a copy with `rewrite` applied to the texts about the index."""
-        meta, limit = self.meta, self.meta.explain.enrichment_limitation
-        hint, fits = meta.hint and rewrite(meta.hint), meta.compatibility.rewrite_reason(rewrite)
-        explain = replace(meta.explain, enrichment_limitation=limit and rewrite(limit))
-        return replace(self, meta=replace(meta, hint=hint, compatibility=fits, explain=explain))
+        meta, limitation = self.meta, self.meta.explain.enrichment_limitation
+        hint, compatibility = meta.hint and rewrite(meta.hint), meta.compatibility.rewrite_reason(rewrite)
+        explain = replace(meta.explain, enrichment_limitation=limitation and rewrite(limitation))
+        return replace(self, meta=replace(meta, hint=hint, compatibility=compatibility, explain=explain))
 
     @property
     def size_bytes(self) -> int:

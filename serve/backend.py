@@ -1,4 +1,4 @@
-"""Backends that answer requests: the shared daemon, or this process."""
+"""Backends that answer requests: the shared daemon, or an engine in this process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Backend(Protocol):
-    """Interface for both kinds of requests. Relative paths count from the working directory."""
+    """Interface of a backend. Relative paths count from the working directory."""
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
         """Return the commits of the repository at `path` whose changes best match the request."""
@@ -35,7 +35,7 @@ class Backend(Protocol):
 
 
 def select_backend(settings: Settings, *, use_daemon: bool = True) -> Backend:
-    """Return the daemon backend, or the in-process one if the settings or the caller turn the daemon off."""
+    """Return the daemon backend, or the in-process backend if the settings or `use_daemon` turn the daemon off."""
     in_process = InProcessBackend(settings.home, settings.reranker_precision)
     if use_daemon and settings.use_daemon:
         return DaemonBackend(settings.home, settings.reranker_precision, in_process)

@@ -20,11 +20,11 @@ DEFAULT_LOG_LEVEL: Final = "info"
 LOG_LEVELS: Final = ("off", "error", "warn", "info", "debug", "trace")
 # Values that switch a boolean variable off.
 FALSE_VALUES: Final = frozenset({"", "0", "false", "no", "off"})
-# Where Linux and macOS install git.
+# Directories in which Linux and macOS install git.
 GIT_DIRECTORIES: Final = ("/usr/local/bin", "/opt/homebrew/bin", "/usr/bin", "/bin")
 # Values of CUDA_VISIBLE_DEVICES that hide every device.
 NO_CUDA_DEVICES: Final = frozenset({"", "-1"})
-# Libraries read these when they are imported. The reasons and measurements: serve/README.md, "Library settings".
+# Libraries read these when they are imported. serve/README.md, "Library settings", has the reasons and measurements.
 LIBRARY_ENVIRONMENT: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -36,9 +36,9 @@ LIBRARY_ENVIRONMENT: Final = {
 class Settings:
     """Settings from environment variables.
 
-    `home`: directory of the indexes. `log_level`: one of `LOG_LEVELS`. `use_daemon`: whether the shared daemon may
+    `home`: directory of the indexes. `log_level`: one of `LOG_LEVELS`. `use_daemon`: True if the shared daemon may
     answer queries. `reranker_precision`: `int8` if requested, else full. `maps_dir`: directory of the mindmaps.
-    `has_cuda_devices`: whether CUDA_VISIBLE_DEVICES names a device.
+    `has_cuda_devices`: False if CUDA_VISIBLE_DEVICES hides every device.
     """
 
     home: Path
@@ -49,11 +49,11 @@ class Settings:
     has_cuda_devices: bool
 
 
-def version() -> str:
+def read_version() -> str:
     """Return the installed version."""
-    from importlib.metadata import version as installed  # 15 ms that most commands never need
+    from importlib.metadata import version  # an import of 15 ms, which few commands need
 
-    return installed(DISTRIBUTION)
+    return version(DISTRIBUTION)
 
 
 def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
@@ -71,19 +71,19 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
     )
 
 
-def explicit_home(environment: Mapping[str, str] | None = None) -> str | None:
-    """Return the home of the indexes if LINEAGE_HOME is set, for programs started without this environment."""
+def get_explicit_home(environment: Mapping[str, str] | None = None) -> str | None:
+    """Return LINEAGE_HOME as an absolute path, for programs that start without this environment; None if unset."""
     variables = os.environ if environment is None else environment
     return str(load_settings(variables).home) if variables.get("LINEAGE_HOME") else None
 
 
-def explicit_maps_dir(environment: Mapping[str, str] | None = None) -> str | None:
-    """Return the directory of the maps if MINDMAP_DATA_DIR is set, for programs started without this environment."""
+def get_explicit_maps_dir(environment: Mapping[str, str] | None = None) -> str | None:
+    """Return MINDMAP_DATA_DIR as an absolute path, like `get_explicit_home`; None if unset."""
     variables = os.environ if environment is None else environment
     return str(load_settings(variables).maps_dir) if variables.get("MINDMAP_DATA_DIR") else None
 
 
-def config_directories(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+def list_config_directories(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the user's configuration directories: `home`, `config` (XDG), `apps` (macOS) and `codex` (Codex)."""
     variables = os.environ if environment is None else environment
     home = Path("~").expanduser()
@@ -95,10 +95,10 @@ def config_directories(environment: Mapping[str, str] | None = None) -> dict[str
     }
 
 
-def daemon_environment(home: Path) -> dict[str, str]:
+def build_daemon_environment(home: Path) -> dict[str, str]:
     """Return the environment for the daemon of `home`: this process's, without GIT_ variables.
 
-    git sets those for a hook of one repository; the daemon serves all of them.
+    git sets these variables for a hook of one repository, but the daemon serves all repositories.
     """
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     # A desktop client may lack git's directory in its PATH, but the daemon it starts also serves other clients.
@@ -106,14 +106,14 @@ def daemon_environment(home: Path) -> dict[str, str]:
     return variables | {"LINEAGE_HOME": str(home), "PATH": os.pathsep.join(filter(None, path))}
 
 
-def notebook_repository(environment: Mapping[str, str] | None = None) -> Path:
+def get_notebook_repository(environment: Mapping[str, str] | None = None) -> Path:
     """Return the repository that notebooks analyze: LINEAGE_REPOSITORY, or the working directory."""
     variables = os.environ if environment is None else environment
     return Path(variables.get("LINEAGE_REPOSITORY") or ".").expanduser()
 
 
-def git_config_key() -> str:
-    """Return a key of the git configuration in effect: the user's home and XDG_CONFIG_HOME."""
+def build_git_config_key() -> str:
+    """Return a cache key for the user's git configuration: the directories that contain it."""
     return "\0".join((str(Path("~").expanduser()), os.environ.get("XDG_CONFIG_HOME", "")))
 
 
@@ -128,6 +128,6 @@ def configure_libraries(environment: MutableMapping[str, str] | None = None) -> 
 
 def _parse_log_level(directives: str) -> str:
     """Return the first level in `debug` or `module=debug,other=warn`; the default if there is none."""
-    levels = [part.rpartition("=")[2].strip().lower() for part in directives.split(",")]
-    known = ["warn" if level == "warning" else level for level in levels if level in {*LOG_LEVELS, "warning"}]
-    return known[0] if known else DEFAULT_LOG_LEVEL
+    words = [directive.rpartition("=")[2].strip().lower() for directive in directives.split(",")]
+    levels = ["warn" if word == "warning" else word for word in words if word in {*LOG_LEVELS, "warning"}]
+    return levels[0] if levels else DEFAULT_LOG_LEVEL

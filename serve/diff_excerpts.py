@@ -9,9 +9,9 @@ from typing import Final
 
 from pipeline.git import patches
 
-# Lines kept around a relevant one: as many as git shows.
+# Lines to show before and after a relevant line: as many as git shows.
 CONTEXT_LINES: Final = 3
-# Stands for the lines that are omitted above a window.
+# Replaces the lines above a window.
 OMITTED_MARK: Final = "…"
 _SECTION_START: Final = re.compile(r"^@@ ", re.MULTILINE)
 
@@ -50,10 +50,10 @@ def split_sections(diff: str) -> list[str]:
 
 def parse_section_header(section: str) -> tuple[int, int, int, int]:
     """Return the first line and the number of lines of a section in the old file, then in the new file."""
-    return patches.parse_line_ranges(_first_line(section).encode("utf-8", "surrogatepass"))
+    return patches.parse_line_ranges(_get_first_line(section).encode("utf-8", "surrogatepass"))
 
 
-def section_lines(section: str) -> Iterator[DiffLine]:
+def parse_section_lines(section: str) -> Iterator[DiffLine]:
     """Yield the lines of a section below its header."""
     old, old_count, new, new_count = parse_section_header(section)
     old, new = old + (old_count == 0), new + (new_count == 0)
@@ -69,48 +69,48 @@ def format_lines(section: str, lines: Sequence[DiffLine]) -> str:
 
 
 def select_window(diff: str, terms: Collection[str], max_lines: int) -> DiffWindow:
-    """Return the window of a diff with the most terms; the first lines where no other window has more.
+    """Return the window of a diff with the most terms; the first lines if no other window has more.
 
-    A window begins at the start of a section, or inside one that is longer than the window. Its lines, with the mark
-    above them, are at most `max_lines`. The diff may itself begin with that mark.
+    A window begins at the start of a section, or inside a section that is longer than the window. It has at most
+    `max_lines` lines, including the mark above them. The diff itself may begin with that mark.
     """
     has_more_above = diff.startswith(f"{OMITTED_MARK}\n")
     plain = diff.removeprefix(f"{OMITTED_MARK}\n")
     lines = _split_lines(plain)
     if len(lines) > max_lines - has_more_above and terms:
         sections = split_sections(plain)
-        size = max_lines - 2  # without the mark and a header
-        number, first = _best_start(sections, frozenset(terms), size)
-        if number or first:
-            lines, has_more_above = _window_lines(sections[number:], first, size), True
+        size = max_lines - 2  # the mark and a section header take a line each
+        section_index, first = _find_best_start(sections, frozenset(terms), size)
+        if section_index or first:
+            lines, has_more_above = _build_window_lines(sections[section_index:], first, size), True
     count = max_lines - has_more_above
     return DiffWindow(tuple(lines[:count]), has_more_above, has_more_below=len(lines) > count)
 
 
-def _window_lines(sections: Sequence[str], first: int, size: int) -> list[str]:
-    """Return the lines of the sections from line `first` of the first one on, with a header for `size` lines of it."""
+def _build_window_lines(sections: Sequence[str], first: int, size: int) -> list[str]:
+    """Return all lines from line `first` of the first section on, below a header for the next `size` lines of it."""
     if not first:
         return _split_lines("".join(sections))
-    own = list(section_lines(sections[0]))[first:]
-    following = _split_lines("".join(sections[1:])) if len(sections) > 1 else []
-    header = _format_section_header(sections[0], own[:size])
-    return [header, *(line.text for line in own), *following]
+    first_section_lines = list(parse_section_lines(sections[0]))[first:]
+    other_lines = _split_lines("".join(sections[1:])) if len(sections) > 1 else []
+    header = _format_section_header(sections[0], first_section_lines[:size])
+    return [header, *(line.text for line in first_section_lines), *other_lines]
 
 
-def _best_start(sections: Sequence[str], terms: frozenset[str], size: int) -> tuple[int, int]:
-    """Return the section, and the line in it, where a window of `size` lines with the most terms starts."""
-    scored = (
+def _find_best_start(sections: Sequence[str], terms: frozenset[str], size: int) -> tuple[int, int]:
+    """Return the index of a section and of its line at which the window of `size` lines with the most terms starts."""
+    scored_starts = (
         (*_count_terms(terms_per_line[first : first + size]), -number, -first)
         for number, section in enumerate(sections)
-        for terms_per_line in [_terms_per_line(section, terms)]
-        for first in _candidate_starts(terms_per_line, size)
+        for terms_per_line in [_find_terms_per_line(section, terms)]
+        for first in _list_candidate_starts(terms_per_line, size)
     )
-    *_, number, first = max(scored, default=(0, 0))
+    *_, number, first = max(scored_starts, default=(0, 0))
     return -number, -first
 
 
-def _candidate_starts(terms_per_line: Sequence[tuple[frozenset[str], bool]], size: int) -> Iterator[int]:
-    """Yield the top of a section, and a start a few lines above each line with a term that fills the window."""
+def _list_candidate_starts(terms_per_line: Sequence[tuple[frozenset[str], bool]], size: int) -> Iterator[int]:
+    """Yield line indexes where a window can start: 0, and `CONTEXT_LINES` above each line with a term."""
     yield 0
     last = len(terms_per_line) - size
     if last > 0:
@@ -129,9 +129,9 @@ def _count_terms(terms_per_line: Sequence[tuple[frozenset[str], bool]]) -> tuple
     return len(changed), len(changed.union(*(terms for terms, _ in terms_per_line)))
 
 
-def _terms_per_line(section: str, terms: frozenset[str]) -> list[tuple[frozenset[str], bool]]:
-    """Return for each line of a section the terms in it, and whether it is a changed line."""
-    from pipeline.text import count_terms  # `explain` also imports this module and needs no stemmer
+def _find_terms_per_line(section: str, terms: frozenset[str]) -> list[tuple[frozenset[str], bool]]:
+    """Return for each line of a section the terms in it, and a flag for changed lines."""
+    from pipeline.text import count_terms  # imported here, because `explain` needs no stemmer
 
     return [
         (terms.intersection(count_terms(line[1:])), line[:1] in ("+", "-"))
@@ -140,14 +140,14 @@ def _terms_per_line(section: str, terms: frozenset[str]) -> list[tuple[frozenset
 
 
 def _format_section_header(section: str, lines: Sequence[DiffLine]) -> str:
-    """Return a header for consecutive lines of a section, with the section's own heading."""
+    """Return a header for consecutive lines of a section, with the text after `@@` in the section's header."""
     old_count = sum(line.text[:1] in (" ", "-") for line in lines)
     new_count = sum(line.text[:1] in (" ", "+") for line in lines)
     old, new = lines[0].old_number - (not old_count), lines[0].new_number - (not new_count)
-    return f"@@ -{old},{old_count} +{new},{new_count} @@{_first_line(section).split('@@', 2)[2]}"
+    return f"@@ -{old},{old_count} +{new},{new_count} @@{_get_first_line(section).split('@@', 2)[2]}"
 
 
-def _first_line(section: str) -> str:
+def _get_first_line(section: str) -> str:
     return section.partition("\n")[0]
 
 

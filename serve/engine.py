@@ -1,4 +1,4 @@
-"""Engine that answers both kinds of requests in this process."""
+"""Engine that answers search and explanation requests in this process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LoadedModels:
             return self._cross_encoders[precision]
 
     def unload(self) -> None:
-        """Drop the models. Running requests keep the ones they use."""
+        """Drop the models. Running requests still finish with theirs."""
         with self._lock:
             self._encoders.clear()
             self._cross_encoders.clear()
@@ -77,9 +77,9 @@ class Engine:
         """Explain lines of a file in the repository at `path`; see `Explainer.explain`."""
         return self._explainer.explain(request, path, cwd)
 
-    def cache_stats(self) -> tuple[CacheEntryStats, ...]:
+    def collect_cache_stats(self) -> tuple[CacheEntryStats, ...]:
         """Return statistics of every cached index."""
-        return self._searcher.cache_stats() if self._searcher else ()
+        return self._searcher.collect_cache_stats() if self._searcher else ()
 
     def unload(self) -> None:
         """Drop models, indexes and answers from memory. The next request loads what it needs."""
@@ -96,5 +96,7 @@ class Engine:
         from serve.search.find_pattern import PatternSearcher
 
         with self._lock:
-            self._searcher = self._searcher or PatternSearcher(self.home, encoder=self.models.get_encoder)
+            self._searcher = self._searcher or PatternSearcher(
+                self.home, load_encoder=self.models.get_encoder
+            )
             return self._searcher

@@ -1,4 +1,4 @@
-"""Errors of requests and options; `stores` and `pipeline` define further ones."""
+"""Errors of requests and options. `stores` and `pipeline` define further errors."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ async def wait_for_event(event: asyncio.Event, seconds: float) -> None:
         await asyncio.wait_for(event.wait(), seconds)
 
 
-def file_identity(path: Path) -> tuple[int, int] | None:
+def read_file_identity(path: Path) -> tuple[int, int] | None:
     """Return device and inode of a path, which change when it is replaced; None if nothing exists there."""
     try:
         status = path.stat()

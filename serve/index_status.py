@@ -1,8 +1,8 @@
-"""Index status: watermark, commits behind HEAD, compatibility, reachability; and the fields answers share.
+"""Index status: last indexed commit, commits behind HEAD, compatibility and reachability.
 
 - `IndexStatus` and the functions that load it.
-- Response fields and hints made of it (`index_state`, `compatibility_fields`, `index_hints`).
-- Limits of an answer: number of commits, length of a diff excerpt.
+- Fields and hints of answers (`build_index_state`, `build_compatibility`, `build_index_hints`).
+- Limits of an answer: number of commits, and length of a diff excerpt.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from stores.types import ReachabilityDelta
 
 MIN_HITS: Final = 1
 MAX_HITS: Final = 20
-# About one screen: enough to judge a commit by, and five excerpts still fit an agent's context.
+# About one screen: enough to judge a commit, and five excerpts fit into an agent's context.
 EXCERPT_LINES: Final = 40
 # Longer lines are data or generated code.
 EXCERPT_COLUMNS: Final = 240
@@ -47,7 +47,7 @@ EXCERPT_COLUMNS: Final = 240
 
 @dataclass(frozen=True, slots=True)
 class CacheStatus:
-    """Embedding cache in use: its mode, its size on disk, and its usage by the latest index run."""
+    """Status of an embedding cache: its mode, its size on disk, and its usage by the latest index run."""
 
     mode: str
     size_bytes: int
@@ -91,18 +91,18 @@ def load_status_at_path(path: Path, home: Path) -> tuple[IndexLocation, IndexSta
             status = load_index_status(repository, connection)
             return location, replace(status, cache=_load_cache_status(connection, location))
     except NotIndexed:
-        return location, status_without_index(repository)
+        return location, build_status_without_index(repository)
 
 
 def load_index_status(
-    repository: Repository, connection: Connection, recorded: RecordedState | None = None
+    repository: Repository, connection: Connection, recorded_state: RecordedState | None = None
 ) -> IndexStatus:
-    """Return the status of an open index; pass `recorded` if it is loaded already."""
-    recorded = recorded or load_recorded_state(connection)
-    summary = recorded.summary
+    """Return the status of an open index; pass `recorded_state` if it is loaded already."""
+    recorded_state = recorded_state or load_recorded_state(connection)
+    summary = recorded_state.summary
     if summary is None:
-        return status_without_index(repository)
-    encoder_name = get_encoder_name(recorded.versions.embedding_model) or EncoderName.MINILM
+        return build_status_without_index(repository)
+    encoder_name = get_encoder_name(recorded_state.versions.embedding_model) or EncoderName.MINILM
     return IndexStatus(
         last_indexed_commit=summary.last_indexed_commit,
         indexed_at=summary.indexed_at,
@@ -110,7 +110,7 @@ def load_index_status(
         commits=summary.commits,
         reachability=compute_reachability_delta(repository, repository.read_head(), summary.head_commit),
         verdict=compatibility.check_compatibility(
-            recorded.versions, get_component_versions(encoder_name=encoder_name)
+            recorded_state.versions, get_component_versions(encoder_name=encoder_name)
         ),
         encoder_name=encoder_name,
         unreadable_commits=summary.unreadable,
@@ -124,19 +124,19 @@ def load_recorded_state(connection: Connection) -> RecordedState:
     )
 
 
-def status_without_index(repository: Repository) -> IndexStatus:
+def build_status_without_index(repository: Repository) -> IndexStatus:
     """Return the status of a repository without an index: it is behind by every commit that HEAD reaches."""
     head = repository.read_head()
     return IndexStatus(commits_behind=len(repository.walk(head)) if head else 0)
 
 
-def index_state(status: IndexStatus) -> IndexState:
+def build_index_state(status: IndexStatus) -> IndexState:
     """Return the `index_status` field of an answer."""
     indexed_at = format_rfc3339(status.indexed_at) if status.indexed_at else None
     return IndexState(status.last_indexed_commit, status.commits_behind, indexed_at)
 
 
-def compatibility_fields(verdict: CompatibilityVerdict | None) -> Compatibility:
+def build_compatibility(verdict: CompatibilityVerdict | None) -> Compatibility:
     """Return the `compatibility` field of an answer; `unknown` without an index."""
     if verdict is None:
         return Compatibility(CompatibilityStatus.UNKNOWN.value, missing_components=COMPONENT_NAMES)
@@ -145,26 +145,26 @@ def compatibility_fields(verdict: CompatibilityVerdict | None) -> Compatibility:
     return Compatibility(verdict.status.value, verdict.reason, verdict.missing)
 
 
-def index_hints(status: IndexStatus) -> Iterator[str]:
-    """Yield what to do about an index that is incomplete, behind HEAD or incompatible."""
+def build_index_hints(status: IndexStatus) -> Iterator[str]:
+    """Yield hints for an index that is incomplete, behind HEAD or incompatible."""
     if status.verdict and status.verdict.has_no_finished_run:
-        yield f"The {first_run_message(status)}: run `{RESUME_COMMAND}`."
+        yield f"The {describe_unfinished_run(status)}: run `{RESUME_COMMAND}`."
         return
     if status.commits_behind:
         behind = format_commit_count(status.commits_behind)
         yield f"The index is {behind} behind HEAD: run `lineage index --incremental`."
-    if status.verdict and (sentence := compatibility_sentence(status.verdict)):
+    if status.verdict and (sentence := describe_compatibility(status.verdict)):
         yield sentence
 
 
-def first_run_message(status: IndexStatus) -> str:
-    """Return how many commits the unfinished first index run has left."""
+def describe_unfinished_run(status: IndexStatus) -> str:
+    """Return a phrase about an unfinished first index run, with the number of commits left."""
     verb = "is" if status.commits_behind == 1 else "are"
     remaining = f", {format_commit_count(status.commits_behind)} {verb} left" if status.commits_behind else ""
     return f"first index run has not ended{remaining}"
 
 
-def compatibility_sentence(verdict: CompatibilityVerdict) -> str:
+def describe_compatibility(verdict: CompatibilityVerdict) -> str:
     """Return a sentence with the verdict and its remedy; empty if the index is compatible."""
     if verdict.status is CompatibilityStatus.COMPATIBLE:
         return ""

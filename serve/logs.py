@@ -1,4 +1,4 @@
-"""Log configuration: one logfmt line per event on stderr (`level=info event=...`). LINEAGE_LOG sets the level."""
+"""Log configuration: one logfmt line (`level=info event=...`) for each event, on stderr."""
 
 from __future__ import annotations
 

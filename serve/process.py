@@ -1,7 +1,8 @@
 """Signals and standard streams of a program.
 
 - Signals: SIGTERM and SIGHUP raise KeyboardInterrupt, so that a command shuts down cleanly as on Ctrl-C.
-- Streams: always open, always UTF-8. A failed write to stdout raises `OutputWriteError`.
+- Streams: `configure_streams` opens closed ones and makes all of them UTF-8. A failed write to stdout raises
+  `OutputWriteError`.
 """
 
 from __future__ import annotations
@@ -23,33 +24,34 @@ from stores.errors import LineageError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-# A signal during an import is retried this often; the limit keeps a hanging import from swallowing it.
+# Delay before a signal that arrived during an import is raised again, and the number of such delays. The limit lets a
+# signal end an import that hangs.
 RETRY_SECONDS: Final = 0.02
 MAX_RETRIES: Final = 250
 IMPORT_SYSTEM_FILE: Final = "<frozen importlib._bootstrap>"
-# Bytes of a path that are not UTF-8 are printed as escapes.
+# Prints bytes of a path that are not UTF-8 as escapes.
 ENCODING_ERRORS: Final = "backslashreplace"
 
 
 @dataclass(slots=True)
 class ReceivedSignal:
-    """Termination signal that arrived (SIGINT until one did), and how often an import postponed it."""
+    """Latest termination signal (SIGINT if none arrived), and the number of times that an import postponed it."""
 
     number: int = signal.SIGINT
     retries: int = 0
 
 
 class OutputWriteError(LineageError):
-    """The output could not be written to stdout."""
+    """Error for output that could not be written to stdout."""
 
 
-def signal_exit_code(number: int) -> int:
+def compute_signal_exit_code(number: int) -> int:
     """Return the exit code that a shell reports for a program ended by this signal."""
     return 128 + number
 
 
 def use_default_sigint() -> None:
-    """Let Ctrl-C end this process immediately, without a traceback, while it only imports modules."""
+    """Let Ctrl-C end this process immediately and without a traceback, as long as it only imports modules."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -58,45 +60,47 @@ def use_default_sigint() -> None:
 def handle_termination_signals() -> Iterator[ReceivedSignal]:
     """Raise KeyboardInterrupt on SIGINT, SIGTERM and SIGHUP, except for those that are ignored, as under nohup.
 
-    During an import the signal is postponed: C extensions lose the exception or crash.
+    A signal during an import is raised later, because C extensions lose the exception or crash.
     """
-    received = ReceivedSignal()
+    received_signal = ReceivedSignal()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        received.number = number
-        if received.retries < MAX_RETRIES and _is_importing(frame):
-            received.retries += 1
+        received_signal.number = number
+        if received_signal.retries < MAX_RETRIES and _is_importing(frame):
+            received_signal.retries += 1
             signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
             return
         raise KeyboardInterrupt
 
-    previous = {number: signal.getsignal(number) for number in TERMINATION_SIGNALS}
-    defaults = {signal.SIG_DFL, signal.default_int_handler}
-    replaced = {
-        number: handler for number, handler in previous.items() if is_main_thread() and handler in defaults
+    previous_handlers = {number: signal.getsignal(number) for number in TERMINATION_SIGNALS}
+    default_handlers = {signal.SIG_DFL, signal.default_int_handler}
+    replaced_handlers = {
+        number: handler
+        for number, handler in previous_handlers.items()
+        if is_main_thread() and handler in default_handlers
     }
-    if replaced:
-        # Send the signal again instead of raising here: `defer_signals` may have replaced its handler meanwhile.
-        replaced[signal.SIGALRM] = signal.signal(
-            signal.SIGALRM, lambda *_: signal.raise_signal(received.number)
+    if replaced_handlers:
+        # Send the signal again instead of raising here, because `defer_signals` may have replaced its handler.
+        replaced_handlers[signal.SIGALRM] = signal.signal(
+            signal.SIGALRM, lambda *_: signal.raise_signal(received_signal.number)
         )
-    for number in replaced.keys() & TERMINATION_SIGNALS:
+    for number in replaced_handlers.keys() & TERMINATION_SIGNALS:
         signal.signal(number, interrupt)
     try:
-        yield received
+        yield received_signal
     finally:
-        if replaced:
-            signal.setitimer(signal.ITIMER_REAL, 0)  # after the command nothing handles the alarm
-        for number, handler in replaced.items():
+        if replaced_handlers:
+            signal.setitimer(signal.ITIMER_REAL, 0)  # without its handler, the alarm would end the process
+        for number, handler in replaced_handlers.items():
             signal.signal(number, handler)
 
 
 def configure_streams() -> None:
     """Make the process's streams UTF-8, and open /dev/null for those that are closed.
 
-    Streams that were replaced, as by a test, stay as they are.
+    This does not change streams that other code has replaced, such as a test.
     """
-    # In ascending order: the system assigns the lowest free descriptor, and a database file must not get 0, 1 or 2.
+    # Open them in ascending order: each gets the lowest free descriptor, and no database file may get 0, 1 or 2.
     if sys.stdin is None:
         sys.stdin = open(_open_devnull(), encoding="utf-8", errors=ENCODING_ERRORS)  # noqa: SIM115 - open until exit
     if sys.stdout is None or sys.stdout is sys.__stdout__:
@@ -129,7 +133,7 @@ def exit_on_output_error() -> Iterator[None]:
         sys.exit(f"error: {error}")
 
 
-def output_write_error(error: OSError) -> OutputWriteError:
+def build_output_write_error(error: OSError) -> OutputWriteError:
     """Return the error that reports a failed write to stdout."""
     return OutputWriteError(f"Could not write the output: {error.strerror or error}")
 
@@ -144,7 +148,7 @@ class _StdoutFile(io.FileIO):
     """Raw stdout; every write error except a closed pipe raises `OutputWriteError`."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write all of `data`, retrying partial and would-block writes: callers ignore the count."""
+        """Write all of `data`; retry partial and blocked writes, because callers ignore the returned count."""
         remaining = memoryview(data).cast("B")
         try:
             while remaining:
@@ -155,7 +159,7 @@ class _StdoutFile(io.FileIO):
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise output_write_error(error) from error
+            raise build_output_write_error(error) from error
         return memoryview(data).nbytes
 
 

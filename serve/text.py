@@ -1,8 +1,9 @@
 """Formatting of texts for the terminal.
 
 - Line ranges: `3-7, 9`.
-- Commands in errors and hints: written in backquotes without a path (`lineage index`). Printing on a terminal adds the
-  PATH argument of the current command, so that the user can paste them. Answers for agents and files stay unchanged.
+- Commands in errors and hints: texts contain them in backquotes without a path (`lineage index`). Programs that print
+  on a terminal add the PATH argument of the current command, so that the user can paste them. Answers for agents and
+  files do not have it.
 - Hints about commits that could not be read.
 - Escapes for control characters.
 """
@@ -20,26 +21,26 @@ from pipeline.git.errors import BEYOND_SHALLOW_BOUNDARY
 if TYPE_CHECKING:
     from stores.history import UnreadableCommit
 
-# The suggested commands that take a PATH. `--help` is the same for every path.
+# Suggested commands that take a PATH. `--help` needs none.
 LINEAGE_COMMAND: Final = re.compile(r"`(lineage (?:index|status)(?! --help)(?: [^`]*)?)`")
-# The suggested git commands that must run in the repository.
+# Suggested git commands that must run in the repository.
 GIT_COMMAND: Final = re.compile(r"`git ((?:fetch|fsck)(?: [^`]*)?)`")
 UNREADABLE_HINT: Final = "`lineage index` lists them and says how to get them."
 # Commit messages are untrusted: an escape sequence in one must not reach the terminal.
 _CONTROL_PICTURES: Final = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
-# Nor a bidirectional control, which can make text read as something else. Right-to-left letters need none of them.
+# Bidirectional controls can make a text look like another one. Right-to-left letters do not need them.
 _BIDI_CONTROLS: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _ESCAPES: Final = {
     **_CONTROL_PICTURES,
     **dict.fromkeys(range(0x7F, 0xA0), "\N{REPLACEMENT CHARACTER}"),
     **{code: f"\\u{code:04x}" for code in _BIDI_CONTROLS},
 }
-# JSON escapes the codes below 32 by itself.
+# Control characters that `json.dumps` does not escape.
 _JSON_CONTROLS: Final = re.compile(f"[\x7f-\x9f{''.join(map(chr, _BIDI_CONTROLS))}]")
 _path_argument: ContextVar[Path] = ContextVar("path_argument", default=Path())
 
 
-def consecutive_runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+def find_consecutive_runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield the first and last number of each run of consecutive numbers; `numbers` ascend."""
     start = last = None
     for number in numbers:
@@ -55,7 +56,9 @@ def consecutive_runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def format_ranges(numbers: Sequence[int]) -> list[str]:
     """Return each run of consecutive numbers as `7` or `3-7`; `numbers` ascend."""
-    return [f"{first}" if first == last else f"{first}-{last}" for first, last in consecutive_runs(numbers)]
+    return [
+        f"{first}" if first == last else f"{first}-{last}" for first, last in find_consecutive_runs(numbers)
+    ]
 
 
 def set_path_argument(path: Path) -> None:
@@ -65,15 +68,15 @@ def set_path_argument(path: Path) -> None:
 
 def add_path_to_commands(text: str) -> str:
     """Add the current PATH argument to each lineage or git command in backquotes."""
-    text = LINEAGE_COMMAND.sub(lambda found: f"`{command_with_path(found[1])}`", text)
-    return GIT_COMMAND.sub(lambda found: f"`git {_git_directory_option()}{found[1]}`", text)
+    text = LINEAGE_COMMAND.sub(lambda match: f"`{add_path_to_command(match[1])}`", text)
+    return GIT_COMMAND.sub(lambda match: f"`git {_format_git_directory_option()}{match[1]}`", text)
 
 
-def command_with_path(command: str) -> str:
+def add_path_to_command(command: str) -> str:
     """Add the current PATH argument to a lineage command."""
     import shlex  # imported here because most runs suggest no command
 
-    return " ".join((command, *map(shlex.quote, path_arguments(_path_argument.get()))))
+    return " ".join((command, *map(shlex.quote, format_path_arguments(_path_argument.get()))))
 
 
 def format_command(*words: str) -> str:
@@ -84,7 +87,7 @@ def format_command(*words: str) -> str:
     return shlex.join([program, *(f"./{word}" if word.startswith("-") else word for word in arguments)])
 
 
-def path_arguments(path: Path) -> tuple[str, ...]:
+def format_path_arguments(path: Path) -> tuple[str, ...]:
     """Return the PATH argument as command-line words; none for the working directory."""
     argument = str(path)
     if argument == ".":
@@ -92,7 +95,7 @@ def path_arguments(path: Path) -> tuple[str, ...]:
     return (f"./{argument}" if argument.startswith("-") else argument,)
 
 
-def _git_directory_option() -> str:
+def _format_git_directory_option() -> str:
     """Return git's `-C DIRECTORY ` for the current PATH argument; empty for the working directory."""
     import shlex
 
@@ -106,8 +109,10 @@ def format_commit_count(count: int) -> str:
     return "1 commit" if count == 1 else f"{count:,} commits"
 
 
-def unreadable_remedy(unreadable: Sequence[UnreadableCommit], *, is_partial_clone: bool = False) -> str:
-    """Return what to do about unreadable commits.
+def describe_unreadable_remedy(
+    unreadable: Sequence[UnreadableCommit], *, is_partial_clone: bool = False
+) -> str:
+    """Return the sentences that tell the user what to do about unreadable commits.
 
     Shallow and partial clones lack objects by design, so `git fsck` finds nothing wrong with them.
     """

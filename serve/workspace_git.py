@@ -1,6 +1,6 @@
 """Git runners for workspaces of maps.
 
-Opening a repository imports libgit2, so it happens on first use: many maps need no git at all.
+Only `open_git` imports libgit2, because many maps need no git at all.
 """
 
 from __future__ import annotations

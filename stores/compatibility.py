@@ -23,9 +23,9 @@ RESUME_COMMAND: Final = "lineage index"
 HISTORY_PART: Final = "history"
 HEAD_PART: Final = "head"
 
-# A change of one of these changes the meaning of vectors or tables.
+# Components whose change makes the stored vectors or tables unusable.
 VECTOR_AFFECTING: Final = frozenset({"schema", "embedding_model", "embedding_dimension", "embed_cache"})
-# These write no rows, so no row can be outdated.
+# Components that write no rows, so no row can be outdated by them.
 COMPONENTS_WITHOUT_ROWS: Final = frozenset({"schema", "reranker_model"})
 # Components that write rows of one part only; parsers and term splitting write to both.
 _SINGLE_PART: Final = {
@@ -62,7 +62,7 @@ COMPONENT_NAMES: Final = tuple(component.name for component in fields(ComponentV
 
 @dataclass(frozen=True, slots=True)
 class RowVersion:
-    """A version of a component that rows of a part may have; None if it was not recorded."""
+    """Version of a component that rows of a part may have; None if it was not recorded."""
 
     part: str
     component: str
@@ -71,26 +71,30 @@ class RowVersion:
 
 @dataclass(frozen=True, slots=True)
 class RecordedVersions:
-    """Versions recorded in an index: `confirmed` by the newest finished index run, and those of the rows."""
+    """Versions recorded in an index.
+
+    `confirmed`: versions that the newest finished index run recorded for all rows. `row_versions`: versions that rows
+    may have, including those of unfinished runs.
+    """
 
     confirmed: ComponentVersions = ComponentVersions()
     row_versions: frozenset[RowVersion] = frozenset()
 
-    def versions_of(self, component: str) -> tuple[RowVersion, ...]:
+    def select_row_versions(self, component: str) -> tuple[RowVersion, ...]:
         """Return the row versions of this component, sorted."""
-        found = (row for row in self.row_versions if row.component == component)
-        return tuple(sorted(found, key=lambda row: (row.part, row.version or "")))
+        rows = (row for row in self.row_versions if row.component == component)
+        return tuple(sorted(rows, key=lambda row: (row.part, row.version or "")))
 
     @property
     def embed_cache(self) -> str | None:
-        """Embedding cache mode of the newest finished index run, or else of the existing rows."""
-        versions = (row.version for row in self.versions_of("embed_cache"))
+        """Embedding cache mode of the newest finished index run, or else of the existing rows; None if unknown."""
+        versions = (row.version for row in self.select_row_versions("embed_cache"))
         return self.confirmed.embed_cache or next(versions, None)
 
     @property
     def embedding_model(self) -> str | None:
-        """Embedding model of the existing vectors, or else of the newest finished index run."""
-        versions = (row.version for row in self.versions_of("embedding_model"))
+        """Embedding model of the existing vectors, or else of the newest finished index run; None if unknown."""
+        versions = (row.version for row in self.select_row_versions("embedding_model"))
         return next(versions, None) or self.confirmed.embedding_model
 
 
@@ -108,7 +112,7 @@ class CompatibilityVerdict:
     """Compatibility of an index with this program.
 
     `reason` lists the components that differ, `missing` those without a recorded version. `remedy` is the command
-    after which the index is compatible.
+    that makes the index compatible; None for a compatible index.
     """
 
     status: CompatibilityStatus
@@ -137,32 +141,34 @@ class CompatibilityVerdict:
 
 def check_compatibility(recorded: RecordedVersions, current: ComponentVersions) -> CompatibilityVerdict:
     """Compare the versions recorded in an index with the current ones."""
-    differing = {
+    outdated_by_name = {
         name: outdated
         for name in COMPONENT_NAMES
-        if (outdated := _outdated_versions(recorded, current, name))
+        if (outdated := _find_outdated_versions(recorded, current, name))
     }
-    vector_affecting = {name: outdated for name, outdated in differing.items() if name in VECTOR_AFFECTING}
+    outdated_vector_components = {
+        name: outdated for name, outdated in outdated_by_name.items() if name in VECTOR_AFFECTING
+    }
     missing = tuple(name for name in COMPONENT_NAMES if _is_missing(recorded, name))
-    if vector_affecting:
+    if outdated_vector_components:
         return CompatibilityVerdict(
             CompatibilityStatus.NEEDS_REBUILD,
-            _describe_differences(vector_affecting, current),
+            _describe_differences(outdated_vector_components, current),
             remedy=REBUILD_COMMAND,
         )
     if missing:
         return CompatibilityVerdict(
-            CompatibilityStatus.UNKNOWN, missing=missing, remedy=_unknown_remedy(recorded, missing)
+            CompatibilityStatus.UNKNOWN, missing=missing, remedy=_choose_unknown_remedy(recorded, missing)
         )
-    if differing:
+    if outdated_by_name:
         remedy = (
             REBUILD_COMMAND
-            if any(_is_stale(recorded, current, name, HISTORY_PART) for name in differing)
+            if any(_is_stale(recorded, current, name, HISTORY_PART) for name in outdated_by_name)
             else FORCE_COMMAND
         )
         return CompatibilityVerdict(
             CompatibilityStatus.NEEDS_REFRESH,
-            f"{_describe_differences(differing, current)}; run `{remedy}`",
+            f"{_describe_differences(outdated_by_name, current)}; run `{remedy}`",
             remedy=remedy,
         )
     return CompatibilityVerdict(CompatibilityStatus.COMPATIBLE)
@@ -171,23 +177,21 @@ def check_compatibility(recorded: RecordedVersions, current: ComponentVersions) 
 def confirm_versions(row_versions: Iterable[RowVersion], current: ComponentVersions) -> ComponentVersions:
     """Return the versions to record at the end of an index run.
 
-    A component's version is the current one if all its rows have it, else an outdated version among its rows, or
-    None if a row's version is unknown.
+    A component gets the current version if all its rows have it, an outdated one if a row has that, and None if the
+    version of a row is unknown.
     """
     recorded = RecordedVersions(row_versions=frozenset(row_versions))
-    return ComponentVersions(
-        **{name: _confirmed_version(recorded, current, name) for name in COMPONENT_NAMES}
-    )
+    return ComponentVersions(**{name: _confirm_version(recorded, current, name) for name in COMPONENT_NAMES})
 
 
-def component_parts(component: str) -> tuple[str, ...]:
+def get_component_parts(component: str) -> tuple[str, ...]:
     """Return the parts of an index that the component writes rows of."""
     if component in COMPONENTS_WITHOUT_ROWS:
         return ()
     return (_SINGLE_PART[component],) if component in _SINGLE_PART else (HISTORY_PART, HEAD_PART)
 
 
-def component_version(components: ComponentVersions, name: str) -> str | None:
+def get_component_version(components: ComponentVersions, name: str) -> str | None:
     """Return the version of one component."""
     value: str | None = getattr(components, name)
     return value
@@ -195,29 +199,35 @@ def component_version(components: ComponentVersions, name: str) -> str | None:
 
 def load_recorded_versions(connection: duckdb.DuckDBPyConnection) -> RecordedVersions:
     """Read the component versions recorded in the index."""
-    confirmed = dict(connection.execute("SELECT component, version FROM metadata").fetchall())
+    version_by_component = dict(connection.execute("SELECT component, version FROM metadata").fetchall())
     rows = connection.execute("SELECT DISTINCT part, component, version FROM made_by").fetchall()
-    confirmed_versions = ComponentVersions(**{name: confirmed.get(name) for name in COMPONENT_NAMES})
+    confirmed_versions = ComponentVersions(
+        **{name: version_by_component.get(name) for name in COMPONENT_NAMES}
+    )
     return RecordedVersions(
         confirmed_versions, frozenset(RowVersion(*row) for row in rows if row[1] in COMPONENT_NAMES)
     )
 
 
-def _confirmed_version(recorded: RecordedVersions, current: ComponentVersions, name: str) -> str | None:
-    rows = recorded.versions_of(name)
+def _confirm_version(recorded: RecordedVersions, current: ComponentVersions, name: str) -> str | None:
+    rows = recorded.select_row_versions(name)
     if any(row.version is None for row in rows):
         return None
-    stale = [row.version for row in rows if not _is_same(name, row.version, component_version(current, name))]
-    return stale[0] if stale else component_version(current, name)
+    stale_versions = [
+        row.version for row in rows if not _is_same(name, row.version, get_component_version(current, name))
+    ]
+    return stale_versions[0] if stale_versions else get_component_version(current, name)
 
 
-def _outdated_versions(recorded: RecordedVersions, current: ComponentVersions, name: str) -> tuple[str, ...]:
+def _find_outdated_versions(
+    recorded: RecordedVersions, current: ComponentVersions, name: str
+) -> tuple[str, ...]:
     """Return the recorded versions that differ from the current one; none for a component that has no rows yet."""
-    rows = recorded.versions_of(name)
+    rows = recorded.select_row_versions(name)
     versions = [row.version for row in rows]
     if name in COMPONENTS_WITHOUT_ROWS or rows:
-        versions.append(component_version(recorded.confirmed, name))
-    current_version = component_version(current, name)
+        versions.append(get_component_version(recorded.confirmed, name))
+    current_version = get_component_version(current, name)
     return tuple(
         dict.fromkeys(
             version
@@ -228,14 +238,17 @@ def _outdated_versions(recorded: RecordedVersions, current: ComponentVersions, n
 
 
 def _is_missing(recorded: RecordedVersions, name: str) -> bool:
-    has_unknown = any(row.version is None for row in recorded.versions_of(name))
-    return has_unknown or component_version(recorded.confirmed, name) is None
+    has_unknown = any(row.version is None for row in recorded.select_row_versions(name))
+    return has_unknown or get_component_version(recorded.confirmed, name) is None
 
 
-def _unknown_remedy(recorded: RecordedVersions, missing: Iterable[str]) -> str:
-    """Return the command that fills in unknown versions; an ordinary index run does not rewrite history rows."""
+def _choose_unknown_remedy(recorded: RecordedVersions, missing: Iterable[str]) -> str:
+    """Return the command that rewrites the rows with unknown versions.
+
+    An ordinary index run rewrites no commits, so unknown versions of their rows need a rebuild.
+    """
     unknown_parts = {
-        row.part for name in missing for row in recorded.versions_of(name) if row.version is None
+        row.part for name in missing for row in recorded.select_row_versions(name) if row.version is None
     }
     if not unknown_parts and recorded.confirmed == ComponentVersions():
         return RESUME_COMMAND  # the first run is in progress or was interrupted
@@ -243,10 +256,10 @@ def _unknown_remedy(recorded: RecordedVersions, missing: Iterable[str]) -> str:
 
 
 def _is_stale(recorded: RecordedVersions, current: ComponentVersions, name: str, part: str) -> bool:
-    current_version = component_version(current, name)
+    current_version = get_component_version(current, name)
     return any(
         row.part == part and not _is_same(name, row.version, current_version)
-        for row in recorded.versions_of(name)
+        for row in recorded.select_row_versions(name)
     )
 
 
@@ -258,8 +271,8 @@ def _is_same(name: str, before: str | None, now: str | None) -> bool:
     return before == now
 
 
-def _describe_differences(differing: dict[str, tuple[str, ...]], current: ComponentVersions) -> str:
+def _describe_differences(outdated_by_name: dict[str, tuple[str, ...]], current: ComponentVersions) -> str:
     return ", ".join(
-        f"{name} {' and '.join(outdated)}, now {component_version(current, name)}"
-        for name, outdated in differing.items()
+        f"{name} {' and '.join(versions)}, now {get_component_version(current, name)}"
+        for name, versions in outdated_by_name.items()
     )

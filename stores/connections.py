@@ -69,16 +69,17 @@ def _stop_all() -> None:
         watcher.stop()
 
 
-# Longest wait of another process for an idle index; shorter than opening the index.
+# Time between two checks for waiting processes: shorter than opening an index, which takes 15 ms.
 WRITER_POLL_SECONDS: Final = 0.01
-# A checkpoint takes the same time for one batch as for ten; this log is replayed only after a kill.
+# Size of the log that causes a checkpoint. A checkpoint takes the same time for one batch as for ten.
 MAX_OPEN_WAL_BYTES: Final = 8_000_000
 
 
 class IndexWriter:
-    """Index run's connection for writing batches, closed between batches if another process waits for the index.
+    """Connection of an index run for writing batches, closed between batches if another process waits for the index.
 
-    A context manager. One thread writes; a watcher thread checks for waiting processes.
+    A context manager. One thread writes, and a watcher thread checks for waiting processes. `_failure`: error of the
+    watcher, raised at the next batch. `_inode`: inode of the open database file, by which a deletion is detected.
     """
 
     def __init__(self, location: IndexLocation) -> None:
@@ -93,7 +94,7 @@ class IndexWriter:
         self._watcher = WatcherThread(self._watch, self._stop_requested)
 
     @contextmanager
-    def batch(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def open_batch(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield a connection for one batch, with exclusive access to the index.
 
         Committed transactions stay; uncommitted changes are lost if the body fails. Raises the errors of
@@ -132,7 +133,7 @@ class IndexWriter:
     def _open(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
             with ExitStack() as opening:
-                # If an index that existed is gone now, do not create an empty one.
+                # An index that was deleted during the run must not be replaced by an empty one.
                 self._connection = opening.enter_context(
                     database.open_for_writing(self.location, create=not self._has_index)
                 )
@@ -156,12 +157,12 @@ class IndexWriter:
             is_present = False
         if not is_present:
             self._close()
-            raise database.index_deleted_error(self.location)
+            raise database.build_index_deleted_error(self.location)
         if is_awaited:
             self._close()
 
     def _read_inode(self) -> int:
-        """Return the inode of the index file: a deleted file can still be written to, but no one can read it."""
+        """Return the inode of the database file. A deleted file that is open can be written, but not read by others."""
         return self.location.database.stat().st_ino
 
     def _watch(self) -> None:
@@ -174,15 +175,15 @@ class IndexWriter:
                     return
 
 
-# Longest wait of a writer for an idle reader; checking more often would keep a CPU awake.
+# Time between two checks for waiting writers; checking more often would keep a CPU awake.
 READER_POLL_SECONDS: Final = 0.05
-# An open index holds memory for the data it read, and disk space if the file was deleted.
+# An unused index is closed after this time: it takes memory, and disk space if the file was deleted.
 IDLE_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class OpenIndex:
-    """Open index as one query uses it: a connection of its own, and the fingerprint of the state it reads."""
+    """Connection of one query, and the fingerprint of the index state that it reads."""
 
     connection: duckdb.DuckDBPyConnection
     fingerprint: Fingerprint
@@ -190,10 +191,11 @@ class OpenIndex:
 
 @dataclass(slots=True)
 class _OpenDatabase:
-    """One opening of an index, shared by several readers.
+    """Open index file that several readers share; times are those of `time.monotonic`.
 
-    `idle_connections`: connections in no reader's use. `active_readers`: readers at work. `is_closing`: no reader
-    is admitted that arrived after `opened_at`. `is_invalid`: no reader is admitted.
+    `resources`: closes the index. `idle_connections`: connections that no reader uses. `active_readers`: number of
+    readers. `is_closing`: readers that arrived after `opened_at` are refused. `is_invalid`: all readers are refused.
+    `closed_event`: set when the index is closed, which ends the watcher thread.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -202,15 +204,15 @@ class _OpenDatabase:
     idle_connections: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
     active_readers: int = 0
     opened_at: float = field(default_factory=time.monotonic)
-    last_used: float = field(default_factory=time.monotonic)
+    last_used_at: float = field(default_factory=time.monotonic)
     is_closing: bool = False
     is_invalid: bool = False
-    closed: threading.Event = field(default_factory=threading.Event)
+    closed_event: threading.Event = field(default_factory=threading.Event)
 
     def admits_reader(self, arrived_at: float) -> bool:
-        """Return whether a reader that arrived at this monotonic time may use this opening.
+        """Return whether a reader that arrived at this time may use the open index.
 
-        While it is closing, readers are still admitted that waited for the opening itself, before the writer came.
+        While a writer waits, readers that arrived before the index was opened are still admitted.
         """
         return not self.is_invalid and (not self.is_closing or arrived_at <= self.opened_at)
 
@@ -218,9 +220,8 @@ class _OpenDatabase:
 class IndexReaderPool:
     """Pool of read connections to an index, for the threads of a process.
 
-    Once a writer waits, later readers are not admitted, and the last active one closes the index. The next reader
-    then waits behind the writer like any other process. An index that was deleted or replaced is closed in the same
-    way.
+    Once a writer of another process waits, the pool refuses new readers, and the last active one closes the index. The
+    next reader waits for the writer like any other process. A deleted or replaced index is closed in the same way.
     """
 
     def __init__(self, location: IndexLocation, *, idle_seconds: float = IDLE_SECONDS) -> None:
@@ -231,19 +232,19 @@ class IndexReaderPool:
 
     @contextmanager
     def acquire(self, *, wait: float = READ_WAIT_SECONDS) -> Iterator[OpenIndex]:
-        """Yield the last committed batch, for one thread.
+        """Yield a connection to the last committed batch, for one thread.
 
-        Raises the errors of `database.open_for_reading`, also in the body.
+        Waits at most `wait` seconds. Raises the errors of `database.open_for_reading`, also in the body.
         """
         deadline = Deadline.after(wait)
-        while (acquired := self._try_acquire(deadline)) is None:
+        while (reader := self._try_acquire(deadline)) is None:
             deadline.pause()
-        open_database, connection = acquired
+        open_database, connection = reader
         try:
             with database.translate_errors(self.location):
                 yield OpenIndex(connection, open_database.fingerprint)
         except (duckdb.Error, DamagedIndex, StorageError):
-            open_database.is_invalid = True  # whatever failed, the next reader opens the file again
+            open_database.is_invalid = True  # the next reader opens the file again
             raise
         finally:
             self._release(open_database, connection)
@@ -262,7 +263,7 @@ class IndexReaderPool:
         try:
             self._close_if_due()
             open_database = self._database or self._open(deadline)
-            if not open_database.admits_reader(deadline.started):
+            if not open_database.admits_reader(deadline.started_at):
                 return None
             connection = _take_connection(open_database)
             open_database.active_readers += 1
@@ -274,7 +275,7 @@ class IndexReaderPool:
         with self._mutex:
             open_database.idle_connections.append(connection)
             open_database.active_readers -= 1
-            open_database.last_used = time.monotonic()
+            open_database.last_used_at = time.monotonic()
             self._close_if_due()
 
     def _open(self, deadline: Deadline) -> _OpenDatabase:
@@ -283,7 +284,7 @@ class IndexReaderPool:
                 database.open_for_reading(self.location, wait=deadline.remaining_seconds)
             )
             open_database = _OpenDatabase(connection, database.compute_fingerprint(self.location))
-            WatcherThread(partial(self._watch, open_database), open_database.closed).start()
+            WatcherThread(partial(self._watch, open_database), open_database.closed_event).start()
             open_database.resources = opening.pop_all()
         self._database = open_database
         return open_database
@@ -296,7 +297,7 @@ class IndexReaderPool:
         self._check_validity(open_database)
         if (open_database.is_closing or open_database.is_invalid) and not open_database.active_readers:
             self._database = None
-            open_database.closed.set()
+            open_database.closed_event.set()
             # Only reads were made, so no data can be lost; a failed DuckDB instance is not used again.
             with suppress(duckdb.Error, DamagedIndex, StorageError), open_database.resources:
                 for connection in open_database.idle_connections:
@@ -313,9 +314,9 @@ class IndexReaderPool:
             open_database.is_invalid = True
 
     def _watch(self, open_database: _OpenDatabase) -> None:
-        while not open_database.closed.wait(READER_POLL_SECONDS):
+        while not open_database.closed_event.wait(READER_POLL_SECONDS):
             with self._mutex:
-                is_idle = time.monotonic() - open_database.last_used >= self.idle_seconds
+                is_idle = time.monotonic() - open_database.last_used_at >= self.idle_seconds
                 open_database.is_closing = open_database.is_closing or (
                     is_idle and not open_database.active_readers
                 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import duckdb
 
 from stores import duckdb_engine, errors, index_location, locks, migrations
-from stores.duckdb_engine import private_files
+from stores.duckdb_engine import make_files_private
 from stores.errors import LineageError
 from stores.index_location import IndexLocation
 from stores.locks import Deadline
@@ -39,9 +39,9 @@ BLOCK_SIZE: Final = 65_536
 # per MB.
 MAX_WAL_BYTES: Final = 2_000_000
 
-# Inode, size and modification time: compaction replaces the database, a batch extends the log, an index run rewrites
-# the side file.
+# Inode, size in bytes and modification time in ns of a file.
 FileStamp: TypeAlias = tuple[int, int, int]
+# Stamps of database, log and side file; None for a missing file. Every change of the index changes one of them.
 Fingerprint: TypeAlias = tuple[FileStamp | None, ...]
 
 # DuckDB's errors for a corrupt file.
@@ -71,7 +71,7 @@ class IndexDeleted(LineageError):
 def open_for_reading(
     location: IndexLocation, *, wait: float = READ_WAIT_SECONDS
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the index read-only, as of the last committed batch; no writer can open it until the block ends.
+    """Open the index read-only, at the last committed batch. No writer can open it until the block ends.
 
     An index with an older schema is migrated first, which takes milliseconds. Raises NotIndexed, IndexBusy after
     `wait` seconds, or the errors of `translate_errors`.
@@ -91,15 +91,15 @@ def _open(
 ) -> tuple[duckdb.DuckDBPyConnection, int]:
     """Open the index for reading until the stack ends; return the connection and the index's schema version."""
     if not location.database.exists():
-        raise _not_indexed_error(location)
+        raise _build_not_indexed_error(location)
     stack.enter_context(locks.acquire_index(location.folder, exclusive=False, deadline=deadline))
     if not location.database.exists():
-        raise _not_indexed_error(location)
-    engine = stack.enter_context(duckdb_engine.reader_engine(location))
+        raise _build_not_indexed_error(location)
+    engine = stack.enter_context(duckdb_engine.open_reader_engine(location))
     connection = stack.enter_context(_attach_index(engine, location.database, "READ_ONLY", deadline))
     schema = migrations.check_schema(connection)
     if not schema:
-        raise _not_indexed_error(location)
+        raise _build_not_indexed_error(location)
     return connection, schema
 
 
@@ -107,8 +107,8 @@ def _migrate(location: IndexLocation, deadline: Deadline) -> None:
     try:
         with open_for_writing(location, wait=deadline.remaining_seconds):
             pass
-    except (OSError, DamagedIndex, errors.StorageError) as error:  # it could be opened for reading
-        raise migrations.migration_error(SCHEMA_VERSION, str(error).splitlines()[0]) from error
+    except (OSError, DamagedIndex, errors.StorageError) as error:  # no damage: the index was just read
+        raise migrations.build_migration_error(SCHEMA_VERSION, str(error).splitlines()[0]) from error
 
 
 @contextmanager
@@ -122,18 +122,18 @@ def open_for_writing(
     """
     if create:
         index_location.create_index_directory(location)
-    elif not location.database.exists():  # without a lock, whose file would be created in a deleted directory
-        raise index_deleted_error(location)
+    elif not location.database.exists():  # checked first, because locking would create files in the directory
+        raise build_index_deleted_error(location)
     deadline = Deadline.after(wait)
     with (
         translate_errors(location),
         locks.acquire_index(location.folder, exclusive=True, deadline=deadline),
-        private_files(),
+        make_files_private(),
     ):
         if not create and not location.database.exists():
-            raise index_deleted_error(location)
+            raise build_index_deleted_error(location)
         with (
-            duckdb_engine.writer_engine(location) as engine,
+            duckdb_engine.open_writer_engine(location) as engine,
             _attach_index(
                 engine, location.database, f"ROW_GROUP_SIZE {ROW_GROUP_SIZE}", deadline
             ) as connection,
@@ -143,7 +143,7 @@ def open_for_writing(
             checkpoint_wal(connection, location, MAX_WAL_BYTES)
 
 
-def index_deleted_error(location: IndexLocation) -> IndexDeleted:
+def build_index_deleted_error(location: IndexLocation) -> IndexDeleted:
     """Return the error for an index that was deleted during an index run."""
     return IndexDeleted(
         f"The index in {location.folder} was deleted during the index run.",
@@ -177,7 +177,7 @@ def register_tables(
 
 
 def _unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    with suppress(duckdb.Error):  # if DuckDB has failed, the first error is already raised
+    with suppress(duckdb.Error):  # raised if DuckDB has failed, but the body has raised that error
         connection.unregister(name)
 
 
@@ -199,7 +199,7 @@ def translate_errors(location: IndexLocation) -> Iterator[None]:
 def checkpoint_wal(
     connection: duckdb.DuckDBPyConnection, location: IndexLocation, max_bytes: int = 0
 ) -> bool:
-    """Write the log into the database file if it has more than `max_bytes`; return True if it had."""
+    """Write the log into the database file if it has more than `max_bytes`; return whether it did."""
     if get_wal_size(location) <= max_bytes:
         return False
     connection.execute("CHECKPOINT")
@@ -213,7 +213,7 @@ def get_wal_size(location: IndexLocation) -> int:
 
 
 def compute_fingerprint(location: IndexLocation) -> Fingerprint:
-    """Return a value that changes with every change of the index; call this only under a lock on the index."""
+    """Return a value that changes with every change of the index. Call this only while holding the index lock."""
     return (
         _get_file_stamp(location.database),
         _get_file_stamp(location.wal),
@@ -254,11 +254,11 @@ def _attach_with_retry(
         try:
             connection.execute(build_attach_statement(file, "ix", option))
         except duckdb.IOException as error:
-            # Another DuckDB client has the file open, or a killed process that has released only some of its locks.
+            # Another DuckDB client has the file open, or a killed process has not released all of its locks yet.
             if "lock on file" not in str(error):
-                raise _attach_error(file, error, is_new=is_new) from error
+                raise _build_attach_error(file, error, is_new=is_new) from error
         except duckdb.Error as error:
-            raise _attach_error(file, error, is_new=is_new) from error
+            raise _build_attach_error(file, error, is_new=is_new) from error
         else:
             return
         deadline.pause()
@@ -272,12 +272,12 @@ def _get_file_stamp(file: Path) -> FileStamp | None:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _not_indexed_error(location: IndexLocation) -> NotIndexed:
+def _build_not_indexed_error(location: IndexLocation) -> NotIndexed:
     return NotIndexed(f"{location.path} is not indexed yet.", hint="Run `lineage index` in it first.")
 
 
-def _attach_error(file: Path, error: duckdb.Error, *, is_new: bool) -> LineageError:
-    translated = _translate_error(file, error) or _damaged_index_error(file, error)
+def _build_attach_error(file: Path, error: duckdb.Error, *, is_new: bool) -> LineageError:
+    translated = _translate_error(file, error) or _build_damaged_index_error(file, error)
     if is_new and isinstance(translated, errors.StorageError):
         file.unlink(missing_ok=True)  # incomplete; the next opening would report damage
     return translated
@@ -287,11 +287,11 @@ def _translate_error(file: Path, error: duckdb.Error) -> LineageError | None:
     """Return the user error for this DuckDB error; None for a bug."""
     storage_error = errors.from_duckdb_error(str(error), file) if isinstance(error, _WRITE_ERRORS) else None
     if storage_error is None and isinstance(error, _DAMAGE_ERRORS):
-        return _damaged_index_error(file, error)
+        return _build_damaged_index_error(file, error)
     return storage_error
 
 
-def _damaged_index_error(file: Path, error: duckdb.Error) -> DamagedIndex:
+def _build_damaged_index_error(file: Path, error: duckdb.Error) -> DamagedIndex:
     reason = str(error).splitlines()[0]
     return DamagedIndex(
         f"The index {file} cannot be opened: {reason}",

@@ -29,22 +29,22 @@ MEMORY_LIMIT: Final = "512MB"
 # cache; the pages remain in the system's cache, so reading them again is cheap.
 EMPTYING_LIMIT: Final = "1MB"
 SPILL_DIRECTORY: Final = "spill"
-# Tried in turn for work on whole tables. To copy an index, a third of 96 MB was enough at 80,000 hunks and two thirds
-# at 1,000,000; thousands of consecutive hunks of the maximum length, 57 KB each, need the second limit.
+# Limits for work on whole tables, tried in this order. Copying an index took a third of 96 MB at 80,000 hunks and two
+# thirds at 1,000,000; thousands of consecutive hunks of the maximum length, 57 KB each, need the second limit.
 LOW_MEMORY_LIMITS: Final = ("96MB", "256MB", MEMORY_LIMIT)
 # More threads do not make a batch faster, and the encoder uses the other cores.
 WRITER_THREADS: Final = 1
 READER_THREADS: Final = 4
 
-# Instances that readers have finished with, without attached files; the oldest is dropped, which closes it.
+# Instances without attached files, for the next readers. Dropping the oldest one closes it.
 _idle_engines: Final[deque[tuple[IndexLocation, duckdb.DuckDBPyConnection]]] = deque(maxlen=4)
 
 Result = TypeVar("Result")
 
 
 @contextmanager
-def writer_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield the instance for writing batches; it is closed if the body fails, as the file may still be attached."""
+def open_writer_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield the instance for writing batches. If the body fails, close it, because the file may still be attached."""
     engine = _start_writer_engine(location)
     try:
         yield engine
@@ -65,8 +65,8 @@ def _start_writer_engine(location: IndexLocation) -> duckdb.DuckDBPyConnection:
 
 
 @contextmanager
-def reader_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield an instance for one reader, an idle one if possible; it is closed if the body fails."""
+def open_reader_engine(location: IndexLocation) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield an instance for one reader, an idle one if possible. If the body fails, close it."""
     engine = _take_idle_engine(location) or start_engine(location, min(READER_THREADS, os.cpu_count() or 1))
     try:
         yield engine
@@ -101,7 +101,7 @@ def start_engine(location: IndexLocation, threads: int) -> duckdb.DuckDBPyConnec
 
 @contextmanager
 def execute_finally(connection: duckdb.DuckDBPyConnection, *statements: str) -> Iterator[None]:
-    """Execute the statements after the body. If the body fails, its error is raised and theirs are ignored."""
+    """Execute the statements after the body. If the body fails, ignore errors of the statements."""
     try:
         yield
     except BaseException:
@@ -164,8 +164,8 @@ EXTENSIONS: Final = ("fts", "vss")
 class Extension:
     """A DuckDB extension.
 
-    `version` is its wheel's version, None if it is not installed; `fault` is the reason why it cannot be loaded, or
-    empty.
+    `version` is its wheel's version, None if it is not installed. `fault` is the reason why it cannot be loaded; empty
+    if it can be loaded or is not installed.
     """
 
     name: str
@@ -191,23 +191,23 @@ def check_extension(name: str) -> Extension:
 def _find_fault(files: list[Path]) -> str:
     if not files:
         return "its wheel contains no extension file"
-    quoted = str(files[0]).replace("'", "''")
+    path_literal = str(files[0]).replace("'", "''")
     try:
         with duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"}) as connection:
-            connection.execute(f"LOAD '{quoted}'")
+            connection.execute(f"LOAD '{path_literal}'")
     except duckdb.Error as error:
         return str(error).splitlines()[0]
     return ""
 
 
 _umask_mutex: Final = threading.Lock()
-# Number of threads inside `private_files`, and the umask to restore after the last one.
+# Number of threads inside `make_files_private`, and the umask to restore after the last one.
 _umask_users = 0
 _previous_umask = 0
 
 
 @contextmanager
-def private_files() -> Iterator[None]:
+def make_files_private() -> Iterator[None]:
     """Make files created in the body accessible by their owner only, DuckDB's write-ahead log included.
 
     The umask belongs to the whole process: the first thread sets it, and the last one restores it.

@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from stores import database, duckdb_engine, index_location, locks
-from stores.duckdb_engine import private_files
+from stores.duckdb_engine import make_files_private
 from stores.index_location import EMBEDDINGS_FILE, IndexLocation
 from stores.locks import Deadline, IndexBusy
 from stores.schema import DIGEST, VECTOR
@@ -27,11 +27,11 @@ logger = logging.getLogger(__name__)
 
 CACHE_LOCK: Final = "embeddings.lock"
 TEMP_FILE: Final = f"{EMBEDDINGS_FILE}.draft"
-# Only one run is in progress per index, and other commands use the cache briefly.
+# Enough for the other commands, which use the cache briefly; there is only one run per index.
 WAIT_SECONDS: Final = 10.0
 # A run holds the cache until its end, so waiting longer would not help.
 PRUNE_WAIT_SECONDS: Final = 2.0
-IN_USE_MESSAGE: Final = "The embedding cache is in use by another program. This run continues without it."
+IN_USE_MESSAGE: Final = "Another program uses the embedding cache. This run continues without it."
 
 LOOKUP_SCHEMA: Final = pa.schema([("content_hash", DIGEST), ("text_digest", DIGEST)])
 ENTRY_SCHEMA: Final = pa.schema([*LOOKUP_SCHEMA, ("embedding", VECTOR)])
@@ -58,7 +58,7 @@ _COUNT_UNUSED: Final = "SELECT count(*) FILTER (embed_model != ?), count(*) FROM
 
 
 class EmbeddingCache:
-    """Open cache for one run and one model; a cache that cannot be used finds nothing and stores nothing."""
+    """Open embedding cache for one run and one model; if the file cannot be used, it finds and stores nothing."""
 
     def __init__(self, location: IndexLocation, model: str) -> None:
         self.location = location
@@ -69,8 +69,8 @@ class EmbeddingCache:
         except duckdb.Error as error:
             self._replace_file(error)
 
-    def lookup(self, keys: pa.Table) -> pa.Table:
-        """Return digests and vectors (RESULT_SCHEMA) of the texts that are cached; `keys` has LOOKUP_SCHEMA."""
+    def look_up(self, keys: pa.Table) -> pa.Table:
+        """Return digest and vector (RESULT_SCHEMA) of each cached text; `keys` has the texts (LOOKUP_SCHEMA)."""
         if self._engine is not None:
             try:
                 return self._select(self._engine, keys)
@@ -86,12 +86,13 @@ class EmbeddingCache:
             self._write(self._engine, entries)
         except duckdb.Error as error:
             logger.warning(
-                "Writing to the embedding cache failed. This run continues without it: %s", _first_line(error)
+                "Writing to the embedding cache failed. This run continues without it: %s",
+                _get_first_line(error),
             )
             self.close()
 
     def count(self) -> int:
-        """Return the number of entries of all models."""
+        """Return the number of entries of all models; 0 if the file cannot be used."""
         if self._engine is None:
             return 0
         return int(self._engine.execute("SELECT count(*) FROM embeddings").fetchall()[0][0])
@@ -109,7 +110,7 @@ class EmbeddingCache:
         engine = duckdb_engine.start_engine(self.location, duckdb_engine.WRITER_THREADS)
         options = f"ROW_GROUP_SIZE {database.ROW_GROUP_SIZE}"
         try:
-            with private_files():
+            with make_files_private():
                 engine.execute(database.build_attach_statement(self.location.embeddings, "cache", options))
                 engine.execute("USE cache")
                 engine.execute(_CREATE_TABLE)
@@ -126,16 +127,16 @@ class EmbeddingCache:
             logger.warning(IN_USE_MESSAGE)
             return
         logger.warning(
-            "The embedding cache %s cannot be read and is replaced: %s",
+            "This run cannot read the embedding cache %s and replaces it: %s",
             self.location.embeddings,
-            _first_line(error),
+            _get_first_line(error),
         )
         for file in self.location.folder.glob(f"{EMBEDDINGS_FILE}*"):
             file.unlink(missing_ok=True)
         try:
             self._open()
-        except duckdb.Error as again:
-            logger.warning("This run continues without an embedding cache: %s", _first_line(again))
+        except duckdb.Error as open_error:
+            logger.warning("This run continues without an embedding cache: %s", _get_first_line(open_error))
 
     def _select(self, engine: duckdb.DuckDBPyConnection, keys: pa.Table) -> pa.Table:
         with database.register_tables(engine, lookup_keys=keys):
@@ -146,18 +147,18 @@ class EmbeddingCache:
             engine.execute("BEGIN")
             engine.execute(_DELETE_REPLACED, [self.model])
             engine.execute(_INSERT, [self.model])
-            with private_files():  # the commit creates the write-ahead log
+            with make_files_private():  # the commit creates the write-ahead log
                 engine.execute("COMMIT")
 
 
 @contextmanager
 def open_cache(location: IndexLocation, model: str) -> Iterator[EmbeddingCache | None]:
-    """Yield the cache of this index for one run; None if another program holds its lock until the timeout."""
+    """Yield the cache of this index for one run; None if another process holds its lock for WAIT_SECONDS."""
     index_location.create_index_directory(location)
     with ExitStack() as stack:
         try:
             stack.enter_context(
-                locks.exclusive_lock(location.folder / CACHE_LOCK, Deadline.after(WAIT_SECONDS))
+                locks.acquire_exclusive_lock(location.folder / CACHE_LOCK, Deadline.after(WAIT_SECONDS))
             )
         except IndexBusy:
             logger.warning(IN_USE_MESSAGE)
@@ -188,8 +189,8 @@ def delete_unused_entries(location: IndexLocation, model: str) -> None:
     """
     temp_file = location.folder / TEMP_FILE
     with (
-        locks.exclusive_lock(location.folder / CACHE_LOCK, Deadline.after(PRUNE_WAIT_SECONDS)),
-        private_files(),
+        locks.acquire_exclusive_lock(location.folder / CACHE_LOCK, Deadline.after(PRUNE_WAIT_SECONDS)),
+        make_files_private(),
         closing(duckdb_engine.start_engine(location, duckdb_engine.WRITER_THREADS)) as engine,
     ):
         temp_file.unlink(missing_ok=True)
@@ -211,5 +212,5 @@ def _read_table_ddl(engine: duckdb.DuckDBPyConnection) -> str:
     return ddl.replace("CREATE TABLE embeddings", "CREATE TABLE fresh.embeddings", 1)
 
 
-def _first_line(error: duckdb.Error) -> str:
+def _get_first_line(error: duckdb.Error) -> str:
     return str(error).splitlines()[0]

@@ -47,16 +47,16 @@ _HINTS: Final = {
     errno.EMFILE: _OPEN_FILES_HINT,
     errno.ENFILE: _OPEN_FILES_HINT,
 }
-# DuckDB's messages for a partial write, which leave out the text of the system error.
+# Beginnings of DuckDB's messages for a partial write, which leave out the text of the system error.
 _PARTIAL_WRITE: Final = ("Could not write", "Failed to commit")
 
 
 class StorageError(LineageError):
-    """The operating system refused to read or write a file."""
+    """Refusal of the operating system to read or write a file."""
 
 
 def from_os_error(error: OSError) -> StorageError | None:
-    """Return a StorageError with the system's message and the file; None if the error does not come from the system."""
+    """Return a StorageError with the system's message and the file; None for an OSError without number and file."""
     if error.errno is None and error.filename is None:
         return None
     file = error.filename
@@ -71,7 +71,7 @@ def from_duckdb_error(text: str, file: Path) -> StorageError | None:
     if code is not None:
         return StorageError(f"{os.strerror(code)}: {file}", hint=_HINTS[code])
     if any(phrase in text for phrase in _PARTIAL_WRITE):
-        return StorageError(f"{file} could not be written: {text.splitlines()[0]}", hint=_DISK_FULL_HINT)
+        return StorageError(f"DuckDB could not write {file}: {text.splitlines()[0]}", hint=_DISK_FULL_HINT)
     return None
 
 

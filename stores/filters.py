@@ -24,7 +24,7 @@ Parameter: TypeAlias = str | datetime
 # POSIX classes such as `[[:alpha:]]`. pathspec does not support them, and its regular expression would match other
 # paths than git does.
 _POSIX_CLASS: Final = re.compile(r"(?<!\\)\[[^\]]*\[:[^\]]*:\]")
-# Checking a pattern starts a DuckDB instance (17 ms), and each query needs its filter twice.
+# Patterns in the cache. Checking one starts a DuckDB instance (17 ms), and each query needs its filter twice.
 _PATTERN_CACHE_SIZE: Final = 64
 _PATTERN_HINT: Final = "Use a gitignore pattern such as `src/`, `*.py` or `/docs/**/*.md`."
 _BRACKET_HINT: Final = (
@@ -34,15 +34,16 @@ _BRACKET_HINT: Final = (
 
 
 class BadPathFilter(LineageError):
-    """The path filter is not a valid gitignore pattern."""
+    """Path filter that is not a valid gitignore pattern."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryFilter:
-    """Conditions on the hunks to rank, joined by AND.
+    """Conditions on the hunks (the diffs of single files) to rank, joined by AND; None sets no condition.
 
-    language: as in `hunks.language`. since: earliest commit date. path: gitignore pattern. author: part of the name or
-    address, in any case. preferred_paths: gitignore patterns that raise the score of matching hunks and exclude none.
+    language: as in the column `hunks.language`. since: earliest commit date. path: gitignore pattern. author: part of
+    the name or address, in any case. preferred_paths: gitignore patterns that raise the score of matching hunks and
+    exclude none.
     """
 
     language: str | None = None
@@ -54,18 +55,18 @@ class QueryFilter:
     @property
     def has_conditions(self) -> bool:
         """True if any condition is set."""
-        return any(part is not None for part in (self.language, self.since, self.path, self.author))
+        return any(condition is not None for condition in (self.language, self.since, self.path, self.author))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterMask:
     """Masks over the hunks of a snapshot.
 
-    included: hunks that meet all conditions. preferred: hunks that match a preferred path.
+    is_included: hunks that meet all conditions. is_preferred: hunks that match a preferred path.
     """
 
-    included: Bools
-    preferred: Bools
+    is_included: Bools
+    is_preferred: Bools
 
 
 _MASK_SQL: Final = """
@@ -77,22 +78,25 @@ def apply_filter(
     connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, query_filter: QueryFilter
 ) -> FilterMask:
     """Return the masks of this filter for the hunks of a snapshot."""
-    included, preferred = np.ones(len(snapshot.hunks), np.bool_), np.zeros(len(snapshot.hunks), np.bool_)
+    is_included, is_preferred = (
+        np.ones(len(snapshot.hunks), np.bool_),
+        np.zeros(len(snapshot.hunks), np.bool_),
+    )
     if query_filter.has_conditions or query_filter.preferred_paths:
         condition, parameters = _build_filter_condition(query_filter)
         preference, patterns = _build_preference_condition(query_filter.preferred_paths)
         sql = _MASK_SQL.format(included=condition, preferred=preference)
-        rows = connection.execute(sql, {**parameters, **patterns}).to_arrow_table()
-        positions = snapshot.hunks.positions.positions_of(to_int_array(rows.column("hunk_id")))
-        reachable = positions >= 0
-        for mask, name in ((included, "included"), (preferred, "preferred")):
-            mask[positions[reachable]] = rows.column(name).to_numpy()[reachable]
-    return FilterMask(included, preferred)
+        table = connection.execute(sql, {**parameters, **patterns}).to_arrow_table()
+        positions = snapshot.hunks.positions.find_positions(to_int_array(table.column("hunk_id")))
+        is_reachable = positions >= 0
+        for mask, name in ((is_included, "included"), (is_preferred, "preferred")):
+            mask[positions[is_reachable]] = table.column(name).to_numpy()[is_reachable]
+    return FilterMask(is_included, is_preferred)
 
 
-def to_naive_utc(moment: datetime) -> datetime:
+def to_naive_utc(time: datetime) -> datetime:
     """Return the time in UTC without a time zone, as the database stores it."""
-    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+    return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
 
 
 @lru_cache(_PATTERN_CACHE_SIZE)
@@ -102,26 +106,26 @@ def translate_path_pattern(pattern: str) -> tuple[str, bool]:
     Raises BadPathFilter if the pattern is invalid.
     """
     if _POSIX_CLASS.search(pattern):
-        raise _bad_path_error(pattern, _BRACKET_HINT)
-    regex, include = _to_regex(pattern)
+        raise _build_bad_path_error(pattern, _BRACKET_HINT)
+    regex, is_included = _to_regex(pattern)
     try:
         with duckdb.connect() as connection:
             connection.execute("SELECT regexp_matches('', $1)", [regex])
     except duckdb.InvalidInputException as error:
-        raise _bad_path_error(
+        raise _build_bad_path_error(
             pattern, _BRACKET_HINT if "character class" in str(error) else _PATTERN_HINT
         ) from error
-    return regex, include
+    return regex, is_included
 
 
 def _to_regex(pattern: str) -> tuple[str, bool]:
     try:
-        regex, include = GitIgnoreSpecPattern.pattern_to_regex(pattern)
+        regex, is_included = GitIgnoreSpecPattern.pattern_to_regex(pattern)
     except GitIgnorePatternError as error:
-        raise _bad_path_error(pattern, _PATTERN_HINT) from error
-    if not isinstance(regex, str) or include is None:
-        raise _bad_path_error(pattern, _PATTERN_HINT)
-    return regex, include
+        raise _build_bad_path_error(pattern, _PATTERN_HINT) from error
+    if not isinstance(regex, str) or is_included is None:
+        raise _build_bad_path_error(pattern, _PATTERN_HINT)
+    return regex, is_included
 
 
 def _build_filter_condition(query_filter: QueryFilter) -> tuple[str, dict[str, Parameter]]:
@@ -134,8 +138,8 @@ def _build_filter_condition(query_filter: QueryFilter) -> tuple[str, dict[str, P
         conditions.append("commit_date >= $since")
         parameters["since"] = to_naive_utc(query_filter.since)
     if query_filter.path is not None:
-        regex, include = translate_path_pattern(query_filter.path)
-        conditions.append(f"{'' if include else 'NOT '}regexp_matches(file_path, $path)")
+        regex, is_included = translate_path_pattern(query_filter.path)
+        conditions.append(f"{'' if is_included else 'NOT '}regexp_matches(file_path, $path)")
         parameters["path"] = regex
     if query_filter.author is not None:
         conditions.append("contains(lower(author_name || ' <' || author_email || '>'), lower($author))")
@@ -155,5 +159,5 @@ def _remove_group_names(regex: str) -> str:
     return regex.replace("(?P<ps_d>", "(?:")
 
 
-def _bad_path_error(pattern: str, hint: str) -> BadPathFilter:
+def _build_bad_path_error(pattern: str, hint: str) -> BadPathFilter:
     return BadPathFilter(f"{pattern!r:.200} is not a path filter.", hint=hint)

@@ -15,15 +15,15 @@ import polars as pl
 from stores import database, schema
 from stores.index_location import IndexLocation
 
-# Longer than for a query: a notebook reads the index once.
+# Longer than the wait of a query, because a notebook reads the index only once.
 WAIT_SECONDS: Final = 60.0
-# Most of the data; read only on request.
+# Columns that are most of the data; read only on request.
 TEXT_COLUMNS: Final = frozenset({"diff", "semantic_text", "source_text"})
 
 _WORDS_SQL: Final = "SELECT hunk_id, term, frequency FROM hunk_postings JOIN terms USING (term_id)"
 _COMMITS_SQL: Final = "SELECT *, commit_sha NOT IN (SELECT commit_sha FROM unreached) AS reached FROM commits"
-# A column segment ends where the next one in its block begins. The last one takes at most its rows' size in memory:
-# long texts are measured on a sample, and short ones count 48 bytes.
+# A column segment ends where the next one in its block begins. The last segment of a block takes at most the size of
+# its rows in memory, for which long texts are measured on a sample, and short ones count 48 bytes.
 _SIZES_SQL: Final = """
 SELECT column_name,
        sum(additional_bytes
@@ -36,7 +36,7 @@ FROM (
                WHEN 'VARCHAR' THEN CASE column_name {lengths} ELSE 48 END ELSE 8 END AS row_bytes
     FROM pragma_storage_info('{table}') WHERE block_id >= 0
 ) GROUP BY column_name"""
-# Value of `table` for blocks and parts of blocks without data.
+# Value of the column `table` of `Frames.sizes` for space without data.
 FREE_SPACE: Final = "free"
 _LONG_TEXT_COLUMNS: Final = TEXT_COLUMNS | {"message"}
 _MEAN_LENGTH_SQL: Final = (
@@ -71,16 +71,16 @@ def read_frames(location: IndexLocation, *, texts: bool = False, wait: float = W
     with database.open_for_reading(location, wait=wait) as connection:
         return Frames(
             commits=_set_time_zone(_read_frame(connection, _COMMITS_SQL)),
-            hunks=_read_frame(connection, _select_statement("hunks", texts=texts)),
-            symbols=_read_frame(connection, _select_statement("hunk_symbols", texts=texts)),
+            hunks=_read_frame(connection, _build_select_statement("hunks", texts=texts)),
+            symbols=_read_frame(connection, _build_select_statement("hunk_symbols", texts=texts)),
             words=_read_frame(connection, _WORDS_SQL),
-            head_symbols=_read_frame(connection, _select_statement("head_symbols", texts=texts)),
-            vectors=_read_frame(connection, _select_statement("vectors", texts=texts)),
+            head_symbols=_read_frame(connection, _build_select_statement("head_symbols", texts=texts)),
+            vectors=_read_frame(connection, _build_select_statement("vectors", texts=texts)),
             sizes=_read_sizes(connection),
         )
 
 
-def _select_statement(name: str, *, texts: bool) -> str:
+def _build_select_statement(name: str, *, texts: bool) -> str:
     columns = [column for column in schema.TABLES[name].names if texts or column not in TEXT_COLUMNS]
     return f"SELECT {', '.join(columns)} FROM {name}"
 
@@ -90,7 +90,7 @@ def _read_frame(connection: duckdb.DuckDBPyConnection, sql: str) -> pl.DataFrame
 
 
 def _set_time_zone(commits: pl.DataFrame) -> pl.DataFrame:
-    """Set the time zone, which the database does not store."""
+    """Set the time zone of the dates to UTC; the database stores none."""
     return commits.with_columns(pl.col("author_date", "commit_date").dt.replace_time_zone("UTC"))
 
 
@@ -98,17 +98,19 @@ def _read_sizes(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
     sql = "SELECT block_size, total_blocks FROM pragma_database_size() WHERE database_name = 'ix'"
     block_size, block_count = connection.execute(sql).fetchall()[0]
     columns = pl.concat(_read_table_sizes(connection, table, block_size) for table in schema.TABLES)
-    rest = max(0, block_size * block_count - int(columns.get_column("bytes").sum()))
-    free = pl.DataFrame({"table": FREE_SPACE, "column": "", "bytes": rest}, schema=columns.schema)
+    free_bytes = max(0, block_size * block_count - int(columns.get_column("bytes").sum()))
+    free = pl.DataFrame({"table": FREE_SPACE, "column": "", "bytes": free_bytes}, schema=columns.schema)
     return pl.concat([columns, free]).sort("bytes", descending=True)
 
 
 def _read_table_sizes(connection: duckdb.DuckDBPyConnection, table: str, block_size: int) -> pl.DataFrame:
-    lengths = "WHEN '' THEN 0"
+    length_cases = "WHEN '' THEN 0"
     for column in _LONG_TEXT_COLUMNS & set(schema.TABLES[table].names):
-        [(length,)] = connection.execute(_MEAN_LENGTH_SQL.format(column=column, table=table)).fetchall()
-        lengths += f" WHEN '{column}' THEN {length}"
-    sizes = _read_frame(connection, _SIZES_SQL.format(table=table, block_size=block_size, lengths=lengths))
+        [(mean_length,)] = connection.execute(_MEAN_LENGTH_SQL.format(column=column, table=table)).fetchall()
+        length_cases += f" WHEN '{column}' THEN {mean_length}"
+    sizes = _read_frame(
+        connection, _SIZES_SQL.format(table=table, block_size=block_size, lengths=length_cases)
+    )
     return sizes.select(
         pl.lit(table).alias("table"), pl.col("column_name").alias("column"), pl.col("bytes").cast(pl.Int64)
     )

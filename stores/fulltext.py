@@ -1,4 +1,4 @@
-"""Full-text retrievers: BM25 over the posting tables.
+"""Full-text lanes, a lane being the ranking of one retriever: BM25 over the posting tables.
 
 - `search_hunk_text` ranks hunks by the terms of their text.
 - `search_symbol_names` ranks hunks by the names of the symbols that they touched or that their file has at HEAD.
@@ -47,23 +47,23 @@ MIN_NAME_MATCH_SHARE: Final = 0.5
 # still outweighs a very common name.
 QUOTED_NAME_BOOST: Final = 2.0
 
-# Scores are summed as integer multiples of this unit, because a sum of floats depends on the order.
+# Scores are summed as integer multiples of this unit, because a sum of floats depends on the order of its terms.
 _UNIT: Final = 1e-12
 
-# Ids are literals: with bound parameters DuckDB cannot skip row groups of other terms.
+# Ids are SQL literals: with bound parameters DuckDB cannot skip row groups of other terms.
 _POSTINGS: Final = "SELECT term_id, {key}, frequency FROM {table} WHERE term_id IN ({terms})"
 _KEYS: Final = {"hunk_postings": "hunk_id", "symbol_postings": "hunk_id", "head_postings": "symbol_id"}
-# Terms and names are literals too: binding takes 0.1 ms per value.
+# Terms and names are SQL literals too, because binding takes 0.1 ms per value.
 _TERMS: Final = "SELECT term_id, term FROM terms WHERE term IN ({terms}) ORDER BY term_id"
 _HUNKS_BY_SYMBOL: Final = "SELECT DISTINCT hunk_id FROM hunk_symbols WHERE name IN ({names})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Postings:
-    """Postings of the query's terms, one per element of the arrays.
+    """Postings of the query's terms, one per element of the arrays; documents are hunks or symbols.
 
-    term_count: number of the query's terms. term_indices: indices into them. documents: positions of the documents.
-    frequencies: occurrences of the term in the document.
+    term_count: number of the query's terms. term_indices: indices of the terms. documents: positions of the documents
+    in the snapshot. frequencies: occurrences of the term in the document.
     """
 
     term_count: int
@@ -73,19 +73,24 @@ class Postings:
 
     def count_terms(self, documents: Ints) -> Ints:
         """Return the number of occurrences of each term (columns) in each of these documents (rows)."""
-        order = np.argsort(documents, kind="stable")
-        found = np.minimum(np.searchsorted(documents, self.documents, sorter=order), len(documents) - 1)
-        rows = order[found]
+        sorted_rows = np.argsort(documents, kind="stable")
+        nearest = np.minimum(
+            np.searchsorted(documents, self.documents, sorter=sorted_rows), len(documents) - 1
+        )
+        rows = sorted_rows[nearest]
         is_present = documents[rows] == self.documents
         counts = np.zeros((len(documents), self.term_count), np.int64)
         counts[rows[is_present], self.term_indices[is_present]] = self.frequencies[is_present]
         return counts
 
-    def select_terms(self, selected: Bools) -> Postings:
+    def select_terms(self, term_mask: Bools) -> Postings:
         """Return the postings of the terms where `selected`, a mask over the terms, is true."""
-        mask = selected[self.term_indices]
+        posting_mask = term_mask[self.term_indices]
         return Postings(
-            self.term_count, self.term_indices[mask], self.documents[mask], self.frequencies[mask]
+            self.term_count,
+            self.term_indices[posting_mask],
+            self.documents[posting_mask],
+            self.frequencies[posting_mask],
         )
 
 
@@ -93,19 +98,19 @@ class Postings:
 class Bm25Scores:
     """BM25 scores of all documents, by position.
 
-    scores: 0 for a document without any of the terms. matched: documents that have a term. document_frequencies:
-    number of documents with each term.
+    scores: 0 for a document without any of the terms. is_matched: mask of the documents that have a term.
+    document_frequencies: number of documents with each term.
     """
 
     scores: Floats
-    matched: Bools
+    is_matched: Bools
     document_frequencies: Ints
     postings: Postings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SymbolNameScores:
-    """BM25 score of each hunk's symbol names, and the summed weights of the matched terms."""
+    """BM25 score of each hunk's symbol names, and the summed weights of its matched terms in units of _UNIT."""
 
     scores: Floats
     matched_weight: Ints
@@ -113,7 +118,7 @@ class SymbolNameScores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermLookup:
-    """The query's terms that are in the index.
+    """Terms of the query that are in the index.
 
     term_ids: ascending. text_scores: scores of the hunks' texts. name_postings: postings of the names of touched
     symbols.
@@ -144,7 +149,7 @@ def search_hunk_text(
 ) -> tuple[RankedHunk, ...]:
     """Return the hunks whose text has the highest BM25 scores, best first."""
     scores = lookup.text_scores.scores * _compute_preference_factors(mask)
-    return select_top_k(snapshot, scores, lookup.text_scores.matched & mask.included, limit)
+    return select_top_k(snapshot, scores, lookup.text_scores.is_matched & mask.is_included, limit)
 
 
 def search_symbol_names(
@@ -158,7 +163,7 @@ def search_symbol_names(
 ) -> tuple[RankedHunk, ...]:
     """Return the hunks with the best matching symbol names, best first.
 
-    With `quoted_names`, the names that the query quotes, common terms count and any matching term is enough.
+    quoted_names: names that the query quotes. With them, common terms count and a single matching term is enough.
     """
     text_count = int(np.count_nonzero(snapshot.hunks.word_counts))
     weights = _to_units(
@@ -169,38 +174,44 @@ def search_symbol_names(
         if quoted_names
         else ~_find_common_terms(snapshot, lookup.text_scores)
     )
-    touched = _score_touched_symbols(
+    touched_scores = _score_touched_symbols(
         connection, snapshot, lookup.name_postings.select_terms(is_used), quoted_names, weights
     )
-    head = _score_head_symbols(connection, snapshot, lookup.term_ids[is_used], quoted_names, weights[is_used])
-    scores = touched.scores + HEAD_WEIGHT * head.scores + TEXT_WEIGHT * lookup.text_scores.scores
-    matched_weight = np.maximum(touched.matched_weight, head.matched_weight)
+    head_scores = _score_head_symbols(
+        connection, snapshot, lookup.term_ids[is_used], quoted_names, weights[is_used]
+    )
+    scores = (
+        touched_scores.scores + HEAD_WEIGHT * head_scores.scores + TEXT_WEIGHT * lookup.text_scores.scores
+    )
+    matched_weight = np.maximum(touched_scores.matched_weight, head_scores.matched_weight)
     min_weight = (0 if quoted_names else MIN_NAME_MATCH_SHARE) * weights.sum()
-    eligible = (matched_weight > 0) & (matched_weight >= min_weight) & mask.included
-    return select_top_k(snapshot, scores * _compute_preference_factors(mask), eligible, limit)
+    is_eligible = (matched_weight > 0) & (matched_weight >= min_weight) & mask.is_included
+    return select_top_k(snapshot, scores * _compute_preference_factors(mask), is_eligible, limit)
 
 
-def compute_inverse_document_frequency(document_frequencies: Ints, documents: int) -> Floats:
+def compute_inverse_document_frequency(document_frequencies: Ints, document_count: int) -> Floats:
     """Return BM25's inverse document frequency of terms, given the number of documents that have each."""
-    return np.asarray(np.log10((documents - document_frequencies + 0.5) / (document_frequencies + 0.5) + 1))
+    return np.asarray(
+        np.log10((document_count - document_frequencies + 0.5) / (document_frequencies + 0.5) + 1)
+    )
 
 
 def find_hunks_touching(
     connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, names: tuple[str, ...]
 ) -> Bools:
     """Return a mask of the hunks that touched a symbol with exactly one of these names."""
-    found = np.zeros(len(snapshot.hunks), np.bool_)
+    is_touched = np.zeros(len(snapshot.hunks), np.bool_)
     if names:
         rows = connection.execute(_HUNKS_BY_SYMBOL.format(names=_format_sql_literals(names))).to_arrow_table()
-        positions = snapshot.hunks.positions.positions_of(to_int_array(rows.column("hunk_id")))
-        found[positions[positions >= 0]] = True
-    return found
+        positions = snapshot.hunks.positions.find_positions(to_int_array(rows.column("hunk_id")))
+        is_touched[positions[positions >= 0]] = True
+    return is_touched
 
 
 def _find_common_terms(snapshot: Snapshot, text_scores: Bm25Scores) -> Bools:
     """Return a mask of the terms in more than COMMON_TERM_SHARE of the texts and in more than LANE_DEPTH texts."""
-    texts = np.count_nonzero(snapshot.hunks.word_counts)
-    return np.asarray(text_scores.document_frequencies > max(LANE_DEPTH, COMMON_TERM_SHARE * texts))
+    text_count = np.count_nonzero(snapshot.hunks.word_counts)
+    return np.asarray(text_scores.document_frequencies > max(LANE_DEPTH, COMMON_TERM_SHARE * text_count))
 
 
 def _score_touched_symbols(
@@ -234,17 +245,17 @@ def _score_head_symbols(
     matched_weight = _sum_weights(postings, weights, len(symbols.word_counts))
     if quoted_names:
         scores = scores * np.where(symbols.match_names(quoted_names), QUOTED_NAME_BOOST, 1.0)
-    matching = np.flatnonzero((matched_weight > 0) & (symbols.file_indices >= 0))
-    best_score, best_weight = np.zeros(snapshot.file_count), np.zeros(snapshot.file_count, np.int64)
-    np.maximum.at(best_score, symbols.file_indices[matching], scores[matching])
-    np.maximum.at(best_weight, symbols.file_indices[matching], matched_weight[matching])
-    files = snapshot.hunks.file_indices
-    return SymbolNameScores(best_score[files], best_weight[files])
+    matched_symbols = np.flatnonzero((matched_weight > 0) & (symbols.file_indices >= 0))
+    best_scores, best_weights = np.zeros(snapshot.file_count), np.zeros(snapshot.file_count, np.int64)
+    np.maximum.at(best_scores, symbols.file_indices[matched_symbols], scores[matched_symbols])
+    np.maximum.at(best_weights, symbols.file_indices[matched_symbols], matched_weight[matched_symbols])
+    file_indices = snapshot.hunks.file_indices
+    return SymbolNameScores(best_scores[file_indices], best_weights[file_indices])
 
 
-def _sum_weights(postings: Postings, weights: Ints, documents: int) -> Ints:
+def _sum_weights(postings: Postings, weights: Ints, document_count: int) -> Ints:
     """Return the summed weights of the terms that each document has."""
-    sums = np.zeros(documents, np.int64)
+    sums = np.zeros(document_count, np.int64)
     np.add.at(sums, postings.documents, weights[postings.term_indices])
     return sums
 
@@ -252,12 +263,12 @@ def _sum_weights(postings: Postings, weights: Ints, documents: int) -> Ints:
 def _score_bm25(postings: Postings, lengths: Ints) -> Bm25Scores:
     """Score the documents of one postings table; `lengths` are their numbers of terms."""
     document_frequencies = np.bincount(postings.term_indices, minlength=postings.term_count)
-    sums, matched = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.bool_)
+    sums, is_matched = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.bool_)
     if len(postings.documents):
         frequencies = document_frequencies[postings.term_indices]
         np.add.at(sums, postings.documents, _score_postings(frequencies, postings, lengths))
-        matched[postings.documents] = True
-    return Bm25Scores(np.asarray(sums * _UNIT, dtype=np.float64), matched, document_frequencies, postings)
+        is_matched[postings.documents] = True
+    return Bm25Scores(np.asarray(sums * _UNIT, dtype=np.float64), is_matched, document_frequencies, postings)
 
 
 def _load_postings(
@@ -267,7 +278,7 @@ def _load_postings(
         return Postings(0, term_ids, term_ids, term_ids)
     sql = _POSTINGS.format(key=_KEYS[table], table=table, terms=", ".join(map(str, term_ids.tolist())))
     posting_terms, rows, frequencies = map(to_int_array, connection.execute(sql).to_arrow_table().columns)
-    documents = positions.positions_of(rows)
+    documents = positions.find_positions(rows)
     is_included = documents >= 0
     term_indices = np.searchsorted(term_ids, posting_terms[is_included])
     return Postings(len(term_ids), term_indices, documents[is_included], frequencies[is_included])
@@ -288,7 +299,7 @@ def _to_units(values: Floats) -> Ints:
 
 
 def _compute_preference_factors(mask: FilterMask) -> Floats:
-    return np.where(mask.preferred, PREFERRED_PATH_BOOST, 1.0)
+    return np.where(mask.is_preferred, PREFERRED_PATH_BOOST, 1.0)
 
 
 def _format_sql_literals(texts: Iterable[str]) -> str:

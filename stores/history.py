@@ -15,7 +15,7 @@ import duckdb
 from stores.database import fetch_int, register_tables
 from stores.types import EMBEDDING_DIMENSION, ReachabilityDelta
 
-# 128 MB of vectors, the texts of about 40,000 commits. A larger index has a side file (`quantized_vectors`).
+# Number of vectors in 128 MB, those of about 40,000 commits. A larger index has a side file (`quantized_vectors`).
 MAX_ROWS_IN_MEMORY: Final = 128_000_000 // (4 * EMBEDDING_DIMENSION)
 
 # Longer lists are passed as an Arrow table; for shorter ones, importing pyarrow would take longer than the query.
@@ -55,7 +55,7 @@ class FileCommit:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableCommit:
-    """Commit that could not be read, and the cause."""
+    """Commit that could not be read, and the reason."""
 
     commit_sha: str
     reason: str
@@ -65,13 +65,13 @@ class UnreadableCommit:
 class CacheUsage:
     """Embedding cache usage of an index run.
 
-    entries: vectors in the cache after the last batch. requested: texts that needed a vector. found: those of them
-    whose vector was in the cache.
+    entries: vectors in the cache after the last batch. requested_texts: number of texts that needed a vector.
+    cached_texts: number of these whose vector was in the cache.
     """
 
     entries: int = 0
-    requested: int = 0
-    found: int = 0
+    requested_texts: int = 0
+    cached_texts: int = 0
 
 
 _SUMMARY: Final = """
@@ -104,18 +104,18 @@ def load_index_summary(connection: duckdb.DuckDBPyConnection) -> IndexSummary | 
 
 
 def load_cache_usage(connection: duckdb.DuckDBPyConnection) -> CacheUsage:
-    """Return the cache usage of the newest index run with an embedding cache."""
+    """Return the usage by the newest index run with an embedding cache; zeros if there was none."""
     row = connection.execute("SELECT entries, asked, found FROM embed_cache").fetchone()
     return CacheUsage(*row) if row else CacheUsage()
 
 
 def find_recorded_commits(connection: duckdb.DuckDBPyConnection, shas: Iterable[str]) -> set[str]:
-    """Return the given commits that are recorded."""
-    requested = list(shas)
-    if len(requested) > MAX_INLINE_COMMITS:
-        return _find_known(connection, "commits", "commit_sha", requested)
-    sql = f"SELECT commit_sha FROM commits WHERE commit_sha IN ({', '.join('?' * len(requested))})"
-    return {sha for (sha,) in connection.execute(sql, requested).fetchall()} if requested else set()
+    """Return those of the commits that are recorded in the index."""
+    requested_shas = list(shas)
+    if len(requested_shas) > MAX_INLINE_COMMITS:
+        return _find_stored_keys(connection, "commits", "commit_sha", requested_shas)
+    sql = f"SELECT commit_sha FROM commits WHERE commit_sha IN ({', '.join('?' * len(requested_shas))})"
+    return {sha for (sha,) in connection.execute(sql, requested_shas).fetchall()} if requested_shas else set()
 
 
 def list_recorded_commits(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -125,10 +125,10 @@ def list_recorded_commits(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 def compute_hunk_share(connection: duckdb.DuckDBPyConnection, shas: Iterable[str]) -> float:
     """Return the share of all hunks that belong to these commits."""
-    selected = set(shas)
+    selected_shas = set(shas)
     rows = connection.execute("SELECT commit_sha, count(*) FROM hunks GROUP BY commit_sha").fetchall()
     counts: dict[str, int] = dict(rows)
-    return sum(counts.get(sha, 0) for sha in selected) / max(1, sum(counts.values()))
+    return sum(counts.get(sha, 0) for sha in selected_shas) / max(1, sum(counts.values()))
 
 
 def load_unreached_commits(connection: duckdb.DuckDBPyConnection) -> set[str]:
@@ -142,9 +142,9 @@ def load_unreadable_commits(connection: duckdb.DuckDBPyConnection) -> tuple[Unre
     return tuple(UnreadableCommit(*row) for row in rows)
 
 
-def find_known_digests(connection: duckdb.DuckDBPyConnection, digests: Iterable[bytes]) -> set[bytes]:
-    """Return the given text digests that have a vector."""
-    return _find_known(connection, "vectors", "text_digest", list(digests))
+def find_embedded_digests(connection: duckdb.DuckDBPyConnection, digests: Iterable[bytes]) -> set[bytes]:
+    """Return those of the text digests that have a vector."""
+    return _find_stored_keys(connection, "vectors", "text_digest", list(digests))
 
 
 def load_head_files(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
@@ -155,30 +155,30 @@ def load_head_files(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
 def load_file_history(
     connection: duckdb.DuckDBPyConnection, path: str, reachability: ReachabilityDelta
 ) -> tuple[tuple[str, int], ...]:
-    """Return the reachable commits that changed a file, each with its hunk id, oldest first; follow renames.
+    """Return (sha, hunk id) for each reachable commit that changed the file, oldest first; follow renames.
 
-    A former name counts until the date of the rename, because another file may have the name later.
+    Commits under an old name count until the date of the rename, because another file may have that name later.
     """
-    pending: list[tuple[str, datetime | None]] = [(path, None)]
+    pending_names: list[tuple[str, datetime | None]] = [(path, None)]
     seen_names = {path}
-    found: dict[str, tuple[datetime, int, int]] = {}
+    change_by_sha: dict[str, tuple[datetime, int, int]] = {}
     is_reachable = _build_reachability_test(connection, reachability)
-    while pending:
-        name, before = pending.pop()
+    while pending_names:
+        name, last_date = pending_names.pop()
         for hunk, sha, old_path, date, row in connection.execute(_FILE_HUNKS, {"path": name}).fetchall():
-            if (before is None or date <= before) and is_reachable(sha):
-                found.setdefault(sha, (date, row, hunk))
+            if (last_date is None or date <= last_date) and is_reachable(sha):
+                change_by_sha.setdefault(sha, (date, row, hunk))
                 if old_path and old_path not in seen_names:
                     seen_names.add(old_path)
-                    pending.append((old_path, date))
-    return tuple((sha, hunk) for sha, (_, _, hunk) in sorted(found.items(), key=lambda item: item[1]))
+                    pending_names.append((old_path, date))
+    return tuple((sha, hunk) for sha, (_, _, hunk) in sorted(change_by_sha.items(), key=lambda item: item[1]))
 
 
 def load_file_commits(connection: duckdb.DuckDBPyConnection, hunks: Iterable[int]) -> tuple[FileCommit, ...]:
-    """Return the commits of these hunks, newest first, with the number of `@@` sections of each hunk."""
+    """Return the commit of each of these hunks, newest first."""
     # Ids are literals: with bound parameters DuckDB cannot skip row groups of other hunks.
-    listed = ", ".join(map(str, hunks))
-    rows = connection.execute(_FILE_COMMITS.format(hunks=listed)).fetchall() if listed else []
+    hunk_ids = ", ".join(map(str, hunks))
+    rows = connection.execute(_FILE_COMMITS.format(hunks=hunk_ids)).fetchall() if hunk_ids else []
     return tuple(FileCommit(*row) for row in rows)
 
 
@@ -190,15 +190,17 @@ def needs_side_file(connection: duckdb.DuckDBPyConnection) -> bool:
 def _build_reachability_test(
     connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta
 ) -> Callable[[str], bool]:
-    added = frozenset(reachability.added)
-    if reachability.complete:
+    added = frozenset(reachability.added_commits)
+    if reachability.is_complete:
         return added.__contains__
-    removed = load_unreached_commits(connection) | set(reachability.removed)
+    removed = load_unreached_commits(connection) | set(reachability.removed_commits)
     return lambda sha: sha not in removed or sha in added
 
 
-def _find_known(connection: duckdb.DuckDBPyConnection, table: str, key: str, keys: list[Any]) -> set[Any]:
-    """Return the given keys that the table contains."""
+def _find_stored_keys(
+    connection: duckdb.DuckDBPyConnection, table: str, key: str, keys: list[Any]
+) -> set[Any]:
+    """Return those of the keys that the table contains."""
     if not keys:
         return set()
     import pyarrow as pa  # slow to import, and rarely needed

@@ -15,16 +15,19 @@ if TYPE_CHECKING:
 
 Connection: TypeAlias = duckdb.DuckDBPyConnection
 
-# Nine diffs in ten have less than 3 KB. Longer diffs than this are read for each answer.
+# Longer diffs are read for each answer. Nine diffs in ten have less than 3 KB.
 MAX_CACHED_DIFF_BYTES: Final = 8_000
-# Diffs of about 50,000 hunks. A larger index caches none, and each answer reads its own.
+# Total of about 50,000 hunks. For more diffs nothing is cached, and each answer reads its diffs.
 MAX_CACHE_BYTES: Final = 64_000_000
 _BATCH_ROWS: Final = 2_048
 
 
 @dataclass(frozen=True, slots=True)
 class HunkDetails:
-    """A hunk with its commit; `symbols` are the distinct names of touched symbols, in stored order."""
+    """Hunk (the diff of one file in one commit) and its commit.
+
+    `symbols`: distinct names of the symbols that it touched, in stored order.
+    """
 
     hunk_id: int
     commit_sha: str
@@ -40,7 +43,7 @@ class HunkDetails:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DiffCache:
-    """Diffs in memory, by hunk id.
+    """Diffs in memory; `row_by_hunk` has the index into `texts` by hunk id.
 
     DuckDB stores diffs compressed in blocks of 2,048 rows: reading five costs as much as reading ten thousand.
     """
@@ -60,11 +63,11 @@ class DiffCache:
         }
 
 
-# Ids are literals: with a list as a bound parameter DuckDB cannot skip row groups.
+# Ids are SQL literals, because with a list as a bound parameter DuckDB cannot skip row groups.
 _HUNKS: Final = """
 SELECT hunk_id, commit_sha, file_path, change_kind, diff_truncated FROM hunks WHERE hunk_id IN ({hunks})"""
 _DIFFS: Final = "SELECT hunk_id, diff FROM hunks WHERE hunk_id IN ({hunks})"
-# A separate query: a join with hunks would read and decompress all messages.
+# Commits have a query of their own, because a join with hunks would read and decompress all messages.
 _COMMITS: Final = """
 SELECT commit_sha, message, author_name, commit_date FROM commits WHERE commit_sha IN ({commits})"""
 _SYMBOLS: Final = "SELECT hunk_id, name FROM hunk_symbols WHERE hunk_id IN ({hunks}) ORDER BY rowid"
@@ -86,28 +89,30 @@ def load_hunk_details(
     symbols = _load_symbols(connection, hunks)
 
     def build_details(hunk: int) -> HunkDetails:
-        sha, path, change_kind, truncated = rows[hunk]
-        return HunkDetails(hunk, sha, *commits[sha], path, change_kind, diffs[hunk], truncated, symbols[hunk])
+        sha, path, change_kind, is_truncated = rows[hunk]
+        return HunkDetails(
+            hunk, sha, *commits[sha], path, change_kind, diffs[hunk], is_truncated, symbols[hunk]
+        )
 
     return tuple(map(build_details, hunks))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HunkDetailsCache:
-    """Cache of hunk details for one answer, which needs those of all candidates and then those of its results."""
+    """Cache of hunk details for one answer, which loads those of all candidates and later those of the results."""
 
     connection: Connection
     diff_cache: DiffCache | None = None
-    loaded: dict[int, HunkDetails] = field(default_factory=dict)
+    details_by_id: dict[int, HunkDetails] = field(default_factory=dict)
 
     def load(self, hunks: Sequence[int]) -> tuple[HunkDetails, ...]:
         """Return the details of these hunks, in the given order."""
-        missing = [hunk for hunk in hunks if hunk not in self.loaded]
-        self.loaded.update(
+        missing = [hunk for hunk in hunks if hunk not in self.details_by_id]
+        self.details_by_id.update(
             (details.hunk_id, details)
             for details in load_hunk_details(self.connection, missing, self.diff_cache)
         )
-        return tuple(self.loaded[hunk] for hunk in hunks)
+        return tuple(self.details_by_id[hunk] for hunk in hunks)
 
 
 def load_diff_cache(connection: Connection) -> DiffCache:
@@ -146,17 +151,20 @@ def has_path(connection: Connection, path: str) -> bool:
 
 
 def _load_diffs(connection: Connection, hunks: Sequence[int], diff_cache: DiffCache | None) -> dict[int, str]:
-    found = diff_cache.get(hunks) if diff_cache else {}
-    missing = [hunk for hunk in hunks if hunk not in found]
+    diffs = diff_cache.get(hunks) if diff_cache else {}
+    missing = [hunk for hunk in hunks if hunk not in diffs]
     if missing:
-        found |= dict(connection.execute(_DIFFS.format(hunks=_join_ids(missing))).fetchall())
-    return found
+        diffs |= dict(connection.execute(_DIFFS.format(hunks=_join_ids(missing))).fetchall())
+    return diffs
 
 
 def _load_commits(connection: Connection, shas: Iterable[str]) -> dict[str, tuple[str, str, datetime]]:
     """Return message, author and date of each commit."""
-    quoted = ", ".join(f"'{sha}'" for sha in shas)
-    return {sha: tuple(rest) for sha, *rest in connection.execute(_COMMITS.format(commits=quoted)).fetchall()}
+    sha_literals = ", ".join(f"'{sha}'" for sha in shas)
+    return {
+        sha: tuple(columns)
+        for sha, *columns in connection.execute(_COMMITS.format(commits=sha_literals)).fetchall()
+    }
 
 
 def _load_symbols(connection: Connection, hunks: Sequence[int]) -> dict[int, tuple[str, ...]]:

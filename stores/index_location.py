@@ -34,11 +34,11 @@ PRIVATE_MODE: Final = 0o700
 
 
 class HomeUnusable(LineageError):
-    """LINEAGE_HOME is not a directory and none can be created there."""
+    """LINEAGE_HOME that is not a directory and cannot be created."""
 
 
 class ForeignFolder(LineageError):
-    """The path of an index directory leads out of LINEAGE_HOME."""
+    """Path of an index directory that leads out of LINEAGE_HOME."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,52 +87,52 @@ class IndexLocation:
 
 def resolve_location(
     home: Path,
-    canonical: Path,
-    first_commit: Callable[[], str | None],
-    contains: Callable[[str], bool],
+    canonical_path: Path,
+    find_first_commit: Callable[[], str | None],
+    has_commit: Callable[[str], bool],
 ) -> IndexLocation:
-    """Return the location of the repository at `canonical`, without creating anything.
+    """Return the location of the index of the repository at `canonical_path`, without creating anything.
 
-    `first_commit` returns the first commit on HEAD; it is called only if no index is found by the path. `contains`
-    says whether the repository has a commit: an index counts only if the commit it was created with still exists.
-    Raises HomeUnusable if `home` exists and is not a directory.
+    `find_first_commit` returns the first commit on HEAD; it is called only if several or no indexes have the path.
+    `has_commit` checks that the repository has a commit: an index belongs to it only if the repository still has the
+    first commit of the time when the index was created. Raises HomeUnusable if `home` exists and is not a directory.
     """
     if os.path.lexists(home) and not home.is_dir():
-        raise _home_unusable(home)
+        raise _build_home_error(home)
     candidates = [
-        location for location in find_by_path(home, canonical) if contains(location.first_commit or "")
+        location for location in find_by_path(home, canonical_path) if has_commit(location.first_commit or "")
     ]
     if len(candidates) == 1:
         return candidates[0]
-    new = _new_location(home, canonical, first_commit())
-    same = [location for location in candidates if location.repo_id == new.repo_id]
-    return (same or candidates or [new])[0]
+    new_location = _build_new_location(home, canonical_path, find_first_commit())
+    matching_candidates = [location for location in candidates if location.repo_id == new_location.repo_id]
+    return (matching_candidates or candidates or [new_location])[0]
 
 
 def find_location(
     home: Path,
-    canonical: Path,
-    first_commit: Callable[[], str | None],
-    contains: Callable[[str], bool],
+    canonical_path: Path,
+    find_first_commit: Callable[[], str | None],
+    has_commit: Callable[[str], bool],
 ) -> IndexLocation | None:
-    """Return the location of an existing index, or None.
+    """Return the same location as `resolve_location`; None if no index directory can belong to the repository.
 
-    Returns None without walking to the first commit if no index directory can belong to the repository.
+    Takes the arguments of `resolve_location`. In the case of None, it does not call `find_first_commit`.
     """
-    found = next(find_by_path(home, canonical), None)
-    if found is None and all(
-        map(_read_location_file, home.glob(f"{_directory_name(canonical)}-*/{LOCATION_FILE}"))
+    existing_location = next(find_by_path(home, canonical_path), None)
+    if existing_location is None and all(
+        map(_read_location_file, home.glob(f"{_build_directory_name(canonical_path)}-*/{LOCATION_FILE}"))
     ):
         return None
-    return resolve_location(home, canonical, first_commit, contains)
+    return resolve_location(home, canonical_path, find_first_commit, has_commit)
 
 
-def find_by_path(home: Path, canonical: Path) -> Iterator[IndexLocation]:
-    """Yield the indexes created for a repository at this path, the present one or an earlier one."""
-    for file in sorted(home.glob(f"{_directory_name(canonical)}-*/{LOCATION_FILE}")):
+def find_by_path(home: Path, canonical_path: Path) -> Iterator[IndexLocation]:
+    """Yield the indexes of repositories at this path, the present one or earlier ones."""
+    for file in sorted(home.glob(f"{_build_directory_name(canonical_path)}-*/{LOCATION_FILE}")):
         content = _read_location_file(file)
-        if content is not None and content[0] == str(canonical) and content[1]:
-            yield IndexLocation(home, file.parent.name, canonical, content[1])
+        if content is not None and content[0] == str(canonical_path) and content[1]:
+            yield IndexLocation(home, file.parent.name, canonical_path, content[1])
 
 
 def create_index_directory(location: IndexLocation) -> None:
@@ -143,10 +143,10 @@ def create_index_directory(location: IndexLocation) -> None:
     try:
         location.home.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
-        raise _home_unusable(location.home) from error
+        raise _build_home_error(location.home) from error
     check_index_directory(location)
     location.folder.mkdir(mode=PRIVATE_MODE, exist_ok=True)
-    # Another program may have created it. No chmod if it is right: the file system may be read-only.
+    # Another program may have created the directory. No chmod without need: the file system may be read-only.
     if stat.S_IMODE(location.folder.stat().st_mode) != PRIVATE_MODE:
         location.folder.chmod(PRIVATE_MODE)
     if _read_location_file(location.folder / LOCATION_FILE) is None:
@@ -168,7 +168,7 @@ def check_index_directory(location: IndexLocation) -> None:
 
 
 def fsync_file(file: Path) -> None:
-    """Flush the file to disk, before it replaces another one."""
+    """Flush the file to disk; call this before the file replaces another one."""
     descriptor = os.open(file, os.O_RDONLY)
     try:
         with errors.attach_filename(file):
@@ -177,7 +177,7 @@ def fsync_file(file: Path) -> None:
         os.close(descriptor)
 
 
-def _home_unusable(home: Path) -> HomeUnusable:
+def _build_home_error(home: Path) -> HomeUnusable:
     return HomeUnusable(
         f"Indexes cannot be stored in {home}: it is not a directory and cannot be created.",
         hint="Set LINEAGE_HOME to a directory, or to a path where one can be created.",
@@ -198,14 +198,18 @@ def _write_location_file(location: IndexLocation) -> None:
         raise
 
 
-def _new_location(home: Path, canonical: Path, first_commit: str | None) -> IndexLocation:
-    digest = hashlib.sha256(os.fsencode(canonical) + b"\0" + (first_commit or "").encode()).hexdigest()
-    return IndexLocation(home, f"{_directory_name(canonical)}-{digest[:ID_DIGITS]}", canonical, first_commit)
+def _build_new_location(home: Path, canonical_path: Path, first_commit: str | None) -> IndexLocation:
+    path_hash = hashlib.sha256(
+        os.fsencode(canonical_path) + b"\0" + (first_commit or "").encode()
+    ).hexdigest()
+    return IndexLocation(
+        home, f"{_build_directory_name(canonical_path)}-{path_hash[:ID_DIGITS]}", canonical_path, first_commit
+    )
 
 
-def _directory_name(canonical: Path) -> str:
+def _build_directory_name(canonical_path: Path) -> str:
     return (
-        re.sub(r"[^A-Za-z0-9_-]+", "-", canonical.name.removesuffix(".git")).strip("-")[:MAX_NAME_LENGTH]
+        re.sub(r"[^A-Za-z0-9_-]+", "-", canonical_path.name.removesuffix(".git")).strip("-")[:MAX_NAME_LENGTH]
         or "repo"
     )
 

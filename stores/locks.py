@@ -36,51 +36,54 @@ RUN_LOCK: Final = "run.lock"
 
 # Short compared with the 15 ms of opening an index, long compared with the microseconds of a system call.
 POLL_SECONDS: Final = 0.002
-# A longer wait is for something slow: poll less often and leave the processor to it.
+# A longer wait is probably for a slow operation: poll less often, to leave the processor to it.
 SLOW_POLL_AFTER_SECONDS: Final = 0.5
 SLOW_POLL_SECONDS: Final = 0.02
-# A run started by a hook holds the lock for 0.1 s if it finds nothing to do: too short to report it as running.
+# Wait before a run in progress is reported: a run by a git hook that finds nothing to do holds the lock for 0.1 s.
 SHORT_WAIT_SECONDS: Final = 0.5
-# Errors of opening a file for writing that may only be read.
+# Errors of opening a file for writing if only reading is permitted.
 _READ_ONLY_ERRNOS: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
 
-# Linux lists all locks here; on other systems the holders are unknown.
+# List of all locks on Linux; on other systems the holders are unknown.
 _PROC_LOCKS: Final = Path("/proc/locks")
 # `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`; lines of waiting processes have an arrow and do not match.
 _HELD_LOCK: Final = re.compile(
     r"^\d+: FLOCK +\w+ +(READ|WRITE) +(\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.MULTILINE
 )
-# Enough of a command line to recognise it.
+# Characters of a command line in messages: enough to recognise the program.
 _MAX_COMMAND_LENGTH: Final = 60
 
 
 class IndexBusy(LineageError):
-    """Another process held the index until the timeout."""
+    """Lock of an index that another process held until the timeout."""
 
 
 class RunInProgress(IndexBusy):
-    """Another index run is in progress."""
+    """Refusal of an index run because another one is in progress."""
 
 
-def index_busy_error(seconds: float) -> LineageError:
+def build_index_busy_error(seconds: float) -> LineageError:
     """Return the error for an index that was busy for this many seconds."""
     return IndexBusy(
-        f"The index is in use by another process; waited {seconds:.3g} s.",
+        f"The index is still in use by another process after {seconds:.3g} s.",
         hint="Wait for the other `lineage` command, or close the program that has the index open, and try again.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Time limit shared by all steps of an acquisition; `timeout_error` makes the error to raise at its end."""
+    """Time limit for all steps of an acquisition.
 
-    started: float
+    `started_at` is a time of `time.monotonic`. `timeout_error` makes the error to raise after `seconds`.
+    """
+
+    started_at: float
     seconds: float
-    timeout_error: Callable[[float], LineageError] = index_busy_error
+    timeout_error: Callable[[float], LineageError] = build_index_busy_error
 
     @classmethod
     def after(
-        cls, seconds: float, timeout_error: Callable[[float], LineageError] = index_busy_error
+        cls, seconds: float, timeout_error: Callable[[float], LineageError] = build_index_busy_error
     ) -> Deadline:
         """Return a deadline this many seconds from now."""
         return cls(time.monotonic(), seconds, timeout_error)
@@ -88,41 +91,45 @@ class Deadline:
     @property
     def remaining_seconds(self) -> float:
         """Seconds until the deadline; 0 after it."""
-        return max(0.0, self.seconds - (time.monotonic() - self.started))
+        return max(0.0, self.seconds - (time.monotonic() - self.started_at))
 
     def pause(self) -> None:
         """Sleep until the next attempt; raise the timeout error after the deadline."""
-        waited = time.monotonic() - self.started
-        if waited >= self.seconds:
+        waited_seconds = time.monotonic() - self.started_at
+        if waited_seconds >= self.seconds:
             raise self.timeout_error(self.seconds)
-        time.sleep(POLL_SECONDS if waited < SLOW_POLL_AFTER_SECONDS else SLOW_POLL_SECONDS)
+        time.sleep(POLL_SECONDS if waited_seconds < SLOW_POLL_AFTER_SECONDS else SLOW_POLL_SECONDS)
 
 
 @contextmanager
 def acquire_index(folder: Path, *, exclusive: bool, deadline: Deadline) -> Iterator[None]:
-    """Hold the index lock in this directory: exclusively, or shared (works on a read-only directory too)."""
-    shared = not exclusive
-    with closing_descriptor(_lock_file(folder / GATE_LOCK, _poll(deadline), allow_read_only=shared)):
-        operation = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        index_lock = _lock_file(folder / INDEX_LOCK, _poll(deadline, operation), allow_read_only=shared)
-    with closing_descriptor(index_lock):
+    """Hold the index lock in this directory, exclusively or shared; a shared lock may be in a read-only directory.
+
+    Raises IndexBusy after the deadline.
+    """
+    is_shared = not exclusive
+    with close_finally(_lock_file(folder / GATE_LOCK, _poll(deadline), allow_read_only=is_shared)):
+        operation = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
+        index_lock = _lock_file(folder / INDEX_LOCK, _poll(deadline, operation), allow_read_only=is_shared)
+    with close_finally(index_lock):
         yield
 
 
 def has_waiters(folder: Path) -> bool:
-    """Return whether a process waits for the index; long-time holders check this regularly.
+    """Return whether a process waits for the index; processes that hold it for long call this regularly.
 
-    Raises FileNotFoundError if the directory was deleted: creating the file would keep it from being deleted.
+    Raises FileNotFoundError if the directory was deleted. The lock file is not created, because a new file could
+    prevent the deletion of the directory.
     """
-    with closing_descriptor(os.open(folder / GATE_LOCK, os.O_RDONLY)) as gate:
+    with close_finally(os.open(folder / GATE_LOCK, os.O_RDONLY)) as gate:
         # Shared, so that two concurrent checks do not take each other for a waiter.
         return not try_lock(gate, fcntl.LOCK_SH)
 
 
 @contextmanager
-def exclusive_lock(path: Path, deadline: Deadline) -> Iterator[int]:
-    """Hold this lock file exclusively; yields its descriptor, which may be written to."""
-    with closing_descriptor(_lock_file(path, _poll(deadline))) as descriptor:
+def acquire_exclusive_lock(path: Path, deadline: Deadline) -> Iterator[int]:
+    """Hold this lock file exclusively; yield its descriptor, which is open for writing."""
+    with close_finally(_lock_file(path, _poll(deadline))) as descriptor:
         yield descriptor
 
 
@@ -150,7 +157,7 @@ def open_lock_file(path: Path, *, allow_read_only: bool = False) -> int:
 
 
 @contextmanager
-def closing_descriptor(descriptor: int) -> Iterator[int]:
+def close_finally(descriptor: int) -> Iterator[int]:
     """Close the descriptor at the end, which also releases its lock."""
     try:
         yield descriptor
@@ -160,7 +167,7 @@ def closing_descriptor(descriptor: int) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class RunLock:
-    """The run lock while this process holds it; `file` is the lock file."""
+    """Run lock that this process holds; `file` is the lock file."""
 
     file: Path
 
@@ -171,7 +178,7 @@ class RunLock:
         """
         with (
             errors.attach_filename(self.file),
-            closing_descriptor(os.open(self.file, os.O_WRONLY | os.O_NOFOLLOW)) as descriptor,
+            close_finally(os.open(self.file, os.O_WRONLY | os.O_NOFOLLOW)) as descriptor,
         ):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -179,9 +186,9 @@ class RunLock:
 
 @contextmanager
 def acquire_run_lock(location: IndexLocation) -> Iterator[None]:
-    """Hold the run lock of this index; raises RunInProgress if another process has it."""
+    """Hold the run lock of this index; raise RunInProgress if another process holds it for SHORT_WAIT_SECONDS."""
     index_location.create_index_directory(location)
-    with closing_descriptor(_lock_file(location.folder / RUN_LOCK, _poll_briefly)):
+    with close_finally(_lock_file(location.folder / RUN_LOCK, _poll_briefly)):
         RunLock(location.folder / RUN_LOCK).record_process()
         yield
 
@@ -190,11 +197,11 @@ def acquire_run_lock(location: IndexLocation) -> Iterator[None]:
 def wait_for_run_lock(
     location: IndexLocation, git_dir: Path, on_wait: Callable[[RunInProgress], None]
 ) -> Iterator[RunLock | None]:
-    """Hold the run lock, after the run in progress has ended; None at once if another run is queued in this work tree.
+    """Wait for the run in progress and hold the run lock; yield None at once if a run is queued in this work tree.
 
-    `git_dir` is the work tree's own git directory. `on_wait` is called with the run that is waited for. A queued run
-    leaves the queue before it looks for new commits, so one that finds the queue taken misses none. In a read-only
-    index directory the lock can be taken too, since there may be nothing to write; `record_process` fails there.
+    `git_dir`: the work tree's own git directory. `on_wait`: called before the wait, with the error that describes the
+    run in progress. A queued run looks for new commits only after its wait, so a run that yields None misses none. A
+    read-only index directory is accepted, because there may be nothing to write; `record_process` fails there.
     """
     try:
         index_location.create_index_directory(location)
@@ -207,33 +214,33 @@ def wait_for_run_lock(
     if descriptor is None:
         yield None
         return
-    with closing_descriptor(descriptor):
+    with close_finally(descriptor):
         yield RunLock(location.folder / RUN_LOCK)
 
 
 def is_run_queued(location: IndexLocation, git_dir: Path) -> bool:
     """Return whether an index run is queued in this work tree.
 
-    The check itself locks a free queue for a moment, and another run may take that for a queued one and end. So call
-    this only to queue a run with `wait_for_run_lock` if there is none.
+    The check locks a free queue for a moment, so another run may end because it seems that a run is queued. Call this
+    only before `wait_for_run_lock`, which then queues a run.
     """
     try:
-        descriptor = os.open(queue_lock_path(location, git_dir), os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(get_queue_lock_path(location, git_dir), os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
-    with closing_descriptor(descriptor):
+    with close_finally(descriptor):
         return not try_lock(descriptor, fcntl.LOCK_EX)
 
 
-def queue_lock_path(location: IndexLocation, git_dir: Path) -> Path:
-    """Return the lock file of the run queued in this work tree; the first run that has to wait creates it."""
+def get_queue_lock_path(location: IndexLocation, git_dir: Path) -> Path:
+    """Return the path of the lock file that a queued run of this work tree holds; the file need not exist."""
     digest = hashlib.sha256(os.fsencode(git_dir)).hexdigest()[: index_location.ID_DIGITS]
     return location.folder / f"next-{digest}.lock"
 
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """A process that holds a lock, exclusively or shared; `command` is empty if it may not be read."""
+    """Process that holds a lock, exclusively or shared; `command` is empty if it cannot be read."""
 
     pid: int
     is_exclusive: bool
@@ -250,13 +257,13 @@ def find_lock_holders(file: Path) -> tuple[LockHolder, ...]:
     except OSError:
         return ()
     lock_id = (os.major(status.st_dev), os.minor(status.st_dev), status.st_ino)
-    found = [
+    holders = [
         (int(pid), mode == "WRITE")
         for mode, pid, major, minor, inode in _HELD_LOCK.findall(lock_table)
         if (int(major, 16), int(minor, 16), int(inode)) == lock_id
     ]
     return tuple(
-        LockHolder(pid, is_exclusive, _read_command(pid)) for pid, is_exclusive in dict(found).items()
+        LockHolder(pid, is_exclusive, _read_command(pid)) for pid, is_exclusive in dict(holders).items()
     )
 
 
@@ -283,12 +290,12 @@ def _lock_file(path: Path, lock: Callable[[int], None], *, allow_read_only: bool
 
 
 def _is_current(descriptor: int, path: Path) -> bool:
-    # The file may have been deleted during the wait; a lock on a deleted file excludes nobody.
+    # The file may have been deleted during the wait; a lock on a deleted file excludes no process.
     try:
-        on_disk = path.stat()
+        file_status = path.stat()
     except FileNotFoundError:
         return False
-    return os.path.samestat(on_disk, os.fstat(descriptor))
+    return os.path.samestat(file_status, os.fstat(descriptor))
 
 
 def _poll(deadline: Deadline, operation: int = fcntl.LOCK_EX) -> Callable[[int], None]:
@@ -305,7 +312,7 @@ def _poll_briefly(descriptor: int) -> None:
     end = time.monotonic() + SHORT_WAIT_SECONDS
     while not try_lock(descriptor, fcntl.LOCK_EX):
         if time.monotonic() > end:
-            raise _run_in_progress(descriptor)
+            raise _build_run_in_progress_error(descriptor)
         time.sleep(POLL_SECONDS)
 
 
@@ -313,17 +320,17 @@ def _wait_in_queue(
     location: IndexLocation, git_dir: Path, on_wait: Callable[[RunInProgress], None]
 ) -> int | None:
     """Return a descriptor that holds the run lock, after the run in progress has ended; None if the queue is taken."""
-    queue_lock = _lock_if_free(queue_lock_path(location, git_dir))
+    queue_lock = _lock_if_free(get_queue_lock_path(location, git_dir))
     if queue_lock is None:
         return None
 
     def lock(descriptor: int) -> None:
         if not try_lock(descriptor, fcntl.LOCK_EX):
-            on_wait(_run_in_progress(descriptor))
+            on_wait(_build_run_in_progress_error(descriptor))
             # Blocking instead of polling: a run may take hours, and there is no deadline.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
 
-    with closing_descriptor(queue_lock):
+    with close_finally(queue_lock):
         return _lock_file(location.folder / RUN_LOCK, lock, allow_read_only=True)
 
 
@@ -340,7 +347,7 @@ def _lock_if_free(path: Path) -> int | None:
         return None
 
 
-def _run_in_progress(descriptor: int) -> RunInProgress:
+def _build_run_in_progress_error(descriptor: int) -> RunInProgress:
     pid = os.pread(descriptor, 20, 0).decode("ascii", errors="replace").strip()
     return RunInProgress(
         f"Another `lineage index` is running for this repository{f' (process {pid})' if pid else ''}.",

@@ -24,7 +24,7 @@ import duckdb
 
 from stores import database, duckdb_engine, embedding_cache, index_location, locks, migrations, schema, writer
 from stores.database import READ_WAIT_SECONDS, WRITE_WAIT_SECONDS
-from stores.duckdb_engine import SPILL_DIRECTORY, private_files
+from stores.duckdb_engine import SPILL_DIRECTORY, make_files_private
 from stores.index_location import DATABASE_FILE, GIT_DIRECTORY, LOCATION_FILE, IndexLocation
 from stores.locks import Deadline
 from stores.quantized_vectors import TEMP_SUFFIX as QUANTIZED_TEMP_SUFFIX
@@ -32,15 +32,15 @@ from stores.quantized_vectors import TEMP_SUFFIX as QUANTIZED_TEMP_SUFFIX
 # An index is compacted if both are exceeded. A copy takes about 25 ms per megabyte, too much for a few free blocks.
 MAX_FREE_SHARE: Final = 0.15
 MAX_FREE_BYTES: Final = 4_000_000
-# Also if both of these are exceeded by the tail, the hunks since the last compaction: a word query scans all their
-# postings. With a quarter, compaction becomes rarer as the index grows.
+# It is also compacted if the tail, the hunks since the last compaction, exceeds both of these: a word query scans all
+# postings of the tail. With a share of the hunks, compaction becomes rarer as the index grows.
 MAX_TAIL_SHARE: Final = 0.25
 MIN_TAIL_HUNKS: Final = 5_000
 # Large enough to compress well, small enough for two threads to share the vectors of a small index. Twice as many rows
 # save 2 % of the file and take twice the memory during the copy.
 COMPACT_ROW_GROUP_SIZE: Final = 8_192
-# Rows that one statement copies, or postings that it sorts. Memory grows with them: statements for whole tables took
-# 580 MB at 67,000 hunks.
+# Rows that one statement copies, and postings that it sorts. Memory grows with both: copying whole tables by one
+# statement each took 580 MB at 67,000 hunks.
 COPY_SLICE_ROWS: Final = COMPACT_ROW_GROUP_SIZE
 SORT_SLICE_ROWS: Final = 1_000_000
 
@@ -52,14 +52,14 @@ _CLUSTERED: Final = {
     "symbol_postings": "ORDER BY term_id, hunk_id",
     "head_postings": "ORDER BY term_id, symbol_id",
 }
-# Texts without a row, because their commits were replaced. Computed once: repeated for every slice of vectors, it would
-# read all digests of the index each time.
+# Texts that no hunk or message has, because their commits were replaced. Computed once, because the query reads all
+# digests of the index.
 _CREATE_UNUSED_TEXTS: Final = """
 CREATE TABLE memory.unused_texts AS
 SELECT text_digest
 FROM ix.vectors
 ANTI JOIN (SELECT text_digest FROM ix.hunks UNION ALL SELECT message_digest FROM ix.commits) USING (text_digest)"""
-# Their vectors are not copied. The order by row id is explicit because a join returns rows in any order.
+# Vectors of unused texts are not copied. They are ordered by row id, because a join returns rows in any order.
 _ROW_FILTERS: Final = {"vectors": "ANTI JOIN memory.unused_texts USING (text_digest)"}
 _ROW_ORDERS: Final = _CLUSTERED | {"vectors": "ORDER BY vectors.rowid"}
 # Highest term id of every slice of postings.
@@ -77,7 +77,7 @@ FROM repository LEFT JOIN hunks ON TRUE"""
 
 
 def compact_if_needed(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> bool:
-    """Checkpoint the index, and compact it if that is worthwhile; return whether it was.
+    """Checkpoint the index, and compact it if much of it is free or unclustered; return whether it was compacted.
 
     Call this while holding the run lock. Raises IndexDeleted if the index was deleted.
     """
@@ -95,8 +95,8 @@ def compact(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> Non
     temp_file = location.folder / TEMP_FILE
     with database.open_for_writing(location, wait=wait, create=False) as connection:
         database.checkpoint_wal(connection, location)
-    with database.open_for_reading(location, wait=READ_WAIT_SECONDS) as connection, private_files():
-        before = database.compute_fingerprint(location)
+    with database.open_for_reading(location, wait=READ_WAIT_SECONDS) as connection, make_files_private():
+        fingerprint = database.compute_fingerprint(location)
         try:
             duckdb_engine.run_in_limited_memory(connection, partial(_copy, connection, temp_file))
         except BaseException:
@@ -105,7 +105,7 @@ def compact(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -> Non
     index_location.fsync_file(temp_file)
     with locks.acquire_index(location.folder, exclusive=True, deadline=Deadline.after(wait)):
         # Discard the copy if the index was written to since.
-        if database.compute_fingerprint(location) == before and not database.get_wal_size(location):
+        if database.compute_fingerprint(location) == fingerprint and not database.get_wal_size(location):
             location.wal.unlink(missing_ok=True)
             temp_file.replace(location.database)
     _delete_temp_files(temp_file)
@@ -121,7 +121,7 @@ def _copy(connection: duckdb.DuckDBPyConnection, temp_file: Path) -> None:
     _delete_temp_files(temp_file)
     with _attach(connection, temp_file):
         connection.execute(_CREATE_UNUSED_TEXTS)
-        # Not in parallel: two threads saved a quarter of the copy, which is a twentieth of a run, and took 30 MB more.
+        # On one thread: two saved a quarter of the copy, which takes a twentieth of a run, and took 30 MB more.
         for table in schema.TABLES:
             _copy_table(connection, table)
         connection.execute(
@@ -141,15 +141,15 @@ def _attach(connection: duckdb.DuckDBPyConnection, temp_file: Path) -> Iterator[
     ):
         connection.execute("USE fresh")
         with duckdb_engine.execute_finally(connection, "USE ix"):  # the default database cannot be detached
-            connection.execute(migrations.tables_sql())
+            connection.execute(migrations.load_tables_sql())
         yield
 
 
 def _copy_table(connection: duckdb.DuckDBPyConnection, table: str) -> None:
-    row_filter, order = _ROW_FILTERS.get(table, ""), _ROW_ORDERS.get(table, "")
+    row_filter, row_order = _ROW_FILTERS.get(table, ""), _ROW_ORDERS.get(table, "")
     for condition in _split_into_slices(connection, table):
         connection.execute(
-            f"INSERT INTO fresh.{table} SELECT * FROM ix.{table} {row_filter} WHERE {condition} {order}"
+            f"INSERT INTO fresh.{table} SELECT * FROM ix.{table} {row_filter} WHERE {condition} {row_order}"
         )
 
 
@@ -221,9 +221,9 @@ def _read_table(connection: duckdb.DuckDBPyConnection, table: str) -> int:
     return int(row[0]) if row else 0
 
 
-# Directory names as `index_location` makes them.
+# Directory names that `index_location` generates.
 _REPO_ID: Final = re.compile(r"[A-Za-z0-9_-]+-[0-9a-f]{16}")
-# Temporary files, unneeded once the program that wrote them has ended.
+# Temporary files, which are not needed after the program that wrote them has ended.
 _LEFTOVER_PATTERNS: Final = (
     f"{TEMP_FILE}*",
     f"{embedding_cache.TEMP_FILE}*",
@@ -236,7 +236,7 @@ LOCK_SUFFIX: Final = ".lock"
 
 
 def list_indexes(home: Path) -> Iterator[IndexLocation]:
-    """Yield every index under `home` whose directory has a readable `place.json`; symlinks are skipped."""
+    """Yield every index under `home` whose directory has a readable `place.json` and is no symlink."""
     for file in sorted(home.glob(f"*/{LOCATION_FILE}")):
         if file.parent.is_symlink():
             continue
@@ -246,7 +246,7 @@ def list_indexes(home: Path) -> Iterator[IndexLocation]:
 
 
 def list_empty_directories(home: Path) -> Iterator[IndexLocation]:
-    """Yield directories without an index: only lock files, a commit-graph or spilled blocks are left in them."""
+    """Yield index directories that have only lock files, a commit-graph or spilled blocks, or nothing."""
     for folder in sorted(home.glob("*")):
         if _REPO_ID.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
             names = {path.name for path in folder.iterdir()}
@@ -255,11 +255,11 @@ def list_empty_directories(home: Path) -> Iterator[IndexLocation]:
 
 
 def find_leftover_files(location: IndexLocation) -> list[Path]:
-    """Return temporary files in an index directory: leftovers of a killed run, unless a run is in progress."""
-    found = [path for pattern in _LEFTOVER_PATTERNS for path in sorted(location.folder.glob(pattern))]
+    """Return temporary files in an index directory. They are leftovers if no index run is in progress."""
+    temp_files = [path for pattern in _LEFTOVER_PATTERNS for path in sorted(location.folder.glob(pattern))]
     spill = location.folder / SPILL_DIRECTORY
     logs = [location.wal] if location.wal.exists() and not location.database.exists() else []
-    return [*found, *logs, *([spill] if spill.is_dir() and any(spill.iterdir()) else [])]
+    return [*temp_files, *logs, *([spill] if spill.is_dir() and any(spill.iterdir()) else [])]
 
 
 def delete_leftover_files(location: IndexLocation) -> None:
@@ -282,14 +282,14 @@ def delete_index_directory(location: IndexLocation) -> None:
             location.git_directory,
         ):
             _delete(path)
-        # Last, and while they are locked: a process that waits for one notices that it was deleted.
+        # Lock files are deleted last, while locked: a process that waits for one detects the deletion.
         for path in location.folder.glob(f"*{LOCK_SUFFIX}"):
             path.unlink(missing_ok=True)
-        with suppress(OSError):  # it has files of other programs
+        with suppress(OSError):  # raised if the directory has files of other programs
             location.folder.rmdir()
 
 
-def disk_usage(*paths: Path) -> int:
+def measure_disk_usage(*paths: Path) -> int:
     """Return the size in bytes of these files, and of all files in these directories."""
     return sum(_measure(path) for path in paths)
 

@@ -17,7 +17,7 @@ import duckdb
 from stores.errors import LineageError
 from stores.types import SCHEMA_VERSION
 
-# Components that wrote rows of each part in schema 1; the parsers are added by the languages in the index.
+# Components that wrote rows of each part in schema 1, without the parsers, which depend on the languages in the index.
 _HISTORY_COMPONENTS: Final = (
     "embedding_model",
     "embedding_dimension",
@@ -32,14 +32,14 @@ _TABLES_OF_SCHEMA_2: Final = """
 CREATE OR REPLACE TABLE metadata (component VARCHAR NOT NULL, version VARCHAR, writer VARCHAR);
 CREATE TABLE made_by (part VARCHAR NOT NULL, component VARCHAR NOT NULL, version VARCHAR);
 CREATE TABLE embed_cache (entries BIGINT NOT NULL, asked BIGINT NOT NULL, found BIGINT NOT NULL);
--- Null: it is unknown whether the last run finished, so the next one checks all commits once.
+-- Null, because schema 1 did not record whether the last run finished; the next run checks all commits.
 ALTER TABLE repository ADD COLUMN completed_commit VARCHAR"""
 
 
 def migrate_to_2(connection: duckdb.DuckDBPyConnection) -> None:
-    """Record the component versions of each part.
+    """Record component versions separately for the history and the HEAD snapshot.
 
-    Schema 1 recorded one version of each component. Rows of components without a version get null.
+    Schema 1 recorded one version of each component for both. A component without a version gets null.
     """
     metadata = connection.execute("SELECT component, version, complete FROM metadata").fetchall()
     versions = {component: version for component, version, _ in metadata}
@@ -59,7 +59,7 @@ def migrate_to_2(connection: duckdb.DuckDBPyConnection) -> None:
 def _find_row_components(
     connection: duckdb.DuckDBPyConnection, part: str, components: tuple[str, ...], table: str
 ) -> list[tuple[str, str]]:
-    """Return (part, component) for the components that wrote rows of the part; none if its table is empty."""
+    """Return (part, component) for each component that wrote rows of the part; empty if its table is empty."""
     rows = connection.execute(f"SELECT DISTINCT language FROM {table}").fetchall()
     languages = {language for (language,) in rows}
     parsers = [f"parser_{language}" for language in _PARSER_LANGUAGES if language in languages]
@@ -67,27 +67,27 @@ def _find_row_components(
 
 
 class NewerSchema(LineageError):
-    """A newer version of the program made the index; it is neither read nor written."""
+    """Refusal of an index that a newer version of the program made; it is neither read nor written."""
 
 
 class MigrationFailed(LineageError):
-    """A migration failed and left the index unchanged."""
+    """Failure of a migration, which left the index unchanged."""
 
 
-# By the schema version that results; a new index gets the current tables and needs no migration.
+# Migration to each schema version. A new index gets the current tables and needs none.
 MIGRATIONS: Final[dict[int, Callable[[duckdb.DuckDBPyConnection], None]]] = {
     2: migrate_to_2,
 }
 
 
-def tables_sql() -> str:
+def load_tables_sql() -> str:
     """Return the DDL of the current schema (`tables.sql`)."""
     return resources.files("stores").joinpath("tables.sql").read_text(encoding="utf-8")
 
 
 def check_schema(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the schema version of the index, 0 if it has no tables; raise NewerSchema if it is unknown."""
-    version = schema_version(connection)
+    """Return the schema version of the index, 0 if it has no tables; raise NewerSchema if it is too new."""
+    version = read_schema_version(connection)
     if version > SCHEMA_VERSION:
         raise NewerSchema(
             f"The index has schema {version}; this version of lineage supports schemas up to {SCHEMA_VERSION}.",
@@ -106,10 +106,10 @@ def migrate(connection: duckdb.DuckDBPyConnection) -> None:
         try:
             _apply(connection, version, MIGRATIONS[version])
         except duckdb.Error as error:
-            raise migration_error(version, str(error).splitlines()[0]) from error
+            raise build_migration_error(version, str(error).splitlines()[0]) from error
 
 
-def schema_version(connection: duckdb.DuckDBPyConnection) -> int:
+def read_schema_version(connection: duckdb.DuckDBPyConnection) -> int:
     """Return the schema version of the index, 0 if it has no tables."""
     try:
         row = connection.execute("SELECT coalesce(max(version), 0) FROM migrations").fetchone()
@@ -118,17 +118,17 @@ def schema_version(connection: duckdb.DuckDBPyConnection) -> int:
     return int(row[0]) if row else 0
 
 
-def migration_error(version: int, reason: str) -> MigrationFailed:
+def build_migration_error(version: int, reason: str) -> MigrationFailed:
     """Return the error for an index that could not be migrated to this schema version."""
     return MigrationFailed(
-        f"The index could not be migrated to schema {version} and was not changed: {reason}",
+        f"The migration to schema {version} failed and changed nothing: {reason}",
         hint="Check that its directory is writable and the disk has free space, then try again. Or rebuild the index "
         "with `lineage index --rebuild --yes`.",
     )
 
 
 def _create_tables(connection: duckdb.DuckDBPyConnection) -> None:
-    connection.execute(tables_sql())
+    connection.execute(load_tables_sql())
 
 
 def _apply(
@@ -143,7 +143,7 @@ def _apply(
         now = datetime.now(UTC).replace(tzinfo=None)
         connection.execute("INSERT INTO migrations VALUES (?, ?)", [version, now])
     except BaseException:
-        with suppress(duckdb.Error):  # the error may have ended the transaction or the instance
+        with suppress(duckdb.Error):  # raised if the first error has ended the transaction
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")

@@ -29,42 +29,42 @@ _QUARANTINE_NAME: Final = re.compile(r"([A-Za-z0-9_-]+)\.json\.damaged-.+")
 
 # A mindmap of 5,000 nodes has 2 MB. A file over this limit would cost every reader too much memory.
 MAX_BYTES: Final = 64_000_000
-# A change takes milliseconds; a lock held this long belongs to a stopped process.
+# Timeout for a mindmap's lock. A change takes milliseconds, so a longer wait is for a stopped process.
 WAIT_SECONDS: Final = 30.0
 # Error messages list this many existing ids.
 MAX_IDS_LISTED: Final = 5
 
-# No symlink is followed, and opening a named pipe does not block.
+# These flags follow no symlink, and opening a named pipe does not block.
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class BadMindmapId(LineageError):
-    """Invalid id: it is empty or too long, or has characters that could lead out of the directory."""
+    """Invalid id: empty, too long, or with characters that could lead out of the directory."""
 
 
 class NoSuchMindmap(LineageError):
-    """No file exists for the id."""
+    """Missing file: no mindmap has the id."""
 
 
 class MindmapExists(LineageError):
-    """A file exists already for the id of a new mindmap."""
+    """Existing file for the id of a new mindmap."""
 
 
 class NotAPlainFile(LineageError):
-    """The path of a mindmap's file is a symlink, a directory or a pipe."""
+    """Symlink, directory or pipe in place of a mindmap's file."""
 
 
 class MindmapTooLarge(LineageError):
-    """A file, or the content to write, is larger than MAX_BYTES."""
+    """File or content to write that is larger than MAX_BYTES."""
 
 
 class MindmapBusy(LineageError):
-    """Another process held the mindmap's lock until the timeout."""
+    """Lock of a mindmap that another process held until the timeout."""
 
 
 class FolderUnusable(LineageError):
-    """The operating system refused an operation in the data directory."""
+    """Refusal of the operating system to read or write the data directory."""
 
 
 def check_id(mindmap_id: str) -> str:
@@ -82,36 +82,36 @@ def check_id(mindmap_id: str) -> str:
     return mindmap_id
 
 
-def file_name(mindmap_id: str) -> str:
+def format_file_name(mindmap_id: str) -> str:
     """Return the name of the mindmap's file; raise BadMindmapId if the id is invalid."""
     return f"{check_id(mindmap_id)}{SUFFIX}"
 
 
-def id_from_file_name(name: str) -> str | None:
-    """Return the id of the mindmap whose file has this name; None for any other file."""
+def parse_file_name(name: str) -> str | None:
+    """Return the mindmap id in the file name; None if it is not the name of a mindmap file."""
     mindmap_id = name.removesuffix(SUFFIX)
-    is_map = name.endswith(SUFFIX) and len(mindmap_id) <= MAX_ID_LENGTH and _ID.fullmatch(mindmap_id)
-    return mindmap_id if is_map else None
+    is_mindmap = name.endswith(SUFFIX) and len(mindmap_id) <= MAX_ID_LENGTH and _ID.fullmatch(mindmap_id)
+    return mindmap_id if is_mindmap else None
 
 
-def temp_name(mindmap_id: str) -> str:
-    """Return the name of the temporary file: one per mindmap, so killed processes leave at most one."""
+def format_temp_name(mindmap_id: str) -> str:
+    """Return the name of the mindmap's temporary file: a single one, so killed processes leave at most one."""
     return f".{mindmap_id}.tmp"
 
 
-def lock_name(mindmap_id: str) -> str:
+def format_lock_path(mindmap_id: str) -> str:
     """Return the path of the mindmap's lock file in the data directory."""
     return f".locks/{mindmap_id}.lock"
 
 
-def quarantine_name(mindmap_id: str) -> str:
+def make_quarantine_name(mindmap_id: str) -> str:
     """Return a unique name to which a damaged file can be moved."""
     timestamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    return f"{file_name(mindmap_id)}.damaged-{timestamp}-{secrets.token_hex(2)}"
+    return f"{format_file_name(mindmap_id)}.damaged-{timestamp}-{secrets.token_hex(2)}"
 
 
-def id_from_quarantine_name(name: str) -> str | None:
-    """Return the id of the damaged mindmap that was moved to this name; None for any other file."""
+def parse_quarantine_name(name: str) -> str | None:
+    """Return the mindmap id in the name of a quarantined file; None for any other name."""
     match = _QUARANTINE_NAME.fullmatch(name)
     return match[1] if match else None
 
@@ -126,19 +126,19 @@ class MindmapDirectory:
     path: Path
 
     def list_ids(self) -> list[str]:
-        """Return the ids of all mindmap files, unreadable ones too, the last modified first."""
-        modified = [
-            (_modified_ns(entry), mindmap_id)
+        """Return the ids of all mindmap files, including unreadable ones, the last modified first."""
+        ids_by_time = [
+            (_get_modified_ns(entry), mindmap_id)
             for entry in self._scan()
-            if (mindmap_id := id_from_file_name(entry.name)) is not None
+            if (mindmap_id := parse_file_name(entry.name)) is not None
         ]
-        return [mindmap_id for _, mindmap_id in sorted(modified, reverse=True)]
+        return [mindmap_id for _, mindmap_id in sorted(ids_by_time, reverse=True)]
 
     def list_quarantined(self) -> list[tuple[str, Path]]:
         """Return the id and path of every quarantined file, sorted by name (for one id: by time)."""
         names = sorted(entry.name for entry in self._scan())
         return [
-            (mindmap_id, self.path / name) for name in names if (mindmap_id := id_from_quarantine_name(name))
+            (mindmap_id, self.path / name) for name in names if (mindmap_id := parse_quarantine_name(name))
         ]
 
     def read(self, mindmap_id: str) -> bytes:
@@ -146,27 +146,29 @@ class MindmapDirectory:
 
         Raises NoSuchMindmap, NotAPlainFile or MindmapTooLarge.
         """
-        file = self._file(mindmap_id)
+        file = self._build_path(mindmap_id)
         try:
             descriptor = os.open(file, _READ_FLAGS)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise self._no_such_mindmap(mindmap_id) from error
+            raise self._build_missing_error(mindmap_id) from error
         except OSError as error:
             raise (
-                _not_a_plain_file(file) if error.errno == errno.ELOOP else self._unusable(error)
+                _build_file_type_error(file)
+                if error.errno == errno.ELOOP
+                else self._build_folder_error(error)
             ) from error
-        with locks.closing_descriptor(descriptor):
+        with locks.close_finally(descriptor):
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise _not_a_plain_file(file)
+                raise _build_file_type_error(file)
             _check_size(mindmap_id, status.st_size)
-            with os.fdopen(descriptor, "rb", closefd=False) as opened:
-                return opened.read()
+            with os.fdopen(descriptor, "rb", closefd=False) as stream:
+                return stream.read()
 
     def create(self, mindmap_id: str, content: bytes) -> None:
         """Write a new mindmap's file, and create the directory if necessary; raise MindmapExists if it exists."""
         with self._hold_lock(mindmap_id, create_directory=True):
-            if os.path.lexists(self._file(mindmap_id)):
+            if os.path.lexists(self._build_path(mindmap_id)):
                 raise MindmapExists(
                     f"The mindmap {mindmap_id} exists already.",
                     hint="Create the mindmap again; it gets a new id.",
@@ -176,23 +178,26 @@ class MindmapDirectory:
     @contextmanager
     def lock(self, mindmap_id: str) -> Iterator[LockedMindmap]:
         """Yield the mindmap while holding its lock. Raises the errors of `read`, or MindmapBusy."""
-        if not os.path.lexists(self._file(mindmap_id)):
-            raise self._no_such_mindmap(mindmap_id)
+        if not os.path.lexists(self._build_path(mindmap_id)):
+            raise self._build_missing_error(mindmap_id)
         with self._hold_lock(mindmap_id):
             yield LockedMindmap(self.path, mindmap_id, self.read(mindmap_id))
 
     def remove(self, mindmap_id: str) -> None:
-        """Delete the mindmap without reading its file, which may be too large to read."""
-        file = self._file(mindmap_id)
+        """Delete the mindmap without reading its file, which may be too large to read.
+
+        Raises NoSuchMindmap, NotAPlainFile or MindmapBusy.
+        """
+        file = self._build_path(mindmap_id)
         if not os.path.lexists(file):
-            raise self._no_such_mindmap(mindmap_id)
+            raise self._build_missing_error(mindmap_id)
         with self._hold_lock(mindmap_id):
             try:
                 if not stat.S_ISREG(file.lstat().st_mode):
-                    raise _not_a_plain_file(file)
+                    raise _build_file_type_error(file)
                 LockedMindmap(self.path, mindmap_id, b"").remove()
             except FileNotFoundError as error:  # another process deleted it during the wait
-                raise self._no_such_mindmap(mindmap_id) from error
+                raise self._build_missing_error(mindmap_id) from error
 
     def _scan(self) -> list[os.DirEntry[str]]:
         try:
@@ -201,10 +206,10 @@ class MindmapDirectory:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise self._unusable(error) from error
+            raise self._build_folder_error(error) from error
 
-    def _file(self, mindmap_id: str) -> Path:
-        return self.path / file_name(mindmap_id)
+    def _build_path(self, mindmap_id: str) -> Path:
+        return self.path / format_file_name(mindmap_id)
 
     @contextmanager
     def _hold_lock(self, mindmap_id: str, *, create_directory: bool = False) -> Iterator[None]:
@@ -212,40 +217,40 @@ class MindmapDirectory:
 
         A process that waits for a deleted lock file notices that, and locks a new one.
         """
-        file, lock = self._file(mindmap_id), self.path / lock_name(mindmap_id)
-        deadline = locks.Deadline.after(WAIT_SECONDS, lambda seconds: _busy(mindmap_id, seconds))
+        file, lock_file = self._build_path(mindmap_id), self.path / format_lock_path(mindmap_id)
+        deadline = locks.Deadline.after(WAIT_SECONDS, lambda seconds: _build_busy_error(mindmap_id, seconds))
         try:
             if create_directory:
                 self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock.parent.mkdir(mode=0o700, exist_ok=True)
-            with locks.exclusive_lock(lock, deadline):
+            lock_file.parent.mkdir(mode=0o700, exist_ok=True)
+            with locks.acquire_exclusive_lock(lock_file, deadline):
                 try:
                     yield
                 finally:
                     if not os.path.lexists(file):
-                        for unneeded in (self.path / temp_name(mindmap_id), lock):
+                        for leftover_file in (self.path / format_temp_name(mindmap_id), lock_file):
                             with suppress(OSError):  # a leftover file does no harm
-                                unneeded.unlink()
+                                leftover_file.unlink()
         except OSError as error:
-            raise self._unusable(error) from error
+            raise self._build_folder_error(error) from error
 
-    def _no_such_mindmap(self, mindmap_id: str) -> NoSuchMindmap:
-        quarantined = [file for damaged_id, file in self.list_quarantined() if damaged_id == mindmap_id]
-        if quarantined:
+    def _build_missing_error(self, mindmap_id: str) -> NoSuchMindmap:
+        quarantined_files = [file for damaged_id, file in self.list_quarantined() if damaged_id == mindmap_id]
+        if quarantined_files:
             return NoSuchMindmap(
-                f"{mindmap_id} was damaged and moved to {quarantined[-1]}.",
-                hint=f"Repair that file and rename it to {file_name(mindmap_id)}, or create a new mindmap.",
+                f"{mindmap_id} was damaged and moved to {quarantined_files[-1]}.",
+                hint=f"Repair that file and rename it to {format_file_name(mindmap_id)}, or create a new mindmap.",
             )
         ids = self.list_ids()
-        more = f" and {len(ids) - MAX_IDS_LISTED:,} more" if len(ids) > MAX_IDS_LISTED else ""
+        remainder = f" and {len(ids) - MAX_IDS_LISTED:,} more" if len(ids) > MAX_IDS_LISTED else ""
         hint = (
-            f"Existing mindmaps: {', '.join(ids[:MAX_IDS_LISTED])}{more}."
+            f"Existing mindmaps: {', '.join(ids[:MAX_IDS_LISTED])}{remainder}."
             if ids
             else "No mindmap exists there yet."
         )
         return NoSuchMindmap(f"There is no mindmap {mindmap_id} in {self.path}.", hint=hint)
 
-    def _unusable(self, error: OSError) -> FolderUnusable:
+    def _build_folder_error(self, error: OSError) -> FolderUnusable:
         return FolderUnusable(
             f"{error.filename or self.path}: {error.strerror or error}.",
             hint=f"Mindmaps are stored in {self.path}: check its permissions and the free disk space, "
@@ -255,7 +260,7 @@ class MindmapDirectory:
 
 @dataclass(frozen=True, slots=True)
 class LockedMindmap:
-    """Mindmap whose lock this process holds; `content` is the content of its file."""
+    """Mindmap whose lock this process holds; `content`: what its file had when the lock was acquired."""
 
     folder: Path
     mindmap_id: str
@@ -263,20 +268,20 @@ class LockedMindmap:
 
     @property
     def file(self) -> Path:
-        """The mindmap's file."""
-        return self.folder / file_name(self.mindmap_id)
+        """File of the mindmap."""
+        return self.folder / format_file_name(self.mindmap_id)
 
     def replace(self, content: bytes) -> None:
         """Replace the file atomically and durably; raise MindmapTooLarge if the content is too large."""
         _check_size(self.mindmap_id, len(content))
-        # A killed process may have left one; only the lock's holder uses it.
-        temp_file = self.folder / temp_name(self.mindmap_id)
+        # A killed process may have left a temporary file; only the holder of the lock uses it.
+        temp_file = self.folder / format_temp_name(self.mindmap_id)
         temp_file.unlink(missing_ok=True)
         try:
-            with os.fdopen(os.open(temp_file, _CREATE_FLAGS, 0o600), "wb") as opened:
-                opened.write(content)
-                opened.flush()
-                os.fsync(opened.fileno())
+            with os.fdopen(os.open(temp_file, _CREATE_FLAGS, 0o600), "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
             temp_file.replace(self.file)
         except BaseException:
             temp_file.unlink(missing_ok=True)
@@ -290,19 +295,19 @@ class LockedMindmap:
 
     def quarantine(self) -> Path:
         """Rename the damaged file without changing it; return its new path."""
-        target = self.folder / quarantine_name(self.mindmap_id)
+        target = self.folder / make_quarantine_name(self.mindmap_id)
         self.file.rename(target)
         _fsync_directory(self.folder)
         return target
 
 
 def _fsync_directory(folder: Path) -> None:
-    """Flush the directory to disk; without this, a rename in it may be lost in a crash."""
-    with locks.closing_descriptor(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
+    """Flush the directory to disk. Without this, a crash may undo a rename in it."""
+    with locks.close_finally(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
         os.fsync(descriptor)
 
 
-def _modified_ns(entry: os.DirEntry[str]) -> int:
+def _get_modified_ns(entry: os.DirEntry[str]) -> int:
     """Return the modification time in nanoseconds, or 0 if it cannot be read."""
     with suppress(OSError):  # the file was deleted since the scan, or permission is missing
         return entry.stat(follow_symlinks=False).st_mtime_ns
@@ -318,15 +323,15 @@ def _check_size(mindmap_id: str, size: int) -> None:
         )
 
 
-def _not_a_plain_file(file: Path) -> NotAPlainFile:
+def _build_file_type_error(file: Path) -> NotAPlainFile:
     return NotAPlainFile(
         f"{file} is not a plain file.",
         hint="Replace it with the mindmap's file itself; links are not followed.",
     )
 
 
-def _busy(mindmap_id: str, seconds: float) -> MindmapBusy:
+def _build_busy_error(mindmap_id: str, seconds: float) -> MindmapBusy:
     return MindmapBusy(
-        f"{mindmap_id} is being changed by another process; waited {seconds:g} s.",
+        f"Another process is changing {mindmap_id} and did not finish within {seconds:g} s.",
         hint="Try again. If that does not help, end the other process.",
     )

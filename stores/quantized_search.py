@@ -26,11 +26,11 @@ from stores.whitening import Vectors, normalize
 
 # Upper bound of the rounding error of a sum of 384 products of 32-bit floats around 1.
 ROUNDING: Final = 1e-4
-# For more than this share of the rows, scanning all rows is faster than selecting some.
+# Above this share of the rows, scanning all rows is faster than selecting some.
 MAX_GATHERED_SHARE: Final = 0.25
-# Texts, as a multiple of k, that are scored with all codes to find a lower bound of the k-th best score.
+# Multiple of k: so many texts are scored with all codes, to find a lower bound of the k-th best score.
 FIRST_PASS_FACTOR: Final = 4
-# Rows converted to 32-bit floats at a time: 0.5 MB, which fits into the second-level cache of a core.
+# Rows that are converted to 32-bit floats at a time: 0.5 MB, which fits into the second-level cache of a core.
 BLOCK_ROWS: Final = 512
 
 Rows: TypeAlias = npt.NDArray[np.int32]
@@ -42,10 +42,10 @@ BoundFunction: TypeAlias = Callable[[QuantizedVectors, RowSelection], Vectors]
 
 
 class QuantizedFileDamaged(LineageError):
-    """A vector in the side file does not match its code."""
+    """Vector in the side file that does not match its code."""
 
 
-def file_damaged_error(file: QuantizedFile) -> QuantizedFileDamaged:
+def build_file_damaged_error(file: QuantizedFile) -> QuantizedFileDamaged:
     """Return the error for a damaged side file."""
     return QuantizedFileDamaged(
         f"{file.path} is damaged.", hint="Run `lineage index`, which writes a new one."
@@ -54,7 +54,7 @@ def file_damaged_error(file: QuantizedFile) -> QuantizedFileDamaged:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuantizedSnapshot:
-    """A snapshot's texts in the side file and the tail, the texts that are newer than the file.
+    """Texts of a snapshot, in the side file or in the tail (the texts that are newer than the file).
 
     rows: row of each hunk's text; the rows of the tail follow those of the file. tail_vectors and tail_quantized:
     stored vectors and codes of the tail.
@@ -70,7 +70,7 @@ class QuantizedSnapshot:
         cls, file: QuantizedFile, snapshot: Snapshot, load_vectors: Callable[[Digests], Vectors]
     ) -> QuantizedSnapshot:
         """Find the snapshot's texts in the file; `load_vectors` returns the vectors of the tail."""
-        rows = file.rows_of(snapshot.texts)
+        rows = file.find_rows(snapshot.texts)
         tail = np.flatnonzero(rows < 0)
         rows[tail] = len(file.vectors) + np.arange(len(tail))
         tail_vectors = load_vectors(snapshot.texts[tail])
@@ -90,7 +90,7 @@ class QuantizedSnapshot:
         in_tail = rows >= file_rows
         vectors[in_tail] = self.tail_vectors[rows[in_tail] - file_rows]
         if not np.isfinite(vectors).all():
-            raise file_damaged_error(self.file)
+            raise build_file_damaged_error(self.file)
         return vectors
 
     def read_verified_vectors(self, rows: Rows) -> Vectors:
@@ -101,15 +101,17 @@ class QuantizedSnapshot:
         whitened /= np.maximum(np.linalg.norm(whitened, axis=1, keepdims=True), np.finfo(np.float64).tiny)
         distances = np.linalg.norm(whitened - self.file.quantized.decode(rows[in_file]), axis=1)
         if np.any(distances > self.file.quantized.errors[rows[in_file]] + ROUNDING):
-            raise file_damaged_error(self.file)
+            raise build_file_damaged_error(self.file)
         return vectors
 
     def compute_bounds(self, rows: Rows, bounds: BoundFunction) -> Vectors:
         """Apply `bounds` to these rows of the file and of the tail; returns an array of shape (2, len(rows))."""
         file_rows = len(self.file.vectors)
         if len(rows) > MAX_GATHERED_SHARE * file_rows:
-            all_rows = [bounds(part, slice(None)) for part in (self.file.quantized, self.tail_quantized)]
-            return np.take(np.hstack(all_rows), rows, axis=1)
+            bounds_by_part = [
+                bounds(vectors, slice(None)) for vectors in (self.file.quantized, self.tail_quantized)
+            ]
+            return np.take(np.hstack(bounds_by_part), rows, axis=1)
         result = np.empty((2, len(rows)), np.float32)
         in_tail = rows >= file_rows
         result[:, ~in_tail] = bounds(self.file.quantized, rows[~in_tail])
@@ -121,17 +123,17 @@ class QuantizedSnapshot:
 class QuantizedQuery:
     """Conditions of a search.
 
-    hunks: positions of the hunks that pass the filters. preferred: mask over all hunks of the snapshot. boost: added
+    hunks: positions of the hunks that pass the filters. is_preferred: mask over all hunks of the snapshot. boost: added
     to the scores of preferred hunks.
     """
 
     hunks: Ints
-    preferred: Bools
+    is_preferred: Bools
     boost: float
 
-    def boost_of(self, selection: Ints | slice) -> Floats:
+    def compute_boosts(self, selection: Ints | slice) -> Floats:
         """Return the boost of each of these elements of `hunks`; 0 if not preferred."""
-        return np.asarray(self.boost * self.preferred[self.hunks[selection]])
+        return np.asarray(self.boost * self.is_preferred[self.hunks[selection]])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,20 +176,20 @@ def score_candidates(
     vector = QueryVector.from_query(query_vector)
     rows = snapshot.rows[query.hunks]
     approximate, upper = snapshot.compute_bounds(rows, vector.bound_by_leading_codes)
-    if query.preferred.any():
-        boost = query.boost_of(slice(None))
+    if query.is_preferred.any():
+        boost = query.compute_boosts(slice(None))
         approximate, upper = approximate + boost, upper + boost
-    promising = np.flatnonzero(approximate >= _find_kth_highest(approximate, FIRST_PASS_FACTOR * limit))
-    score, error = snapshot.compute_bounds(rows[promising], vector.bound_by_all_codes)
-    threshold = _find_kth_highest(score - error + query.boost_of(promising), limit)
+    first_pass = np.flatnonzero(approximate >= _find_kth_highest(approximate, FIRST_PASS_FACTOR * limit))
+    score, error = snapshot.compute_bounds(rows[first_pass], vector.bound_by_all_codes)
+    threshold = _find_kth_highest(score - error + query.compute_boosts(first_pass), limit)
     candidates = np.flatnonzero(upper >= threshold)
     score, error = snapshot.compute_bounds(rows[candidates], vector.bound_by_all_codes)
-    remaining = score + error + query.boost_of(candidates) >= threshold
-    candidates, score, error = candidates[remaining], score[remaining], error[remaining]
+    is_candidate = score + error + query.compute_boosts(candidates) >= threshold
+    candidates, score, error = candidates[is_candidate], score[is_candidate], error[is_candidate]
     exact = _score_exactly(snapshot, rows[candidates], exact_scorer)
     if np.any(np.abs(exact - score) > error):
-        raise file_damaged_error(snapshot.file)
-    return query.hunks[candidates], exact + query.boost_of(candidates)
+        raise build_file_damaged_error(snapshot.file)
+    return query.hunks[candidates], exact + query.compute_boosts(candidates)
 
 
 def _score_exactly(snapshot: QuantizedSnapshot, rows: Rows, exact_scorer: ExactScorer) -> Floats:

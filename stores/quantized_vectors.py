@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from stores import compatibility, database, duckdb_engine, history
 from stores.database import READ_WAIT_SECONDS, fetch_int
-from stores.duckdb_engine import private_files
+from stores.duckdb_engine import make_files_private
 from stores.errors import StorageError
 from stores.index_location import IndexLocation
 from stores.snapshot import Digests, Floats, Ints, to_digest_array
@@ -48,24 +48,24 @@ Codes8: TypeAlias = npt.NDArray[np.int8]
 FORMAT_VERSION: Final = 2
 # Suffix of the file while it is written.
 TEMP_SUFFIX: Final = ".draft"
-# The header takes the first page, and each part begins on a new page.
+# The header takes the first page, and each array begins on a new page.
 PAGE_BYTES: Final = 4_096
 # Dimensions that every query scans, in order of decreasing variance. See "Large indexes" in README.md.
 LEADING_DIMENSIONS: Final = 256
-# The tail is in memory: 77 MB for 5 % of a million texts; a new file takes a minute. The whitening is fitted again
-# with each new file.
+# Share of texts in the tail above which a new file is written. The tail takes memory, 77 MB for 5 % of a million texts;
+# a new file takes a minute.
 MAX_TAIL_SHARE: Final = 0.05
 _MAX_CODE: Final = 127
 
 # Names of the arrays of QuantizedVectors in the file.
-_PART_NAMES: Final = {
+_ARRAY_NAMES: Final = {
     "leading_codes": "first",
     "trailing_codes": "rest",
     "scales": "scales",
     "trailing_norms": "rests",
     "errors": "errors",
 }
-# The components that determine the vector of a text.
+# Components that determine the vector of a text.
 _VECTOR_COMPONENTS: Final = ("embedding_model", "embedding_dimension", "embed_cache")
 
 _TEXTS_SQL: Final = "FROM vectors SEMI JOIN hunks USING (text_digest)"
@@ -78,8 +78,8 @@ ORDER BY text_digest"""
 
 
 @dataclass(frozen=True, slots=True)
-class FilePart:
-    """Array in the file; `offset` in bytes from the beginning."""
+class FileArray:
+    """Type, shape and place of an array in the file; `offset` in bytes from the beginning."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -108,7 +108,7 @@ class QuantizedVectors:
     @property
     def bytes(self) -> int:
         """Size in bytes."""
-        return sum(getattr(self, name).nbytes for name in _PART_NAMES)
+        return sum(getattr(self, name).nbytes for name in _ARRAY_NAMES)
 
     @classmethod
     def from_vectors(cls, whitening: Whitening, vectors: Vectors) -> QuantizedVectors:
@@ -142,7 +142,7 @@ class QuantizedVectors:
 class QuantizedFile:
     """Open side file, mapped into memory.
 
-    digests: of all texts, ascending. rows: for each digest, the row of its text in `quantized` and `vectors`.
+    digests: digests of all texts, ascending. rows: for each digest, the row of its text in `quantized` and `vectors`.
     """
 
     path: Path
@@ -152,7 +152,7 @@ class QuantizedFile:
     quantized: QuantizedVectors
     vectors: Vectors
 
-    def rows_of(self, digests: Digests) -> Ints:
+    def find_rows(self, digests: Digests) -> Ints:
         """Return the row of each text; -1 if it is not in the file."""
         indices = np.minimum(np.searchsorted(self.digests, digests), len(self.digests) - 1)
         return np.where(self.digests[indices] == digests, self.rows[indices], -1).astype(np.int64)
@@ -160,7 +160,7 @@ class QuantizedFile:
     def discard(self) -> None:
         """Delete the damaged file; the next index run writes a new one."""
         logger.warning("event=codes_damaged file=%s: the next `lineage index` writes a new one.", self.path)
-        with suppress(OSError):  # on a read-only file system it stays, and is skipped each time
+        with suppress(OSError):  # on a read-only file system the file remains, and each query ignores it
             self.path.unlink(missing_ok=True)
 
 
@@ -172,13 +172,18 @@ def open_quantized_file(connection: duckdb.DuckDBPyConnection, path: Path) -> Qu
     header = _read_header(path, _describe_origin(connection))
     if header is None:
         return None
-    parts = compute_file_layout(header["texts"])
-    arrays = {name: np.memmap(path, part.dtype, "r", part.offset, part.shape) for name, part in parts.items()}
+    layout = compute_file_layout(header["texts"])
+    arrays = {
+        name: np.memmap(path, file_array.dtype, "r", file_array.offset, file_array.shape)
+        for name, file_array in layout.items()
+    }
     whitening = Whitening(np.array(arrays.pop("mean")), np.array(arrays.pop("axes")))
-    quantized = QuantizedVectors(**{name: arrays[part_name] for name, part_name in _PART_NAMES.items()})
+    quantized = QuantizedVectors(**{name: arrays[part_name] for name, part_name in _ARRAY_NAMES.items()})
     file = QuantizedFile(path, whitening, arrays["digests"], arrays["order"], quantized, arrays["rows"])
     # The vectors are checked when they are read (`QuantizedSnapshot.read_verified_vectors`).
-    if any(_compute_checksum(path, parts[name]) != header["sums"][name] for name in parts if name != "rows"):
+    if any(
+        _compute_checksum(path, layout[name]) != header["sums"][name] for name in layout if name != "rows"
+    ):
         file.discard()
         return None
     return file
@@ -193,14 +198,14 @@ def is_quantized_file_missing(connection: duckdb.DuckDBPyConnection, location: I
 
 
 def refresh_quantized_file(location: IndexLocation, *, wait: float = READ_WAIT_SECONDS) -> bool:
-    """Write the side file if the index needs a new one, or delete it if it needs none; return True if written.
+    """Write the side file if the index needs a new one, or delete it if it needs none; return whether it was written.
 
     Call this only at the end of an index run. On a storage error, such as a full disk, it logs a warning.
     """
     temp_file = location.quantized_vectors.with_name(f"{location.quantized_vectors.name}{TEMP_SUFFIX}")
     try:
         temp_file.unlink(missing_ok=True)
-        with database.open_for_reading(location, wait=wait) as connection, private_files():
+        with database.open_for_reading(location, wait=wait) as connection, make_files_private():
             if not duckdb_engine.run_in_limited_memory(
                 connection, partial(_needs_refresh, connection, location)
             ):
@@ -220,12 +225,12 @@ def refresh_quantized_file(location: IndexLocation, *, wait: float = READ_WAIT_S
 def write_quantized_file(
     connection: duckdb.DuckDBPyConnection, path: Path, origin: Mapping[str, Any]
 ) -> None:
-    """Write all parts in blocks, and then the header, without which the file is invalid."""
+    """Write all arrays in blocks, and then the header, without which the file is invalid."""
     sample = to_matrix(connection.execute(_SAMPLE_SQL).to_arrow_table().column(0).combine_chunks())
     whitening = fit_whitening(sample).rotate_to_principal_axes(sample)
     texts = fetch_int(connection, f"SELECT count(*) {_TEXTS_SQL}")
     with path.open("wb") as file:
-        writer = _PartWriter(file, compute_file_layout(texts))
+        writer = _ArrayWriter(file, compute_file_layout(texts))
         digest_blocks = [np.zeros(0, "S16")]
         for block_digests, vectors in _read_blocks(connection):
             digest_blocks.append(block_digests)
@@ -240,7 +245,7 @@ def write_quantized_file(
 
 
 def write_header(file: IO[bytes], header: Mapping[str, Any]) -> None:
-    """Write the header into the first page, after the parts are on disk."""
+    """Write the header into the first page, after the arrays are on disk."""
     for data in (b"", json.dumps(header).encode().ljust(PAGE_BYTES)):
         file.seek(0)
         file.write(data)
@@ -248,8 +253,8 @@ def write_header(file: IO[bytes], header: Mapping[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
-def compute_file_layout(texts: int) -> dict[str, FilePart]:
-    """Return the parts of a file with this many texts, by name, in the order of their offsets."""
+def compute_file_layout(texts: int) -> dict[str, FileArray]:
+    """Return the arrays of a file with this many texts, by name, in the order of their offsets."""
     width = EMBEDDING_DIMENSION
     shapes: dict[str, tuple[str, tuple[int, ...]]] = {
         "mean": ("<f8", (width,)),
@@ -263,12 +268,12 @@ def compute_file_layout(texts: int) -> dict[str, FilePart]:
         "rest": ("i1", (texts, width - LEADING_DIMENSIONS)),
         "rows": ("<f4", (texts, width)),
     }
-    parts: dict[str, FilePart] = {}
+    layout: dict[str, FileArray] = {}
     offset = PAGE_BYTES
     for name, (dtype, shape) in shapes.items():
-        parts[name] = FilePart(dtype, shape, offset)
-        offset += -(-parts[name].bytes // PAGE_BYTES) * PAGE_BYTES
-    return parts
+        layout[name] = FileArray(dtype, shape, offset)
+        offset += -(-layout[name].bytes // PAGE_BYTES) * PAGE_BYTES
+    return layout
 
 
 def to_matrix(column: pa.Array) -> Vectors:
@@ -277,26 +282,26 @@ def to_matrix(column: pa.Array) -> Vectors:
 
 
 @dataclass(slots=True)
-class _PartWriter:
-    """Writer that appends to the parts of a file in any order and updates their checksums."""
+class _ArrayWriter:
+    """Writer that appends to the arrays of a file in any order and updates their sizes in bytes and checksums."""
 
     file: IO[bytes]
-    parts: Mapping[str, FilePart]
-    written_bytes: dict[str, int] = field(default_factory=dict)
+    layout: Mapping[str, FileArray]
+    size_by_name: dict[str, int] = field(default_factory=dict)
     checksums: dict[str, int] = field(default_factory=dict)
 
     def append(self, name: str, rows: npt.NDArray[Any]) -> None:
-        data = np.ascontiguousarray(rows, self.parts[name].dtype).tobytes()
-        written = self.written_bytes.get(name, 0)
-        self.file.seek(self.parts[name].offset + written)
+        data = np.ascontiguousarray(rows, self.layout[name].dtype).tobytes()
+        offset = self.size_by_name.get(name, 0)
+        self.file.seek(self.layout[name].offset + offset)
         self.file.write(data)
-        self.written_bytes[name] = written + len(data)
+        self.size_by_name[name] = offset + len(data)
         self.checksums[name] = zlib.crc32(data, self.checksums.get(name, 0))
 
 
-def _append_block(writer: _PartWriter, whitening: Whitening, vectors: Vectors) -> None:
+def _append_block(writer: _ArrayWriter, whitening: Whitening, vectors: Vectors) -> None:
     quantized = QuantizedVectors.from_vectors(whitening, vectors)
-    for name, part_name in _PART_NAMES.items():
+    for name, part_name in _ARRAY_NAMES.items():
         writer.append(part_name, getattr(quantized, name))
     writer.append("rows", vectors)
 
@@ -320,21 +325,23 @@ def _needs_refresh(connection: duckdb.DuckDBPyConnection, location: IndexLocatio
 
 
 def _read_header(path: Path, origin: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the header if the file has the implied length and the origin; else None."""
+    """Return the header if the file has the length that follows from it and this origin; else None."""
     try:
         with path.open("rb") as file:
             header: dict[str, Any] = json.loads(file.read(PAGE_BYTES))
-            last_part = compute_file_layout(header["texts"])["rows"]
-            is_complete = os.fstat(file.fileno()).st_size == last_part.offset + last_part.bytes
+            last_array = compute_file_layout(header["texts"])["rows"]
+            is_complete = os.fstat(file.fileno()).st_size == last_array.offset + last_array.bytes
         return header if is_complete and header["sums"] and origin.items() <= header.items() else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _describe_origin(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    # Versions of the rows: those of the run in progress are not confirmed yet.
+    # The versions of the rows, because those of the run in progress are not confirmed yet.
     recorded = compatibility.load_recorded_versions(connection)
-    versions = {name: [row.version for row in recorded.versions_of(name)] for name in _VECTOR_COMPONENTS}
+    versions = {
+        name: [row.version for row in recorded.select_row_versions(name)] for name in _VECTOR_COMPONENTS
+    }
     return {
         **versions,
         "version": FORMAT_VERSION,
@@ -343,11 +350,11 @@ def _describe_origin(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     }
 
 
-def _compute_checksum(path: Path, part: FilePart) -> int:
-    """Return the CRC-32 of a part, read in blocks."""
+def _compute_checksum(path: Path, file_array: FileArray) -> int:
+    """Return the CRC-32 of an array of the file, read in blocks."""
     checksum = 0
     with path.open("rb") as file:
-        file.seek(part.offset)
-        for start in range(0, part.bytes, 1 << 20):
-            checksum = zlib.crc32(file.read(min(1 << 20, part.bytes - start)), checksum)
+        file.seek(file_array.offset)
+        for start in range(0, file_array.bytes, 1 << 20):
+            checksum = zlib.crc32(file.read(min(1 << 20, file_array.bytes - start)), checksum)
     return checksum

@@ -24,7 +24,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Digests: TypeAlias = npt.NDArray[np.bytes_]
 
-# Number of hunks in the ranking of each retriever.
+# Number of hunks in a lane, the ranking of one retriever.
 LANE_DEPTH: Final = 100
 # A path in the query is a hint, not a filter: with 1.5 a much better match elsewhere still ranks higher.
 PREFERRED_PATH_BOOST: Final = 1.5
@@ -39,7 +39,7 @@ _SYMBOLS: Final = "SELECT symbol_id, word_count, file_path, name FROM head_symbo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PositionLookup:
-    """Map from row numbers of a table to positions; -1 for rows that are not included."""
+    """Map from row numbers of a table to positions in the snapshot; -1 for a row that is not in the snapshot."""
 
     positions: Ints
 
@@ -50,18 +50,18 @@ class PositionLookup:
         positions[rows] = np.arange(len(rows))
         return cls(positions)
 
-    def positions_of(self, rows: Ints) -> Ints:
-        """Return the positions of these rows."""
+    def find_positions(self, rows: Ints) -> Ints:
+        """Return the positions of these rows; -1 for a row that is not in the snapshot."""
         return self.positions[np.minimum(rows, len(self.positions) - 1)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hunks:
-    """Columns of the hunks that HEAD reaches, by position.
+    """Columns of the hunks that HEAD reaches, by position; a hunk is the diff of one file in one commit.
 
     positions: lookup from hunk id to position. text_indices: indices into `Snapshot.texts`. word_counts and
-    symbol_word_counts: document lengths for BM25. file_indices: numbers of the paths, from 0. commit_info: commit
-    date, sha and path.
+    symbol_word_counts: document lengths for BM25. file_indices: number of each hunk's path, from 0. commit_info:
+    columns with commit date, sha and path.
     """
 
     ids: Ints
@@ -80,7 +80,8 @@ class Hunks:
 class HeadSymbols:
     """Columns of the symbols at HEAD, by symbol id.
 
-    file_indices: as in `Hunks`; -1 for a file without hunks.
+    positions: lookup from symbol id to index. word_counts: document lengths for BM25. file_indices: as in `Hunks`; -1
+    for a file without hunks.
     """
 
     positions: PositionLookup
@@ -95,7 +96,10 @@ class HeadSymbols:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """Reachable hunks and symbols of one HEAD; `texts` are the sorted digests of the hunks' distinct texts."""
+    """Hunks that one HEAD reaches, and symbols at HEAD.
+
+    texts: sorted digests of the hunks' distinct texts. file_count: number of the hunks' distinct paths.
+    """
 
     hunks: Hunks
     symbols: HeadSymbols
@@ -135,7 +139,7 @@ class RankedHunk:
 
 
 def load_snapshot(connection: duckdb.DuckDBPyConnection, reachability: ReachabilityDelta) -> Snapshot:
-    """Load the hunks and symbols of an open index; `reachability` describes the HEAD."""
+    """Load the hunks and symbols of an open index for the current HEAD, which `reachability` describes."""
     rows = connection.execute(_HUNKS).to_arrow_table()
     rows = rows.filter(_find_reachable(connection, rows.column("commit_sha"), reachability))
     texts, text_indices = np.unique(
@@ -157,9 +161,11 @@ def load_snapshot(connection: duckdb.DuckDBPyConnection, reachability: Reachabil
     )
 
 
-def select_top_k(snapshot: Snapshot, scores: Floats, eligible: Bools, limit: int) -> tuple[RankedHunk, ...]:
+def select_top_k(
+    snapshot: Snapshot, scores: Floats, is_eligible: Bools, limit: int
+) -> tuple[RankedHunk, ...]:
     """Return the `limit` eligible hunks with the highest scores, best first; the arrays have one item per position."""
-    positions = np.flatnonzero(eligible)
+    positions = np.flatnonzero(is_eligible)
     return select_top_k_at(snapshot, positions, scores[positions], limit)
 
 
@@ -170,11 +176,11 @@ def select_top_k_at(
 
     `positions` must be ascending, and `scores` has the score of each.
     """
-    selected = _select_top_indices(scores, limit)
-    commit_info = snapshot.hunks.commit_info.take(positions[selected]).to_pydict()
-    ids = snapshot.hunks.ids[positions[selected]].tolist()
+    top_indices = _select_top_indices(scores, limit)
+    commit_info = snapshot.hunks.commit_info.take(positions[top_indices]).to_pydict()
+    ids = snapshot.hunks.ids[positions[top_indices]].tolist()
     return tuple(
-        RankedHunk(*row) for row in zip(ids, scores[selected].tolist(), *commit_info.values(), strict=True)
+        RankedHunk(*row) for row in zip(ids, scores[top_indices].tolist(), *commit_info.values(), strict=True)
     )
 
 
@@ -205,17 +211,19 @@ def _load_symbols(connection: duckdb.DuckDBPyConnection, paths: pa.Array) -> Hea
 def _find_reachable(
     connection: duckdb.DuckDBPyConnection, commits: pa.ChunkedArray, reachability: ReachabilityDelta
 ) -> pa.ChunkedArray:
-    # In Python, because binding a list in SQL takes 0.1 ms per commit.
-    added = pc.is_in(commits, pa.array(reachability.added, pa.string()))
-    if reachability.complete:
+    # Reachability is applied in Python, because binding a list in SQL takes 0.1 ms per commit.
+    added = pc.is_in(commits, pa.array(reachability.added_commits, pa.string()))
+    if reachability.is_complete:
         return added
-    removed = pa.array([*history.load_unreached_commits(connection), *reachability.removed], pa.string())
+    removed = pa.array(
+        [*history.load_unreached_commits(connection), *reachability.removed_commits], pa.string()
+    )
     return pc.or_(added, pc.invert(pc.is_in(commits, removed)))
 
 
 def _select_top_indices(scores: Floats, limit: int) -> Ints:
-    selected = np.arange(len(scores))
+    indices = np.arange(len(scores))
     if len(scores) > limit > 0:
-        selected = np.flatnonzero(scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit])
+        indices = np.flatnonzero(scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit])
     # The stable sort keeps positions ascending among equal scores.
-    return selected[np.argsort(-scores[selected], kind="stable")][:limit]
+    return indices[np.argsort(-scores[indices], kind="stable")][:limit]

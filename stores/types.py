@@ -13,17 +13,18 @@ from typing import Final
 class ReachabilityDelta:
     """Difference between the recorded commits that HEAD reaches and those that the index's HEAD reaches.
 
-    `removed`: commits that only the index's HEAD reaches. `added`: commits that only the current HEAD reaches.
-    `complete`: the index's HEAD commit no longer exists, and `added` lists every recorded commit that HEAD reaches.
+    The index's HEAD is that of its newest index run. `removed_commits`: only the index's HEAD reaches them.
+    `added_commits`: only the current HEAD reaches them. `is_complete`: the index's HEAD commit no longer exists, and
+    `added_commits` lists every recorded commit that the current HEAD reaches.
     """
 
-    removed: tuple[str, ...] = ()
-    added: tuple[str, ...] = ()
-    complete: bool = False
+    removed_commits: tuple[str, ...] = ()
+    added_commits: tuple[str, ...] = ()
+    is_complete: bool = False
 
 
 SCHEMA_VERSION: Final = 2
-# The change that each schema version made.
+# Tables and columns that each schema version added.
 SCHEMA_HISTORY: Final = {
     1: "commits, hunks, touched symbols, vectors, terms by lane, HEAD symbols and chunks, watermark",
     2: "component versions of the rows, HEAD of the newest finished index run, embedding cache usage",

@@ -36,11 +36,11 @@ from stores.snapshot import (
 from stores.types import EMBEDDING_DIMENSION
 from stores.whitening import BLOCK_ROWS, MAX_TEXTS_TO_FIT, Vectors, Whitening, fit_whitening, normalize
 
-# Weight of the message's cosine in a hunk's score; the hunk's own has the rest. See "Vector lane" in README.md.
+# Weight of the message's cosine in a hunk's score; the hunk's text has the rest. See "Vector lane" in README.md.
 MESSAGE_WEIGHT: Final = 0.25
-# Nine messages in ten are shorter. Longer ones describe the change first and then quote logs and mails.
+# Longer messages are cut. Nine in ten are shorter; longer ones describe the change first, then quote logs and mails.
 MAX_MESSAGE_CHARS: Final = 4_000
-# 64 MB of vectors. For a longer history, each query reads the messages of its candidates.
+# Number of vectors in 64 MB. For a longer history, each query reads the messages of its candidates.
 MAX_CACHED_MESSAGES: Final = 64_000_000 // (4 * EMBEDDING_DIMENSION)
 
 # Cosines are rounded to nine decimals, so that the order of summation cannot decide a tie.
@@ -61,7 +61,8 @@ FROM commits LEFT JOIN vectors ON text_digest = message_digest"""
 class CommitMessages:
     """Commit messages and their vectors.
 
-    row_by_sha: row of each commit in `texts` and `vectors`. A message without a vector has zeros.
+    row_by_sha: row of each commit in `texts` (messages of at most MAX_MESSAGE_CHARS) and `vectors` (zeros for a message
+    without a vector).
     """
 
     row_by_sha: dict[str, int]
@@ -73,16 +74,16 @@ class CommitMessages:
         """Approximate memory in bytes."""
         return int(self.texts.nbytes) + self.vectors.nbytes + 150 * len(self.row_by_sha)
 
-    def texts_of(self, shas: Sequence[str]) -> list[str]:
+    def get_texts(self, shas: Sequence[str]) -> list[str]:
         """Return the messages of these commits, which must all be loaded."""
-        texts: list[str] = self.texts.take(pa.array(self._rows(shas), pa.int64())).to_pylist()
+        texts: list[str] = self.texts.take(pa.array(self._find_rows(shas), pa.int64())).to_pylist()
         return texts
 
-    def vectors_of(self, shas: Sequence[str]) -> Vectors:
+    def get_vectors(self, shas: Sequence[str]) -> Vectors:
         """Return the vectors of the messages of these commits, which must all be loaded."""
-        return self.vectors[self._rows(shas)]
+        return self.vectors[self._find_rows(shas)]
 
-    def _rows(self, shas: Sequence[str]) -> list[int]:
+    def _find_rows(self, shas: Sequence[str]) -> list[int]:
         return [self.row_by_sha[sha] for sha in shas]
 
 
@@ -94,14 +95,14 @@ def load_all_messages(connection: duckdb.DuckDBPyConnection) -> CommitMessages |
 
 def load_messages(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -> CommitMessages:
     """Load the messages of these commits."""
-    # Literals: with a list as a bound parameter DuckDB cannot skip row groups.
-    listed = ", ".join(f"'{sha}'" for sha in shas) or "NULL"
-    return _read_messages(connection, f" WHERE commit_sha IN ({listed})")
+    # SQL literals, because with a list as a bound parameter DuckDB cannot skip row groups.
+    sha_literals = ", ".join(f"'{sha}'" for sha in shas) or "NULL"
+    return _read_messages(connection, f" WHERE commit_sha IN ({sha_literals})")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextVectors:
-    """A snapshot's distinct texts, for vector search.
+    """Distinct texts of a snapshot, for vector search.
 
     norms: lengths of the whitened vectors; empty with `quantized`. vectors: stored vectors; None if they are too many
     for memory. quantized: the texts in the side file, if it is used.
@@ -130,8 +131,8 @@ def load_text_vectors(
 ) -> TextVectors:
     """Load the texts of a snapshot.
 
-    whitening: None to fit it to the texts. side_file: path of the side file, which is used for more texts than
-    `history.MAX_ROWS_IN_MEMORY` if `whitening` is None.
+    whitening: transform to use; None fits one to the texts. side_file: path of the side file, which is used for more
+    texts than `history.MAX_ROWS_IN_MEMORY` if `whitening` is None.
     """
     digests = snapshot.texts
     fits_in_memory = len(digests) <= history.MAX_ROWS_IN_MEMORY
@@ -176,7 +177,9 @@ def search(
             texts.quantized.file.discard()
             texts = load_text_vectors(connection, snapshot, whitening=texts.whitening)
     scores = _score_texts(connection, texts, query)[snapshot.hunks.text_indices]
-    return select_top_k(snapshot, scores + PREFERRED_PATH_COSINE_BOOST * mask.preferred, mask.included, limit)
+    return select_top_k(
+        snapshot, scores + PREFERRED_PATH_COSINE_BOOST * mask.is_preferred, mask.is_included, limit
+    )
 
 
 def compute_hunk_similarities(
@@ -195,7 +198,7 @@ def load_hunk_vectors(
     connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, texts: TextVectors, hunks: Sequence[int]
 ) -> Vectors:
     """Return the stored vectors of these hunks' texts, one row each; zeros for a text without a vector."""
-    positions = snapshot.hunks.positions.positions_of(np.array(hunks, dtype=np.int64))
+    positions = snapshot.hunks.positions.find_positions(np.array(hunks, dtype=np.int64))
     if texts.quantized is not None:
         try:
             return texts.quantized.read_verified_vectors(texts.quantized.rows[positions])
@@ -217,9 +220,9 @@ def compute_cosine_similarities(vectors: Vectors | Floats, query: Vectors | Floa
 
 def _read_messages(connection: duckdb.DuckDBPyConnection, condition: str) -> CommitMessages:
     rows = connection.execute(_MESSAGES_SQL.format(longest=MAX_MESSAGE_CHARS) + condition).to_arrow_table()
-    embedded = rows.column("embedding").combine_chunks()
+    embeddings = rows.column("embedding").combine_chunks()
     vectors = np.zeros((len(rows), EMBEDDING_DIMENSION), np.float32)
-    vectors[embedded.is_valid().to_numpy(zero_copy_only=False)] = to_matrix(embedded.drop_null())
+    vectors[embeddings.is_valid().to_numpy(zero_copy_only=False)] = to_matrix(embeddings.drop_null())
     row_by_sha = {sha: row for row, sha in enumerate(rows.column("commit_sha").to_pylist())}
     return CommitMessages(row_by_sha, rows.column("message"), vectors)
 
@@ -228,8 +231,8 @@ def _search_quantized(
     quantized: QuantizedSnapshot, mask: FilterMask, query: Vectors, limit: int
 ) -> tuple[Ints, Floats]:
     whitening = quantized.file.whitening
-    transformed = whitening.transform_query(query.astype(np.float64))
-    direction = whitening.axes @ normalize(transformed)
+    whitened_query = whitening.transform_query(query.astype(np.float64))
+    direction = whitening.axes @ normalize(whitened_query)
     offset = float(whitening.mean @ direction)
 
     def score_exactly(rows: Vectors) -> Floats:
@@ -237,17 +240,17 @@ def _search_quantized(
         return _to_cosines(block @ direction, offset, np.linalg.norm(whitening.transform(block), axis=1))
 
     quantized_query = QuantizedQuery(
-        np.flatnonzero(mask.included), mask.preferred, PREFERRED_PATH_COSINE_BOOST
+        np.flatnonzero(mask.is_included), mask.is_preferred, PREFERRED_PATH_COSINE_BOOST
     )
     return quantized_search.score_candidates(
-        quantized, quantized_query, transformed, score_exactly, limit=limit
+        quantized, quantized_query, whitened_query, score_exactly, limit=limit
     )
 
 
 def _score_texts(connection: duckdb.DuckDBPyConnection, texts: TextVectors, query: Vectors) -> Floats:
     """Return the whitened cosine between the query and each text."""
     whitening = texts.whitening
-    # (row - mean) @ axes @ query, where products without the row are computed once.
+    # The score is (row - mean) @ axes @ query; products without the row are computed once.
     direction = whitening.axes @ normalize(whitening.transform_query(query.astype(np.float64)))
     offset = float(whitening.mean @ direction)
     products = np.full(len(texts.digests), offset)
@@ -301,7 +304,7 @@ def _read_vectors(connection: duckdb.DuckDBPyConnection, digests: Digests) -> It
 
 
 def _read_hunk_vectors(connection: duckdb.DuckDBPyConnection, hunks: Sequence[int]) -> dict[int, Vectors]:
-    # Literals: with a list as a bound parameter DuckDB cannot skip row groups.
+    # SQL literals, because with a list as a bound parameter DuckDB cannot skip row groups.
     rows = connection.execute(_HUNK_VECTORS_SQL.format(hunks=", ".join(map(str, hunks)))).to_arrow_table()
     vectors = to_matrix(rows.column(1).combine_chunks())
     return dict(zip(rows.column(0).to_pylist(), vectors, strict=True))

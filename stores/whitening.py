@@ -18,7 +18,7 @@ from stores.types import EMBEDDING_DIMENSION
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
-# 2.6 texts per dimension. With fewer texts the smallest variances are noise, which whitening amplifies.
+# 2.6 texts per dimension. With fewer texts the smallest variances are mostly noise, which whitening amplifies.
 MIN_TEXTS_TO_WHITEN: Final = 1_000
 # 26 texts per dimension. They determine a variance to a third, which the exponent reduces to a twelfth.
 MAX_TEXTS_TO_FIT: Final = 10_000
@@ -83,7 +83,7 @@ def fit_whitening(sample: Vectors) -> Whitening:
     if variances[-1] <= 0:  # all vectors are equal
         return Whitening.identity()
     variances = np.maximum(variances, variances[-1] * MIN_VARIANCE_SHARE)
-    # Rotated back, because eigenvectors of equal variances have no fixed order; the product is unique.
+    # Rotating back makes the result unique, because eigenvectors of equal variances have no fixed order.
     return Whitening(mean, (directions * variances**WHITENING_EXPONENT) @ directions.T)
 
 

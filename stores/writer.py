@@ -73,7 +73,7 @@ class HeadChange:
     terms: Rows = field(default_factory=schema.DOCUMENT_TERMS.empty_table)
 
 
-# Inserts the version of this run, and copies the one that the newest finished run confirmed.
+# The version of this run as `writer`, and the one that the newest finished run confirmed as `version`.
 _INSERT_WRITER: Final = """
 INSERT INTO metadata SELECT ?, any_value(version), ? FROM metadata_before WHERE component = ?"""
 _WRITERS: Final = "SELECT component, writer FROM metadata WHERE writer IS NOT NULL"
@@ -94,7 +94,7 @@ SELECT count(*)
 FROM (SELECT commit_sha FROM commits UNION ALL SELECT commit_sha FROM unreadable)
 SEMI JOIN covered USING (commit_sha)"""
 
-# `NOT IN` the used keys: a list of keys to delete could be most of the table.
+# `NOT IN` a list of the used keys, because a list of the unused ones could be most of the table.
 _DELETE_UNUSED: Final = (
     "DELETE FROM unreached WHERE commit_sha IN (SELECT commit_sha FROM covered)",
     "DELETE FROM vectors WHERE text_digest NOT IN"
@@ -112,7 +112,7 @@ _DELETE_FILES: Final = (
     "DELETE FROM head_files WHERE file_path IN (SELECT file_path FROM covered)",
 )
 
-# An earlier batch may have stored the vector.
+# Without the vectors that an earlier batch stored.
 _INSERT_VECTORS: Final = """
 INSERT INTO vectors SELECT text_digest, embedding FROM vectors_in ANTI JOIN vectors USING (text_digest)"""
 
@@ -141,7 +141,7 @@ def record_run_start(
         connection.execute("DELETE FROM metadata")
         for name in compatibility.COMPONENT_NAMES:
             connection.execute(
-                _INSERT_WRITER, [name, compatibility.component_version(components, name), name]
+                _INSERT_WRITER, [name, compatibility.get_component_version(components, name), name]
             )
 
 
@@ -167,7 +167,7 @@ def replace_batch(connection: duckdb.DuckDBPyConnection, batch: Batch) -> float:
         if batch.unreadable.num_rows:
             with register_tables(connection, unreadable_in=batch.unreadable):
                 connection.execute("INSERT INTO unreadable SELECT commit_sha, reason FROM unreadable_in")
-        if batch.cache_usage is not None and batch.cache_usage.requested:
+        if batch.cache_usage is not None and batch.cache_usage.requested_texts:
             connection.execute("DELETE FROM embed_cache")
             connection.execute("INSERT INTO embed_cache VALUES (?, ?, ?)", astuple(batch.cache_usage))
         if batch.watermark is not None:
@@ -202,33 +202,33 @@ def record_run_end(
     head: str,
     components: ComponentVersions,
     *,
-    head_rebuilt: bool,
-    head_complete: bool = True,
-    obsolete_unreadable: Sequence[str] = (),
+    is_head_rebuilt: bool,
+    is_head_complete: bool = True,
+    obsolete_commits: Sequence[str] = (),
 ) -> ComponentVersions:
     """Move the watermark to `head` and record the component versions that are confirmed for all rows; return them.
 
-    components: versions of the run. head_rebuilt: the run wrote all rows of the HEAD snapshot. head_complete: the HEAD
-    snapshot is complete; if not, this HEAD is not recorded as completed and the next run tries again.
-    obsolete_unreadable: unreadable commits that this HEAD does not reach; they are deleted, so that no run tries them
-    again.
+    components: versions of the run. is_head_rebuilt: the run wrote all rows of the HEAD snapshot. is_head_complete: the
+    HEAD snapshot is complete; if not, this HEAD is not recorded as completed and the next run tries again.
+    obsolete_commits: unreadable commits that this HEAD does not reach. Their records are deleted, so that no run tries
+    to read them again.
     """
-    rows = pa.table({"commit_sha": pa.array(obsolete_unreadable, pa.string())})
+    rows = pa.table({"commit_sha": pa.array(obsolete_commits, pa.string())})
     with _run_transaction(connection, obsolete_in=rows):
         connection.execute("DELETE FROM unreadable WHERE commit_sha IN (SELECT commit_sha FROM obsolete_in)")
-        if head_rebuilt:
+        if is_head_rebuilt:
             _delete_outdated_head_versions(connection)
         row_versions = compatibility.load_recorded_versions(connection).row_versions
-        confirmed = compatibility.confirm_versions(row_versions, components)
+        confirmed_versions = compatibility.confirm_versions(row_versions, components)
         for name in compatibility.COMPONENT_NAMES:
-            version = compatibility.component_version(confirmed, name)
+            version = compatibility.get_component_version(confirmed_versions, name)
             connection.execute("UPDATE metadata SET version = ? WHERE component = ?", [version, name])
         connection.execute(
             "UPDATE repository SET last_indexed_commit = ?, indexed_at = ?", [head, _get_current_time()]
         )
-        if head_complete:
+        if is_head_complete:
             connection.execute("UPDATE repository SET completed_commit = ?", [head])
-    return confirmed
+    return confirmed_versions
 
 
 def delete_commits(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) -> None:
@@ -257,12 +257,12 @@ def delete_index(location: IndexLocation, *, wait: float = WRITE_WAIT_SECONDS) -
 
 def _record_row_versions(connection: duckdb.DuckDBPyConnection, part: str, rows: Rows) -> None:
     """Record the versions of this part's new rows; parsers only if there are rows in their language."""
-    # Compared in Python: one SQL statement over the rows took an eighth of a batch's time and rarely found new ones.
+    # Rows are compared in Python, because one SQL statement for this took an eighth of a batch's time.
     languages = rows.column("language").unique().to_pylist()
     components = {
         name
         for name in compatibility.COMPONENT_NAMES
-        if part in compatibility.component_parts(name) and _is_used(name, languages)
+        if part in compatibility.get_component_parts(name) and _is_used(name, languages)
     }
     writers = {(part, *row) for row in connection.execute(_WRITERS).fetchall() if row[0] in components}
     for row in sorted(writers.difference(connection.execute(_ROW_VERSIONS).fetchall())):
@@ -303,11 +303,11 @@ def _drop_duplicates(vectors: Rows) -> Rows:
     return vectors if len(first_rows) == vectors.num_rows else vectors.take(list(first_rows.values()))
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: str, **offsets: int) -> None:
-    """Insert rows by column name, with these numbers added to columns."""
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, source: str, **offsets: int) -> None:
+    """Insert the rows of the registered table `source` by column name; add the number of each offset to its column."""
     replacements = ", ".join(f"{column} + {offset} AS {column}" for column, offset in offsets.items())
     columns = f"* REPLACE ({replacements})" if replacements else "*"
-    connection.execute(f"INSERT INTO {table} BY NAME SELECT {columns} FROM {rows}")
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT {columns} FROM {source}")
 
 
 def _execute_all(connection: duckdb.DuckDBPyConnection, statements: Sequence[str]) -> None:
@@ -338,7 +338,7 @@ def _insert_postings(
 ) -> float:
     """Insert the postings of a batch's documents, and the terms that are new; return the seconds this took.
 
-    terms_by_table: rows as in `schema.DOCUMENT_TERMS`, by postings table. first_document: number of the batch's first
+    terms_by_table: rows of `schema.DOCUMENT_TERMS`, by postings table. first_document: number of the batch's first
     document. New terms are numbered by their first document, then alphabetically, so ids do not depend on the size of
     batches. The batch's postings are sorted by term. SQL, with a join per table, took twice the time.
     """
@@ -365,7 +365,7 @@ def _insert_postings(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _TermOccurrences:
-    """Document number and index into the vocabulary, for each row of term rows."""
+    """Occurrences of terms, one per row of the tables: its document and the index of its term in `vocabulary`."""
 
     documents: Ints
     vocabulary_indices: Ints

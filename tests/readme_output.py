@@ -119,13 +119,14 @@ def mindmap_tools() -> str:
 
 def clients() -> str:
     """Return a table of the clients that `register` knows, and their files on Linux."""
-    from serve.setup.mcp_clients import CLIENTS, user_config_paths
+    from serve.setup.mcp_clients import CLIENTS, list_user_config_paths
 
     homes = {"home": "~", "config": "~/.config", "apps": "~/Library/Application Support", "codex": "~/.codex"}
     rows = ["| client | `--client` | shape | your own file | in a project |", "|---|---|---|---|---|"]
     for client in CLIENTS.values():
         user = [
-            f"`{path.format_map(homes)}`" for path in user_config_paths(client, is_mac=not client.user_paths)
+            f"`{path.format_map(homes)}`"
+            for path in list_user_config_paths(client, is_mac=not client.user_paths)
         ]
         project = [f"`{path}`" for path in client.project_paths]
         row = (
@@ -147,7 +148,7 @@ def shapes() -> str:
     server = Server("lineage", Path("/opt/lineage/bin/lineage-mcp"))
     parts = []
     for shape in SHAPES.values():
-        snippet = ConfigFile(Path(), shape).snippet(server)
+        snippet = ConfigFile(Path(), shape).format_snippet(server)
         parts.append(f"`{shape.name}`:\n\n```{shape.language}\n{snippet}```\n")
     return "\n".join(parts)
 

@@ -1,7 +1,7 @@
 """Small real git repositories, built with git, fixed identities and fixed dates.
 
 The same calls create the same hashes on every machine: the user's configuration is not read, and every commit's
-date comes from the caller or from a clock that advances one hour per commit.
+date comes from the caller or from a clock that advances one hour per commit. ADA is the default author.
 """
 
 from __future__ import annotations
@@ -17,28 +17,31 @@ ADA: Final = "Ada Lovelace <ada@example.org>"
 FIRST_DATE: Final = datetime(2020, 1, 1, 12, tzinfo=UTC)
 
 
-def environment(*, author: str = ADA, date: datetime = FIRST_DATE) -> dict[str, str]:
-    """Return an environment in which git reads only the repository's own configuration."""
+def build_environment(*, author: str = ADA, date: datetime = FIRST_DATE) -> dict[str, str]:
+    """Return an environment in which git reads only the repository's own configuration.
+
+    `author`: author and committer, as `Name <address>`. `date`: date of both.
+    """
     name, _, address = author.partition(" <")
     variables = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    moment = date.isoformat()
+    git_date = date.isoformat()
     return variables | {
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_AUTHOR_NAME": name,
         "GIT_AUTHOR_EMAIL": address.rstrip(">"),
-        "GIT_AUTHOR_DATE": moment,
+        "GIT_AUTHOR_DATE": git_date,
         "GIT_COMMITTER_NAME": name,
         "GIT_COMMITTER_EMAIL": address.rstrip(">"),
-        "GIT_COMMITTER_DATE": moment,
+        "GIT_COMMITTER_DATE": git_date,
         "LC_ALL": "C.UTF-8",
     }
 
 
 @dataclass(slots=True)
 class Repo:
-    """Repository on disk with its work tree at `path`."""
+    """Repository on disk with its work tree at `path`. `clock`: date of the last commit."""
 
     path: Path
     clock: datetime = field(default=FIRST_DATE)
@@ -60,7 +63,7 @@ class Repo:
         date: datetime | None = None,
         check: bool = True,
     ) -> str:
-        """Run git; return its output as text, without the last line break."""
+        """Run git like `git_bytes`; return its output as text, without the last line break."""
         output = self.git_bytes(*arguments, stdin=stdin, author=author, date=date, check=check)
         return output.decode("utf-8", errors="replace").removesuffix("\n")
 
@@ -72,11 +75,14 @@ class Repo:
         date: datetime | None = None,
         check: bool = True,
     ) -> bytes:
-        """Run git; return its output as bytes. Raises AssertionError on failure, unless `check` is false."""
+        """Run git; return its output. `date`: the clock's date if None.
+
+        Raises AssertionError if git fails and `check` is True.
+        """
         result = subprocess.run(
             [b"git", *(os.fsencode(argument) for argument in arguments)],
             cwd=self.path,
-            env=environment(author=author, date=date or self.clock),
+            env=build_environment(author=author, date=date or self.clock),
             input=stdin if stdin is not None else b"",
             capture_output=True,
             check=False,
@@ -108,6 +114,7 @@ class Repo:
         self.git("mv", "--", old, new)
 
     def symlink(self, name: str, target: str) -> None:
+        """Create a symlink in the work tree."""
         (self.path / name).symlink_to(target)
 
     def commit(
@@ -119,7 +126,11 @@ class Repo:
         amend: bool = False,
         add: bool = True,
     ) -> str:
-        """Commit everything in the work tree, even without changes; return the commit's sha."""
+        """Create a commit, even without changes, and return its sha.
+
+        `date`: an hour after the last commit if None. `amend`: replace the last commit.
+        `add`: stage the whole work tree first; if False, the commit has what is staged.
+        """
         if add:
             self.git("add", "--all")
         self.clock = date or self.clock + timedelta(hours=1)
@@ -128,10 +139,12 @@ class Repo:
         self.git(*arguments, stdin=message.encode(), author=author)
         return self.head
 
-    def commit_file(self, name: str, content: str | bytes, message: str = "", **options: datetime) -> str:
-        """Write one file and commit it."""
+    def commit_file(
+        self, name: str, content: str | bytes, message: str = "", *, date: datetime | None = None
+    ) -> str:
+        """Write one file and commit it; return the commit's sha."""
         self.write(name, content)
-        return self.commit(message or f"Change {name}", date=options.get("date"))
+        return self.commit(message or f"Change {name}", date=date)
 
     def branch(self, name: str, start: str = "HEAD") -> None:
         """Create a branch and switch to it."""
@@ -141,7 +154,10 @@ class Repo:
         self.git("switch", "--quiet", *(["--detach"] if detach else []), name)
 
     def merge(self, *names: str, message: str = "Merge", resolution: dict[str, str] | None = None) -> str:
-        """Merge branches into the current one; `resolution` has the content of manually resolved files."""
+        """Merge branches into the current one; return the merge commit's sha.
+
+        `resolution`: path -> content of each file that was resolved manually.
+        """
         self.clock += timedelta(hours=1)
         self.git("merge", "--quiet", "--no-ff", "--no-commit", *names, check=False)
         for name, content in (resolution or {}).items():
@@ -159,6 +175,9 @@ class Repo:
         return sha
 
     def clone(self, path: Path, *options: str) -> Repo:
-        """Clone through a file URL, so that `--depth` and `--filter` take effect."""
+        """Clone to `path` with further options of `git clone`.
+
+        The clone uses a file URL, because `--depth` and `--filter` have no effect with a path.
+        """
         self.git("clone", "--quiet", *options, self.path.as_uri(), str(path))
         return Repo(path, self.clock)

@@ -112,10 +112,10 @@ def installed_by(name: str, extras: Set[str]) -> set[str]:
 
 
 COMMANDS = re.compile(r"(cd|chmod|git|lineage|mindmap|pip|rm|sh|sudo)( |$)")
-QUOTING = {"quote", "join", "format_command", "command_with_path", "_git_directory_option"}
+QUOTING = {"quote", "join", "format_command", "command_with_path", "_format_git_directory_option"}
 # Values of the program itself, without shell syntax.
 UNQUOTED = {
-    "found[1]",
+    "match[1]",
     "client.name",
     "extension.distribution",
     "distribution",

@@ -1,9 +1,9 @@
 """FP32 encoder for GPUs and NPUs, and a wrapper that limits the batch size.
 
-- `AcceleratedEncoder`: runs MiniLM unquantized in padded batches. Its vectors lie in the space of the CPU encoder's:
-  the mean cosine between the two is 0.998.
+- `AcceleratedEncoder`: runs MiniLM unquantized in padded batches. The mean cosine between its vectors and those of the
+  CPU encoder is 0.998, so both can be mixed in an index.
 - `ensure_fp32_model`: writes the FP32 model file on first use, and again if it was changed.
-- `BatchLimitedEncoder`: gives an encoder only as many texts at a time as the device's memory holds.
+- `BatchLimitedEncoder`: passes a limited number of texts at a time to another encoder.
 """
 
 from __future__ import annotations
@@ -29,18 +29,21 @@ if TYPE_CHECKING:
 FP32_DIRECTORY: Final = "models"
 FP32_FILE: Final = "minilm-fp32.onnx"
 BUILD_LOCK: Final = "making.lock"
-# Building takes one or two seconds, more on a busy machine.
+# Building the file takes one or two seconds, more on a busy machine.
 BUILD_TIMEOUT_SECONDS: Final = 60.0
-# Of the file that `onnx_graph.build_fp32_model` makes from the bundled file: update it whenever that file changes.
+# Digest of the result of `onnx_graph.build_fp32_model`. Update it whenever the bundled model changes.
 FP32_SHA256: Final = "4a48c80d8299a7da71543a70c750213d8c3102d07488b0fda4f3b23e3b01f603"
 
 
 def ensure_fp32_model(home: Path) -> Path:
-    """Return the path of the FP32 model file under the indexes' home, writing the file unless it is intact."""
+    """Return the path of the FP32 model file below `home`, the directory of all indexes; write it unless it is intact.
+
+    Raise IndexBusy if another process builds the file for more than BUILD_TIMEOUT_SECONDS.
+    """
     file = home / FP32_DIRECTORY / FP32_FILE
     if not _is_intact(file):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locks.exclusive_lock(file.parent / BUILD_LOCK, Deadline.after(BUILD_TIMEOUT_SECONDS)):
+        with locks.acquire_exclusive_lock(file.parent / BUILD_LOCK, Deadline.after(BUILD_TIMEOUT_SECONDS)):
             if not _is_intact(file):  # another process may have written it meanwhile
                 _write_fp32_model(file)
     return file
@@ -48,8 +51,8 @@ def ensure_fp32_model(home: Path) -> Path:
 
 def _is_intact(file: Path) -> bool:
     try:
-        with file.open("rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest() == FP32_SHA256
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest() == FP32_SHA256
     except OSError:
         return False
 
@@ -59,10 +62,10 @@ def _write_fp32_model(file: Path) -> None:
     from pipeline.encoders import onnx_graph
 
     draft = file.with_name(f"{FP32_FILE}.draft")
-    with open(draft, "wb", opener=_open_private) as opened:
-        opened.write(onnx_graph.build_fp32_model())
-        opened.flush()
-        os.fsync(opened.fileno())
+    with open(draft, "wb", opener=_open_private) as stream:
+        stream.write(onnx_graph.build_fp32_model())
+        stream.flush()
+        os.fsync(stream.fileno())
     draft.replace(file)
 
 
@@ -78,7 +81,7 @@ MAX_TOKENS: Final = 256
 class BatchShape:
     """Shape of a batch: at most `texts` rows, each padded to a multiple of `token_multiple` tokens.
 
-    `is_fixed`: every batch has exactly this shape, because the provider compiles each shape for half a minute.
+    `is_fixed`: every batch has exactly this shape, because the provider needs half a minute to compile each shape.
     """
 
     texts: int
@@ -91,8 +94,8 @@ class BatchShape:
         return {"texts": self.texts, "tokens": self.token_multiple} if self.is_fixed else {}
 
 
-# 16,000 tokens fill a GPU, and eight row lengths are few enough for the runtime to tune. Shapes change vectors only by
-# rounding.
+# 16,000 tokens keep a GPU busy, and eight row lengths are few enough for the runtime to tune. The shape changes vectors
+# only by rounding.
 BATCH_SHAPES: Final = {
     CPU: BatchShape(8, 32),
     CUDA: BatchShape(64, 32),
@@ -103,8 +106,8 @@ BATCH_SHAPES: Final = {
 class AcceleratedEncoder:
     """Bundled all-MiniLM-L6-v2 in FP32 on one execution provider.
 
-    The constructor opens the model, and raises ProviderUnavailable if that fails. `home` is the home
-    directory of the indexes, where the model file is stored.
+    The constructor loads the model, and raises ProviderUnavailable if the provider does not run. `home`: directory of
+    all indexes, which also stores the model file.
     """
 
     name: Final = EMBEDDING_MODEL
@@ -128,14 +131,14 @@ class AcceleratedEncoder:
 
         encodings = self._tokenizer.encode_batch([sanitize_text(text) for text in texts])
         tokens = [encoding.ids for encoding in encodings]
-        rows = np.empty((len(texts), self.dimension), np.float32)
-        for positions in _group_by_length(tokens, self._shape.texts):
-            rows[positions] = self._sum_token_vectors([tokens[position] for position in positions])
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows
+        vectors = np.empty((len(texts), self.dimension), np.float32)
+        for indices in _group_by_length(tokens, self._shape.texts):
+            vectors[indices] = self._sum_token_vectors([tokens[index] for index in indices])
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
 
     def unload(self) -> None:
-        """Do nothing: the model is in the device's memory, and opening it again can take half a minute."""
+        """Do nothing: the model is in the device's memory, and loading it again can take half a minute."""
 
     def _sum_token_vectors(self, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         import numpy as np
@@ -155,24 +158,25 @@ class AcceleratedEncoder:
 
 
 def create_encoder(provider: str, threads: int, home: Path) -> Encoder:
-    """Create the encoder for an execution provider; `threads` counts for the CPU only."""
+    """Create the encoder for an execution provider; only the CPU encoder uses `threads`."""
     return OnnxEncoder(threads) if provider == CPU else AcceleratedEncoder(provider, home)
 
 
 def _group_by_length(tokens: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[int]]:
-    """Yield positions of texts with about the same length, so that a batch has little padding."""
-    order = sorted(range(len(tokens)), key=lambda position: len(tokens[position]), reverse=True)
+    """Yield the indices of texts with about the same length, so that a batch has little padding."""
+    order = sorted(range(len(tokens)), key=lambda index: len(tokens[index]), reverse=True)
     for start in range(0, len(order), batch_size):
         yield order[start : start + batch_size]
 
 
 def _pad(tokens: Sequence[Sequence[int]], shape: BatchShape) -> NDArray[np.int64]:
-    """Return token ids as rows of one length, padded with -1."""
+    """Return token ids as rows of the same length, padded with -1."""
     import numpy as np
 
-    texts = shape.texts if shape.is_fixed else len(tokens)
-    longest = max(map(len, tokens))
-    rows = np.full((texts, -(-longest // shape.token_multiple) * shape.token_multiple), -1, np.int64)
+    row_count = shape.texts if shape.is_fixed else len(tokens)
+    max_length = max(map(len, tokens))
+    row_length = -(-max_length // shape.token_multiple) * shape.token_multiple
+    rows = np.full((row_count, row_length), -1, np.int64)
     for row, ids in zip(rows, tokens, strict=False):
         row[: len(ids)] = ids
     return rows
@@ -180,9 +184,9 @@ def _pad(tokens: Sequence[Sequence[int]], shape: BatchShape) -> NDArray[np.int64
 
 @dataclass(frozen=True, slots=True)
 class BatchLimitedEncoder:
-    """Encoder that passes at most `max_texts` texts at a time on to another.
+    """Encoder that passes at most `max_texts` texts at a time to another, to limit its memory.
 
-    Vectors are the same, since each text is embedded alone.
+    A text's vector does not depend on the other texts of a call, so the limit changes no vector.
     """
 
     encoder: Encoder

@@ -1,8 +1,8 @@
 """Encoder protocol, and the bundled int8 MiniLM encoder on ONNX Runtime.
 
-Each text is a run of its own, unpadded; several single-threaded runs go in parallel. Dynamic quantization scales
-activations over a whole run, so in a batch a text's vector would depend on its neighbours. Alone it is the same
-vector every time, with any number of threads.
+Each text is a run of its own, without padding; several single-threaded runs go in parallel. Dynamic quantization scales
+the activations of a whole run, so in a batch a text's vector would depend on the other texts. In a run of its own it is
+the same every time, with any number of threads.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Result = TypeVar("Result")
 
 MODELS_DIR: Final = Path(__file__).parent / "models"
 
-# Version of each vector space; the part before the first slash is the encoder. Raise the last number whenever the
-# bundled file or the preparation of its input changes.
+# Version of each encoder's vector space, with the encoder's name before the first slash. Raise the last number whenever
+# the bundled file or the preparation of its input changes.
 EMBEDDING_MODEL: Final = "all-MiniLM-L6-v2/int8/3"
 STATIC_MODEL: Final = "static/2"
 
@@ -42,7 +42,8 @@ MAX_TEXT_CHARACTERS: Final = 4_096
 class Encoder(Protocol):
     """Model that turns texts into unit vectors.
 
-    `name`: version of the vector space. `dimension`: components of a vector.
+    `name`: version of the vector space; vectors of different versions cannot be compared. `dimension`: number of
+    components of a vector.
     """
 
     @property
@@ -63,7 +64,7 @@ class Encoder(Protocol):
 class OnnxEncoder:
     """Bundled int8 all-MiniLM-L6-v2, loaded at the first text.
 
-    `threads`: parallel runs; 0 means one for each CPU that this process may use.
+    `threads`: number of parallel runs; 0 means one for each CPU that this process may use.
     """
 
     name: Final = EMBEDDING_MODEL
@@ -117,7 +118,7 @@ def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item], th
     try:
         return list(pool.map(function, items))
     finally:
-        # On Ctrl-C, wait only for the calls that are running.
+        # After Ctrl-C, wait only for the calls in progress.
         pool.shutdown(cancel_futures=True)
 
 
@@ -134,13 +135,13 @@ def load_tokenizer() -> Tokenizer:
 
 
 def create_session(model: Path | bytes) -> InferenceSession:
-    """Create a single-threaded CPU session of a model, given as a file or its content, without graph optimization."""
+    """Create a single-threaded CPU session without graph optimization. `model`: path or content of an ONNX file."""
     ort = providers.load_runtime()
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    # The graph is already optimized; the runtime's own fusions made it slower (see `pipeline.training.export_onnx`).
+    # The bundled graph is optimized already; the runtime's fusions slow it down (see `pipeline.training.export_onnx`).
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    # The runtime would store a memory pattern for every length of text.
+    # Otherwise the runtime stores a memory pattern for every length of text.
     options.enable_mem_pattern = False
     options.log_severity_level = 3
     names = [providers.RUNTIME_NAMES[providers.CPU]]

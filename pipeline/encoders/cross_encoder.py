@@ -1,7 +1,7 @@
 """Bundled cross-encoder, which scores a question together with a commit message and one file's change.
 
-Each pair is a run of its own, and several single-threaded runs go in parallel, as in the encoder: a pair's score does
-not depend on the other pairs.
+Each pair of a question and a change is a run of its own, so its score does not depend on the other pairs. Several
+single-threaded runs go in parallel.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 # Raise the number whenever the bundled file or the preparation of its input changes.
 CROSS_ENCODER: Final = "cross/3"
 
-# Tokens of a pair, an eighth more than in training; question and message have at most their limits of these.
+# Most tokens of a pair, an eighth more than in training, and of the question and the commit message in it.
 MAX_PAIR_TOKENS: Final = 128
 MAX_QUESTION_TOKENS: Final = 32
 MAX_MESSAGE_TOKENS: Final = 56
-SPECIAL_TOKENS: Final = 4  # [CLS] and [SEP] around either side
+SPECIAL_TOKENS: Final = 4  # [CLS] before and [SEP] after both question and text
 # Ids of BERT's [CLS] and [SEP].
 CLS_TOKEN: Final = 101
 SEP_TOKEN: Final = 102
@@ -44,7 +44,10 @@ class DamagedModel(LineageError):
 
 
 class ChangeText(NamedTuple):
-    """Input of the cross-encoder: a commit message, and a hunk's semantic text without the message."""
+    """Input of the cross-encoder: a commit message, and a hunk's semantic text without the message.
+
+    A hunk is the diff of one file in one commit; its semantic text has path, language, symbols and changed lines.
+    """
 
     message: str
     hunk: str
@@ -53,7 +56,7 @@ class ChangeText(NamedTuple):
 class CrossEncoder:
     """Bundled cross-encoder, loaded at the first question.
 
-    `threads`: parallel runs; 0 means one for each CPU that this process may use.
+    `threads`: number of parallel runs; 0 means one for each CPU that this process may use.
     """
 
     def __init__(self, precision: Precision = Precision.FULL, threads: int = 0) -> None:
@@ -68,11 +71,14 @@ class CrossEncoder:
         return f"{CROSS_ENCODER}/{self.precision}"
 
     def score_changes(self, question: str, changes: Sequence[ChangeText]) -> NDArray[np.float32]:
-        """Return a score for how well each change answers the question, in order: unbounded, higher is better."""
+        """Return how well each change answers the question, in order: an unbounded score, higher is better.
+
+        Raise DamagedModel if the bundled file cannot be read.
+        """
         import numpy as np
 
-        encoded = self._get_model().encode_question(question)
-        return np.array(map_in_threads(encoded.score, changes, self.threads), np.float32)
+        encoded_question = self._get_model().encode_question(question)
+        return np.array(map_in_threads(encoded_question.score, changes, self.threads), np.float32)
 
     def _get_model(self) -> _Model:
         with self._loading:
@@ -105,7 +111,7 @@ class _Model:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _EncodedQuestion:
-    """Embedded question, with the number of tokens it leaves for the change."""
+    """Question embeddings, and the number of tokens that the question leaves for the change."""
 
     model: _Model
     embeddings: NDArray[np.float32]

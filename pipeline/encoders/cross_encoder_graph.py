@@ -1,9 +1,12 @@
 """Builder of the ONNX graph of the cross-encoder from the bundled weights, in full precision or int8.
 
-Question and text go through the first layers separately and through the last ones together. The score combines the
-similarity of their tokens before and after the joint layers (MaxSim of late interaction: Khattab and Zaharia, 2020),
-the cosine of their mean vectors, and a small dense layer over both means. Tensor names such as `telling` and `apart`
-are those of the bundled file.
+The two segments of the input, question and text, pass the first layers separately and the last ones together. The score
+combines the similarity of their tokens before and after the joint layers (MaxSim of late interaction: Khattab and
+Zaharia, 2020), the cosine of their mean vectors, and a small dense layer over both means.
+
+Tensors of the bundled file: `apart` and `layers` are the numbers of separate and of all layers, `side` holds the
+segment embeddings, `telling` the layer for token importance, `joint` the dense layer over the means, `scale` the
+weights of the three similarities, and `out` the output layer.
 """
 
 from __future__ import annotations
@@ -23,12 +26,12 @@ from pipeline.encoders.quantization import MICROSOFT, WEIGHT_LEVELS, quantize
 from pipeline.options import Precision
 
 CROSS_ENCODER_FILE: Final = "cross.npz"
-SIDES: Final = ("question", "text")
+SEGMENTS: Final = ("question", "text")
 
 
 def load_weights(file: Path) -> Tensors:
-    """Load all tensors of a file as float32; the file has float16."""
-    with file.open("rb") as opened, np.load(opened) as arrays:
+    """Load all tensors of a float16 `.npz` file as float32."""
+    with file.open("rb") as stream, np.load(stream) as arrays:
         return {name: arrays[name].astype(np.float32) for name in arrays.files}
 
 
@@ -42,105 +45,110 @@ class _CrossEncoderGraph(TransformerGraph):
     def get_weight(self, name: str) -> NDArray[Any]:
         return self.source[name]
 
-    def linear(self, x: str, name: str, label: str) -> str:
+    def add_linear(self, x: str, name: str, label: str) -> str:
         matrix = self.source[f"{name}.weight"].T
         if self.precision is Precision.FULL:
-            product = self.node("MatMul", [x, self.constant(f"{name}.matrix", matrix)], f"{label}.product")
-            return self.node("Add", [product, self.model_tensor(f"{name}.bias")], label)
-        table, scale = quantize(matrix, 0, WEIGHT_LEVELS)
+            product = self.add_node(
+                "MatMul", [x, self.add_constant(f"{name}.matrix", matrix)], f"{label}.product"
+            )
+            return self.add_node("Add", [product, self.add_model_tensor(f"{name}.bias")], label)
+        codes, scales = quantize(matrix, 0, WEIGHT_LEVELS)
         inputs = [
             x,
-            self.constant(f"{name}.table", table),
-            self.constant(f"{name}.scale", scale[0]),
-            self.constant(f"{name}.zero", np.zeros(len(scale[0]), np.int8)),
-            self.model_tensor(f"{name}.bias"),
+            self.add_constant(f"{name}.table", codes),
+            self.add_constant(f"{name}.scale", scales[0]),
+            self.add_constant(f"{name}.zero", np.zeros(len(scales[0]), np.int8)),
+            self.add_model_tensor(f"{name}.bias"),
         ]
-        return self.node("DynamicQuantizeMatMul", inputs, label, domain=MICROSOFT[0])
+        return self.add_node("DynamicQuantizeMatMul", inputs, label, domain=MICROSOFT[0])
 
-    def max_similarity(self, sides: Sequence[str], name: str) -> str:
+    def add_max_similarity(self, segments: Sequence[str], name: str) -> str:
         """Add MaxSim: each question token's best cosine with a text token, averaged by the tokens' importance."""
-        units = [self.normalize_rows(x, f"{x}.{name}.unit") for x in sides]
-        transposed = self.node("Transpose", [units[1]], f"{name}.transposed", perm=(0, 2, 1))
-        products = self.node("MatMul", [units[0], transposed], f"{name}.products")
-        nearest = self.node("ReduceMax", [products], f"{name}.nearest", axes=(2,), keepdims=0)
-        importance = self.token_importance(sides[0], name)
-        weighted = self.node("Mul", [nearest, importance], f"{name}.weighted")
+        units = [self.normalize_rows(x, f"{x}.{name}.unit") for x in segments]
+        transposed = self.add_node("Transpose", [units[1]], f"{name}.transposed", perm=(0, 2, 1))
+        products = self.add_node("MatMul", [units[0], transposed], f"{name}.products")
+        nearest = self.add_node("ReduceMax", [products], f"{name}.nearest", axes=(2,), keepdims=0)
+        importance = self.add_token_importance(segments[0], name)
+        weighted = self.add_node("Mul", [nearest, importance], f"{name}.weighted")
         total, weight = self.sum_rows(weighted, f"{name}.total"), self.sum_rows(importance, f"{name}.weight")
-        return self.node("Div", [total, weight], name)
+        return self.add_node("Div", [total, weight], name)
 
-    def token_importance(self, question: str, name: str) -> str:
+    def add_token_importance(self, question: str, name: str) -> str:
         """Add the importance of each question token, between 0 and 1."""
-        matrix = self.constant("telling.matrix", self.source["telling.weight"].T)
-        logits = self.node("MatMul", [question, matrix], f"{name}.product")
-        logits = self.node("Add", [logits, self.model_tensor("telling.bias")], f"{name}.logits")
-        importance = self.node("Sigmoid", [logits], f"{name}.sigmoid")
-        return self.node("Squeeze", [importance, "last"], f"{name}.importance")
+        matrix = self.add_constant("telling.matrix", self.source["telling.weight"].T)
+        logits = self.add_node("MatMul", [question, matrix], f"{name}.product")
+        logits = self.add_node("Add", [logits, self.add_model_tensor("telling.bias")], f"{name}.logits")
+        importance = self.add_node("Sigmoid", [logits], f"{name}.sigmoid")
+        return self.add_node("Squeeze", [importance, "last"], f"{name}.importance")
 
     def normalize_rows(self, x: str, name: str) -> str:
         """Scale each row to length 1."""
-        return self.node("LpNormalization", [x], name, axis=-1, p=2)
+        return self.add_node("LpNormalization", [x], name, axis=-1, p=2)
 
     def sum_rows(self, x: str, name: str) -> str:
         """Add the sum of each row."""
-        return self.node("ReduceSum", [x, "second"], name, keepdims=1)
+        return self.add_node("ReduceSum", [x, "second"], name, keepdims=1)
 
     def encode_separately(self) -> list[str]:
         """Run question and text through the first layers separately; return both outputs."""
-        outputs = [self.layer_norm(side, "embeddings.LayerNorm", f"{side}.normalized") for side in SIDES]
+        outputs = [
+            self.add_layer_norm(segment, "embeddings.LayerNorm", f"{segment}.normalized")
+            for segment in SEGMENTS
+        ]
         for layer in range(int(self.source["apart"])):
             outputs = [
-                self.layer(x, f"layer.{layer}", f"{side}.{layer}")
-                for x, side in zip(outputs, SIDES, strict=True)
+                self.add_layer(x, f"layer.{layer}", f"{segment}.{layer}")
+                for x, segment in zip(outputs, SEGMENTS, strict=True)
             ]
         return outputs
 
     def encode_jointly(self, inputs: Sequence[str]) -> list[str]:
         """Run question and text through the remaining layers together; return both outputs."""
         marked = [
-            self.node("Add", [x, self.constant(f"{side}.side", vector)], f"{side}.marked")
-            for x, side, vector in zip(inputs, SIDES, self.source["side"], strict=True)
+            self.add_node("Add", [x, self.add_constant(f"{segment}.side", vector)], f"{segment}.marked")
+            for x, segment, vector in zip(inputs, SEGMENTS, self.source["side"], strict=True)
         ]
-        x = self.node("Concat", marked, "both", axis=1)
+        x = self.add_node("Concat", marked, "both", axis=1)
         for layer in range(int(self.source["apart"]), int(self.source["layers"])):
-            x = self.layer(x, f"layer.{layer}")
-        length = self.node("Shape", [SIDES[0]], "length", start=1, end=2)
-        question = self.node("Slice", [x, "zero", length, "second"], "question.joint")
-        return [question, self.node("Slice", [x, length, "end", "second"], "text.joint")]
+            x = self.add_layer(x, f"layer.{layer}")
+        length = self.add_node("Shape", [SEGMENTS[0]], "length", start=1, end=2)
+        question = self.add_node("Slice", [x, "zero", length, "second"], "question.joint")
+        return [question, self.add_node("Slice", [x, length, "end", "second"], "text.joint")]
 
-    def mean_cosine(self, means: Sequence[str]) -> str:
-        """Add the cosine of both sides' means."""
+    def add_mean_cosine(self, means: Sequence[str]) -> str:
+        """Add the cosine of the mean vectors of question and text."""
         units = [self.normalize_rows(x, f"{x}.unit") for x in means]
-        return self.sum_rows(self.node("Mul", units, "cosine.products"), "cosine")
+        return self.sum_rows(self.add_node("Mul", units, "cosine.products"), "cosine")
 
-    def joint_layer(self, means: Sequence[str]) -> str:
-        """Add the small dense layer over both means."""
-        product = self.node("Mul", [self.node("Mul", means, "means.product"), "ten"], "means.scaled")
-        both = self.node("Concat", [product, self.node("Add", means, "means.sum")], "means", axis=1)
-        return self.node("Tanh", [self.linear(both, "joint", "joint")], "hidden")
+    def add_joint_layer(self, means: Sequence[str]) -> str:
+        """Add the small dense layer over the product and the sum of both means."""
+        product = self.add_node("Mul", [self.add_node("Mul", means, "means.product"), "ten"], "means.scaled")
+        both = self.add_node("Concat", [product, self.add_node("Add", means, "means.sum")], "means", axis=1)
+        return self.add_node("Tanh", [self.add_linear(both, "joint", "joint")], "hidden")
 
     def build_score(self) -> str:
         """Add the whole model; its output is `score`."""
         separate = self.encode_separately()
         joint = self.encode_jointly(separate)
-        means = [self.node("ReduceMean", [x], f"{x}.mean", axes=(1,), keepdims=0) for x in joint]
-        parts = [
-            self.max_similarity(separate, "separate similarity"),
-            self.max_similarity(joint, "joint similarity"),
-            self.mean_cosine(means),
-            self.joint_layer(means),
+        means = [self.add_node("ReduceMean", [x], f"{x}.mean", axes=(1,), keepdims=0) for x in joint]
+        features = [
+            self.add_max_similarity(separate, "separate similarity"),
+            self.add_max_similarity(joint, "joint similarity"),
+            self.add_mean_cosine(means),
+            self.add_joint_layer(means),
         ]
         matrix = np.concatenate([self.source["scale"], self.source["out.weight"][0]])[:, None]
-        joined = self.node("Concat", parts, "parts", axis=1)
-        summed = self.node("MatMul", [joined, self.constant("out.matrix", matrix)], "summed")
-        return self.node("Add", [summed, self.model_tensor("out.bias")], "score")
+        joined = self.add_node("Concat", features, "parts", axis=1)
+        summed = self.add_node("MatMul", [joined, self.add_constant("out.matrix", matrix)], "summed")
+        return self.add_node("Add", [summed, self.add_model_tensor("out.bias")], "score")
 
-    def add_constants(self) -> None:
-        """Add the numbers that the graph's nodes use."""
+    def add_number_constants(self) -> None:
+        """Add the numbers that the nodes use: axes, positions and factors."""
         self.add_shared_constants()
-        axes = {"zero": 0, "second": 1, "last": 2, "end": np.iinfo(np.int64).max}
-        for name, axis in axes.items():
-            self.constant(name, np.array([axis], np.int64))
-        self.constant("ten", np.array(10.0, np.float32))
+        integers = {"zero": 0, "second": 1, "last": 2, "end": np.iinfo(np.int64).max}
+        for name, number in integers.items():
+            self.add_constant(name, np.array([number], np.int64))
+        self.add_constant("ten", np.array(10.0, np.float32))
 
 
 def build_model(source: Tensors, precision: Precision) -> bytes:
@@ -150,9 +158,9 @@ def build_model(source: Tensors, precision: Precision) -> bytes:
     shape (1, 1).
     """
     graph = _CrossEncoderGraph(is_padded=False, source=source, precision=precision)
-    graph.add_constants()
+    graph.add_number_constants()
     graph.build_score()
-    tokens = {side: (1, f"{side} tokens", HIDDEN_SIZE) for side in SIDES}
+    inputs = {segment: (1, f"{segment} tokens", HIDDEN_SIZE) for segment in SEGMENTS}
     return onnx_graph.serialize_model(
-        "cross-encoder", graph.nodes, graph.tensors, inputs=tokens, outputs={"score": (1, 1)}, opset=OPSET
+        "cross-encoder", graph.nodes, graph.tensors, inputs=inputs, outputs={"score": (1, 1)}, opset=OPSET
     )

@@ -25,7 +25,7 @@ CPU: Final = "cpu"
 COREML: Final = "coreml"
 CUDA: Final = "cuda"
 
-# Names in ONNX Runtime by names on the command line.
+# ONNX Runtime's name of each provider, by its name on the command line.
 RUNTIME_NAMES: Final = {
     CPU: "CPUExecutionProvider",
     COREML: "CoreMLExecutionProvider",
@@ -71,7 +71,10 @@ def list_built_in_providers() -> frozenset[str]:
 
 
 def load_runtime() -> ModuleType:
-    """Import ONNX Runtime with its telemetry off, which reports on this machine and queues what it could not send."""
+    """Import ONNX Runtime with its telemetry off.
+
+    The telemetry sends data about this machine, and stores on disk what it cannot send.
+    """
     os.putenv("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
@@ -90,7 +93,7 @@ def check_built_in(provider: str) -> None:
 def create_session(provider: str, model: Path, *, dimensions: Mapping[str, int]) -> InferenceSession:
     """Create a session that runs every step on this provider; raise ProviderUnavailable if it cannot.
 
-    `dimensions` fixes free dimensions of the model by name.
+    `dimensions`: sizes for dynamic dimensions of the model, by name.
     """
     check_built_in(provider)
     ort = load_runtime()
@@ -102,24 +105,28 @@ def create_session(provider: str, model: Path, *, dimensions: Mapping[str, int])
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     if provider == CUDA:
         _preload_cuda_libraries(ort)
-    name = RUNTIME_NAMES[provider]
+    runtime_name = RUNTIME_NAMES[provider]
     try:
         session: InferenceSession = ort.InferenceSession(
-            model, options, providers=[(name, _PROVIDER_OPTIONS.get(provider, {}))], enable_fallback=False
+            model,
+            options,
+            providers=[(runtime_name, _PROVIDER_OPTIONS.get(provider, {}))],
+            enable_fallback=False,
         )
     except Exception as error:  # the runtime's errors have no common base class
         raise _build_unavailable_error(provider, str(error)) from error
-    if (first := session.get_providers()[0]) != name:
-        raise _build_unavailable_error(provider, f"it chose {first}")
+    # Without this check a provider that the session left out would go unnoticed.
+    if (chosen_name := session.get_providers()[0]) != runtime_name:
+        raise _build_unavailable_error(provider, f"it chose {chosen_name}")
     return session
 
 
 def _preload_cuda_libraries(ort: ModuleType) -> None:
-    """Load CUDA's libraries from the packages that the `cuda` extra installs, with printed output sent to the log."""
-    with redirect_stdout(StringIO()) as printed:
+    """Load CUDA's libraries from the packages that the `cuda` extra installs; log what the runtime prints."""
+    with redirect_stdout(StringIO()) as output:
         ort.preload_dlls()
-    if printed.getvalue():
-        logger.debug("%s", printed.getvalue().rstrip())
+    if output.getvalue():
+        logger.debug("%s", output.getvalue().rstrip())
 
 
 def _build_unavailable_error(provider: str, reason: str) -> ProviderUnavailable:

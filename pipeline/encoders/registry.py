@@ -22,7 +22,7 @@ def read_checksums() -> dict[str, str]:
 
 
 def find_corrupt_files() -> dict[str, str]:
-    """Return the bundled files that are missing or changed, each with a description of the fault."""
+    """Return a description of the fault of each bundled file that is missing or changed, by file name."""
     faults = {
         name: _describe_fault(base.MODELS_DIR / name, digest) for name, digest in read_checksums().items()
     }
@@ -30,9 +30,10 @@ def find_corrupt_files() -> dict[str, str]:
 
 
 def _describe_fault(file: Path, digest: str) -> str:
+    """Return the fault of a file; empty if its content has the digest."""
     try:
-        with file.open("rb") as content:
-            is_intact = hashlib.file_digest(content, "sha256").hexdigest() == digest
+        with file.open("rb") as stream:
+            is_intact = hashlib.file_digest(stream, "sha256").hexdigest() == digest
     except OSError as error:
         return (error.strerror or str(error)).lower()
     return "" if is_intact else "its content is not what was shipped"

@@ -1,8 +1,8 @@
 """Static encoder: a table of word vectors. The vector of a text is the normalized sum of the rows of its words.
 
-Words are the full-text index's (see `pipeline.text`): identifiers and their stemmed parts. Each counts once,
-however often it occurs. Words outside the vocabulary share the table's last rows, the hash buckets: each has two, so
-that hardly any two words share both.
+The words are those of the full-text index: identifiers and their stemmed parts (see `pipeline.text`). Each counts once,
+however often it occurs. Words outside the vocabulary share the table's last rows, the hash buckets: each word has two,
+so that hardly any two words share both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ STATIC_FILE: Final = "static.npz"
 class Lexicon:
     """Mapping of words to rows of the table.
 
-    `word_rows`: row of each word in the vocabulary. `bucket_count`: rows after these for all other words, a power of 2.
+    `word_rows`: row of each word in the vocabulary. `bucket_count`: number of rows after these, for all other words; a
+    power of 2.
     """
 
     word_rows: Mapping[str, int]
@@ -43,7 +44,7 @@ class Lexicon:
             row = self.word_rows.get(word)
             if row is not None:
                 rows.add(row)
-            elif not word.isdigit():  # such numbers are of issues, lines or dates
+            elif not word.isdigit():  # most numbers are issue numbers, line numbers or dates
                 rows.update(self._get_bucket_rows(word))
         return sorted(rows)
 
@@ -55,7 +56,7 @@ class Lexicon:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbeddingTable:
-    """Quantized word vectors: int8 `codes`, one row a word, and the `scales` that each row is multiplied by."""
+    """Quantized word vectors: int8 `codes`, one row per word, and `scales`, the factor of each row."""
 
     lexicon: Lexicon
     codes: NDArray[np.int8]
@@ -66,14 +67,14 @@ class EmbeddingTable:
         """Load the table from an `.npz` file."""
         import numpy as np
 
-        with file.open("rb") as content, np.load(content) as arrays:
+        with file.open("rb") as stream, np.load(stream) as arrays:
             vocabulary = arrays["words"].tobytes().decode().split("\n")
             word_rows = {word: row for row, word in enumerate(vocabulary)}
             lexicon = Lexicon(word_rows, len(arrays["steps"]) - len(vocabulary))
             return cls(lexicon, arrays["steps"], arrays["scales"])
 
     def embed(self, text: str) -> NDArray[np.float32]:
-        """Return a text's unit vector; for a text without words, the first axis."""
+        """Return a text's unit vector; for a text without words, the unit vector of the first axis."""
         import numpy as np
 
         rows = self.lexicon.find_rows(count_terms(sanitize_text(text)))
@@ -84,7 +85,10 @@ class EmbeddingTable:
 
 
 class StaticEncoder:
-    """Bundled static encoder, loaded at the first text. A text's vector does not depend on its neighbours."""
+    """Bundled static encoder, loaded at the first text. A text's vector does not depend on the other texts.
+
+    `file`: another table than the bundled one.
+    """
 
     name: Final = STATIC_MODEL
     dimension: Final = EMBEDDING_DIMENSION

@@ -17,7 +17,7 @@ RENAME_LIMIT: Final = 1000
 # are compared as usual.
 MAX_RENAME_BYTES: Final = 16 << 20
 
-# git calls a file binary if its first bytes, this many, contain a NUL.
+# A file is binary for git if it has a NUL among this many bytes at its start.
 BINARY_CHECK_BYTES: Final = 8_000
 
 TREE_MODE: Final = 0o040000
@@ -40,14 +40,14 @@ class FileChange:
 
     @property
     def mode(self) -> int:
-        """The mode after the change, or before it when deleted."""
+        """Mode after the change, or before it when deleted."""
         return self.new_mode or self.old_mode
 
     @property
     def blobs(self) -> tuple[str, ...]:
         """Blobs before and after the change, without submodules' commits."""
-        sides = ((self.old_mode, self.old_blob), (self.new_mode, self.new_blob))
-        return tuple(blob for mode, blob in sides if blob is not None and mode != SUBMODULE_MODE)
+        versions = ((self.old_mode, self.old_blob), (self.new_mode, self.new_blob))
+        return tuple(blob for mode, blob in versions if blob is not None and mode != SUBMODULE_MODE)
 
     @property
     def has_same_content(self) -> bool:
@@ -55,7 +55,7 @@ class FileChange:
         return self.old_blob == self.new_blob and self.kind != "type_changed"
 
     def as_deletion(self) -> FileChange:
-        """Return a rename's deletion of the old path."""
+        """Return the deletion of the old path of a rename."""
         path = self.old_path or self.path
         return replace(
             self,
@@ -68,14 +68,14 @@ class FileChange:
         )
 
     def as_addition(self) -> FileChange:
-        """Return a rename's addition of the new path."""
+        """Return the addition of the new path of a rename."""
         return replace(
             self, patch_index=NO_PATCH_INDEX, old_path=None, kind="added", old_mode=0, old_blob=None
         )
 
 
 class RawPatch(NamedTuple):
-    """Patch of one change as libgit2 wrote it."""
+    """Patch of one change as libgit2 writes it."""
 
     data: bytes  # file header lines, then `@@` parts
     added: int  # lines added
@@ -104,24 +104,26 @@ def is_binary(content: bytes) -> bool:
 
 def exceeds_rename_limit(changes: Sequence[FileChange]) -> bool:
     """Check whether there are too many deleted and added files to compare their contents."""
-    added = sum(change.kind == "added" for change in changes)
-    return added * sum(change.kind == "deleted" for change in changes) > RENAME_LIMIT**2
+    addition_count = sum(change.kind == "added" for change in changes)
+    return addition_count * sum(change.kind == "deleted" for change in changes) > RENAME_LIMIT**2
 
 
-def find_oversized(changes: Sequence[FileChange], size: Callable[[str], int]) -> list[FileChange]:
+def find_oversized_files(changes: Sequence[FileChange], read_size: Callable[[str], int]) -> list[FileChange]:
     """Return the deleted and added files that are too large to compare their contents."""
     candidates = (change for change in changes if change.kind in ("added", "deleted"))
-    return [change for change in candidates if any(size(blob) > MAX_RENAME_BYTES for blob in change.blobs)]
+    return [
+        change for change in candidates if any(read_size(blob) > MAX_RENAME_BYTES for blob in change.blobs)
+    ]
 
 
 def pair_exact_renames(changes: Sequence[FileChange]) -> list[FileChange]:
     """Turn deleted and added paths of equal content into renames, preferring pairs with the same file name."""
-    sources: dict[tuple[str | None, int], list[FileChange]] = defaultdict(list)
+    deletions_by_content: dict[tuple[str | None, int], list[FileChange]] = defaultdict(list)
     for change in changes:
         if change.kind == "deleted":
-            sources[change.old_blob, _get_file_type(change)].append(change)
+            deletions_by_content[change.old_blob, _get_file_type(change)].append(change)
     return apply_renames(
-        changes, [pair for change in changes if (pair := _match_exact_rename(change, sources))]
+        changes, [pair for change in changes if (pair := _match_exact_rename(change, deletions_by_content))]
     )
 
 
@@ -144,14 +146,20 @@ def _get_file_type(change: FileChange) -> int:
 
 
 def _match_exact_rename(
-    change: FileChange, sources: Mapping[tuple[str | None, int], list[FileChange]]
+    change: FileChange, deletions_by_content: Mapping[tuple[str | None, int], list[FileChange]]
 ) -> tuple[FileChange, FileChange] | None:
-    candidates = sources.get((change.new_blob, _get_file_type(change))) if change.kind == "added" else None
+    candidates = (
+        deletions_by_content.get((change.new_blob, _get_file_type(change)))
+        if change.kind == "added"
+        else None
+    )
     if not candidates:
         return None
     name = change.path.rpartition(b"/")[2]
-    same_name = (n for n, source in enumerate(candidates) if source.path.rpartition(b"/")[2] == name)
-    return candidates.pop(next(same_name, 0)), change
+    indices_with_same_name = (
+        n for n, source in enumerate(candidates) if source.path.rpartition(b"/")[2] == name
+    )
+    return candidates.pop(next(indices_with_same_name, 0)), change
 
 
 def _build_rename(source: FileChange, change: FileChange) -> FileChange:

@@ -2,7 +2,7 @@
 
 With the filters git can skip most commits that did not touch a file without reading their trees, so blame is three to
 four times as fast: 32 -> 12, 89 -> 20, 88 -> 23 and 28 -> 10 ms (median) on four histories of 4,600 to 6,300 commits.
-Writing the graph took 0.4 to 1.3 s and 0.4 to 0.6 MB there. The repository itself is not changed.
+For these histories, writing the graph took 0.4 to 1.3 s and 0.4 to 0.6 MB. The repository itself does not change.
 """
 
 from __future__ import annotations
@@ -17,26 +17,28 @@ from typing import Final
 from pipeline.git.git_cli import GitNotFound, GitProgram, GitTimeout
 from pipeline.git.repository import Repository
 
-# Rewrite the graph when it lacks this many of HEAD's commits, which cost a blame a few milliseconds.
+# Rewrite the graph when it lacks this many of HEAD's commits. They make a blame a few milliseconds slower.
 MAX_MISSING_COMMITS: Final = 200
+# File with the sha of the HEAD that the graph was written for.
 TIP_FILE: Final = "tip"
-# The lock file of a killed git makes every later run fail silently, so an old one is deleted. The largest histories
-# take minutes to write.
+# Age at which git's lock file is deleted: that of a killed git makes every later run fail silently. Writing the graph
+# of the largest histories takes minutes.
 STALE_LOCK_SECONDS: Final = 3_600
 LOCK_FILE: Final = "commit-graph.lock"
-# A damaged history can make git run forever. Writing took 0.25 ms a commit; the limits allow ten times that.
+# Timeouts, because a damaged history can make git run forever. Writing took 0.25 ms a commit; the limits allow ten
+# times that.
 SMALL_HISTORY_COMMITS: Final = 20_000
 SMALL_HISTORY_SECONDS: Final = 60.0
 MAX_SECONDS: Final = 900.0
-# Settings that name programs which git runs on file contents, as a POSIX regular expression.
+# POSIX regular expression for the names of settings that make git run programs on file contents.
 FILTER_SETTING: Final = r"^filter\..*\.(clean|smudge|process|required)$"
 
 
 def refresh(repository: Repository, graph_dir: Path) -> None:
-    """Write the graph into `graph_dir`, unless the one there lacks only a few of HEAD's commits.
+    """Write the graph into `graph_dir`, unless the existing one lacks only a few of HEAD's commits.
 
-    git silently writes none in shallow clones and where commits are replaced; the next index run tries again. The graph
-    affects only speed, so failures are ignored.
+    In shallow clones and repositories with replaced commits, git writes no graph and reports no error; the next index
+    run tries again. The graph affects only speed, so failures are ignored.
     """
     head = repository.read_head()
     if head is None or not _is_stale(repository, head, graph_dir):
@@ -60,7 +62,7 @@ def _write_graph(repository: Repository, head: str, graph_dir: Path) -> None:
         _record_tip(graph_dir, head)  # so that the next index run does not wait as long again
         return
     if output.exit_code == 0 and graph_file.exists():
-        # Readable by the owner only, whatever the umask: the graph reveals the history.
+        # The graph reveals the history, so only the owner may read it, whatever the umask.
         graph_file.chmod(0o600)
         _record_tip(graph_dir, head)
 
@@ -74,10 +76,10 @@ def _get_timeout_seconds(repository: Repository, head: str) -> float:
     return MAX_SECONDS if repository.reaches_more_than(head, SMALL_HISTORY_COMMITS) else SMALL_HISTORY_SECONDS
 
 
-def _remove_stale_lock(lock: Path) -> None:
+def _remove_stale_lock(lock_file: Path) -> None:
     with suppress(FileNotFoundError):
-        if time.time() - lock.stat().st_mtime > STALE_LOCK_SECONDS:
-            lock.unlink()
+        if time.time() - lock_file.stat().st_mtime > STALE_LOCK_SECONDS:
+            lock_file.unlink()
 
 
 def create_git_program(
@@ -85,7 +87,10 @@ def create_git_program(
     commit_graph_dir: Path | None = None,
     replacement_config: tuple[tuple[str, str], ...] | None = None,
 ) -> GitProgram:
-    """Return the git program for a repository, with the commit-graph in `commit_graph_dir` if there is one."""
+    """Return the git program for a repository, with the commit-graph in `commit_graph_dir` if there is one.
+
+    `replacement_config`: settings to use instead of the user and system configuration; None uses those.
+    """
     git = GitProgram(
         git_dir=repository.git_dir,
         root=None if repository.is_bare else repository.root,
@@ -97,7 +102,7 @@ def create_git_program(
 
 
 def _list_filter_settings(git: GitProgram) -> tuple[str, ...]:
-    # By git itself: libgit2 does not follow every form of `include` that git does.
+    # git itself lists the settings, because libgit2 does not follow every form of `include`.
     output = git.run("config", "--includes", "-z", "--name-only", "--get-regexp", FILTER_SETTING)
     return tuple(os.fsdecode(name) for name in output.stdout.split(b"\0") if name)
 

@@ -62,11 +62,11 @@ class UnreadableObject(LineageError):
 
 
 def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
-    """Return the error for a path outside any repository; `exists` says whether the path itself exists."""
+    """Return the error for a path outside any repository. `exists`: whether the path itself exists."""
     if not exists:
         return NotARepository(f"{path.absolute()} does not exist.", hint=_REPOSITORY_HINT)
-    for folder in (path.absolute(), *path.absolute().parents):
-        link = folder / ".git"
+    for directory in (path.absolute(), *path.absolute().parents):
+        link = directory / ".git"
         if link.is_file():
             target = link.read_text(encoding="utf-8", errors="replace").removeprefix("gitdir:").strip()
             return NotARepository(
@@ -77,7 +77,7 @@ def build_not_found_error(path: Path, *, exists: bool) -> NotARepository:
 
 
 def build_open_error(path: Path, reason: str) -> LineageError:
-    """Return the error for a repository that libgit2 does not open, by the reason it gives."""
+    """Return the error for a repository that libgit2 does not open. `reason`: message of libgit2."""
     if "not owned by" in reason:
         return _build_unsafe_error(path, reason)
     if "sha256" in reason:
@@ -96,10 +96,10 @@ def build_open_error(path: Path, reason: str) -> LineageError:
 
 
 def _build_unsafe_error(path: Path, reason: str) -> UnsafeRepository:
-    # Not `git config --global`: that may write to the file of GIT_CONFIG_GLOBAL, which libgit2 does not read.
-    quoted = re.search(r"'(.+)'", reason)
-    top = quoted[1].rstrip("/") if quoted else str(path)
+    # `git config --global` may write to the file of GIT_CONFIG_GLOBAL, which libgit2 does not read.
+    path_match = re.search(r"'(.+)'", reason)
+    root = path_match[1].rstrip("/") if path_match else str(path)
     return UnsafeRepository(
-        f"{top} belongs to another user, so git does not trust it.",
-        hint=f"If you trust it: git config --file ~/.gitconfig --add safe.directory {shlex.quote(top)}",
+        f"{root} belongs to another user, so git does not trust it.",
+        hint=f"If you trust it: git config --file ~/.gitconfig --add safe.directory {shlex.quote(root)}",
     )

@@ -1,7 +1,7 @@
 """The git program, run without side effects: no pager, prompt, hook, external diff or filter, network or write.
 
 libgit2 does almost all reading. The git program is used where it is faster (its blame is ten times as fast) or where
-libgit2 lacks the function. Settings that a repository or user made for work at a terminal are overridden.
+libgit2 lacks the function. It runs without the settings that a repository or user made for work at a terminal.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import IO, Final
 
 from stores.errors import LineageError
 
+# Environment variables that replace the inherited ones.
 ENVIRONMENT: Final = {
     "LC_ALL": "C",  # error messages are parsed
     "GIT_TERMINAL_PROMPT": "0",
@@ -28,11 +29,11 @@ ENVIRONMENT: Final = {
     "GIT_NO_LAZY_FETCH": "1",  # do not fetch missing objects of a partial clone
     "GIT_ALLOW_PROTOCOL": "none",  # the same for git versions without GIT_NO_LAZY_FETCH
     "GIT_LITERAL_PATHSPECS": "1",  # no wildcards or pathspec magic in paths
-    # The history as it was recorded, as libgit2 reads it: without `git replace` and grafts.
+    # Read the recorded history, as libgit2 does, without `git replace` and grafts.
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_GRAFT_FILE": os.devnull,
 }
-# Passed by environment variables, which override every configuration file, conditional includes too.
+# Settings passed by environment variables, which override every configuration file and conditional include.
 CONFIGURATION: Final = {
     "core.fsmonitor": "false",  # may name a program
     "core.pager": "cat",
@@ -41,7 +42,7 @@ CONFIGURATION: Final = {
     "diff.external": "",
     "log.showSignature": "false",  # would run gpg
 }
-# The first version with GIT_CONFIG_COUNT, see `_config_environment`.
+# First version of git with GIT_CONFIG_COUNT, which passes CONFIGURATION.
 MINIMUM_VERSION: Final = (2, 31)
 
 
@@ -57,7 +58,7 @@ class GitTimeout(LineageError):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
-            f"git was stopped after {seconds:.0f} seconds.", hint="Run `git fsck` to look for damage."
+            f"git did not finish within {seconds:.0f} seconds.", hint="Run `git fsck` to look for damage."
         )
 
 
@@ -82,9 +83,9 @@ class GitProgram:
     """The git program for one repository.
 
     `root`: the work tree, None for a bare repository. `objects_dir`: the repository's object directory.
-    `filter_settings`: names of `filter.*` settings to disable. `commit_graph_dir`: an object directory with nothing
-    but a commit-graph, which git reads in addition. `replacement_config`: settings to use instead of the user and
-    system configuration; None keeps those.
+    `filter_settings`: names of `filter.*` settings to disable.
+    `commit_graph_dir`: object directory that has only a commit-graph, which git reads in addition; None for none.
+    `replacement_config`: settings to use instead of the user and system configuration; None uses those.
     """
 
     git_dir: Path
@@ -95,12 +96,15 @@ class GitProgram:
     replacement_config: tuple[tuple[str, str], ...] | None = None
 
     @contextmanager
-    def start(self, *arguments: str | bytes, stdin: bytes | None = None) -> Iterator[RunningGit]:
-        """Run git while the body of the `with` statement runs; kill it if it is still running at the end."""
-        location = [f"--git-dir={self.git_dir}", *([f"--work-tree={self.root}"] if self.root else [])]
+    def start(self, *arguments: str | bytes, stdin: bytes | None = None) -> Iterator[GitProcess]:
+        """Run git during the body of the `with` statement, and kill it at the end if it has not ended.
+
+        Raises GitNotFound if there is no git program.
+        """
+        location_options = [f"--git-dir={self.git_dir}", *([f"--work-tree={self.root}"] if self.root else [])]
         try:
             process = subprocess.Popen(
-                [b"git", b"--no-pager", *map(os.fsencode, (*location, *arguments))],
+                [b"git", b"--no-pager", *map(os.fsencode, (*location_options, *arguments))],
                 cwd=self.root or self.git_dir,
                 env=self.build_environment(),
                 stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
@@ -112,7 +116,7 @@ class GitProgram:
             raise GitNotFound from error
         with process, _feed_stdin(process, stdin or b""):
             try:
-                yield RunningGit(process)
+                yield GitProcess(process)
             finally:
                 if process.poll() is None:
                     _kill(process)
@@ -121,32 +125,36 @@ class GitProgram:
         self, *arguments: str | bytes, stdin: bytes | None = None, timeout_seconds: float | None = None
     ) -> GitOutput:
         """Run git to its end; raise GitTimeout after `timeout_seconds`."""
-        with self.start(*arguments, stdin=stdin) as running:
-            return running.wait(timeout_seconds)
+        with self.start(*arguments, stdin=stdin) as git_process:
+            return git_process.wait(timeout_seconds)
 
     def build_environment(self) -> Mapping[str, str]:
         """Return the environment to run git in: the inherited one without its GIT_ variables, plus the overrides."""
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        emptied = [(name, "false" if name.endswith(".required") else "") for name in self.filter_settings]
-        settings = [*(self.replacement_config or ()), *CONFIGURATION.items(), *emptied]
+        inherited_variables = {
+            name: value for name, value in os.environ.items() if not name.startswith("GIT_")
+        }
+        disabled_filters = [
+            (name, "false" if name.endswith(".required") else "") for name in self.filter_settings
+        ]
+        settings = [*(self.replacement_config or ()), *CONFIGURATION.items(), *disabled_filters]
         return (
-            inherited
+            inherited_variables
             | ENVIRONMENT
-            | self._config_file_overrides()
-            | _config_environment(settings)
-            | self._commit_graph_environment()
+            | self._build_config_file_variables()
+            | _build_config_variables(settings)
+            | self._build_commit_graph_variables()
         )
 
-    def _config_file_overrides(self) -> dict[str, str]:
+    def _build_config_file_variables(self) -> dict[str, str]:
         return (
             {}
             if self.replacement_config is None
             else {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
         )
 
-    def _commit_graph_environment(self) -> dict[str, str]:
-        # git uses the first commit-graph it finds, and the one that `git gc` writes has no changed-path filters:
-        # so `commit_graph_dir` is the main directory, and the repository's own an alternate.
+    def _build_commit_graph_variables(self) -> dict[str, str]:
+        # git uses the first commit-graph that it finds, and that of `git gc` has no changed-path filters: so
+        # `commit_graph_dir` is the main object directory, and that of the repository an alternate.
         if self.commit_graph_dir is None or not self.commit_graph_dir.is_dir():
             return {}
         return {
@@ -165,18 +173,18 @@ class GitOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningGit:
-    """Running git program."""
+class GitProcess:
+    """Process of a git program that was started."""
 
     process: subprocess.Popen[bytes]
 
     def wait(self, timeout_seconds: float | None = None) -> GitOutput:
         """Wait until git ends, and return its output; raise GitTimeout after `timeout_seconds`."""
         try:
-            out, err = self.process.communicate(timeout=timeout_seconds)
+            stdout, stderr = self.process.communicate(timeout=timeout_seconds)
         except subprocess.TimeoutExpired as error:
             raise GitTimeout(error.timeout) from error
-        return GitOutput(out, err.decode("utf-8", "replace").strip(), self.process.returncode)
+        return GitOutput(stdout, stderr.decode("utf-8", "replace").strip(), self.process.returncode)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -187,19 +195,21 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _feed_stdin(process: subprocess.Popen[bytes], data: bytes) -> Iterator[None]:
-    """Write a process's input from a thread while the body runs, so that output and input cannot block each other."""
-    # Taken from the process object, which would close it while the thread writes.
-    pipe, process.stdin = process.stdin, None
-    if pipe is None:
+    """Write a process's input from a thread during the body, so that input and output cannot block each other."""
+    # Remove the pipe from the process object, which would close it while the thread writes.
+    stdin, process.stdin = process.stdin, None
+    if stdin is None:
         yield
         return
-    feeder = threading.Thread(target=_write_and_close, args=(pipe, data), name="git-input", daemon=True)
-    feeder.start()
+    writer_thread = threading.Thread(
+        target=_write_and_close, args=(stdin, data), name="git-input", daemon=True
+    )
+    writer_thread.start()
     try:
         yield
     finally:
         # The process has ended by now, so a pending write fails and the thread ends.
-        feeder.join()
+        writer_thread.join()
 
 
 def _write_and_close(pipe: IO[bytes], data: bytes) -> None:
@@ -207,8 +217,8 @@ def _write_and_close(pipe: IO[bytes], data: bytes) -> None:
         pipe.write(data)
 
 
-def _config_environment(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
-    # Not `-c name=value`: a filter's name may contain an equals sign. Needs git 2.31.
+def _build_config_variables(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    # `-c name=value` does not work for filters whose names contain an equals sign. These variables need git 2.31.
     pairs = list(enumerate(settings))
     keys = {f"GIT_CONFIG_KEY_{number}": name for number, (name, _) in pairs}
     values = {f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in pairs}

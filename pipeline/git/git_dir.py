@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 Settings: TypeAlias = Sequence[tuple[str, str]]
 
 ATTRIBUTE_FILE: Final = ".gitattributes"
+# Names of the settings of a partial clone.
 PROMISOR_SETTING: Final = re.compile(r"extensions\.partialclone|remote\..+\.promisor")
 # libgit2 and git match a pattern in time that grows with the path's depth to the power of its number of `**`.
 MAX_DOUBLE_STARS: Final = 4
@@ -19,20 +20,23 @@ MAX_DOUBLE_STARS: Final = 4
 
 def resolve_common_dir(git_dir: Path) -> Path:
     """Return the git directory that all of a repository's work trees share."""
-    link = git_dir / "commondir"
-    return (git_dir / link.read_text().strip()).resolve() if link.is_file() else git_dir
+    pointer_file = git_dir / "commondir"
+    return (git_dir / pointer_file.read_text().strip()).resolve() if pointer_file.is_file() else git_dir
 
 
-def read_shallow_boundary(common: Path) -> frozenset[str]:
-    """Return the commits whose parents a shallow clone does not have."""
+def read_shallow_boundary(common_dir: Path) -> frozenset[str]:
+    """Return the commits whose parents a shallow clone does not have; empty for other repositories."""
     try:
-        return frozenset((common / "shallow").read_text().split())
+        return frozenset((common_dir / "shallow").read_text().split())
     except FileNotFoundError:
         return frozenset()
 
 
 def read_small_file(file: Path) -> bytes:
-    """Return a file's bytes; empty where there is no regular file (reading a pipe would block)."""
+    """Return a file's bytes; empty if there is no regular file, because reading a pipe would block.
+
+    Raises OSError if the file cannot be read.
+    """
     try:
         return file.read_bytes() if file.is_file() else b""
     except FileNotFoundError:
@@ -54,7 +58,7 @@ def has_slow_pattern(attributes: bytes) -> bool:
 
 
 def is_unusable_attribute_file(file: Path) -> bool:
-    """Check whether libgit2 may not return from reading or matching an attributes file."""
+    """Check whether libgit2 may hang while reading or matching an attributes file."""
     return blocks_on_open(file) or has_slow_pattern(read_attribute_file(file))
 
 

@@ -15,7 +15,7 @@ from pygit2.enums import ConfigLevel, RepositoryOpenFlag
 from pipeline.git import git_dir
 from pipeline.git.errors import UnreadableObject
 
-# libgit2's cache of parsed trees and commits (its default is 256 MiB). With 6 MiB, and twice the caches of
+# Size of libgit2's cache of parsed trees and commits (default: 256 MiB). With 6 MiB, and twice the caches of
 # `repository`, extracting a history took 0.7 % fewer instructions and 8 MB more in each worker.
 OBJECT_CACHE_BYTES: Final = 2 << 20
 # Mapped pages of pack files count as the process's memory: with windows of 32 MiB, 256 MiB in all, a process mapped
@@ -30,13 +30,13 @@ def _configure_libgit2() -> None:
     pygit2.settings.mwindow_mapped_limit = PACK_MAPPED_BYTES
     # Verifying takes a third of the time; git does not recompute shas on reading either, zlib has a checksum.
     pygit2.settings.enable_strict_hash_verification(False)
-    # Some git versions mark partial clones with it. Reading them is safe: libgit2 never fetches missing objects.
+    # Some git versions mark partial clones with this extension. libgit2 can read them, and never fetches objects.
     pygit2.settings.set_extensions(["partialclone"])
 
 
 _configure_libgit2()
 
-# Opening changes the process's environment for a moment.
+# Opening a repository changes the process's environment temporarily, so one thread at a time may do it.
 _environment_lock: Final = Lock()
 
 
@@ -44,22 +44,25 @@ def open_without_index(path: str) -> pygit2.Repository:
     """Open a repository with an empty index in place of `.git/index`.
 
     libgit2 looks attributes up in the index, and fails for every diff if the file is split, sparse or damaged. The
-    environment is the only way to name another file; its other variables for git are hidden meanwhile.
+    environment is the only way to name another file. Its other variables for git are removed meanwhile.
     """
     with _environment_lock:
-        hidden = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("GIT_")}
+        hidden_variables = {
+            name: os.environ.pop(name) for name in list(os.environ) if name.startswith("GIT_")
+        }
         os.environ["GIT_INDEX_FILE"] = f"{os.devnull}/no-index"
         try:
             git = pygit2.Repository(path, RepositoryOpenFlag.FROM_ENV)
-            _ = git.index, git.odb, git.config  # opened on first use, with the variables of that time
+            # libgit2 opens these on first use, by the environment at that time: so use them now.
+            _ = git.index, git.odb, git.config
             return git
         finally:
             del os.environ["GIT_INDEX_FILE"]
-            os.environ.update(hidden)
+            os.environ.update(hidden_variables)
 
 
 def find_user_attributes_file(configuration: Mapping[str, str]) -> Path | None:
-    """Return the user's attributes file for all repositories: `core.attributesFile`, or git's default path."""
+    """Return the user's attributes file: `core.attributesFile`, or git's default path; None if there is no path."""
     home, xdg_directory = (
         pygit2.settings.search_path[level] for level in (ConfigLevel.GLOBAL, ConfigLevel.XDG)
     )
@@ -69,20 +72,20 @@ def find_user_attributes_file(configuration: Mapping[str, str]) -> Path | None:
     return Path(path) if path else None
 
 
-def is_implicitly_bare(git: pygit2.Repository, git_dir: Path) -> bool:
-    """Check, as git does, whether a repository is bare without `core.bare`: it has no work tree that leads to it."""
-    is_named = "core.worktree" in git.config or git_dir.name == ".git"
-    return not is_named and not is_discoverable_from(Path(git.workdir), git_dir)
+def is_implicitly_bare(git: pygit2.Repository, git_directory: Path) -> bool:
+    """Check, as git does, whether a repository without `core.bare` is bare: no work tree leads to it."""
+    is_work_tree_known = "core.worktree" in git.config or git_directory.name == ".git"
+    return not is_work_tree_known and not is_discoverable_from(Path(git.workdir), git_directory)
 
 
-def is_discoverable_from(folder: Path, git_dir: Path) -> bool:
+def is_discoverable_from(directory: Path, git_directory: Path) -> bool:
     """Check whether repository discovery from a directory finds the repository of `git_dir`."""
-    found = pygit2.discover_repository(str(folder))
-    return found is not None and Path(found).resolve() == git_dir
+    discovered_path = pygit2.discover_repository(str(directory))
+    return discovered_path is not None and Path(discovered_path).resolve() == git_directory
 
 
 def load_mailmap(git: pygit2.Repository) -> pygit2.Mailmap:
-    """Load a repository's `.mailmap`; an empty one where it cannot be read, or is a pipe that would block."""
+    """Load a repository's `.mailmap`; an empty one if it cannot be read, or is a pipe, which would block."""
     if git.workdir and git_dir.blocks_on_open(Path(git.workdir) / ".mailmap"):
         return pygit2.Mailmap()
     try:
@@ -106,7 +109,7 @@ class ErrorTranslation:
         pass
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, KeyError):
             raise UnreadableObject(self._sha, f"object {error.args[0]} is missing") from error

@@ -15,29 +15,29 @@ from pipeline.git.patches import CONTEXT, get_line_markers, parse_line_ranges, s
 
 # Mode of a directory as a tree object has it.
 TREE_MODE: Final = b"40000"
-HEADER_MARK: Final = ord("@")
-# A part's header, context lines, or one change: removed, then added lines. A backslash marks a last line without a
-# line break.
+HEADER_MARKER: Final = ord("@")
+# Matches line markers: a part's header, context lines, or one change (removed, then added lines). A backslash marks a
+# last line without a line break.
 RUN: Final = re.compile(rb"@| +\\*|(?=.)(?P<removed>-*)\\*(?P<added>\+*)\\*", re.DOTALL)
 
 
-# A directory: mode and raw object id by name.
+# Entries of a directory: name -> (mode, raw object id).
 TreeEntries: TypeAlias = Mapping[bytes, tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines removed and added at one place of a diff."""
+    """Adjacent removed and added lines of a diff."""
 
-    old: int  # number of the first removed line, or of the line after the place
-    new: int  # the same in the result
-    heading: bytes
+    old: int  # number of the first removed line in the old file; without one, of the next old line
+    new: int  # number of the first added line in the new file; without one, of the next new line
+    heading: bytes  # text after the second `@@` of the part's header
     removed: list[bytes]
     added: list[bytes]
 
     @property
     def end(self) -> int:
-        """Number of the result's line after the block."""
+        """Number of the next line of the new file."""
         return self.new + len(self.added)
 
 
@@ -45,16 +45,18 @@ class Block:
 class MergeChange:
     """Lines of one file that differ from every parent of a merge."""
 
-    parent: int  # position of the parent they are compared with: the one the result is closest to
+    parent: int  # position of the parent with the smallest diff, with which the lines are compared
     parts: bytes  # `@@` parts without context lines; old line numbers are that parent's
     added: int
     removed: int
 
 
 def has_merge_changes(
-    result: TreeEntries, parents: Sequence[TreeEntries], read: Callable[[bytes], TreeEntries]
+    result: TreeEntries, parents: Sequence[TreeEntries], read_tree: Callable[[bytes], TreeEntries]
 ) -> bool:
-    """Check whether some file of a merge differs from every parent, or was deleted by the merge itself.
+    """Check whether some file of a merge differs from every parent, or the merge itself deleted it.
+
+    `read_tree`: returns the entries of a raw object id.
 
     Directories that equal one parent's are not read, so a clean merge reads only the directories that both sides
     changed. A name that is a file on one side and a directory on another counts as a file that differs.
@@ -68,7 +70,9 @@ def has_merge_changes(
                 continue
             if any(side is not None and side[0] != TREE_MODE for side in (entry, *others)):
                 return True
-            child, *parent_children = ({} if side is None else read(side[1]) for side in (entry, *others))
+            child, *parent_children = (
+                {} if side is None else read_tree(side[1]) for side in (entry, *others)
+            )
             pending.append((child, parent_children))
     return False
 
@@ -76,18 +80,20 @@ def has_merge_changes(
 def extract_merge_lines(parents: Sequence[bytes]) -> MergeChange:
     """Return the lines that differ from all parents, given the diff's `@@` parts with each parent."""
     blocks_by_parent = [list(parse_blocks(parts)) for parts in parents]
-    closest = min(
+    closest_parent = min(
         range(len(blocks_by_parent)), key=lambda parent: _count_changed_lines(blocks_by_parent[parent])
     )
     merge_lines = set.intersection(
         *({n for block in blocks for n in range(block.new, block.end)} for blocks in blocks_by_parent)
     )
-    others = [blocks for parent, blocks in enumerate(blocks_by_parent) if parent != closest]
+    other_blocks = [blocks for parent, blocks in enumerate(blocks_by_parent) if parent != closest_parent]
     pieces = [
-        piece for block in blocks_by_parent[closest] for piece in _split_block(block, merge_lines, others)
+        piece
+        for block in blocks_by_parent[closest_parent]
+        for piece in _split_block(block, merge_lines, other_blocks)
     ]
     return MergeChange(
-        parent=closest,
+        parent=closest_parent,
         parts=b"".join(_format_block(piece) for piece in pieces),
         added=sum(len(piece.added) for piece in pieces),
         removed=sum(len(piece.removed) for piece in pieces),
@@ -95,19 +101,19 @@ def extract_merge_lines(parents: Sequence[bytes]) -> MergeChange:
 
 
 def parse_blocks(parts: bytes) -> Iterator[Block]:
-    """Yield the changed places of a diff's `@@` parts, in order."""
+    """Yield the blocks of a diff's `@@` parts, in order."""
     lines, _ = split_lines(parts)
-    kinds = get_line_markers(lines)
+    markers = get_line_markers(lines)
     old = new = 0
     heading = b""
-    for match in RUN.finditer(kinds):
+    for match in RUN.finditer(markers):
         start, end = match.span()
-        if kinds[start] == HEADER_MARK:
+        if markers[start] == HEADER_MARKER:
             old, old_count, new, new_count = parse_line_ranges(lines[start])
             old, new = old + (old_count == 0), new + (new_count == 0)
             heading = lines[start].split(b"@@", 2)[2]
-        elif kinds[start] == CONTEXT:
-            count = kinds.count(CONTEXT, start, end)
+        elif markers[start] == CONTEXT:
+            count = markers.count(CONTEXT, start, end)
             old, new = old + count, new + count
         else:
             removed, added = (lines[slice(*match.span(group))] for group in ("removed", "added"))
@@ -119,15 +125,17 @@ def _count_changed_lines(blocks: Sequence[Block]) -> int:
     return sum(len(block.removed) + len(block.added) for block in blocks)
 
 
-def _split_block(block: Block, merge_lines: set[int], others: Sequence[Sequence[Block]]) -> Iterator[Block]:
+def _split_block(
+    block: Block, merge_lines: set[int], other_blocks: Sequence[Sequence[Block]]
+) -> Iterator[Block]:
     """Yield the whole block if all its added lines are the merge's own, else its runs of such lines.
 
-    Removed lines stay only with a whole block: next to lines of a branch, that branch removed them. A block without
-    added lines counts if all other parents have lines removed there too.
+    Only a whole block has its removed lines: next to lines of a branch, that branch removed them. A block without added
+    lines is yielded if lines are removed there from every other parent too.
     """
     is_merge_line = [number in merge_lines for number in range(block.new, block.end)]
     if all(is_merge_line):
-        if block.added or all(_removes_lines_at(block.new, blocks) for blocks in others):
+        if block.added or all(_removes_lines_at(block.new, blocks) for blocks in other_blocks):
             yield block
         return
     old = block.old + len(block.removed)
@@ -146,5 +154,5 @@ def _removes_lines_at(line: int, blocks: Sequence[Block]) -> bool:
 
 def _format_block(block: Block) -> bytes:
     old, new = block.old - (not block.removed), block.new - (not block.added)
-    head = b"@@ -%d,%d +%d,%d @@" % (old, len(block.removed), new, len(block.added))
-    return b"\n".join([head + block.heading, *block.removed, *block.added, b""])
+    header = b"@@ -%d,%d +%d,%d @@" % (old, len(block.removed), new, len(block.added))
+    return b"\n".join([header + block.heading, *block.removed, *block.added, b""])

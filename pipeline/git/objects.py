@@ -18,33 +18,33 @@ Parents = tuple[str, ...]
 
 def collect_reachable(tips: Iterable[str], get_parents: Callable[[str], Parents]) -> dict[str, Parents]:
     """Return each commit that the tips reach, the tips included, with its parents."""
-    found: dict[str, Parents] = {}
+    parents_by_sha: dict[str, Parents] = {}
     pending = list(tips)
     while pending:
         sha = pending.pop()
-        if sha not in found:
-            found[sha] = get_parents(sha)
-            pending.extend(found[sha])
-    return found
+        if sha not in parents_by_sha:
+            parents_by_sha[sha] = get_parents(sha)
+            pending.extend(parents_by_sha[sha])
+    return parents_by_sha
 
 
 def sort_topologically(tip: str, parents: Mapping[str, Parents]) -> list[str]:
     """Return each commit of the graph that `tip` reaches, parents before children.
 
-    Depth first along first parents, so the order depends on the graph alone. If a set of commits is left out with
-    all of its ancestors, the others keep their order: a walk from a watermark has the order of the full walk.
+    The walk is depth first along first parents, so the order depends on the graph alone. It does not change if commits
+    are omitted with all of their ancestors: a walk from a watermark has the order of the full walk.
     """
-    order: list[str] = []
-    seen = {tip}
+    sorted_shas: list[str] = []
+    visited_shas = {tip}
     path: list[tuple[str, Iterator[str]]] = [(tip, iter(parents[tip]))] if tip in parents else []
     while path:
-        parent = next((sha for sha in path[-1][1] if sha in parents and sha not in seen), None)
+        parent = next((sha for sha in path[-1][1] if sha in parents and sha not in visited_shas), None)
         if parent is None:
-            order.append(path.pop()[0])
+            sorted_shas.append(path.pop()[0])
         else:
-            seen.add(parent)
+            visited_shas.add(parent)
             path.append((parent, iter(parents[parent])))
-    return order
+    return sorted_shas
 
 
 # Author or committer line, as lenient as git: name, `<email>`, then seconds and time zone. At most 20 digits of
@@ -56,7 +56,7 @@ EPOCH: Final = datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
 LATEST_SECONDS: Final = 253_402_214_400  # 9999-12-31
 
 UTF_8: Final = "utf-8"
-# Python's codecs for its literals and for host names: no commit message is written in them.
+# Python's codecs for its literals and for host names, which no commit message uses.
 NON_TEXT_CODECS: Final = frozenset({"unicode-escape", "raw-unicode-escape", "punycode", "idna", "undefined"})
 
 
@@ -111,8 +111,8 @@ class _CommitHeader:
 
 def parse_commit(sha: str, data: bytes) -> Commit:
     """Parse a commit object. Never fails on bytes that git would show."""
-    head, _, message = data.partition(b"\n\n")
-    header = _parse_header(head)
+    header_lines, _, message = data.partition(b"\n\n")
+    header = _parse_header(header_lines)
     author, committer = (
         _parse_signature(header.author, header.encoding),
         _parse_signature(header.committer, header.encoding),
@@ -137,7 +137,7 @@ def parse_commit_links(data: bytes) -> CommitLinks:
 
 
 def parse_tree_entries(data: bytes) -> dict[bytes, tuple[bytes, bytes]]:
-    """Parse a tree object into mode and raw object id by name, unconverted, as comparing trees needs them."""
+    """Parse a tree object into name -> (mode, raw object id), not converted, so that comparing trees is fast."""
     return {name: (mode, raw) for mode, name, raw in TREE_ENTRY.findall(data)}
 
 
@@ -148,13 +148,13 @@ def parse_tag_target(data: bytes) -> str:
 
 def iter_tree_entries(data: bytes) -> Iterator[TreeEntry]:
     """Yield the entries of a tree object, in its order."""
-    for mode, name, raw in TREE_ENTRY.findall(data):
-        yield TreeEntry(int(mode, 8), name, raw.hex())
+    for mode, name, object_id in TREE_ENTRY.findall(data):
+        yield TreeEntry(int(mode, 8), name, object_id.hex())
 
 
-def _parse_header(head: bytes) -> _CommitHeader:
+def _parse_header(header_lines: bytes) -> _CommitHeader:
     header = _CommitHeader()
-    for line in head.split(b"\n"):
+    for line in header_lines.split(b"\n"):
         key, _, value = line.partition(b" ")
         if key == b"parent":
             header.parents.append(value.decode("ascii", "replace"))
@@ -181,14 +181,14 @@ def _parse_signature(line: bytes, encoding: str) -> Signature:
     )
 
 
-def _decode(text: bytes, encoding: str) -> str:
-    """Decode bad bytes as U+FFFD; lone surrogates, which some codecs produce and UTF-8 cannot encode, too."""
+def _decode(data: bytes, encoding: str) -> str:
+    """Decode bytes. Invalid bytes, and lone surrogates that some codecs produce, become U+FFFD."""
     if encoding == UTF_8:
-        return text.decode(UTF_8, errors="replace")
+        return data.decode(UTF_8, errors="replace")
     try:
         if codecs.lookup(encoding).name in NON_TEXT_CODECS:
-            return text.decode(UTF_8, errors="replace")
-        decoded = text.decode(encoding, errors="replace")
+            return data.decode(UTF_8, errors="replace")
+        text = data.decode(encoding, errors="replace")
     except (LookupError, ValueError):  # an unknown codec, or one that does not decode to text
-        return text.decode(UTF_8, errors="replace")
-    return decoded.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
+        return data.decode(UTF_8, errors="replace")
+    return text.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")

@@ -1,6 +1,6 @@
 """Parser of unified diffs: the `@@` parts of a patch as line numbers and texts.
 
-Lines are handled in runs of one kind, because a Python loop over single lines is slow in long histories.
+The parser handles runs of lines with the same marker (`+`, `-`, space), because a loop over single lines is slow.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-# Diff text stored for display: about 1,500 lines, where excerpts have some hundred.
+# Limit on the diff stored for display: about 1,500 lines; an excerpt shows at most some hundred.
 MAX_DIFF_BYTES: Final = 64 << 10
-# Added and removed text each. The encoder reads 256 tokens of it, the hunk-text lane all.
+# Limit on the added text and on the removed text. The encoder reads 256 tokens of it, the full-text index all.
 MAX_TEXT_BYTES: Final = 64 << 10
-# Lines of a patch whose numbers are listed. Longer patches are not written by hand; their counts stay exact.
+# Limit on the lines of a patch that PatchPart lists. Nobody writes longer patches by hand; their counts are exact.
 MAX_LISTED_LINES: Final = 100_000
 
 PART_HEADER: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -45,7 +45,7 @@ class Patch:
     diff_truncated: bool
     added_text: str  # the added lines without their `+`, cut after MAX_TEXT_BYTES
     removed_text: str
-    is_complete: bool  # whether every line is listed in `parts`
+    is_complete: bool  # whether `parts` list every line
 
 
 NO_PARTS: Final = Patch((), "", False, "", "", True)
@@ -61,16 +61,16 @@ def parse_patch(parts: bytes) -> Patch:
     """Parse a patch's `@@` parts into line numbers and texts."""
     if not parts:
         return NO_PARTS
-    lines, complete = split_lines(parts)
+    lines, is_complete = split_lines(parts)
     scan = _scan(lines)
-    diff, truncated = _truncate(parts, MAX_DIFF_BYTES)
+    diff, is_truncated = _truncate(parts, MAX_DIFF_BYTES)
     return Patch(
         parts=tuple(scan.parts),
         diff=diff,
-        diff_truncated=truncated,
+        diff_truncated=is_truncated,
         added_text=_join_lines(lines, scan.added_slices),
         removed_text=_join_lines(lines, scan.removed_slices),
-        is_complete=complete,
+        is_complete=is_complete,
     )
 
 
@@ -90,9 +90,9 @@ def get_line_markers(lines: Sequence[bytes]) -> bytes:
     return bytes([line[0] for line in lines])
 
 
-def parse_line_ranges(head: bytes) -> tuple[int, int, int, int]:
+def parse_line_ranges(header: bytes) -> tuple[int, int, int, int]:
     """Parse a part's header into old start, old count, new start and new count."""
-    old, old_count, new, new_count = PART_HEADER.match(head).group(1, 2, 3, 4)  # type: ignore[union-attr]  # a header
+    old, old_count, new, new_count = PART_HEADER.match(header).group(1, 2, 3, 4)  # type: ignore[union-attr]  # a header
     return int(old), int(old_count or 1), int(new), int(new_count or 1)
 
 
@@ -107,51 +107,51 @@ class _Scan:
 
 def _scan(lines: Sequence[bytes]) -> _Scan:
     scan = _Scan()
-    kinds = get_line_markers(lines)
-    heads = [match.start() for match in HEADER_MARKER.finditer(kinds)]
-    for start, end in zip(heads, [*heads[1:], len(lines)], strict=True):
-        scan.parts.append(_parse_part(lines[start], kinds, start + 1, end, scan))
+    markers = get_line_markers(lines)
+    header_rows = [match.start() for match in HEADER_MARKER.finditer(markers)]
+    for start, end in zip(header_rows, [*header_rows[1:], len(lines)], strict=True):
+        scan.parts.append(_parse_part(lines[start], markers, start + 1, end, scan))
     return scan
 
 
-def _parse_part(head: bytes, kinds: bytes, start: int, end: int, scan: _Scan) -> PatchPart:
-    old_start, old_count, new_start, new_count = parse_line_ranges(head)
+def _parse_part(header_line: bytes, markers: bytes, start: int, end: int, scan: _Scan) -> PatchPart:
+    old_start, old_count, new_start, new_count = parse_line_ranges(header_line)
     old, new = old_start, new_start
     added: list[int] = []
     removed: list[int] = []
-    for match in MARKER_RUN.finditer(kinds, start, end):
+    for match in MARKER_RUN.finditer(markers, start, end):
         first, last = match.span()
-        mark, count = kinds[first], last - first
-        if mark == PLUS:
+        marker, count = markers[first], last - first
+        if marker == PLUS:
             scan.added_slices.append(slice(first, last))
             added.extend(range(new, new + count))
             new += count
-        elif mark == MINUS:
+        elif marker == MINUS:
             scan.removed_slices.append(slice(first, last))
             removed.extend(range(old, old + count))
             old += count
-        elif mark == CONTEXT:
+        elif marker == CONTEXT:
             old, new = old + count, new + count
-    header = head.split(b"@@", 2)[2].decode("utf-8", errors="replace").strip()
+    header = header_line.split(b"@@", 2)[2].decode("utf-8", errors="replace").strip()
     return PatchPart(old_start, old_count, new_start, new_count, header, tuple(added), tuple(removed))
 
 
-def _build_part_from_header(head: bytes) -> PatchPart:
-    old, old_count, new, new_count = parse_line_ranges(head)
+def _build_part_from_header(header: bytes) -> PatchPart:
+    old, old_count, new, new_count = parse_line_ranges(header)
     added, removed = range(new, new + new_count), range(old, old + old_count)
     return PatchPart(old, old_count, new, new_count, "", tuple(added), tuple(removed))
 
 
 def _join_lines(lines: Sequence[bytes], slices: Sequence[slice]) -> str:
-    selected = [line[1:] for part in slices for line in lines[part]]
-    return _truncate(b"\n".join(selected), MAX_TEXT_BYTES)[0]
+    selected_lines = [line[1:] for part in slices for line in lines[part]]
+    return _truncate(b"\n".join(selected_lines), MAX_TEXT_BYTES)[0]
 
 
-def _truncate(text: bytes, limit: int) -> tuple[str, bool]:
+def _truncate(data: bytes, limit: int) -> tuple[str, bool]:
     """Return the first `limit` bytes, and whether there were more. Cuts at a line end near the limit if possible."""
-    if len(text) <= limit:
-        return text.decode("utf-8", errors="replace"), False
-    end = text.rfind(b"\n", limit * 3 // 4, limit) + 1 or limit
-    while text[end] & 0xC0 == 0x80 and end > limit - 4:
+    if len(data) <= limit:
+        return data.decode("utf-8", errors="replace"), False
+    end = data.rfind(b"\n", limit * 3 // 4, limit) + 1 or limit
+    while data[end] & 0xC0 == 0x80 and end > limit - 4:
         end -= 1
-    return text[:end].decode("utf-8", errors="replace"), True
+    return data[:end].decode("utf-8", errors="replace"), True

@@ -62,7 +62,7 @@ from pipeline.git.tree_diff import (
 
 __all__ = ["Commit", "Repository", "TreeDiff", "TreeEntry", "UnreadableObject", "open_repository"]
 
-# The diff of the next version and the parser read the blob again that was just read.
+# The blob cache has the last blobs, because the parser and the diff of the next version read them again.
 BLOB_CACHE_BYTES: Final = 2 << 20
 # Commits whose tree and parents are cached: a commit's parent is mostly among the last few read.
 MAX_CACHED_COMMITS: Final = 1000
@@ -80,7 +80,7 @@ def open_repository(path: Path) -> Repository:
     if not exists or pygit2.discover_repository(start) is None:
         raise build_not_found_error(path, exists=exists)
     try:
-        # Not by its git directory: libgit2 would take the directory around that for the work tree.
+        # Given a git directory, libgit2 would take its parent directory for the work tree.
         return Repository(open_without_index(start))
     except pygit2.GitError as error:
         raise build_open_error(path, str(error)) from error
@@ -89,23 +89,27 @@ def open_repository(path: Path) -> Repository:
 class Repository:
     """Opened repository. Not safe to share between threads or processes: each opens its own.
 
-    `root` is the work tree's root, or the git directory of a bare repository. `common_dir` is the git directory that
-    all linked work trees share. `canonical_path` names the repository whatever work tree it was opened from.
-    `shallow_boundary` holds the commits whose parents a shallow clone lacks.
+    `root`: the work tree's root, or the git directory of a bare repository.
+    `reopen_path`: path for `open_repository` that finds the same repository and work tree.
+    `common_dir`: git directory that all linked work trees share.
+    `canonical_path`: path that identifies the repository, the same for all of its work trees.
+    `shallow_boundary`: commits whose parents a shallow clone lacks.
     """
 
     def __init__(self, git: pygit2.Repository) -> None:
         self._git = git
         self._odb = git.odb
-        git_dir = Path(git.path).resolve()
-        common_dir = resolve_common_dir(git_dir)
+        git_directory = Path(git.path).resolve()
+        common_dir = resolve_common_dir(git_directory)
         self.common_dir: Path = common_dir
-        self.git_dir: Path = git_dir
+        self.git_dir: Path = git_directory
         self.objects_dir: Path = common_dir / "objects"
-        self.is_bare: bool = git.is_bare or is_implicitly_bare(git, git_dir)
-        self.root: Path = git_dir if self.is_bare else Path(git.workdir).resolve()
-        # A work tree that only `core.worktree` names does not lead back to its repository; the git directory does.
-        self.reopen_path: Path = self.root if is_discoverable_from(self.root, git_dir) else git_dir
+        self.is_bare: bool = git.is_bare or is_implicitly_bare(git, git_directory)
+        self.root: Path = git_directory if self.is_bare else Path(git.workdir).resolve()
+        # git does not find the repository from a work tree that only `core.worktree` names.
+        self.reopen_path: Path = (
+            self.root if is_discoverable_from(self.root, git_directory) else git_directory
+        )
         self.canonical_path: Path = common_dir.parent if common_dir.name == ".git" else common_dir
         self.shallow_boundary: frozenset[str] = read_shallow_boundary(common_dir)
         self.is_shallow: bool = bool(self.shallow_boundary)
@@ -113,7 +117,7 @@ class Repository:
         self._mailmap = load_mailmap(git)
         self._links_cache: LRUCache[str, CommitLinks] = LRUCache(MAX_CACHED_COMMITS)
         self._attribute_paths: LRUCache[bytes, str] = LRUCache(MAX_CACHED_PATHS)
-        self._unusable_directories: LRUCache[str, bool] = LRUCache(MAX_CACHED_PATHS)
+        self._unusable_attributes_cache: LRUCache[str, bool] = LRUCache(MAX_CACHED_PATHS)
         self._blob_cache: LRUCache[str, pygit2.Blob] = LRUCache(
             BLOB_CACHE_BYTES, getsizeof=lambda blob: blob.size
         )
@@ -148,9 +152,9 @@ class Repository:
     def _peel_to_commit(self, sha: str) -> str:
         """Follow tags to a commit, without libgit2's commit parser, which rejects what git only warns about."""
         with ErrorTranslation("HEAD"):
-            while (kind := self._odb.read_header(sha)[0]) == ObjectType.TAG:
+            while (object_type := self._odb.read_header(sha)[0]) == ObjectType.TAG:
                 sha = parse_tag_target(self._odb.read(sha)[1])
-        if kind != ObjectType.COMMIT:
+        if object_type != ObjectType.COMMIT:
             raise UnreadableObject("HEAD", f"{sha} is not a commit")
         return sha
 
@@ -182,8 +186,8 @@ class Repository:
 
         A missing or damaged commit is listed as one without parents; its ancestors are not listed.
         """
-        hidden = [sha for sha in hide if self.contains(sha)]
-        return sort_topologically(tip, self._read_history(tip, hidden))
+        hidden_commits = [sha for sha in hide if self.contains(sha)]
+        return sort_topologically(tip, self._read_history(tip, hidden_commits))
 
     def reaches_more_than(self, tip: str, count: int) -> bool:
         """Return whether a tip reaches more than `count` commits; False if the history is too damaged to count."""
@@ -194,8 +198,8 @@ class Repository:
     def read_commit(self, sha: str) -> Commit:
         """Return a commit, its author as in `.mailmap`. Raises UnreadableObject if it cannot be read."""
         with ErrorTranslation(sha):
-            kind, data = self._odb.read(sha)
-        if kind != ObjectType.COMMIT:
+            object_type, data = self._odb.read(sha)
+        if object_type != ObjectType.COMMIT:
             raise UnreadableObject(sha, "not a commit")
         commit = parse_commit(sha, data)
         name, email = commit.author_name, commit.author_email
@@ -224,8 +228,10 @@ class Repository:
             return [self._diff_trees(sha, parents[0] if parents else None, links.tree)]
 
     def _diff_trees(self, sha: str, old: str | None, new: str) -> TreeDiff:
-        read = self._tree_reader.read_entries
-        changes = diff_plain_files(read(bytes.fromhex(old)) if old else {}, read(bytes.fromhex(new)), read)
+        read_entries = self._tree_reader.read_entries
+        changes = diff_plain_files(
+            read_entries(bytes.fromhex(old)) if old else {}, read_entries(bytes.fromhex(new)), read_entries
+        )
         if changes is not None:
             return PlainDiff(sha, changes, self._blob_source)
         diff = self._diff_with_libgit2(sha, old, new)
@@ -244,37 +250,33 @@ class Repository:
         )
 
     def _find_attribute_path(self, path: bytes) -> str:
-        """Return the path whose `diff` attribute libgit2 is to apply; empty if none is set.
+        """Return the path whose `diff` attribute libgit2 must apply; empty if the file has no such attribute.
 
-        Given a path, libgit2 looks its attributes up at every diff, with system calls for each directory above it.
+        libgit2 looks up the attributes of a path at every diff, with system calls for each directory above it.
         """
-        cached = self._attribute_paths.get(path)
-        if cached is not None:
-            return cached
+        cached_path = self._attribute_paths.get(path)
+        if cached_path is not None:
+            return cached_path
         name = decode_path(path)
         attribute = None if self._has_unusable_attributes(name) else self._git.get_attr(name, "diff")
         self._attribute_paths[path] = attribute_path = "" if attribute is None else name
         return attribute_path
 
     def _has_unusable_attributes(self, path: str) -> bool:
-        """Return whether libgit2 may not return from a lookup of the path's attributes."""
+        """Return whether libgit2 may hang while looking up the path's attributes."""
         if self._has_unusable_local_attributes:
             return True
-        folder = path.rpartition("/")[0]
-        cached = self._unusable_directories.get(folder)
-        if cached is not None:
-            return cached
-        parents = ("", *accumulate(folder.split("/"), "{}/{}".format))
+        directory = path.rpartition("/")[0]
+        cached_result = self._unusable_attributes_cache.get(directory)
+        if cached_result is not None:
+            return cached_result
+        parents = ("", *accumulate(directory.split("/"), "{}/{}".format))
         # In an ASCII locale Python cannot encode other letters, so decode the UTF-8 bytes as file names.
-        directories = (self.root / os.fsdecode(parent.encode()) for parent in parents)
-        files = (directory / git_dir.ATTRIBUTE_FILE for directory in directories)
-        self._unusable_directories[folder] = is_unusable = any(
-            map(git_dir.is_unusable_attribute_file, files)
-        ) or any(
-            git_dir.has_slow_pattern(
-                self.read_at_head(f"{parent}/{git_dir.ATTRIBUTE_FILE}".lstrip("/")) or b""
-            )
-            for parent in parents
+        names = [os.fsdecode(f"{parent}/{git_dir.ATTRIBUTE_FILE}".lstrip("/").encode()) for parent in parents]
+        self._unusable_attributes_cache[directory] = is_unusable = any(
+            git_dir.is_unusable_attribute_file(self.root / name)
+            or git_dir.has_slow_pattern(self.read_file_at_head(name) or b"")
+            for name in names
         )
         return is_unusable
 
@@ -288,13 +290,14 @@ class Repository:
     def _select_merge_paths(self, diffs: list[Libgit2Diff]) -> list[Libgit2Diff]:
         """Restrict a merge's diffs to the paths that differ from every parent."""
         statuses = [diff.get_status_by_path() for diff in diffs]
-        shared = set(statuses[0]).intersection(*statuses[1:])
-        if any(status[path] == "A" for status in statuses for path in shared):  # a parent may have it renamed
+        shared_paths = set(statuses[0]).intersection(*statuses[1:])
+        # A parent may have an added file under another name.
+        if any(status[path] == "A" for status in statuses for path in shared_paths):
             for diff in diffs:
                 diff.follow_renames()
         for diff in diffs:
-            diff.select_paths(shared)
-        return diffs if shared else []
+            diff.select_paths(shared_paths)
+        return diffs if shared_paths else []
 
     def _has_merge_changes(self, result: str, parents: Iterable[str]) -> bool:
         entries, *parent_entries = (
@@ -309,16 +312,16 @@ class Repository:
 
     def read_blob_size(self, sha: str) -> int:
         """Return a blob's length in bytes, without reading its content."""
-        cached = self._blob_cache.get(sha)
-        if cached is not None:
-            return cached.size
+        cached_blob = self._blob_cache.get(sha)
+        if cached_blob is not None:
+            return cached_blob.size
         with ErrorTranslation(sha):
             return self._odb.read_header(sha)[1]
 
     def diff_blobs(self, old: str, new: str) -> tuple[PatchPart, ...]:
         """Return the `@@` parts that turn one blob into another, without context lines; none for binary blobs."""
         with ErrorTranslation(new):
-            # From bytes libgit2 would compute two object ids first, which took as long as the diff.
+            # Given bytes, libgit2 would compute two object ids first, which took as long as the diff.
             patch = pygit2.Patch.create_from(self._load_blob(old), self._load_blob(new), context_lines=0)
         return patches.parse_part_headers(patches.strip_file_header(patch.data))
 
@@ -335,7 +338,7 @@ class Repository:
             return self._tree_reader.find_entry(tree, path)
 
     def is_in_index(self, path: bytes) -> bool:
-        """Return whether git's index has the path, or may have it: libgit2 cannot read every form of index."""
+        """Return whether git's index has the path; True also if libgit2 cannot read the index."""
         index = pygit2.Index(str(self.git_dir / "index"))
         try:
             index.read(False)
@@ -345,9 +348,9 @@ class Repository:
 
     def create_blob_patch(self, old: str | None, new: str | None) -> RawPatch:
         """Return the patch between two blobs (None: no content). Reads both completely."""
-        before, after = (self.read_blob(sha) if sha else None for sha in (old, new))
+        old_content, new_content = (self.read_blob(sha) if sha else None for sha in (old, new))
         with ErrorTranslation(new or old or ""):
-            return create_content_patch(before, after)
+            return create_content_patch(old_content, new_content)
 
     @cached_property
     def config(self) -> tuple[tuple[str, str], ...]:
@@ -356,7 +359,10 @@ class Repository:
         return tuple((name, "true" if value is None else value) for name, value in entries)
 
     def get_attribute(self, path: str, name: str) -> bool | str | None:
-        """Return a git attribute of a path, from the attributes files of the work tree, then from those of HEAD."""
+        """Return a git attribute of a path, from the attributes files of the work tree, then from those of HEAD.
+
+        True if set, False if unset, a string if it has a value; None if no file specifies it or a file cannot be read.
+        """
         if self._has_unusable_attributes(path):
             return None
         try:
@@ -372,8 +378,8 @@ class Repository:
     def _local_attribute_files(self) -> tuple[Path | None, ...]:
         return self.common_dir / "info" / "attributes", find_user_attributes_file(dict(self.config))
 
-    def read_at_head(self, path: str) -> bytes | None:
-        """Return a file's content at HEAD; None when HEAD has no such file or it cannot be read."""
+    def read_file_at_head(self, path: str) -> bytes | None:
+        """Return a file's content at HEAD; None if HEAD has no such file or it cannot be read."""
         head = self.read_head()
         try:
             entry = self.find_entry(head, os.fsencode(path)) if head else None
@@ -387,9 +393,9 @@ class Repository:
 
     def _load_blob(self, sha: str) -> pygit2.Blob:
         """Return a libgit2 blob, from the cache if possible."""
-        cached = self._blob_cache.get(sha)
-        if cached is not None:
-            return cached
+        cached_blob = self._blob_cache.get(sha)
+        if cached_blob is not None:
+            return cached_blob
         blob = self._git[sha]
         if not isinstance(blob, pygit2.Blob):
             raise KeyError(sha)
@@ -408,27 +414,28 @@ class Repository:
             self._links_cache[sha] = links
         return links
 
-    def _read_history(self, tip: str, hidden: list[str]) -> dict[str, Parents]:
+    def _read_history(self, tip: str, hidden_commits: list[str]) -> dict[str, Parents]:
         """Return the parents of each commit that `tip` reaches and the hidden ones do not."""
         try:
             walker = self._git.walk(tip, SortMode.NONE)
-            for sha in hidden:
+            for sha in hidden_commits:
                 walker.hide(sha)
             return {str(commit.id): tuple(map(str, commit.parent_ids)) for commit in walker}
         except (pygit2.GitError, KeyError, ValueError):  # an object is missing, and libgit2's walk stops
-            excluded = collect_reachable(hidden, self._read_known_parents)
-            reached = collect_reachable([tip], self._read_known_parents)
-            return {sha: parents for sha, parents in reached.items() if sha not in excluded}
+            excluded_commits = collect_reachable(hidden_commits, self._read_parents)
+            reached_commits = collect_reachable([tip], self._read_parents)
+            return {sha: parents for sha, parents in reached_commits.items() if sha not in excluded_commits}
 
-    def _read_known_parents(self, sha: str) -> Parents:
+    def _read_parents(self, sha: str) -> Parents:
+        """Return a commit's parents; none if it cannot be read."""
         try:
             return self._read_links(sha).parents
         except UnreadableObject:
             return ()
 
 
-def _read_tree(odb: pygit2.Odb, tree: bytes) -> bytes:
-    kind, data = odb.read(pygit2.Oid(raw=tree))
-    if kind != ObjectType.TREE:
-        raise KeyError(tree.hex())
+def _read_tree(odb: pygit2.Odb, object_id: bytes) -> bytes:
+    object_type, data = odb.read(pygit2.Oid(raw=object_id))
+    if object_type != ObjectType.TREE:
+        raise KeyError(object_id.hex())
     return data

@@ -11,12 +11,15 @@ from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, is_regular
 from pipeline.git.merges import TreeEntries
 from pipeline.git.objects import TreeEntry, iter_tree_entries, parse_tree_entries
 
-# Directory entries cached for the next commit's diff; each costs about 200 bytes.
+# Limit on directory entries cached for the next commit's diff. An entry takes about 200 bytes.
 MAX_CACHED_NAMES: Final = 4_000
 
 
 class TreeReader:
-    """Reader of tree objects. `read` returns the bytes of the tree with a raw object id; its errors pass through."""
+    """Reader of tree objects.
+
+    `read`: returns the bytes of the tree with a raw object id; the reader does not catch its errors.
+    """
 
     def __init__(self, read: Callable[[bytes], bytes]) -> None:
         self._read = read
@@ -24,9 +27,9 @@ class TreeReader:
 
     def read_entries(self, tree: bytes) -> TreeEntries:
         """Return a directory's entries by name. `tree` is a raw object id."""
-        cached = self._cache.get(tree)
-        if cached is not None:
-            return cached
+        cached_entries = self._cache.get(tree)
+        if cached_entries is not None:
+            return cached_entries
         entries = parse_tree_entries(self._read(tree))
         if len(entries) <= MAX_CACHED_NAMES // 2:  # a larger one would evict most of the others
             self._cache[tree] = entries
@@ -41,22 +44,22 @@ class TreeReader:
             child = self.read_entries(bytes.fromhex(entry.sha)).get(name)
             if child is None:
                 return None
-            mode, raw = child
-            entry = TreeEntry(int(mode, 8), entry.name + b"/" + name if entry.name else name, raw.hex())
+            mode, object_id = child
+            entry = TreeEntry(int(mode, 8), entry.name + b"/" + name if entry.name else name, object_id.hex())
         return entry
 
     def iter_files(self, tree: str) -> Iterator[tuple[bytes, str]]:
         """Yield path and blob sha of each regular file, in the tree's order."""
         stack = [(b"", self._iter_entries(tree))]
         while stack:
-            folder, entries = stack[-1]
+            directory, entries = stack[-1]
             entry = next(entries, None)
             if entry is None:
                 stack.pop()
             elif entry.mode == TREE_MODE:
-                stack.append((folder + entry.name + b"/", self._iter_entries(entry.sha)))
+                stack.append((directory + entry.name + b"/", self._iter_entries(entry.sha)))
             elif is_regular(entry.mode):
-                yield folder + entry.name, entry.sha
+                yield directory + entry.name, entry.sha
 
     def _iter_entries(self, tree: str) -> Iterator[TreeEntry]:
         return iter_tree_entries(self._read(bytes.fromhex(tree)))

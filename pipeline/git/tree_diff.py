@@ -2,8 +2,8 @@
 
 - `Libgit2Diff`: any two trees, through libgit2, with rename detection.
 - `PlainDiff`: the fast path for commits that only edit, add or delete regular files (`diff_plain_files`). It reads
-  only the directories that differ, where libgit2 goes through all names. With the caches of `repository` this saved
-  7 % of the instructions of extracting a history.
+  only the directories that differ, whereas libgit2 reads all of them. With the caches of `repository` this saved 7 % of
+  the instructions of extracting a history.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from pipeline.git.changes import (
     apply_renames,
     decode_path,
     exceeds_rename_limit,
-    find_oversized,
+    find_oversized_files,
     is_regular,
     pair_exact_renames,
 )
 from pipeline.git.libgit2 import ErrorTranslation
 from pipeline.git.merges import TREE_MODE, TreeEntries
 
-# git's default.
+# git's default number of context lines.
 CONTEXT_LINES: Final = 3
 
 DIFF_OPTIONS: Final = DiffOption.INCLUDE_TYPECHANGE | DiffOption.INDENT_HEURISTIC
@@ -49,7 +49,7 @@ KIND_BY_STATUS: Final[dict[str, ChangeKind]] = {
 
 
 class BlobSource(NamedTuple):
-    """Access to blobs and to the paths whose attributes apply.
+    """Callables that read blobs and attributes.
 
     `load_blob` loads a blob by its sha; `read_size` reads its length in bytes without its content.
     `find_attribute_path` returns the path whose `diff` attribute applies to a path; empty if it has none.
@@ -89,10 +89,10 @@ class PlainDiff:
     def read_patch(self, change: FileChange) -> RawPatch:
         """Return the patch of both contents, with the attributes of the file's path."""
         with ErrorTranslation(self._sha):
-            blob = self._sources.load_blob
-            old = blob(change.old_blob) if change.old_blob else None
-            new = blob(change.new_blob) if change.new_blob else None
-            return _create_patch(old, new, self._sources.find_attribute_path(change.path))
+            load_blob = self._sources.load_blob
+            old_blob = load_blob(change.old_blob) if change.old_blob else None
+            new_blob = load_blob(change.new_blob) if change.new_blob else None
+            return _create_patch(old_blob, new_blob, self._sources.find_attribute_path(change.path))
 
 
 class Libgit2Diff:
@@ -108,11 +108,11 @@ class Libgit2Diff:
     @cached_property
     def changes(self) -> list[FileChange]:
         """Changes of the paths that differ, or of those selected."""
-        selected = self._selected_paths
+        selected_paths = self._selected_paths
         return [
             _build_change_from_delta(index, delta)
             for index, delta in enumerate(self._diff.deltas)
-            if selected is None or delta.new_file.raw_path in selected
+            if selected_paths is None or delta.new_file.raw_path in selected_paths
         ]
 
     def get_status_by_path(self) -> dict[bytes, str]:
@@ -137,9 +137,9 @@ class Libgit2Diff:
             if exceeds_rename_limit(self.changes):
                 self.changes = pair_exact_renames(self.changes)
                 return
-            oversized = find_oversized(self.changes, self._sources.read_size)
-            if oversized:
-                pairs = self._find_pairs_without(oversized)
+            oversized_files = find_oversized_files(self.changes, self._sources.read_size)
+            if oversized_files:
+                pairs = self._find_pairs_without(oversized_files)
                 self.changes = pair_exact_renames(apply_renames(self.changes, pairs))
                 return
             _find_similar_files(self._diff, len(self.changes))
@@ -147,19 +147,21 @@ class Libgit2Diff:
             if any(change.kind == "deleted" and not is_regular(change.mode) for change in self.changes):
                 self.changes = pair_exact_renames(self.changes)
 
-    def _find_pairs_without(self, oversized: Sequence[FileChange]) -> list[tuple[FileChange, FileChange]]:
-        """Return the (deleted, added) pairs that libgit2 finds when the oversized changes are left out."""
+    def _find_pairs_without(
+        self, oversized_files: Sequence[FileChange]
+    ) -> list[tuple[FileChange, FileChange]]:
+        """Return the (deleted, added) pairs that libgit2 finds without the oversized files."""
         if self._trees.old is None:
             return []
         diff = self._trees.old.diff_to_index(
-            _build_index_without(self._trees.new, oversized), flags=DIFF_OPTIONS
+            _build_index_without(self._trees.new, oversized_files), flags=DIFF_OPTIONS
         )
         _find_similar_files(diff, len(self.changes))
-        by_path = {(change.kind, change.path): change for change in self.changes}
+        changes_by_path = {(change.kind, change.path): change for change in self.changes}
         pairs = (
             (
-                by_path.get(("deleted", delta.old_file.raw_path)),
-                by_path.get(("added", delta.new_file.raw_path)),
+                changes_by_path.get(("deleted", delta.old_file.raw_path)),
+                changes_by_path.get(("added", delta.new_file.raw_path)),
             )
             for delta in diff.deltas
             if delta.status_char() == "R"
@@ -190,11 +192,11 @@ class Libgit2Diff:
         return self._sources.load_blob(sha)
 
 
-def _build_index_without(tree: pygit2.Tree, excluded: Sequence[FileChange]) -> pygit2.Index:
+def _build_index_without(tree: pygit2.Tree, excluded_changes: Sequence[FileChange]) -> pygit2.Index:
     """Return a tree as an in-memory index, with some of its changes reverted."""
     index = pygit2.Index()
     index.read_tree(tree)
-    for change in excluded:
+    for change in excluded_changes:
         path = cast("str", change.path)  # pygit2 accepts bytes too, contrary to its types
         if change.old_blob is None:
             index.remove(path)
@@ -222,13 +224,15 @@ def _compare_trees(trees: TreePair) -> pygit2.Diff:
 
 
 def _find_similar_files(diff: pygit2.Diff, limit: int) -> None:
-    # The caller has bounded the number of pairs, so libgit2 need not.
+    # The caller has bounded the number of pairs, so `limit` only lifts libgit2's own limit.
     diff.find_similar(flags=RENAME_FLAGS, rename_threshold=RENAME_SIMILARITY, rename_limit=limit)
 
 
-def create_content_patch(before: bytes | None, after: bytes | None) -> RawPatch:
+def create_content_patch(old_content: bytes | None, new_content: bytes | None) -> RawPatch:
     """Return the patch that turns one content into another; None for no content."""
-    patch = pygit2.Patch.create_from(before, after, flag=PATCH_OPTIONS, context_lines=CONTEXT_LINES)
+    patch = pygit2.Patch.create_from(
+        old_content, new_content, flag=PATCH_OPTIONS, context_lines=CONTEXT_LINES
+    )
     return _to_raw_patch(patch)
 
 
@@ -264,24 +268,26 @@ def _build_change_from_delta(index: int, delta: pygit2.DiffDelta) -> FileChange:
     )
 
 
-# Mode and raw object id of one side's file at a path; None for no file.
-TreeSide: TypeAlias = tuple[bytes, bytes] | None
+# Mode and raw object id of a file; None for no file.
+FileEntry: TypeAlias = tuple[bytes, bytes] | None
 
+# Modes of regular files, as a tree object writes them.
 FILE_MODES: Final = {b"100644": 0o100644, b"100755": 0o100755}
 
 
 def diff_plain_files(
-    old: TreeEntries, new: TreeEntries, read: Callable[[bytes], TreeEntries]
+    old: TreeEntries, new: TreeEntries, read_tree: Callable[[bytes], TreeEntries]
 ) -> list[FileChange] | None:
     """Return the changes between two trees, ordered by path; None if the trees need libgit2's diff.
 
-    They do if there may be a rename, or if a path is not a regular file, changes its mode, or has no exact text form.
+    They do if there may be a rename, or if a path is not a regular file, changes its mode, or is not UTF-8.
+    `read_tree`: returns the entries of a raw object id.
     """
     changes: list[FileChange] = []
-    for path, old_side, new_side in sorted(
-        iter_differing_paths(old, new, read), key=lambda difference: difference[0]
+    for path, old_entry, new_entry in sorted(
+        iter_differing_paths(old, new, read_tree), key=lambda difference: difference[0]
     ):
-        change = _build_change_from_entries(len(changes), path, old_side, new_side)
+        change = _build_change_from_entries(len(changes), path, old_entry, new_entry)
         if change is None:
             return None
         changes.append(change)
@@ -290,26 +296,28 @@ def diff_plain_files(
 
 
 def iter_differing_paths(
-    old: TreeEntries, new: TreeEntries, read: Callable[[bytes], TreeEntries]
-) -> Iterator[tuple[bytes, TreeSide, TreeSide]]:
-    """Yield each path where the trees differ, with the file of either side; directories are descended into."""
+    old: TreeEntries, new: TreeEntries, read_tree: Callable[[bytes], TreeEntries]
+) -> Iterator[tuple[bytes, FileEntry, FileEntry]]:
+    """Yield each path of a file that differs, with its old and its new entry. Subdirectories are compared too."""
     pending = [(b"", old, new)]
     while pending:
-        folder, old_entries, new_entries = pending.pop()
+        directory, old_entries, new_entries = pending.pop()
         for name in {name for name, _ in old_entries.items() ^ new_entries.items()}:
-            sides = old_entries.get(name), new_entries.get(name)
-            old_file, new_file = (None if side is None or side[0] == TREE_MODE else side for side in sides)
+            entries = old_entries.get(name), new_entries.get(name)
+            old_file, new_file = (
+                None if entry is None or entry[0] == TREE_MODE else entry for entry in entries
+            )
             if old_file or new_file:
-                yield folder + name, old_file, new_file
-            if (old_file, new_file) != sides:
+                yield directory + name, old_file, new_file
+            if (old_file, new_file) != entries:
                 old_child, new_child = (
-                    read(side[1]) if side and side[0] == TREE_MODE else {} for side in sides
+                    read_tree(entry[1]) if entry and entry[0] == TREE_MODE else {} for entry in entries
                 )
-                pending.append((folder + name + b"/", old_child, new_child))
+                pending.append((directory + name + b"/", old_child, new_child))
 
 
-def _build_change_from_entries(index: int, path: bytes, old: TreeSide, new: TreeSide) -> FileChange | None:
-    old_mode, new_mode = (0 if side is None else FILE_MODES.get(side[0]) for side in (old, new))
+def _build_change_from_entries(index: int, path: bytes, old: FileEntry, new: FileEntry) -> FileChange | None:
+    old_mode, new_mode = (0 if entry is None else FILE_MODES.get(entry[0]) for entry in (old, new))
     kind: ChangeKind = "added" if old is None else "deleted" if new is None else "modified"
     if old_mode is None or new_mode is None or (kind == "modified" and old_mode != new_mode):
         return None

@@ -11,14 +11,15 @@ from pipeline.syntax.grammars import Node
 from pipeline.syntax.symbols import CALLABLE_KINDS, PREFIX_NODES, Definition, get_last_row
 from pipeline.syntax.trees import FileContent
 
-# Token budget of a chunk, and estimated characters per token.
+# Token budget of a chunk.
 CHUNK_TOKENS: Final = 500
+# Estimated characters per token.
 TOKEN_CHARACTERS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkSpan:
-    """Span of consecutive nodes. Rows count from 0; the last is inclusive."""
+    """Span of consecutive syntax nodes. Rows count from 0; the last is inclusive."""
 
     start_byte: int
     end_byte: int
@@ -27,15 +28,15 @@ class ChunkSpan:
 
 
 class TokenBudget:
-    """Token estimate of parts of a file, compared with the budget."""
+    """Estimator of the tokens in parts of a file, which compares them with the budget."""
 
     def __init__(self, content: FileContent) -> None:
         self._content = content
-        self._ascii = content.source.isascii()
+        self._is_ascii = content.source.isascii()
 
     def estimate_tokens(self, start: int, end: int) -> float:
         """Return the estimated number of tokens between two byte offsets."""
-        characters = end - start if self._ascii else len(self._content.decode(start, end))
+        characters = end - start if self._is_ascii else len(self._content.decode(start, end))
         return characters / TOKEN_CHARACTERS
 
     def fits(self, start: int, end: int) -> bool:
@@ -51,21 +52,21 @@ def split_into_chunks(root: Node, definitions: Sequence[Definition], budget: Tok
     """
     chunks: list[ChunkSpan] = []
     can_merge = False
-    for unit in _list_units(root, definitions, budget):
-        if unit is None:
+    for span in _iter_spans(root, definitions, budget):
+        if span is None:
             can_merge = False
-        elif can_merge and budget.fits(chunks[-1].start_byte, unit.end_byte):
-            chunks[-1] = replace(chunks[-1], end_byte=unit.end_byte, last_row=unit.last_row)
+        elif can_merge and budget.fits(chunks[-1].start_byte, span.end_byte):
+            chunks[-1] = replace(chunks[-1], end_byte=span.end_byte, last_row=span.last_row)
         else:
-            chunks.append(unit)
+            chunks.append(span)
             can_merge = True
     return chunks
 
 
-def _list_units(
+def _iter_spans(
     root: Node, definitions: Sequence[Definition], budget: TokenBudget
 ) -> Iterator[ChunkSpan | None]:
-    """Yield the nodes to merge, depth-first; None at the start and end of a symbol that is split."""
+    """Yield the spans of the nodes to merge, depth first; None at the start and end of a symbol that is split."""
     nested = _NestedSymbols(definitions)
     stack: list[Node | None] = [*reversed(root.children)]
     prefix: Node | None = None
@@ -86,33 +87,33 @@ def _list_units(
 
 
 class _NestedSymbols:
-    """Lookup of the symbols in a node, and record of the symbols that were split."""
+    """Index of the symbols by position, and record of the symbols that were split."""
 
     def __init__(self, definitions: Sequence[Definition]) -> None:
         self._definitions = definitions
         self._starts = [definition.start_byte for definition in definitions]
-        self._split: set[int] = set()
+        self._split_indices: set[int] = set()
 
     def has_inner_symbols(self, node: Node) -> bool:
         """Return whether a node contains symbols and is not itself a function, which is never split."""
-        following = bisect_right(self._starts, node.start_byte)
-        has_inner = following < len(self._starts) and self._starts[following] < node.end_byte
-        own = self._find_own_symbol(node)
-        return has_inner and (own is None or self._definitions[own].kind not in CALLABLE_KINDS)
+        next_index = bisect_right(self._starts, node.start_byte)
+        has_inner = next_index < len(self._starts) and self._starts[next_index] < node.end_byte
+        own_index = self._find_own_symbol(node)
+        return has_inner and (own_index is None or self._definitions[own_index].kind not in CALLABLE_KINDS)
 
     def mark_split(self, node: Node) -> bool:
         """Mark the symbol of a node as split. Return False if there is none or it was marked before.
 
-        Inner nodes of a symbol, such as its body, then stay merged with its head.
+        So only the outermost node of a symbol counts as split, and its inner nodes, such as the body, can be merged.
         """
-        own = self._find_own_symbol(node)
-        if own is None or own in self._split:
+        own_index = self._find_own_symbol(node)
+        if own_index is None or own_index in self._split_indices:
             return False
-        self._split.add(own)
+        self._split_indices.add(own_index)
         return True
 
     def _find_own_symbol(self, node: Node) -> int | None:
-        """Return the index of the symbol that the node spans, decorators aside; None if there is none."""
+        """Return the index of the symbol that the node defines, with or without decorators; None if there is none."""
         index = bisect_right(self._starts, node.start_byte) - 1
         while index >= 0 and self._definitions[index].end_byte != node.end_byte:
             index -= 1

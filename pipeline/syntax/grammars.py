@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
 __all__ = ["Grammar", "Match", "Node", "Tree", "detect_language", "load_grammar", "load_grammar_for_path"]
 
-# In these a function inside a function is not a symbol.
+# Grammars in which a function inside a function is not a symbol.
 GRAMMARS_WITHOUT_LOCAL_FUNCTIONS: Final = frozenset({"python", "kotlin"})
 
-# Grammars without automatic semicolons: with them, the place of a comment after a statement depends on parser state
-# (of 10,000 incremental parses of the express repository 11 differed from a full parse).
+# Grammars whose incremental parses equal full parses. With automatic semicolons they may not: the node of a comment
+# after a statement depends on parser state (11 of 10,000 incremental parses of the express repository differed).
 INCREMENTAL_GRAMMARS: Final = frozenset({"python", "rust", "java"})
 
-# Limit on parser work; a step is a hundred operations. The worst of 3,500 files of four histories took 0.022 steps a
+# Limit on parser work; a step is a hundred operations. Of 3,500 files of four histories the worst took 0.022 steps per
 # byte; input that is not code takes ten and more.
 STEPS_PER_BYTE: Final = 0.2
 MIN_STEPS: Final = 100
 
-# TSX differs from TypeScript only in the syntax of casts.
+# TSX uses the query of TypeScript, from which it differs only in the syntax of casts.
 QUERY_BY_GRAMMAR: Final = {"tsx": "typescript"}
 
 
 class Match(NamedTuple):
-    """Match of a symbol query: a definition with its kind and name node, or a prefix (kind `prefix`) of one."""
+    """Match of a symbol query: a definition, or the prefix of one (kind `prefix`), such as a decorator or comment."""
 
     node: Node
     kind: str
     name: Node | None
-    second: Node | None  # trait of an `impl Trait for Type`, or own name of an assigned function
+    second_name: Node | None  # trait of `impl Trait for Type`, or own name of an assigned function
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ class Grammar:
     has_local_functions: bool  # whether functions inside functions are symbols
     is_incremental: bool  # whether an incremental parse gives the same tree as a full one
 
-    def parse_unlimited(self, source: bytes, old: Tree) -> Tree | None:
+    def parse_without_limit(self, source: bytes, old: Tree) -> Tree | None:
         """Parse from an edited older tree, without a limit on steps."""
         return Parser(self.language).parse(source, old)
 
     def parse(self, source: bytes, old: Tree | None = None) -> Tree | None:
-        """Parse, from an edited older tree if given. Return None if it takes too many steps."""
+        """Parse, from an edited older tree if given. Return None if parsing takes too many steps."""
         steps = iter(range(MIN_STEPS + int(len(source) * STEPS_PER_BYTE)))
         buffer = memoryview(source)
         views = {0: buffer}

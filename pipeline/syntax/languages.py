@@ -1,4 +1,4 @@
-"""Language of a file by its name, and which languages have a grammar. Tables only, no heavy imports."""
+"""Language of a file by its name, and languages with a grammar. This module has no heavy imports."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ LANGUAGE_BY_NAME: Final = {
     "rakefile": "ruby",
 }
 
-# git takes any line that starts with a letter as hunk header: in these languages it names no symbol.
+# Languages whose hunk headers name no symbol: git takes any line that starts with a letter as a header.
 LANGUAGES_WITHOUT_SYMBOLS: Final = frozenset(
     {"css", "csv", "dockerfile", "hcl", "html", "ini", "json", "latex", "markdown", "restructuredtext"}
     | {"svelte", "text", "toml", "vue", "xml", "yaml"}
 )
 
-# `.tsx` has its own grammar, since `<T>x` is ambiguous.
+# TypeScript has a second grammar for `.tsx` files, in which `<T>x` is not a cast.
 LANGUAGES_WITH_GRAMMAR: Final = frozenset({"rust", "python", "java", "kotlin", "typescript", "javascript"})
 
 

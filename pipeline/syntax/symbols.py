@@ -1,9 +1,9 @@
 """Symbols that a file defines, and symbols that a change touched.
 
-A change touches a symbol if a changed line lies in it and in no symbol nested in it: a changed method does not touch
-its class. Added lines are looked up in the new version, removed lines in the old one. Blank lines count only if
-nothing else changed. A line falls back to git's hunk header if its symbol has a syntax error, or if it lies in no
-symbol of a file with a syntax error.
+A change touches a symbol if a changed line is in it and in no symbol nested in it: a changed method does not touch its
+class. Added lines are looked up in the new version, removed lines in the old one. Blank lines count only if nothing
+else changed. git's hunk header (the text after `@@`) names the symbol instead if the line's symbol has a syntax error,
+or if the line is in no symbol and the file has a syntax error.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from pipeline.syntax import trees
 from pipeline.syntax.grammars import Match, Node
 from pipeline.syntax.trees import FileContent, Version
 
-# Nodes before a definition that belong to it, some of them as siblings.
+# Nodes before a definition that belong to it. In some grammars they are siblings of the definition.
 PREFIX_NODES: Final = frozenset({"decorator", "attribute_item"})
 
 COMMENT_NODES: Final = frozenset({"comment", "line_comment", "block_comment", "multiline_comment"})
 
-# Nodes that contain only a definition: `export`, `const`, the statement of an assignment.
+# Nodes that declare one or more names.
 DECLARATION_NODES: Final = frozenset({"lexical_declaration", "variable_declaration"})
 
+# Nodes around a definition that belong to it: `export`, `const`, the statement of an assignment.
 WRAPPER_NODES: Final = DECLARATION_NODES | {
     "ambient_declaration",
     "decorated_definition",
@@ -35,18 +36,18 @@ WRAPPER_NODES: Final = DECLARATION_NODES | {
 
 CALLABLE_KINDS: Final = frozenset({"function", "method"})
 
+# Confidence of a touched symbol: found by the lines of its definition, or named by git's hunk header.
 EXACT_SPAN: Final = "ExactSpan"
-
 HUNK_HEADER: Final = "HunkHeader"
 
-# Computed property names and generated code may have long code in place of a name.
+# Longer names are truncated: computed property names and generated code may have long code in place of a name.
 MAX_NAME_CHARACTERS: Final = 200
 
-# Written code nests five or six deep; deeper generated code would repeat its source at each level.
+# Deeper symbols are omitted: their source text would repeat at each level. Handwritten code nests five or six deep.
 MAX_NESTING: Final = 16
 
-# Limit on comments and decorators visited around a definition: the cost of a step grows with distance.
-MAX_NEIGHBOURS: Final = 200
+# Limit on comments and decorators visited around a definition, because each step costs more than the last.
+MAX_VISITED_SIBLINGS: Final = 200
 
 # Patterns of definitions, most reliable first: `impl Trait for Name`, a keyword (and generics, receiver or qualifier)
 # before the name, a constant, a name with parameters.
@@ -73,13 +74,13 @@ class Definition(NamedTuple):
 
     name: str
     kind: str
-    parent: str
-    lead_row: int  # of the comment directly above, or else the first row
+    parent: str  # names of the enclosing symbols, joined by dots
+    lead_row: int  # first row of the comment directly above; `first_row` if there is none
     first_row: int
     last_row: int
     start_byte: int
     end_byte: int
-    is_error_free: bool  # whether it parses without a syntax error
+    is_error_free: bool  # whether the definition has no syntax error
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,11 @@ class DiffPartWithHeader(trees.DiffPart, Protocol):
 
 
 class _DefinitionSpan(NamedTuple):
-    """Match with its first decorator, the row of its comment, and its statement."""
+    """Match of a definition with the nodes around it.
+
+    `first`: first decorator, or else the statement. `lead_row`: as in Definition.
+    `statement`: the definition, with `export` or `const` before it.
+    """
 
     match: Match
     first: Node
@@ -110,19 +115,19 @@ class _DefinitionSpan(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _SideResult:
-    """Symbols on the changed lines of a part, on one side of the diff.
+class _LineSymbols:
+    """Symbols on the added or on the removed lines of a part.
 
-    `is_uncertain`: some line could not be assigned, so the hunk header counts too.
+    `is_uncertain`: some line could not be assigned to a symbol, so the hunk header counts too.
     """
 
     symbols: tuple[TouchedSymbol, ...]
     is_uncertain: bool
 
 
-_NO_LINES: Final = _SideResult((), is_uncertain=False)
+_NO_LINES: Final = _LineSymbols((), is_uncertain=False)
 
-_NOT_PARSED: Final = _SideResult((), is_uncertain=True)
+_NOT_PARSED: Final = _LineSymbols((), is_uncertain=True)
 
 
 def find_definitions(version: Version, rows: tuple[int, int] | None = None) -> list[Definition]:
@@ -141,17 +146,19 @@ def find_touched_symbols(
     parts: Sequence[DiffPartWithHeader], old: Version | None, new: Version | None
 ) -> tuple[TouchedSymbol, ...]:
     """Return the symbols of the new version in source order, then those of the old one, then those of hunk headers."""
-    added = [_find_symbols_on_lines(new, part.added) for part in parts]
-    removed = [_find_symbols_on_lines(old, part.removed) for part in parts]
-    uncertain = [
+    added_results = [_find_symbols_on_lines(new, part.added) for part in parts]
+    removed_results = [_find_symbols_on_lines(old, part.removed) for part in parts]
+    uncertain_parts = [
         part
-        for part, *sides in zip(parts, added, removed, strict=True)
-        if any(side.is_uncertain for side in sides)
+        for part, *results in zip(parts, added_results, removed_results, strict=True)
+        if any(result.is_uncertain for result in results)
     ]
-    exact = dict.fromkeys(symbol for side in (*added, *removed) for symbol in side.symbols)
-    names = {symbol.name for symbol in exact}
-    from_headers = find_header_symbols(uncertain)
-    return (*exact, *(symbol for symbol in from_headers if symbol.name not in names))
+    exact_symbols = dict.fromkeys(
+        symbol for result in (*added_results, *removed_results) for symbol in result.symbols
+    )
+    names = {symbol.name for symbol in exact_symbols}
+    header_symbols = find_header_symbols(uncertain_parts)
+    return (*exact_symbols, *(symbol for symbol in header_symbols if symbol.name not in names))
 
 
 def find_header_symbols(parts: Iterable[DiffPartWithHeader]) -> tuple[TouchedSymbol, ...]:
@@ -169,7 +176,7 @@ def parse_header_name(header: str) -> str | None:
 
 
 def get_last_row(node: Node) -> int:
-    """Return the last row with characters of a node. Some nodes end after their line feed."""
+    """Return the last row in which the node has characters. Some nodes end after their line feed."""
     row, column = node.end_point
     return row if column else max(row - 1, node.start_point[0])
 
@@ -177,7 +184,7 @@ def get_last_row(node: Node) -> int:
 def _find_definition_row(prefix: Node) -> int:
     """Return the start row of the definition that a comment, decorator or attribute belongs to."""
     node: Node | None = prefix
-    for _ in range(MAX_NEIGHBOURS):
+    for _ in range(MAX_VISITED_SIBLINGS):
         if node is None or not _is_prefix_or_comment(node):
             break
         node = node.next_sibling
@@ -198,26 +205,26 @@ def _build_spans(matches: Iterable[Match]) -> list[_DefinitionSpan]:
 def _build_span(match: Match) -> _DefinitionSpan:
     statement = _get_statement(match.node)
     first, lead_row = statement, statement.start_point[0]
-    before = statement.prev_sibling
-    for _ in range(MAX_NEIGHBOURS):
-        if before is None or not _is_prefix_or_comment(before):
+    previous_node = statement.prev_sibling
+    for _ in range(MAX_VISITED_SIBLINGS):
+        if previous_node is None or not _is_prefix_or_comment(previous_node):
             break
-        if before.type in PREFIX_NODES:
-            first, lead_row = before, before.start_point[0]
-        elif get_last_row(before) >= lead_row - 1 and not _is_trailing_comment(before):
-            lead_row = before.start_point[0]
-        before = before.prev_sibling
+        if previous_node.type in PREFIX_NODES:
+            first, lead_row = previous_node, previous_node.start_point[0]
+        elif get_last_row(previous_node) >= lead_row - 1 and not _is_trailing_comment(previous_node):
+            lead_row = previous_node.start_point[0]
+        previous_node = previous_node.prev_sibling
     return _DefinitionSpan(match, first, lead_row, statement)
 
 
 def _is_trailing_comment(comment: Node) -> bool:
     """Return whether there is code before the comment on its line."""
-    before = comment.prev_sibling
-    return before is not None and get_last_row(before) == comment.start_point[0]
+    previous_node = comment.prev_sibling
+    return previous_node is not None and get_last_row(previous_node) == comment.start_point[0]
 
 
 def _get_statement(node: Node) -> Node:
-    """Return the statement around a definition, unless it also declares something else."""
+    """Return the statement around a definition; the definition's own node if the statement declares more names."""
     while (parent := node.parent) is not None and parent.type in WRAPPER_NODES:
         if parent.type in DECLARATION_NODES and parent.named_child_count > 1:
             break
@@ -227,24 +234,34 @@ def _get_statement(node: Node) -> Node:
 
 def _build_definitions(spans: Iterable[_DefinitionSpan], version: Version) -> Iterator[Definition]:
     """Yield the definitions, with kind and parent by their nesting."""
-    enclosing: list[Definition] = []
+    enclosing_definitions: list[Definition] = []
     for span in spans:
-        while enclosing and enclosing[-1].end_byte <= span.first.start_byte:
-            enclosing.pop()
-        kind, name = _get_kind(span, enclosing, version), _get_name(span.match, version.content)
-        # Error recovery may insert an empty name.
-        if kind and name and len(enclosing) < MAX_NESTING:
-            definition = _build_definition(span, name, kind, ".".join(outer.name for outer in enclosing))
-            enclosing.append(definition)
+        while enclosing_definitions and enclosing_definitions[-1].end_byte <= span.first.start_byte:
+            enclosing_definitions.pop()
+        kind, name = _get_kind(span, enclosing_definitions, version), _get_name(span.match, version.content)
+        # The parser's error recovery may insert an empty name.
+        if kind and name and len(enclosing_definitions) < MAX_NESTING:
+            definition = _build_definition(
+                span, name, kind, ".".join(outer.name for outer in enclosing_definitions)
+            )
+            enclosing_definitions.append(definition)
             yield definition
 
 
-def _get_kind(span: _DefinitionSpan, enclosing: Sequence[Definition], version: Version) -> str | None:
+def _get_kind(
+    span: _DefinitionSpan, enclosing_definitions: Sequence[Definition], version: Version
+) -> str | None:
     """Return the kind: a function in a class is a method. None for local functions, if they are no symbols."""
-    kind, inside = span.match.kind, enclosing[-1].kind if enclosing else None
-    if kind in CALLABLE_KINDS and inside in CALLABLE_KINDS and not version.grammar.has_local_functions:
+    kind, enclosing_kind = span.match.kind, enclosing_definitions[-1].kind if enclosing_definitions else None
+    if (
+        kind in CALLABLE_KINDS
+        and enclosing_kind in CALLABLE_KINDS
+        and not version.grammar.has_local_functions
+    ):
         return None
-    return "method" if kind == "function" and inside and inside not in CALLABLE_KINDS else kind
+    return (
+        "method" if kind == "function" and enclosing_kind and enclosing_kind not in CALLABLE_KINDS else kind
+    )
 
 
 def _build_definition(span: _DefinitionSpan, name: str, kind: str, parent: str) -> Definition:
@@ -266,10 +283,12 @@ def _get_name(match: Match, content: FileContent) -> str:
         return "Companion"
     if match.kind == "impl":
         # `Type` or `Trait for Type`, without paths and type arguments.
-        named = [node for node in (match.second, match.name) if node is not None]
-        return " for ".join(_get_text(_get_base_type(node), content) for node in named)
+        type_nodes = [node for node in (match.second_name, match.name) if node is not None]
+        return " for ".join(_get_text(_get_base_type(node), content) for node in type_nodes)
     name = _get_text(match.name, content).strip("\"'")  # a quoted property of JavaScript
-    return _get_text(match.second, content) if match.second is not None and name == "exports" else name
+    return (
+        _get_text(match.second_name, content) if match.second_name is not None and name == "exports" else name
+    )
 
 
 def _get_base_type(node: Node) -> Node:
@@ -282,7 +301,7 @@ def _get_text(node: Node, content: FileContent) -> str:
     return " ".join(content.decode(node.start_byte, node.end_byte).split())[:MAX_NAME_CHARACTERS]
 
 
-def _find_symbols_on_lines(version: Version | None, lines: Sequence[int]) -> _SideResult:
+def _find_symbols_on_lines(version: Version | None, lines: Sequence[int]) -> _LineSymbols:
     """Return the innermost symbols on lines (counted from 1) of a version."""
     if not lines:
         return _NO_LINES
@@ -290,12 +309,14 @@ def _find_symbols_on_lines(version: Version | None, lines: Sequence[int]) -> _Si
         return _NOT_PARSED
     rows = _select_non_blank_rows(version.content, [line - 1 for line in lines])
     definitions = find_definitions(version, (rows[0], rows[-1]))
-    owners = _find_innermost(definitions, rows)
-    exact = [definitions[owner] for owner in owners if owner >= 0 and definitions[owner].is_error_free]
-    has_unowned = -1 in owners and not version.is_error_free
-    return _SideResult(
-        tuple(map(_build_touched_symbol, exact)),
-        has_unowned or len(exact) < sum(owner >= 0 for owner in owners),
+    owner_indices = _find_innermost(definitions, rows)
+    exact_symbols = [
+        definitions[owner] for owner in owner_indices if owner >= 0 and definitions[owner].is_error_free
+    ]
+    has_unowned = -1 in owner_indices and not version.is_error_free
+    return _LineSymbols(
+        tuple(map(_build_touched_symbol, exact_symbols)),
+        has_unowned or len(exact_symbols) < sum(owner >= 0 for owner in owner_indices),
     )
 
 
@@ -308,14 +329,14 @@ def _select_non_blank_rows(content: FileContent, rows: list[int]) -> list[int]:
 def _find_innermost(definitions: Sequence[Definition], rows: Sequence[int]) -> list[int]:
     """Return the indices of the innermost definitions of sorted rows, ascending; -1 first if a row has none."""
     owners = [-1] * len(rows)
-    single_line = set()
+    single_line_indices = set()
     for index, definition in enumerate(definitions):
         first, last = bisect_left(rows, definition.lead_row), bisect_right(rows, definition.last_row)
         owners[first:last] = [index] * (last - first)
-        # Several symbols on one line: all are touched, although only the last owns the row.
+        # If a line has several symbols, all are touched, although only the last owns the row.
         if first < last and definition.first_row == definition.last_row:
-            single_line.add(index)
-    return sorted(single_line.union(owners))
+            single_line_indices.add(index)
+    return sorted(single_line_indices.union(owners))
 
 
 def _build_touched_symbol(definition: Definition) -> TouchedSymbol:

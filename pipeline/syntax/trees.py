@@ -18,13 +18,13 @@ from cachetools import LRUCache
 
 from pipeline.syntax.grammars import Grammar, Node, Tree
 
-# Parses in 0.1 s. Larger files are tables and generated code.
+# Larger files are not parsed: they are tables and generated code. This size takes 0.1 s to parse.
 MAX_PARSED_BYTES: Final = 500_000
 
-# Longer lines are minified code, where a touched line identifies no symbol.
+# Files with longer lines are not parsed: they are minified code, in which a touched line identifies no symbol.
 MAX_LINE_BYTES: Final = 20_000
 
-# Children of an error node: queries take time quadratic in their number.
+# A file whose error node has more children is not parsable, because queries take time quadratic in their number.
 MAX_ERROR_CHILDREN: Final = 5_000
 
 # Changed bytes up to which an incremental parse runs without a step limit, which costs a sixth of the parse. Of 1,800
@@ -34,10 +34,10 @@ SMALL_EDIT_BYTES: Final = 4_000
 # Limit on the blank text skipped before an edit; beyond it, less of the old tree is reused.
 MAX_LOOKBACK_BYTES: Final = 1_000
 
-# Bytes of source in the version cache; trees take 20 to 40 times as much memory.
+# Limit on the bytes of source in the version cache. The trees take 20 to 40 times as much memory.
 MAX_CACHED_BYTES: Final = 1_000_000
 
-# Paths listed although their version was evicted, so that cleaning up is rare.
+# Paths that may remain listed after the eviction of their version, so that cleaning up is rare.
 MAX_STALE_PATHS: Final = 1_000
 
 
@@ -64,8 +64,8 @@ class FileContent:
             return Position(int(self._line_feeds[row - 1]) + 1, (row, 0))
         if row <= 0:
             return Position(0, (0, 0))
-        last = int(self._line_feeds[-1]) + 1 if len(self._line_feeds) else 0
-        return Position(len(self.source), (len(self._line_feeds), len(self.source) - last))
+        last_row_start = int(self._line_feeds[-1]) + 1 if len(self._line_feeds) else 0
+        return Position(len(self.source), (len(self._line_feeds), len(self.source) - last_row_start))
 
     def get_rows(self, first: int, last: int) -> list[bytes]:
         """Return the rows `first` to `last`, inclusive, without their line feeds."""
@@ -154,25 +154,32 @@ class ContentSource(Protocol):
 
 
 class VersionCache:
-    """LRU cache of parsed versions by blob, bounded by the size of their sources; knows the newest of each path."""
+    """LRU cache of parsed versions by blob, bounded by the size of their sources. It lists the newest of each path."""
 
     def __init__(self, max_bytes: int = MAX_CACHED_BYTES) -> None:
-        # A version fits: none has more than MAX_PARSED_BYTES.
+        # Every version fits, because none has more than MAX_PARSED_BYTES.
         self._versions: LRUCache[tuple[str, str], Version | None] = LRUCache(max_bytes, getsizeof=_get_size)
         self._newest_by_path: dict[str, tuple[str, str]] = {}
 
     def get(self, path: str, blob: str, grammar: Grammar, source: ContentSource) -> Version | None:
-        """Return the version of a blob, from the cache, or parsed from the newest version of its path, or in full."""
+        """Return the version of a blob, from the cache, or parsed from the newest version of its path, or in full.
+
+        None if the file is not parsable.
+        """
         key = (grammar.name, blob)
         if key in self._versions:
             return self._versions[key]
         content = source.read_blob(blob)
-        newest = self._newest_by_path.get(path, key)
-        nearest = self._versions.get(newest) if grammar.is_incremental else None
-        if nearest is None or nearest.grammar is not grammar or not nearest.is_error_free:
+        newest_key = self._newest_by_path.get(path, key)
+        newest_version = self._versions.get(newest_key) if grammar.is_incremental else None
+        if (
+            newest_version is None
+            or newest_version.grammar is not grammar
+            or not newest_version.is_error_free
+        ):
             return self._store(path, key, parse_version(content, grammar))
         return self._store(
-            path, key, parse_incrementally(nearest, content, source.diff_blobs(newest[1], blob))
+            path, key, parse_incrementally(newest_version, content, source.diff_blobs(newest_key[1], blob))
         )
 
     def get_successor(
@@ -180,17 +187,19 @@ class VersionCache:
     ) -> Version | None:
         """Return the version of a blob, parsed from the previous one if that is cached, which is then evicted."""
         old_key, key = (previous.grammar.name, previous.blob), (grammar.name, blob)
-        old = self._versions.get(old_key)
+        old_version = self._versions.get(old_key)
         if (
-            old is None
+            old_version is None
             or key in self._versions
             or previous.grammar is not grammar
             or not grammar.is_incremental
         ):
             return self.get(path, blob, grammar, source)
-        # Evict: only a side branch needs it again, and can parse it from its newest version.
+        # Only a side branch needs the old version again, and can parse it from its newest version.
         del self._versions[old_key]
-        return self._store(path, key, parse_incrementally(old, source.read_blob(blob), previous.parts))
+        return self._store(
+            path, key, parse_incrementally(old_version, source.read_blob(blob), previous.parts)
+        )
 
     def _store(self, path: str, key: tuple[str, str], version: Version | None) -> Version | None:
         self._versions[key] = version
@@ -203,7 +212,7 @@ class VersionCache:
 
 
 def parse_version(source: bytes, grammar: Grammar) -> Version | None:
-    """Parse a file; None if it is not parsable."""
+    """Parse a file. Return None if it is not parsable: see `is_parsable`, or it has too many syntax errors."""
     content = FileContent(source)
     return _parse_from_scratch(content, grammar) if is_parsable(content) else None
 
@@ -215,7 +224,7 @@ def is_parsable(content: FileContent) -> bool:
 
 
 def parse_incrementally(old: Version, source: bytes, parts: Sequence[DiffPart]) -> Version | None:
-    """Parse a version from the tree of another one and the diff between them; None if it is not parsable."""
+    """Parse a version from the tree of another one and the diff between them. Return None if it is not parsable."""
     content = FileContent(source)
     if not is_parsable(content):
         return None
@@ -242,16 +251,19 @@ def compute_edits(old: FileContent, new: FileContent, parts: Sequence[DiffPart])
 def extend_edits_back(edits: Sequence[Edit], old: FileContent, new: FileContent) -> Iterator[Edit]:
     """Yield the edits, each extended back to the last non-blank character before it.
 
-    This keeps more of the old tree reusable: see "Incremental parsing" in pipeline/README.md.
+    More of the old tree can then be reused: see "Incremental parsing" in pipeline/README.md.
     """
     previous_end = 0
     for edit in edits:
-        preceding = new.source[
+        preceding_text = new.source[
             max(previous_end, edit.new_start.byte - MAX_LOOKBACK_BYTES) : edit.new_start.byte
         ]
-        text_length = len(preceding.rstrip())
+        text_length = len(preceding_text.rstrip())
         if text_length:
-            bytes_back, rows_back = len(preceding) - text_length + 1, preceding.count(b"\n", text_length - 1)
+            bytes_back, rows_back = (
+                len(preceding_text) - text_length + 1,
+                preceding_text.count(b"\n", text_length - 1),
+            )
             starts = (
                 _move_back(old, edit.old_start, bytes_back, rows_back),
                 _move_back(new, edit.new_start, bytes_back, rows_back),
@@ -279,11 +291,13 @@ def _has_large_error_node(root: Node) -> bool:
 
 
 def _reparse(old: Version, content: FileContent, edits: Sequence[Edit]) -> Version | None:
-    extended = extend_edits_back(edits, old.content, content)
+    extended_edits = extend_edits_back(edits, old.content, content)
     parse = (
-        old.grammar.parse_unlimited if _count_changed_bytes(edits) <= SMALL_EDIT_BYTES else old.grammar.parse
+        old.grammar.parse_without_limit
+        if _count_changed_bytes(edits) <= SMALL_EDIT_BYTES
+        else old.grammar.parse
     )
-    tree = parse(content.source, _apply_edits(old.tree, extended))
+    tree = parse(content.source, _apply_edits(old.tree, extended_edits))
     if tree is None or tree.root_node.has_error:
         return _parse_from_scratch(content, old.grammar)
     return Version(content, tree, old.grammar)
@@ -298,13 +312,15 @@ def _count_changed_bytes(edits: Iterable[Edit]) -> int:
 
 def _apply_edits(tree: Tree, edits: Iterable[Edit]) -> Tree:
     """Return an edited copy of the tree."""
-    copy = tree.copy()
+    edited_tree = tree.copy()
     for edit in edits:
-        # Edits come in order: earlier ones are applied, so positions of the new file are valid.
+        # Edits are in order, and earlier ones are applied, so positions of the new file are valid.
         start, end = edit.new_start, edit.new_end
         old_end = start.byte + edit.old_end.byte - edit.old_start.byte
-        copy.edit(start.byte, old_end, end.byte, start.row_column, _get_old_end_point(edit), end.row_column)
-    return copy
+        edited_tree.edit(
+            start.byte, old_end, end.byte, start.row_column, _get_old_end_point(edit), end.row_column
+        )
+    return edited_tree
 
 
 def _get_old_end_point(edit: Edit) -> tuple[int, int]:
@@ -315,22 +331,22 @@ def _get_old_end_point(edit: Edit) -> tuple[int, int]:
 
 def _build_edit(part: DiffPart, old: FileContent, new: FileContent) -> Edit:
     """Return the edit from the first to the last changed line of a part, without its context."""
-    # On a side without lines, the start is the line before the part.
+    # If a part has no lines in a file, its start there is the line before it.
     old_row = part.old_start - (part.old_count > 0)
     new_row = part.new_start - (part.new_count > 0)
-    above = min(
+    context_above = min(
         part.removed[0] - 1 - old_row if part.removed else part.old_count,
         part.added[0] - 1 - new_row if part.added else part.new_count,
     )
-    below = min(
-        old_row + part.old_count - part.removed[-1] if part.removed else part.old_count - above,
-        new_row + part.new_count - part.added[-1] if part.added else part.new_count - above,
+    context_below = min(
+        old_row + part.old_count - part.removed[-1] if part.removed else part.old_count - context_above,
+        new_row + part.new_count - part.added[-1] if part.added else part.new_count - context_above,
     )
     return Edit(
-        old.get_row_start(old_row + above),
-        old.get_row_start(old_row + part.old_count - below),
-        new.get_row_start(new_row + above),
-        new.get_row_start(new_row + part.new_count - below),
+        old.get_row_start(old_row + context_above),
+        old.get_row_start(old_row + part.old_count - context_below),
+        new.get_row_start(new_row + context_above),
+        new.get_row_start(new_row + part.new_count - context_below),
     )
 
 

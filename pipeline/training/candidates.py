@@ -1,4 +1,4 @@
-"""Texts of sampled commits, and retrieval over them to mine hard negatives.
+"""Texts of sampled commits, and retrieval over them to mine hard negatives: changes that rank high by mistake.
 
 The retriever scores like an index does: BM25 over words, and cosines in the whitened space of the static encoder.
 """
@@ -20,9 +20,9 @@ from pipeline.encoders.static import StaticEncoder
 from pipeline.hunks import Hunk
 from pipeline.text import count_terms
 from pipeline.training.commit_sampling import (
-    MIN_WORDS,
+    MIN_DISTINCT_WORDS,
     CommitSample,
-    change_text,
+    build_change_text,
     sample_commits,
     split_message,
     strip_issue_numbers,
@@ -31,7 +31,7 @@ from stores.fulltext import K1, B, compute_inverse_document_frequency
 from stores.vector_search import MESSAGE_WEIGHT
 from stores.whitening import Whitening, fit_whitening
 
-# Per commit: further hunks add little.
+# Hunks per commit: further ones add little.
 MAX_HUNKS: Final = 3
 MAX_CHANGE_CHARS: Final = 8_000
 MAX_CHANGELOG_CHARS: Final = 1_500
@@ -43,7 +43,10 @@ _MARKUP: Final = re.compile(r"[`*]{1,2}|:\w+:(?=`)|\[|\]\([^)]*\)")
 
 @dataclass(frozen=True, slots=True)
 class CommitText:
-    """Texts of a commit: parts of the message, the whole message in one line, a changelog line, and its changes."""
+    """Texts of a commit: parts of the message, the whole message in one line, a changelog line, and its changes.
+
+    `changelog_line`: empty for a commit that adds none. `changes`: semantic texts of its hunks without the message.
+    """
 
     sha: str
     subject: str
@@ -55,33 +58,35 @@ class CommitText:
 
 def read_commit_texts(path: Path, max_count: int, seed: int) -> list[CommitText]:
     """Return the texts of at most `max_count` commits, sampled with a seed."""
-    commits = (one for commit in sample_commits(path, seed) for one in _commit_text(commit))
-    return list(islice(commits, max_count))
+    texts = (text for sample in sample_commits(path, seed) if (text := _extract_commit_text(sample)))
+    return list(islice(texts, max_count))
 
 
-def _commit_text(sample: CommitSample) -> Iterator[CommitText]:
-    texts = [_hunk_text(hunk) for hunk in sample.sample_hunks(MAX_HUNKS)]
-    changes = tuple(text for text in texts if len(count_terms(text)) >= MIN_WORDS)
-    if changes:
-        message = sample.commit.message
-        parts = split_message(message)
-        yield CommitText(
-            sample.commit.sha,
-            parts.subject,
-            parts.sentences,
-            " ".join(message.split()),
-            next(_changelog_lines(sample.changelog_hunks), ""),
-            changes,
-        )
+def _extract_commit_text(sample: CommitSample) -> CommitText | None:
+    """Return the texts of a commit; None if no change has enough words."""
+    texts = [_build_hunk_text(hunk) for hunk in sample.sample_hunks(MAX_HUNKS)]
+    changes = tuple(text for text in texts if len(count_terms(text)) >= MIN_DISTINCT_WORDS)
+    if not changes:
+        return None
+    message = sample.commit.message
+    message_parts = split_message(message)
+    return CommitText(
+        sample.commit.sha,
+        message_parts.subject,
+        message_parts.sentences,
+        " ".join(message.split()),
+        next(_iter_changelog_lines(sample.changelog_hunks), ""),
+        changes,
+    )
 
 
-def _hunk_text(hunk: Hunk) -> str:
-    return change_text(hunk, hunk.added_text[:MAX_CHANGE_CHARS] or hunk.removed_text[:MAX_CHANGE_CHARS])
+def _build_hunk_text(hunk: Hunk) -> str:
+    return build_change_text(hunk, hunk.added_text[:MAX_CHANGE_CHARS] or hunk.removed_text[:MAX_CHANGE_CHARS])
 
 
-def _changelog_lines(changelogs: list[Hunk]) -> Iterator[str]:
-    """Yield the first long enough line added to each changelog."""
-    for hunk in changelogs:
+def _iter_changelog_lines(hunks: list[Hunk]) -> Iterator[str]:
+    """Yield the first long enough line that each hunk adds to a changelog."""
+    for hunk in hunks:
         lines = (line.strip(" -*+#") for line in hunk.added_text[:MAX_CHANGELOG_CHARS].splitlines())
         long_lines = (line for line in lines if len(line.split()) >= MIN_CHANGELOG_WORDS)
         yield from (strip_issue_numbers(_MARKUP.sub("", line)) for line in list(long_lines)[:1])
@@ -90,13 +95,18 @@ def _changelog_lines(changelogs: list[Hunk]) -> Iterator[str]:
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 
+# Most characters of a message for BM25, and for its vector (as in an index).
 MAX_MESSAGE_CHARS: Final = 1_600
 MAX_EMBEDDED_MESSAGE_CHARS: Final = 400
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Postings:
-    """BM25 index: the entries of term t are `texts[starts[t]:starts[t + 1]]` and the same slice of `weights`."""
+    """BM25 index of texts.
+
+    The postings of term number t are `texts[starts[t]:starts[t + 1]]` and the same slice of `weights`.
+    `count`: number of texts.
+    """
 
     starts: Ints
     texts: Ints
@@ -105,90 +115,102 @@ class Postings:
 
     @classmethod
     def from_bags(cls, bags: Sequence[Counter[str]], numbers: Mapping[str, int]) -> Postings:
-        """Build the index of the texts; `numbers` maps each term to its number."""
+        """Build the index of texts, each a bag of terms with their counts; `numbers` maps each term to its number."""
         lengths = np.array([bag.total() for bag in bags], np.float64)
-        damped = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1))
+        length_norms = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1))
         texts = np.repeat(np.arange(len(bags)), [len(bag) for bag in bags])
-        held = np.array([numbers[word] for bag in bags for word in bag], np.int64)
+        terms = np.array([numbers[term] for bag in bags for term in bag], np.int64)
         counts = np.array([count for bag in bags for count in bag.values()], np.float64)
-        holders = np.bincount(held, minlength=len(numbers))
-        worth = (
-            compute_inverse_document_frequency(holders, len(bags))[held]
+        text_counts = np.bincount(terms, minlength=len(numbers))
+        weights = (
+            compute_inverse_document_frequency(text_counts, len(bags))[terms]
             * counts
             * (K1 + 1)
-            / (counts + damped[texts])
+            / (counts + length_norms[texts])
         )
-        order = np.argsort(held, kind="stable")
-        starts = np.concatenate(([0], np.cumsum(holders)))
-        return cls(starts, texts[order], worth[order].astype(np.float32), len(bags))
+        order = np.argsort(terms, kind="stable")
+        starts = np.concatenate(([0], np.cumsum(text_counts)))
+        return cls(starts, texts[order], weights[order].astype(np.float32), len(bags))
 
     def score(self, terms: Iterable[int]) -> Floats:
         """Return the BM25 score of every text for the query's term numbers."""
         scores = np.zeros(self.count, np.float32)
-        for word in terms:
-            entries = slice(self.starts[word], self.starts[word + 1])
-            scores[self.texts[entries]] += self.weights[entries]
+        for term in terms:
+            postings = slice(self.starts[term], self.starts[term + 1])
+            scores[self.texts[postings]] += self.weights[postings]
         return scores
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateRetriever:
-    """BM25 and vector retrieval over the changes of one history; `commit[i]` is the commit number of change i.
+    """BM25 and vector retrieval over the changes of one repository.
 
-    `without_messages` and `with_messages` are the BM25 indexes of the changes alone and with their commit message.
+    `commits[i]`: number of the commit of change i. `term_numbers`: number of each term in the postings, which are those
+    of the changes `without_messages` and `with_messages`. `space`: whitening of the vectors. `change_vectors` and
+    `message_vectors`: whitened unit vectors of the changes and of the commits' messages.
     """
 
-    commit: Ints
-    numbers: Mapping[str, int]
+    commits: Ints
+    term_numbers: Mapping[str, int]
     without_messages: Postings
     with_messages: Postings
     space: Whitening
-    changes: Floats
-    messages: Floats
+    change_vectors: Floats
+    message_vectors: Floats
 
     @classmethod
-    def from_commits(cls, commits: Sequence[CommitText]) -> CandidateRetriever:
-        """Build the retriever of a history's commits."""
-        texts = [(number, text) for number, told in enumerate(commits) for text in told.changes]
-        commit = np.array([number for number, _ in texts], np.int64)
-        said = [count_terms(told.message[:MAX_MESSAGE_CHARS]) for told in commits]
-        changed = [count_terms(text) for _, text in texts]
-        both = [bag + said[number] for bag, (number, _) in zip(changed, texts, strict=True)]
-        numbers: dict[str, int] = {}
-        for word in (word for bag in both for word in bag):
-            numbers.setdefault(word, len(numbers))
+    def from_commits(cls, commit_texts: Sequence[CommitText]) -> CandidateRetriever:
+        """Build the retriever of a repository's commits."""
+        changes = [(number, text) for number, commit in enumerate(commit_texts) for text in commit.changes]
+        message_bags = [count_terms(commit.message[:MAX_MESSAGE_CHARS]) for commit in commit_texts]
+        change_bags = [count_terms(text) for _, text in changes]
+        joint_bags = [
+            bag + message_bags[number] for bag, (number, _) in zip(change_bags, changes, strict=True)
+        ]
+        term_numbers: dict[str, int] = {}
+        for term in (term for bag in joint_bags for term in bag):
+            term_numbers.setdefault(term, len(term_numbers))
         encoder = StaticEncoder()
-        vectors = encoder.encode([text for _, text in texts])
-        space = fit_whitening(vectors)
-        messages = encoder.encode([told.message[:MAX_EMBEDDED_MESSAGE_CHARS] for told in commits])
+        change_vectors = encoder.encode([text for _, text in changes])
+        space = fit_whitening(change_vectors)
+        message_vectors = encoder.encode(
+            [commit.message[:MAX_EMBEDDED_MESSAGE_CHARS] for commit in commit_texts]
+        )
         return cls(
-            commit,
-            numbers,
-            Postings.from_bags(changed, numbers),
-            Postings.from_bags(both, numbers),
+            np.array([number for number, _ in changes], np.int64),
+            term_numbers,
+            Postings.from_bags(change_bags, term_numbers),
+            Postings.from_bags(joint_bags, term_numbers),
             space,
-            _whitened(space, vectors),
-            _whitened(space, messages),
+            _whiten(space, change_vectors),
+            _whiten(space, message_vectors),
         )
 
-    def score(self, questions: Sequence[str], *, show_messages: bool) -> tuple[Floats, Floats]:
-        """Return BM25 scores and cosines, each of shape (queries, changes)."""
+    def score(self, queries: Sequence[str], *, show_messages: bool) -> tuple[Floats, Floats]:
+        """Return BM25 scores and cosines, each of shape (queries, changes).
+
+        With `show_messages`, the message of a change's commit counts as well, as in an index.
+        """
         postings = self.with_messages if show_messages else self.without_messages
-        by_words = np.stack(
+        bm25_scores = np.stack(
             [
-                postings.score(self.numbers[word] for word in count_terms(text) if word in self.numbers)
-                for text in questions
+                postings.score(
+                    self.term_numbers[term] for term in count_terms(text) if term in self.term_numbers
+                )
+                for text in queries
             ]
         )
-        queries = _whitened(self.space, StaticEncoder().encode(questions))
-        cosines = queries @ self.changes.T
+        query_vectors = _whiten(self.space, StaticEncoder().encode(queries))
+        cosines = query_vectors @ self.change_vectors.T
         if show_messages:
-            told = (queries @ self.messages.T)[:, self.commit]
-            cosines = np.maximum(cosines, MESSAGE_WEIGHT * cosines + (1 - MESSAGE_WEIGHT) * told)
-        return by_words, cosines
+            message_cosines = (query_vectors @ self.message_vectors.T)[:, self.commits]
+            weighted_cosines = MESSAGE_WEIGHT * cosines + (1 - MESSAGE_WEIGHT) * message_cosines
+            cosines = np.maximum(cosines, weighted_cosines)
+        return bm25_scores, cosines
 
 
-def _whitened(space: Whitening, vectors: Floats) -> Floats:
+def _whiten(space: Whitening, vectors: Floats) -> Floats:
+    """Return whitened unit vectors."""
     projected = space.transform(vectors.astype(np.float64))
     return np.asarray(
         projected / np.maximum(np.linalg.norm(projected, axis=1, keepdims=True), 1e-9), np.float32

@@ -1,10 +1,7 @@
 """Random sample of the informative commits of a repository, and the parts of their messages used as queries.
 
-Merges, reverts, version bumps and commits by bots are skipped: their messages do not describe a change.
-
-Merge commits are sampled apart, where the message has the title of a pull request.
-
-The order is random, fixed by a seed.
+Merges, reverts, version bumps and commits by bots are skipped: their messages do not describe a change. Merge commits
+are sampled separately, if the message has the title of a pull request. A seed fixes the random order.
 """
 
 from __future__ import annotations
@@ -26,9 +23,11 @@ from pipeline.ignore import IgnoreRules
 from pipeline.syntax.grammars import detect_language
 from pipeline.text import build_semantic_text
 
+# Shorter subjects ("Fix tests") fit many commits.
 MIN_SUBJECT_WORDS: Final = 3
-# Shorter sentences ("As discussed.") fit any commit; longer ones are lists or code.
+# Words of a usable sentence. Shorter ones ("As discussed.") fit any commit; longer ones are lists or code.
 SENTENCE_WORDS: Final = range(6, 41)
+# Per message, so that long messages do not outweigh the others.
 MAX_SENTENCES: Final = 3
 
 _BOT_AUTHOR: Final = re.compile(
@@ -78,8 +77,8 @@ def is_informative(commit: Commit) -> bool:
     )
 
 
-def merge_title(message: str) -> str:
-    """Return the pull-request title in a merge message; empty where there is no descriptive one."""
+def parse_merge_title(message: str) -> str:
+    """Return the title of the pull request in a merge message; empty without a descriptive one."""
     subject, _, rest = message.partition("\n")
     title_line = next(filter(None, map(str.strip, rest.splitlines())), "")
     if (
@@ -88,8 +87,8 @@ def merge_title(message: str) -> str:
         or _ROUTINE_SUBJECT.match(title_line)
     ):
         return ""
-    cleaned = _COMMIT_TYPE_PREFIX.sub("", strip_issue_numbers(_TITLE_DECORATION.sub("", title_line)))
-    return cleaned if MIN_SUBJECT_WORDS <= len(cleaned.split()) < SENTENCE_WORDS.stop else ""
+    title = _COMMIT_TYPE_PREFIX.sub("", strip_issue_numbers(_TITLE_DECORATION.sub("", title_line)))
+    return title if MIN_SUBJECT_WORDS <= len(title.split()) < SENTENCE_WORDS.stop else ""
 
 
 def split_message(message: str) -> MessageParts:
@@ -97,18 +96,20 @@ def split_message(message: str) -> MessageParts:
     subject, _, rest = message.partition("\n")
     paragraphs = split_paragraphs(rest)
     sentences = [
-        strip_issue_numbers(said) for paragraph in paragraphs for said in _SENTENCE_END.split(paragraph)
+        strip_issue_numbers(sentence)
+        for paragraph in paragraphs
+        for sentence in _SENTENCE_END.split(paragraph)
     ]
-    usable = [said for said in sentences if len(said.split()) in SENTENCE_WORDS]
+    usable_sentences = [sentence for sentence in sentences if len(sentence.split()) in SENTENCE_WORDS]
     return MessageParts(
         _COMMIT_TYPE_PREFIX.sub("", strip_issue_numbers(subject)),
-        tuple(usable[:MAX_SENTENCES]),
+        tuple(usable_sentences[:MAX_SENTENCES]),
         "\n".join(paragraphs),
     )
 
 
 def strip_issue_numbers(text: str) -> str:
-    """Return the text in one line, without issue numbers."""
+    """Return the text in one line, without issue numbers and URLs."""
     return " ".join(_ISSUE_NUMBER.sub("", text).split())
 
 
@@ -122,13 +123,14 @@ def split_paragraphs(body: str) -> list[str]:
         if not bullet and _TRAILER_OR_CODE.match(line):
             continue
         paragraphs[-1].append(_BULLET.sub("", line, count=1))
-    return [said for said in (" ".join(" ".join(lines).split()) for lines in paragraphs) if said]
+    joined = (" ".join(" ".join(lines).split()) for lines in paragraphs)
+    return [paragraph for paragraph in joined if paragraph]
 
 
 # A commit with more files is a mass edit: its message describes no single file.
 MAX_FILES: Final = 20
-# A text with fewer distinct words cannot be searched for.
-MIN_WORDS: Final = 5
+# A text with fewer distinct words is too short to be found by its words.
+MIN_DISTINCT_WORDS: Final = 5
 # The title of a larger merge does not describe each of its commits.
 MAX_MERGED_COMMITS: Final = 20
 
@@ -138,14 +140,14 @@ _HEADER_NAME: Final = re.compile(r"\w+(?=\s*[(:<{]|\s*$)")
 
 @dataclass(frozen=True, slots=True)
 class CommitSample:
-    """A commit with its changelog hunks and its other hunks."""
+    """Commit with its text hunks, those of changelogs separately. A hunk is the diff of one file in one commit."""
 
     commit: Commit
     changelog_hunks: list[Hunk]
     hunks: list[Hunk]
 
     def sample_hunks(self, max_count: int) -> list[Hunk]:
-        """Return at most `max_count` random hunks; the same ones at every call."""
+        """Return at most `max_count` random hunks that are not of changelogs; the same ones at every call."""
         generator = random.Random(self.commit.sha)  # noqa: S311 - a repeatable draw, nothing secret
         return generator.sample(self.hunks, min(max_count, len(self.hunks)))
 
@@ -170,7 +172,7 @@ def sample_commits(path: Path, seed: int) -> Iterator[CommitSample]:
 
 @dataclass(frozen=True, slots=True)
 class MergeSample:
-    """A merge: its pull-request title and the commits it merged."""
+    """Merge with the title of its pull request and the SHAs of the commits it merged."""
 
     title: str
     commits: tuple[str, ...]
@@ -182,61 +184,67 @@ def sample_merges(path: Path, seed: int, max_count: int) -> Iterator[MergeSample
     head = repository.read_head()
     shas = repository.walk(head) if head else []
     random.Random(seed).shuffle(shas)  # noqa: S311 - a repeatable draw, nothing secret
-    samples = (merge for sha in shas for merge in _merge_sample(repository, sha))
+    samples = (sample for sha in shas if (sample := _read_merge_sample(repository, sha)))
     return islice(samples, max_count)
 
 
-def _merge_sample(repository: Repository, sha: str) -> Iterator[MergeSample]:
+def _read_merge_sample(repository: Repository, sha: str) -> MergeSample | None:
+    """Return a merge; None without a descriptive title, for too many merged commits and for unreadable ones."""
     with suppress(UnreadableObject):
         commit = repository.read_commit(sha)
-        title = merge_title(commit.message) if len(commit.parents) == 2 else ""
+        title = parse_merge_title(commit.message) if len(commit.parents) == 2 else ""
         if title:
             first_parent, second_parent = commit.parents
             merged_commits = repository.walk(second_parent, hide=[first_parent])
             if len(merged_commits) <= MAX_MERGED_COMMITS:
-                yield MergeSample(title, tuple(merged_commits))
+                return MergeSample(title, tuple(merged_commits))
+    return None
 
 
 class _TooManyFiles(Exception):
     """Raised when a commit changes more than MAX_FILES files, before any of them is read."""
 
 
-def _limit_files(ignored: Callable[[str], bool]) -> Callable[[str], bool]:
-    """Wrap an ignore rule: raise _TooManyFiles once more than MAX_FILES paths of a commit pass it."""
+def _limit_files(is_ignored: Callable[[str], bool]) -> Callable[[str], bool]:
+    """Wrap an ignore rule: raise _TooManyFiles once more than MAX_FILES paths of a commit are not ignored."""
     count = 0
 
-    def rule(path: str) -> bool:
+    def is_ignored_or_raise(path: str) -> bool:
         nonlocal count
-        is_ignored = ignored(path)
-        count += not is_ignored
+        is_path_ignored = is_ignored(path)
+        count += not is_path_ignored
         if count > MAX_FILES:
             raise _TooManyFiles
-        return is_ignored
+        return is_path_ignored
 
-    return rule
+    return is_ignored_or_raise
 
 
-def _split_changelogs(commit: Commit, changed: Sequence[Hunk]) -> CommitSample:
-    text = [hunk for hunk in changed if hunk.added_text or hunk.removed_text]
-    changelogs = [hunk for hunk in text if _is_changelog(hunk.file_path)]
-    return CommitSample(commit, changelogs, [hunk for hunk in text if not _is_changelog(hunk.file_path)])
+def _split_changelogs(commit: Commit, hunks: Sequence[Hunk]) -> CommitSample:
+    text_hunks = [hunk for hunk in hunks if hunk.added_text or hunk.removed_text]
+    changelog_hunks = [hunk for hunk in text_hunks if _is_changelog(hunk.file_path)]
+    other_hunks = [hunk for hunk in text_hunks if not _is_changelog(hunk.file_path)]
+    return CommitSample(commit, changelog_hunks, other_hunks)
 
 
 def _is_changelog(path: str) -> bool:
-    pure = PurePosixPath(path)
-    return pure.suffix in (".md", ".rst", ".txt", "") and any(
-        map(_CHANGELOG_NAME.match, (pure.name, pure.parent.name))
+    file = PurePosixPath(path)
+    return file.suffix in (".md", ".rst", ".txt", "") and any(
+        map(_CHANGELOG_NAME.match, (file.name, file.parent.name))
     )
 
 
-def change_text(hunk: Hunk, lines: str) -> str:
-    """Return the semantic text of a hunk without its message; symbols come from hunk headings, without parsing."""
-    headings = (_HEADER_NAME.search(part.header) for part in hunk.parts)
+def build_change_text(hunk: Hunk, lines: str) -> str:
+    """Return the semantic text of a hunk without its message. `lines`: changed lines to include.
+
+    Symbols come from the text that git writes after `@@`, without parsing the file.
+    """
+    header_names = (_HEADER_NAME.search(part.header) for part in hunk.parts)
     return build_semantic_text(
         message="",
         path=hunk.file_path,
         language=detect_language(hunk.file_path),
-        symbols=list(dict.fromkeys(found.group() for found in headings if found)),
+        symbols=list(dict.fromkeys(match.group() for match in header_names if match)),
         change=hunk.change_kind,
         added=lines,
         removed="",

@@ -1,4 +1,7 @@
-"""Training batches of the cross-encoder: padded (query, candidate) pairs."""
+"""Training batches of the cross-encoder: padded (query, candidate) pairs.
+
+Input of a list of candidates: one pair for each, the answer's first. Segment 0 is the query, segment 1 the candidate.
+"""
 
 from __future__ import annotations
 
@@ -19,82 +22,93 @@ from pipeline.encoders.cross_encoder import (
 from pipeline.training.mine_pairs import QueryKind
 from pipeline.training.pair_dataset import Floats, Ints, PairDataset
 
-# Shorter than at query time: saves an eighth of the time; the ends of long changes matter little.
+# Most tokens of a pair. Fewer than at query time saves an eighth of the time; the ends of long changes matter little.
 TRAINED_TOKENS: Final = 112
-# About a subject line: a body sentence must be found by subject and change, not by the next sentence.
+# Most message tokens if the query is a sentence of it: about a subject line, so that the next sentence is no answer.
 SUBJECT_TOKENS: Final = 14
-# Negatives per list while training; evaluation uses all of them.
+# Negatives per list in training; the evaluation uses all of them.
 NEGATIVES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Padded token lines, one per candidate, list by list with the answer first; `sides` is 1 for candidate tokens.
+    """Padded rows of token ids, one per candidate, list by list with the answer first.
 
-    `lane_scores` has shape (lists, candidates, 2).
+    `segment_ids`: 1 for tokens of the candidate, else 0. `lengths`: number of tokens of each row. `lane_scores`: shape
+    (lists, candidates, 2), as in `PairDataset`.
     """
 
     tokens: Ints
-    sides: Ints
+    segment_ids: Ints
     lengths: Ints
     lane_scores: Floats
 
 
 class CandidateLists:
-    """Candidate lists of several files written by `pipeline.training.mine_pairs`; `numbers` has rows (file, list)."""
+    """Candidate lists of several files written by `pipeline.training.mine_pairs`.
+
+    `list_ids`: a row (file index, index in the file) for each list.
+    """
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._datasets = [PairDataset.read(file) for file in files]
-        counts = [len(history) for history in self._datasets]
-        history = np.repeat(np.arange(len(counts)), counts)
-        self.numbers = np.stack([history, np.concatenate([np.arange(count) for count in counts])], axis=1)
+        counts = [len(dataset) for dataset in self._datasets]
+        file_indices = np.repeat(np.arange(len(counts)), counts)
+        self.list_ids = np.stack(
+            [file_indices, np.concatenate([np.arange(count) for count in counts])], axis=1
+        )
 
-    def kind(self, number: Ints) -> QueryKind:
+    def get_kind(self, list_id: Ints) -> QueryKind:
         """Return the kind of a list's query."""
-        return self._datasets[number[0]].kind(number[1])
+        return self._datasets[list_id[0]].get_kind(list_id[1])
 
     def build_pairs(
-        self, numbers: Ints, generator: np.random.Generator | None, hard_share: float = 1.0
+        self, list_ids: Ints, generator: np.random.Generator | None, hard_share: float = 1.0
     ) -> Pairs:
         """Build the pairs of some lists.
 
-        With a generator, vary them and use hard negatives in a share of the lists only.
+        With a generator, vary the texts and sample NEGATIVES negatives: hard ones in a share of the lists, random ones
+        without lane scores in the others. Without a generator, use all hard negatives.
         """
-        lines: list[tuple[list[int], int]] = []
+        token_rows: list[tuple[list[int], int]] = []
         lane_scores = []
-        for number in numbers:
-            history, place = self._datasets[number[0]], int(number[1])
-            candidates, scores = _select_candidates(history, place, generator, hard_share)
-            lines += _token_lines(history, place, candidates, generator)
-            lane_scores.append(scores)
-        lengths = np.array([len(line) for line, _ in lines])
-        tokens, sides = np.zeros((2, len(lines), lengths.max()), np.int64)
-        for row, (line, text_start) in enumerate(lines):
-            tokens[row, : len(line)] = line
-            sides[row, text_start : len(line)] = 1
-        return Pairs(tokens, sides, lengths, np.stack(lane_scores))
+        for list_id in list_ids:
+            dataset, index = self._datasets[list_id[0]], int(list_id[1])
+            candidates, candidate_scores = _select_candidates(dataset, index, generator, hard_share)
+            token_rows += _iter_token_rows(dataset, index, candidates, generator)
+            lane_scores.append(candidate_scores)
+        lengths = np.array([len(ids) for ids, _ in token_rows])
+        tokens, segment_ids = np.zeros((2, len(token_rows), lengths.max()), np.int64)
+        for row, (ids, text_start) in enumerate(token_rows):
+            tokens[row, : len(ids)] = ids
+            segment_ids[row, text_start : len(ids)] = 1
+        return Pairs(tokens, segment_ids, lengths, np.stack(lane_scores))
 
 
 def _select_candidates(
-    dataset: PairDataset, place: int, generator: np.random.Generator | None, hard_share: float
+    dataset: PairDataset, index: int, generator: np.random.Generator | None, hard_share: float
 ) -> tuple[list[int], Floats]:
-    line, lane_scores = dataset.candidates(place), dataset.lane_scores(place)
+    """Return the numbers of a list's changes, the answer first, and their lane scores."""
+    changes, lane_scores = dataset.get_candidates(index), dataset.get_lane_scores(index)
     if generator is None:
-        return line.tolist(), lane_scores
+        return changes.tolist(), lane_scores
     if generator.random() >= hard_share:
-        others = generator.integers(0, dataset.change_count, NEGATIVES)
-        return [int(line[0]), *others.tolist()], np.zeros((NEGATIVES + 1, 2), np.float32)
-    selected = [0, *(1 + generator.permutation(len(line) - 1)[:NEGATIVES]).tolist()]
-    return line[selected].tolist(), lane_scores[selected]
+        negatives = generator.integers(0, dataset.change_count, NEGATIVES)
+        return [int(changes[0]), *negatives.tolist()], np.zeros((NEGATIVES + 1, 2), np.float32)
+    ranks = [0, *(1 + generator.permutation(len(changes) - 1)[:NEGATIVES]).tolist()]
+    return changes[ranks].tolist(), lane_scores[ranks]
 
 
-def _token_lines(
-    dataset: PairDataset, place: int, candidates: Sequence[int], generator: np.random.Generator | None
+def _iter_token_rows(
+    dataset: PairDataset, index: int, changes: Sequence[int], generator: np.random.Generator | None
 ) -> Iterator[tuple[list[int], int]]:
-    question = dataset.query(place, generator)[:MAX_QUESTION_TOKENS]
-    show_messages = dataset.shows_messages(place, generator)
-    max_message_tokens = SUBJECT_TOKENS if dataset.kind(place) is QueryKind.SENTENCE else MAX_MESSAGE_TOKENS
-    for change in candidates:
-        message = dataset.message(place, change)[:max_message_tokens] if show_messages else []
-        text = (message + dataset.change(change))[: TRAINED_TOKENS - SPECIAL_TOKENS - len(question)]
+    """Yield the token ids of each change's pair, and the offset of the change in it."""
+    question = dataset.draw_query_tokens(index, generator)[:MAX_QUESTION_TOKENS]
+    show_messages = dataset.shows_messages(index, generator)
+    is_sentence = dataset.get_kind(index) is QueryKind.SENTENCE
+    max_message_tokens = SUBJECT_TOKENS if is_sentence else MAX_MESSAGE_TOKENS
+    max_text_tokens = TRAINED_TOKENS - SPECIAL_TOKENS - len(question)
+    for change in changes:
+        message = dataset.get_message_tokens(index, change)[:max_message_tokens] if show_messages else []
+        text = (message + dataset.get_change_tokens(change))[:max_text_tokens]
         yield [CLS_TOKEN, *question, SEP_TOKEN, CLS_TOKEN, *text, SEP_TOKEN], len(question) + 2

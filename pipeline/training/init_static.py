@@ -1,9 +1,10 @@
-"""Initial vectors of the static table: the transformer's embedding of each word.
+"""Initial vectors of the static encoder's word table: the transformer's embedding of each word.
 
 python -m pipeline.training.init_static BAGS OUT REPOSITORY... [--held-out NAME]...
 
-The table has stems, the transformer reads words: each stem is embedded in the form that the commit
-messages of the REPOSITORIES use most often.
+BAGS is the directory written by `pipeline.training.word_bags`; OUT is the `.npz` file to write. The table has stems,
+but the transformer reads words: it embeds the form of each stem that the commit messages of the repositories use most
+often. `--held-out`: repository whose words do not count.
 """
 
 from __future__ import annotations
@@ -13,19 +14,20 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from pipeline.encoders.base import OnnxEncoder
 from pipeline.text import count_terms
 from pipeline.training import train_static
-from pipeline.training.train_static import WORDS
+from pipeline.training.train_static import MAX_WORDS
 
-# Cap per repository, so that one repository does not decide the form.
-MAX_COUNT_PER_REPOSITORY: int = 1_000
+# So that no repository decides alone.
+MAX_COUNT_PER_REPOSITORY: Final = 1_000
 
 
-def most_frequent_forms(repositories: Iterable[Path]) -> dict[str, str]:
+def find_most_frequent_forms(repositories: Iterable[Path]) -> dict[str, str]:
     """Return the most frequent form of each stem in the commit messages of the repositories."""
     totals: Counter[str] = Counter()
     for repository in repositories:
@@ -51,18 +53,18 @@ def most_frequent_forms(repositories: Iterable[Path]) -> dict[str, str]:
     return form_by_stem
 
 
-def display_forms(vocabulary: Sequence[str], form_by_stem: Mapping[str, str]) -> list[str]:
-    """Return the form of each vocabulary word that the transformer embeds."""
+def choose_forms(vocabulary: Sequence[str], form_by_stem: Mapping[str, str]) -> list[str]:
+    """Return the form of each vocabulary word for the transformer to embed."""
     return [form_by_stem.get(word, word.replace("_", " ")) for word in vocabulary]
 
 
 def main() -> None:
-    """Write one vector per vocabulary word."""
-    arguments = _parser().parse_args()
+    """Run the command line."""
+    arguments = _build_parser().parse_args()
     files = [file for file in sorted(arguments.bags.glob("*.npz")) if file.stem not in arguments.held_out]
-    vocabulary = train_static.select_vocabulary(files, WORDS)
+    vocabulary = train_static.select_vocabulary(files, MAX_WORDS)
     vectors = OnnxEncoder(threads=1).encode(
-        display_forms(vocabulary, most_frequent_forms(arguments.repositories))
+        choose_forms(vocabulary, find_most_frequent_forms(arguments.repositories))
     )
     np.savez(
         arguments.out,
@@ -71,7 +73,7 @@ def main() -> None:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipeline.training.init_static", description=__doc__)
     parser.add_argument("bags", type=Path)
     parser.add_argument("out", type=Path)

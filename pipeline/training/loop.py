@@ -1,4 +1,4 @@
-"""Training loop of both transformers: arguments, learning-rate schedule, logging and checkpoints.
+"""Training loop of encoder and cross-encoder: arguments, learning-rate schedule, logging and checkpoints.
 
 The learning rate warms up over the first steps and then falls linearly with elapsed time.
 """
@@ -17,6 +17,7 @@ import numpy as np
 
 from pipeline.training.pair_dataset import split_files
 
+# Smallest share of the maximum learning rate, so that the last steps still change the weights.
 MIN_RATE_SHARE: Final = 0.02
 
 
@@ -25,35 +26,35 @@ class TimeSource(Protocol):
 
     @property
     def elapsed_share(self) -> float:
-        """Return the elapsed share of the time, from 0 to 1."""
+        """Elapsed share of the training time: 0 at the start, 1 at the end, more after it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Clock of a training run of `seconds`."""
+    """Clock of a training run: its duration in seconds, and its start on the monotonic clock."""
 
     seconds: float
-    started: float = field(default_factory=time.monotonic)
+    start_time: float = field(default_factory=time.monotonic)
 
     @property
     def elapsed_share(self) -> float:
-        """Return the elapsed share of the time, from 0 to 1."""
-        return (time.monotonic() - self.started) / self.seconds
+        """Elapsed share of the training time: 0 at the start, 1 at the end, more after it."""
+        return (time.monotonic() - self.start_time) / self.seconds
 
 
-def learning_rate_factor(step: int, warmup_steps: int, elapsed_share: float) -> float:
-    """Return the factor on the maximum learning rate at a step."""
+def compute_learning_rate_factor(step: int, warmup_steps: int, elapsed_share: float) -> float:
+    """Return the factor of the maximum learning rate at a step: warm-up, then a linear fall with elapsed time."""
     return min(1, (step + 1) / warmup_steps) * max(MIN_RATE_SHARE, 1 - elapsed_share)
 
 
-CHECKPOINTS: Final = 4
+CHECKPOINT_COUNT: Final = 4
 
 logger = logging.getLogger(__name__)
 
 
 class TrainingArguments(argparse.ArgumentParser):
-    """Argument parser of both training commands."""
+    """Argument parser of both training commands. `rate`: default of the maximum learning rate."""
 
     def __init__(self, module: str, description: str | None, rate: float) -> None:
         super().__init__(
@@ -69,12 +70,18 @@ class TrainingArguments(argparse.ArgumentParser):
         self.add_argument("--rate", type=float, default=rate)
         self.add_argument("--seed", type=int, default=1)
 
-    def training_files(self, arguments: argparse.Namespace) -> tuple[list[Path], list[Path]]:
-        """Return the files to train on and the held-out files; exit with a message where there are none."""
+    def select_files(self, arguments: argparse.Namespace) -> tuple[list[Path], list[Path]]:
+        """Return the files to train on and the held-out files.
+
+        Exit with a message if a held-out repository has no file, or if no file is left to train on.
+        """
         try:
             training_files, held_out_files = split_files(arguments.lists, arguments.held_out)
-        except KeyError as missing:
-            self.error(f"--held-out: no lists of {missing} in {arguments.lists}")
+        except KeyError as missing_name:
+            self.error(
+                f"{arguments.lists} has no lists of {missing_name}. "
+                "Give `--held-out` the name of a list file without its extension."
+            )
         if not training_files:
             self.error(
                 f"{arguments.lists} has no training lists. Run `python -m pipeline.training.mine_pairs` first."
@@ -85,14 +92,17 @@ class TrainingArguments(argparse.ArgumentParser):
 def train_with_checkpoints(
     steps: Iterable[tuple[int, float]], clock: TimeSource, log_every: int, save_checkpoint: Callable[[], None]
 ) -> None:
-    """Run all steps; log the mean loss every `log_every` steps; save four checkpoints and the final state."""
+    """Run all steps, and log their mean loss every `log_every` steps.
+
+    Save a checkpoint after each quarter of the time and at the end. `steps` yields the number and loss of each step.
+    """
     losses: list[float] = []
-    saved = 1
+    next_checkpoint = 1
     for step, loss in steps:
         losses.append(loss)
         if (step + 1) % log_every == 0:
             logger.info("step %d: loss %.3f", step + 1, np.mean(losses[-log_every:]))
-        if clock.elapsed_share > saved / CHECKPOINTS:
-            saved += 1
+        if clock.elapsed_share > next_checkpoint / CHECKPOINT_COUNT:
+            next_checkpoint += 1
             save_checkpoint()
     save_checkpoint()

@@ -1,8 +1,10 @@
-"""Mining of training lists: a query, the change that answers it, and hard negatives from both lanes.
+"""Mining of training lists: a query, the change that answers it, and hard negatives.
 
 python -m pipeline.training.mine_pairs LISTS REPOSITORY... [--commits N] [--questions N] [--seed N] [--jobs N]
 
-A REPOSITORY is a local clone, bare or not. Repositories that already have a file in LISTS are skipped.
+A REPOSITORY is a local clone, bare or not. The command writes a file for each to the directory LISTS, and skips
+repositories that already have one. A change is the diff of one file in one commit. Hard negatives are changes of other
+commits that rank high in a lane, the ranking of one retriever: BM25 or vectors.
 """
 
 from __future__ import annotations
@@ -22,13 +24,15 @@ import numpy.typing as npt
 from pipeline.encoders.base import load_tokenizer
 from pipeline.training.candidates import CandidateRetriever, CommitText, Floats, Ints, read_commit_texts
 from pipeline.training.commit_sampling import MergeSample, sample_merges
-from pipeline.training.word_bags import repository_name
+from pipeline.training.word_bags import get_repository_name
 from pipeline.workers import WorkerPool
 
+# Most commits to read and queries to mine per repository.
 MAX_COMMITS: Final = 3_000
 MAX_QUERIES: Final = 3_000
 SEED: Final = 1
 SHUFFLE_SEED: Final = 7
+# Smaller repositories have too few hard negatives.
 MIN_COMMITS: Final = 200
 MIN_CHANGELOG_WORDS: Final = 5
 MAX_SENTENCES: Final = 2
@@ -38,6 +42,7 @@ LANE_DEPTH: Final = 80
 FUSION_K: Final = 60
 NEGATIVES: Final = 24
 
+# Queries scored at a time, to limit memory.
 QUERIES_PER_BATCH: Final = 200
 # Tokens stored per text: more than training reads.
 MAX_TOKENS: Final = {"question": 40, "rest": 64, "message": 64, "change": 128}
@@ -60,7 +65,10 @@ SHARES: Final = {QueryKind.CHANGELOG: 0.2, QueryKind.SENTENCE: 0.3, QueryKind.TI
 
 @dataclass(frozen=True, slots=True)
 class MinedQuery:
-    """A query, the numbers of the commits that answer it, and the rest of the message."""
+    """Query, and the numbers of the commits that answer it.
+
+    `rest`: for sentences and changelog lines the commit's message without the query; otherwise empty.
+    """
 
     kind: QueryKind
     commits: tuple[int, ...]
@@ -70,7 +78,7 @@ class MinedQuery:
 
 @dataclass(frozen=True, slots=True)
 class MiningTask:
-    """One repository to mine: what to read, and the file to write."""
+    """Repository to mine, the file to write, limits and seed."""
 
     repository: Path
     file: Path
@@ -88,9 +96,9 @@ def mine_repository(task: MiningTask) -> str:
         return f"{task.file.stem}: too few commits"
     titles = sample_merges(task.repository, task.seed, task.max_commits)
     queries = build_queries(commits, titles, task.max_queries)
-    lanes = CandidateRetriever.from_commits(commits)
-    candidate_lists = [*build_lists(queries, commits, lanes)]
-    write_lists(task.file, queries, commits, lanes.commit, candidate_lists)
+    retriever = CandidateRetriever.from_commits(commits)
+    candidate_lists = [*build_lists(queries, commits, retriever)]
+    write_lists(task.file, queries, commits, retriever.commits, candidate_lists)
     return f"{task.file.stem}: {len(commits)} commits, {len(candidate_lists)} lists"
 
 
@@ -98,16 +106,19 @@ def build_queries(
     commits: Sequence[CommitText], titles: Iterable[MergeSample], max_queries: int
 ) -> list[MinedQuery]:
     """Return at most `max_queries` queries of a repository, sampled with a seed."""
-    queries = [one for number, commit in enumerate(commits) for one in commit_queries(number, commit)]
-    queries += merge_queries(commits, titles)
+    queries = [
+        query for number, commit in enumerate(commits) for query in iter_commit_queries(number, commit)
+    ]
+    queries += iter_merge_queries(commits, titles)
     random.Random(SHUFFLE_SEED).shuffle(queries)  # noqa: S311 - a repeatable draw, nothing secret
-    chosen: list[MinedQuery] = []
+    selected: list[MinedQuery] = []
     for kind, share in SHARES.items():
-        chosen += [one for one in queries if one.kind is kind][: int(max_queries * share)]
-    return chosen + [one for one in queries if one.kind is QueryKind.SUBJECT][: max_queries - len(chosen)]
+        selected += [query for query in queries if query.kind is kind][: int(max_queries * share)]
+    subjects = [query for query in queries if query.kind is QueryKind.SUBJECT]
+    return selected + subjects[: max_queries - len(selected)]
 
 
-def commit_queries(number: int, commit: CommitText) -> Iterator[MinedQuery]:
+def iter_commit_queries(number: int, commit: CommitText) -> Iterator[MinedQuery]:
     """Yield the queries that a commit answers: its subject, sentences of its body, its changelog line."""
     yield MinedQuery(QueryKind.SUBJECT, (number,), commit.subject)
     for sentence in commit.sentences[:MAX_SENTENCES]:
@@ -117,8 +128,8 @@ def commit_queries(number: int, commit: CommitText) -> Iterator[MinedQuery]:
         yield MinedQuery(QueryKind.CHANGELOG, (number,), commit.changelog_line, commit.message)
 
 
-def merge_queries(commits: Sequence[CommitText], titles: Iterable[MergeSample]) -> Iterator[MinedQuery]:
-    """Yield merge titles that are not the subject of one of the merged commits."""
+def iter_merge_queries(commits: Sequence[CommitText], titles: Iterable[MergeSample]) -> Iterator[MinedQuery]:
+    """Yield queries for the merge titles that are not the subject of one of the merged commits."""
     numbers = {commit.sha: number for number, commit in enumerate(commits)}
     for merge in titles:
         answers = tuple(numbers[sha] for sha in merge.commits if sha in numbers)
@@ -129,9 +140,9 @@ def merge_queries(commits: Sequence[CommitText], titles: Iterable[MergeSample]) 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateList:
-    """Numbers of a query, of the change that answers it best, and of the negatives, most similar first.
+    """Numbers of a query and of its changes: the one that answers it best, then the negatives, most similar first.
 
-    `lane_scores` holds per change the BM25 score as a share of the best one, and the cosine.
+    `lane_scores`, of shape (changes, 2): the BM25 score as a share of the query's best one, and the cosine.
     """
 
     query: int
@@ -144,25 +155,38 @@ def build_lists(
 ) -> Iterator[CandidateList]:
     """Yield the candidate list of each query that has enough negatives."""
     subjects = [commit.subject.lower() for commit in commits]
-    for hidden in (True, False):
-        numbers = [number for number, one in enumerate(queries) if (one.kind is QueryKind.SUBJECT) is hidden]
+    for hides_message in (True, False):
+        numbers = [
+            number
+            for number, query in enumerate(queries)
+            if (query.kind is QueryKind.SUBJECT) is hides_message
+        ]
         for start in range(0, len(numbers), QUERIES_PER_BATCH):
-            part = numbers[start : start + QUERIES_PER_BATCH]
-            scores = retriever.score([queries[number].text for number in part], show_messages=not hidden)
-            for number, bm25, cosines in zip(part, *scores, strict=True):
+            batch = numbers[start : start + QUERIES_PER_BATCH]
+            scores = retriever.score(
+                [queries[number].text for number in batch], show_messages=not hides_message
+            )
+            for number, bm25_scores, cosines in zip(batch, *scores, strict=True):
                 answers = queries[number].commits
-                negatives = _hard_negatives(answers, subjects, retriever.commit, (bm25, cosines))
+                negatives = _select_hard_negatives(
+                    answers, subjects, retriever.commits, (bm25_scores, cosines)
+                )
                 if len(negatives) == NEGATIVES:
-                    share = bm25 / max(float(bm25.max()), 1e-6)
-                    own = np.flatnonzero(np.isin(retriever.commit, answers))
-                    changes = [int(own[np.argmax(share[own] + cosines[own])]), *negatives]
-                    yield CandidateList(number, changes, np.stack([share[changes], cosines[changes]], axis=1))
+                    shares = bm25_scores / max(float(bm25_scores.max()), 1e-6)
+                    answer_changes = np.flatnonzero(np.isin(retriever.commits, answers))
+                    best = np.argmax(shares[answer_changes] + cosines[answer_changes])
+                    changes = [int(answer_changes[best]), *negatives]
+                    lane_scores = np.stack([shares[changes], cosines[changes]], axis=1)
+                    yield CandidateList(number, changes, lane_scores)
 
 
-def _hard_negatives(
+def _select_hard_negatives(
     answers: Sequence[int], subjects: Sequence[str], commits: Ints, lanes: Iterable[Floats]
 ) -> list[int]:
-    """Return the best change of each other commit by rank fusion of the lanes; skip commits with the same subject."""
+    """Return the best changes by rank fusion of the lanes, at most one of each commit.
+
+    Skip the answers and commits with the same subject as one of them. `lanes`: scores of all changes by each retriever.
+    """
     answer_subjects = {subjects[answer] for answer in answers}
     fused: dict[int, float] = {}
     for scores in lanes:
@@ -170,7 +194,7 @@ def _hard_negatives(
         for rank, change in enumerate(top[np.argsort(-scores[top])].tolist()):
             fused[change] = fused.get(change, 0.0) + 1 / (FUSION_K + rank)
     best_by_commit: dict[int, int] = {}
-    for change in sorted(fused, key=lambda one: -fused[one]):
+    for change in sorted(fused, key=lambda number: -fused[number]):
         if subjects[commits[change]] not in answer_subjects:
             best_by_commit.setdefault(int(commits[change]), change)
     return list(best_by_commit.values())[:NEGATIVES]
@@ -180,29 +204,37 @@ def write_lists(
     file: Path,
     queries: Sequence[MinedQuery],
     commits: Sequence[CommitText],
-    commit: Ints,
+    commit_numbers: Ints,
     candidate_lists: Sequence[CandidateList],
 ) -> None:
-    """Write the lists and the token ids of their texts; `X ends` holds the end of each text in the array `X`."""
+    """Write the lists and the token ids of their texts; `X ends` holds the end of each text in the array `X`.
+
+    `commit_numbers`: the commit of each change.
+    """
     texts = {
-        "question": [one.text for one in queries],
-        "rest": [one.rest for one in queries],
-        "message": [one.message for one in commits],
-        "change": [text for one in commits for text in one.changes],
+        "question": [query.text for query in queries],
+        "rest": [query.rest for query in queries],
+        "message": [commit.message for commit in commits],
+        "change": [text for commit in commits for text in commit.changes],
     }
-    encoder = load_tokenizer()
+    tokenizer = load_tokenizer()
     arrays: dict[str, npt.NDArray[np.generic]] = {}
     for name, strings in texts.items():
-        ids = [one.ids[: MAX_TOKENS[name]] for one in encoder.encode_batch(strings, add_special_tokens=False)]
+        ids = [
+            encoding.ids[: MAX_TOKENS[name]]
+            for encoding in tokenizer.encode_batch(strings, add_special_tokens=False)
+        ]
         arrays[name] = np.array([token for row in ids for token in row], np.uint16)
         arrays[f"{name} ends"] = np.cumsum([len(row) for row in ids])
-    arrays["kinds"] = np.array([one.kind for one in queries], np.uint8)
-    arrays["commit"] = commit
-    arrays["asked"] = np.array([one.query for one in candidate_lists], np.int64)
-    arrays["lists"] = np.array([one.changes for one in candidate_lists], np.int64).reshape(-1, NEGATIVES + 1)
-    arrays["known"] = np.array([one.lane_scores for one in candidate_lists], np.float16).reshape(
-        -1, NEGATIVES + 1, 2
+    arrays["kinds"] = np.array([query.kind for query in queries], np.uint8)
+    arrays["commit"] = commit_numbers
+    arrays["asked"] = np.array([candidates.query for candidates in candidate_lists], np.int64)
+    arrays["lists"] = np.array([candidates.changes for candidates in candidate_lists], np.int64).reshape(
+        -1, NEGATIVES + 1
     )
+    arrays["known"] = np.array(
+        [candidates.lane_scores for candidates in candidate_lists], np.float16
+    ).reshape(-1, NEGATIVES + 1, 2)
     partial = file.with_suffix(".npz.part")
     with partial.open("wb") as stream:
         np.savez(stream, allow_pickle=False, **arrays)
@@ -210,29 +242,33 @@ def write_lists(
 
 
 def main() -> None:
-    """Mine each repository."""
-    given = _parser().parse_args()
+    """Run the command line."""
+    arguments = _build_parser().parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    given.lists.mkdir(parents=True, exist_ok=True)
-    sources = [
+    arguments.lists.mkdir(parents=True, exist_ok=True)
+    tasks = [
         MiningTask(
-            path, given.lists / f"{repository_name(path)}.npz", given.commits, given.questions, given.seed
+            path,
+            arguments.lists / f"{get_repository_name(path)}.npz",
+            arguments.commits,
+            arguments.questions,
+            arguments.seed,
         )
-        for path in map(Path.resolve, given.repositories)
+        for path in map(Path.resolve, arguments.repositories)
     ]
-    with WorkerPool(given.jobs) as workers:
-        for line in workers.map(mine_repository, sources):
+    with WorkerPool(arguments.jobs) as workers:
+        for line in workers.map(mine_repository, tasks):
             logger.info("%s", line)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipeline.training.mine_pairs", description=__doc__)
     parser.add_argument("lists", type=Path)
     parser.add_argument("repositories", nargs="+", type=Path, metavar="REPOSITORY")
-    parser.add_argument("--commits", type=int, default=MAX_COMMITS, help="most commits of a history")
-    parser.add_argument("--questions", type=int, default=MAX_QUERIES, help="most questions of a history")
-    parser.add_argument("--seed", type=int, default=SEED, help="which commits are drawn")
-    parser.add_argument("--jobs", type=int, default=2, help="histories at a time")
+    parser.add_argument("--commits", type=int, default=MAX_COMMITS, help="most commits of a repository")
+    parser.add_argument("--questions", type=int, default=MAX_QUERIES, help="most queries of a repository")
+    parser.add_argument("--seed", type=int, default=SEED, help="seed of the sample of commits")
+    parser.add_argument("--jobs", type=int, default=2, help="repositories at a time")
     return parser
 
 

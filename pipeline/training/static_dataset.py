@@ -1,6 +1,7 @@
 """Training set of the static encoder: (query, text) examples from the word bags of many repositories.
 
-A batch has few repositories: the negatives of a query should come from its own repository.
+A bag is the set of distinct words of one text, here as rows of the word table. A batch has few repositories: the
+negatives of a query should come from its own repository.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pipeline.training.word_bags import BagDataset, BagKind
 
 Ints = npt.NDArray[np.int64]
 
-# Share of each kind of query, where a commit has one; the subject fills the rest.
+# Share of each kind of query, if the commit has one; subjects fill the rest.
 QUERY_KIND_SHARES: Final = {
     BagKind.SENTENCE: 0.25,
     BagKind.BODY: 0.1,
@@ -33,50 +34,59 @@ MESSAGE_SHOWN_SHARES: Final = {
     BagKind.CHANGELOG: 0.7,
     BagKind.COMMENT: 0.5,
 }
+# Probability that the text shows the body of the message, for subjects as queries.
 BODY_SHOWN_SHARE: Final = 0.3
-# Consecutive examples of one repository: they serve as each other's negatives.
-BLOCK: Final = 256
-# Words sampled from a text each time: halves the time and prevents memorizing.
+# Examples of one repository in a row, which are the negatives of each other.
+BLOCK_SIZE: Final = 256
+# Table rows sampled from a text at each use: halves the time and prevents memorizing.
 MAX_ROWS: Final = 96
-NONE: Final = -1
+# Bag number of a text that does not exist.
+NO_BAG: Final = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bags:
-    """Table rows of all bags: those of bag i are `flat[starts[i]:ends[i]]`."""
+    """Table rows of all bags: those of bag i are `flat[starts[i]:ends[i]]`. A row number has 16 bits."""
 
     flat: npt.NDArray[np.uint16]
     starts: Ints
     ends: Ints
 
-    def union(self, selected: Ints, generator: np.random.Generator | None = None) -> tuple[Ints, Ints]:
-        """Return the distinct rows of each line's bags and the start of each line; with a generator, a sample."""
-        bags, lines = selected.reshape(-1), np.repeat(np.arange(len(selected)), selected.shape[1])
-        lines, bags = lines[bags >= 0], bags[bags >= 0]
+    def merge_bags(
+        self, bag_numbers: Ints, generator: np.random.Generator | None = None
+    ) -> tuple[Ints, Ints]:
+        """Merge the bags of each line of `bag_numbers`; return all distinct rows, and the start of each line in them.
+
+        NO_BAG counts as an empty bag. With a generator, sample at most MAX_ROWS rows of each line.
+        """
+        bags = bag_numbers.reshape(-1)
+        lines = np.repeat(np.arange(len(bag_numbers)), bag_numbers.shape[1])
+        lines, bags = lines[bags != NO_BAG], bags[bags != NO_BAG]
         counts = self.ends[bags] - self.starts[bags]
-        first = np.repeat(self.starts[bags] - (np.cumsum(counts) - counts), counts)
-        rows = self.flat[first + np.arange(counts.sum())].astype(np.int64)
+        offsets = np.repeat(self.starts[bags] - (np.cumsum(counts) - counts), counts)
+        rows = self.flat[offsets + np.arange(counts.sum())].astype(np.int64)
+        # Line number and row in one integer, so that one sort finds the distinct rows of each line.
         keys = np.unique(np.repeat(lines, counts) << 16 | rows)
         if generator is not None:
             keys = _sample_rows(keys, generator)
-        lengths = np.bincount(keys >> 16, minlength=len(selected))
+        lengths = np.bincount(keys >> 16, minlength=len(bag_numbers))
         return keys & 0xFFFF, np.cumsum(lengths) - lengths
 
 
 def _sample_rows(keys: Ints, generator: np.random.Generator) -> Ints:
-    """Sample at most MAX_ROWS keys of each line."""
+    """Sample at most MAX_ROWS keys of each line; a key is `line << 16 | row`."""
     order = np.lexsort((generator.random(len(keys)), keys >> 16))
     lengths = np.bincount(keys >> 16)
-    place = np.arange(len(keys)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return keys[order][place < MAX_ROWS]
+    ranks = np.arange(len(keys)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return keys[order][ranks < MAX_ROWS]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StaticTrainingSet:
-    """Bags of all repositories, and the bag numbers of each commit and change; NONE where there is no such bag.
+    """Bags of all repositories, and the numbers of the bags of each commit and change; NO_BAG for a missing one.
 
-    Per commit: `subject`, `body`, `changelog`, `sentence` (the first) and the number of `sentences`.
-    Per change: `change` (its bag), `comment`, `commit` and `history`.
+    Per commit: `subject`, `body`, `changelog`, `sentence` (the first), and the number of `sentences`. Per change:
+    `change` (its bag), `comment`, and the numbers of its `commit` and repository (`history`).
     """
 
     bags: Bags
@@ -94,16 +104,16 @@ class StaticTrainingSet:
     def read(cls, files: Sequence[Path], lexicon: Lexicon) -> StaticTrainingSet:
         """Read bag files and map their words to table rows."""
         flat, lengths, commits, kinds, histories = [], [], [], [], []
-        before = 0
+        commit_count = 0
         for number, file in enumerate(files):
             dataset = BagDataset.read(file)
-            rows, ends = _table_rows(dataset, lexicon)
+            rows, ends = _find_table_rows(dataset, lexicon)
             flat.append(rows)
             lengths.append(np.diff(ends, prepend=0))
-            commits.append(dataset.commits.astype(np.int64) + before)
+            commits.append(dataset.commits.astype(np.int64) + commit_count)
             kinds.append(dataset.kinds)
             histories.append(np.full(len(ends), number))
-            before = commits[-1].max() + 1
+            commit_count = commits[-1].max() + 1
         ends = np.cumsum(np.concatenate(lengths))
         bags = Bags(np.concatenate(flat), np.concatenate([[0], ends[:-1]]), ends)
         return _build_training_set(
@@ -113,47 +123,53 @@ class StaticTrainingSet:
     @property
     def block_count(self) -> int:
         """Number of blocks per epoch."""
-        return int((np.bincount(self.history) // BLOCK).sum())
+        return int((np.bincount(self.history) // BLOCK_SIZE).sum())
 
-    def batches(self, blocks: int, generator: np.random.Generator) -> Iterator[Ints]:
-        """Yield every change once, in batches of `blocks` blocks; a block is from one repository."""
+    def iter_batches(self, blocks: int, generator: np.random.Generator) -> Iterator[Ints]:
+        """Yield the numbers of all changes, in batches of `blocks` blocks.
+
+        A block has BLOCK_SIZE changes of one repository. An incomplete last block or batch is left out.
+        """
         order = np.lexsort((generator.random(len(self.change)), self.history))
-        parts = [
-            of_one[start : start + BLOCK]
-            for of_one in np.split(order, np.flatnonzero(np.diff(self.history[order])) + 1)
-            for start in range(0, len(of_one) - BLOCK + 1, BLOCK)
+        all_blocks = [
+            changes[start : start + BLOCK_SIZE]
+            for changes in np.split(order, np.flatnonzero(np.diff(self.history[order])) + 1)
+            for start in range(0, len(changes) - BLOCK_SIZE + 1, BLOCK_SIZE)
         ]
-        shuffled = generator.permutation(len(parts))
-        for start in range(0, len(parts) - blocks + 1, blocks):
-            yield np.concatenate([parts[number] for number in shuffled[start : start + blocks]])
+        shuffled = generator.permutation(len(all_blocks))
+        for start in range(0, len(all_blocks) - blocks + 1, blocks):
+            yield np.concatenate([all_blocks[number] for number in shuffled[start : start + blocks]])
 
-    def examples(self, changes: Ints, generator: np.random.Generator) -> tuple[Ints, Ints]:
-        """Return a query and a text for each change, as bag numbers."""
+    def draw_examples(self, changes: Ints, generator: np.random.Generator) -> tuple[Ints, Ints]:
+        """Draw a query and a text for each change: bag numbers of shape (changes, 1) and (changes, 4)."""
         commits = self.commit[changes]
         sentences = self.sentence[commits] + (
             generator.random(len(changes)) * self.sentences[commits]
         ).astype(np.int64)
-        bag_of = {
-            BagKind.SENTENCE: np.where(self.sentences[commits] > 0, sentences, NONE),
+        bag_by_kind = {
+            BagKind.SENTENCE: np.where(self.sentences[commits] > 0, sentences, NO_BAG),
             BagKind.BODY: self.body[commits],
             BagKind.CHANGELOG: self.changelog[commits],
             BagKind.COMMENT: self.comment[changes],
         }
-        queries, kind = self.subject[commits], np.full(len(changes), int(BagKind.SUBJECT))
-        dice, cumulative = generator.random(len(changes)), 0.0
-        for name, bag in bag_of.items():
-            is_kind = (dice >= cumulative) & (dice < cumulative + QUERY_KIND_SHARES[name]) & (bag != NONE)
-            queries, kind = np.where(is_kind, bag, queries), np.where(is_kind, int(name), kind)
-            cumulative += QUERY_KIND_SHARES[name]
+        queries, kinds = self.subject[commits], np.full(len(changes), int(BagKind.SUBJECT))
+        draws, cumulative_share = generator.random(len(changes)), 0.0
+        for kind, bag in bag_by_kind.items():
+            is_drawn = (draws >= cumulative_share) & (draws < cumulative_share + QUERY_KIND_SHARES[kind])
+            is_kind = is_drawn & (bag != NO_BAG)
+            queries, kinds = np.where(is_kind, bag, queries), np.where(is_kind, int(kind), kinds)
+            cumulative_share += QUERY_KIND_SHARES[kind]
         text = np.stack(
             [
                 self.change[changes],
-                np.where(kind == BagKind.COMMENT, NONE, self.comment[changes]),
-                np.where(_draw_by_kind(MESSAGE_SHOWN_SHARES, kind, generator), self.subject[commits], NONE),
+                np.where(kinds == BagKind.COMMENT, NO_BAG, self.comment[changes]),
                 np.where(
-                    (kind == BagKind.SUBJECT) & (generator.random(len(kind)) < BODY_SHOWN_SHARE),
+                    _draw_by_kind(MESSAGE_SHOWN_SHARES, kinds, generator), self.subject[commits], NO_BAG
+                ),
+                np.where(
+                    (kinds == BagKind.SUBJECT) & (generator.random(len(kinds)) < BODY_SHOWN_SHARE),
                     self.body[commits],
-                    NONE,
+                    NO_BAG,
                 ),
             ],
             axis=1,
@@ -162,22 +178,23 @@ class StaticTrainingSet:
 
 
 def _draw_by_kind(
-    chances: dict[BagKind, float], kind: Ints, generator: np.random.Generator
+    shares: dict[BagKind, float], kinds: Ints, generator: np.random.Generator
 ) -> npt.NDArray[np.bool_]:
-    probabilities = np.array([chances.get(BagKind(number), 0.0) for number in range(len(BagKind))])
-    return np.asarray(generator.random(len(kind)) < probabilities[kind])
+    """Draw a boolean for each kind, which is True with the kind's probability."""
+    probabilities = np.array([shares.get(BagKind(number), 0.0) for number in range(len(BagKind))])
+    return np.asarray(generator.random(len(kinds)) < probabilities[kinds])
 
 
-def _table_rows(bags: BagDataset, lexicon: Lexicon) -> tuple[npt.NDArray[np.uint16], Ints]:
+def _find_table_rows(bags: BagDataset, lexicon: Lexicon) -> tuple[npt.NDArray[np.uint16], Ints]:
     """Return the table rows of all bags and the end of each bag; a word has zero to two rows."""
     rows = [lexicon.find_rows([word]) for word in bags.words]
     counts = np.array([len(word_rows) for word_rows in rows], np.int64)
     table = np.array([row for word_rows in rows for row in word_rows], np.int64)
     starts = np.cumsum(counts) - counts
     row_counts = counts[bags.flat]
-    shift = np.repeat(starts[bags.flat] - (np.cumsum(row_counts) - row_counts), row_counts)
+    offsets = np.repeat(starts[bags.flat] - (np.cumsum(row_counts) - row_counts), row_counts)
     ends = np.concatenate([[0], np.cumsum(row_counts)])[bags.ends]
-    return table[shift + np.arange(row_counts.sum())].astype(np.uint16), ends
+    return table[offsets + np.arange(row_counts.sum())].astype(np.uint16), ends
 
 
 def _build_training_set(
@@ -185,21 +202,21 @@ def _build_training_set(
 ) -> StaticTrainingSet:
     count = int(commits.max()) + 1
 
-    def first_bag(kind: BagKind) -> Ints:
-        first_bags = np.full(count, NONE, np.int64)
-        places = np.flatnonzero(kinds == kind)[::-1]
-        first_bags[commits[places]] = places
+    def find_first_bags(kind: BagKind) -> Ints:
+        first_bags = np.full(count, NO_BAG, np.int64)
+        bag_numbers = np.flatnonzero(kinds == kind)[::-1]  # of several bags, NumPy stores the last one
+        first_bags[commits[bag_numbers]] = bag_numbers
         return first_bags
 
     change = np.flatnonzero(kinds == BagKind.CHANGE)
-    after = np.minimum(change + 1, len(kinds) - 1)
-    comment = np.where(kinds[after] == BagKind.COMMENT, after, NONE)
+    next_bag = np.minimum(change + 1, len(kinds) - 1)
+    comment = np.where(kinds[next_bag] == BagKind.COMMENT, next_bag, NO_BAG)
     return StaticTrainingSet(
         bags,
-        subject=first_bag(BagKind.SUBJECT),
-        body=first_bag(BagKind.BODY),
-        changelog=first_bag(BagKind.CHANGELOG),
-        sentence=first_bag(BagKind.SENTENCE),
+        subject=find_first_bags(BagKind.SUBJECT),
+        body=find_first_bags(BagKind.BODY),
+        changelog=find_first_bags(BagKind.CHANGELOG),
+        sentence=find_first_bags(BagKind.SENTENCE),
         sentences=np.bincount(commits[kinds == BagKind.SENTENCE], minlength=count),
         change=change,
         comment=comment,

@@ -14,14 +14,14 @@ from torch.nn import functional
 
 from pipeline.encoders.minilm_numpy import EPSILON, HEAD_COUNT, HIDDEN_SIZE, LAYER_COUNT, Weights
 
-# Added to the attention scores of masked tokens.
+# Added to the attention scores of masked tokens, so that the softmax gives them no weight.
 MASKED_SCORE: Final = -10_000.0
 
 
 class TransformerBase(nn.Module):
-    """Embeddings and layers of both networks.
+    """Embeddings and layers of both networks. `layers`: numbers of MiniLM's layers to start from.
 
-    The embeddings stay frozen, so that both models share them in the bundled files.
+    The embeddings are not trained, so that both models share those of the bundled encoder.
     """
 
     word: Tensor
@@ -33,53 +33,58 @@ class TransformerBase(nn.Module):
         for name in ("word", "position", "token_type"):
             table = torch.tensor(weights[f"embeddings.{name}_embeddings.weight"])
             self.register_buffer(name, table, persistent=False)
-        self.placed = layer_norm(weights, "embeddings.LayerNorm")
+        self.embedding_norm = create_layer_norm(weights, "embeddings.LayerNorm")
         self.layers = nn.ModuleList(TransformerLayer(weights, number) for number in layers)
 
-    def embed_tokens(self, tokens: Tensor, places: Tensor) -> Tensor:
+    def embed_tokens(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Return the embedding of each token and position, before any layer."""
-        return self.placed(self.word[tokens] + self.position[places] + self.token_type[0]).bfloat16()
+        return self.embedding_norm(
+            self.word[tokens] + self.position[positions] + self.token_type[0]
+        ).bfloat16()
 
 
 class TransformerLayer(nn.Module):
-    """One transformer layer."""
+    """One transformer layer, initialized with MiniLM's layer of this number."""
 
     def __init__(self, weights: Weights, number: int) -> None:
         super().__init__()
         name = f"encoder.layer.{number}"
         self.query, self.key, self.value = (
-            linear_layer(weights, f"{name}.attention.self.{part}") for part in ("query", "key", "value")
+            create_linear(weights, f"{name}.attention.self.{part}") for part in ("query", "key", "value")
         )
-        self.attended = linear_layer(weights, f"{name}.attention.output.dense")
-        self.first = layer_norm(weights, f"{name}.attention.output.LayerNorm")
-        self.inner = linear_layer(weights, f"{name}.intermediate.dense")
-        self.outer = linear_layer(weights, f"{name}.output.dense")
-        self.second = layer_norm(weights, f"{name}.output.LayerNorm")
+        self.attention_output = create_linear(weights, f"{name}.attention.output.dense")
+        self.attention_norm = create_layer_norm(weights, f"{name}.attention.output.LayerNorm")
+        self.intermediate = create_linear(weights, f"{name}.intermediate.dense")
+        self.output = create_linear(weights, f"{name}.output.dense")
+        self.output_norm = create_layer_norm(weights, f"{name}.output.LayerNorm")
 
-    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
-        """Return the token states after the layer; `hidden` is the additive attention mask."""
-        lines, tokens, _ = x.shape
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Return the token states after the layer: x and result of shape (rows, tokens, HIDDEN_SIZE).
+
+        `mask` is added to the attention scores: 0, or MASKED_SCORE where a token must not see another.
+        """
+        rows, tokens, _ = x.shape
         query, key, value = (
-            part(x).view(lines, tokens, HEAD_COUNT, -1).transpose(1, 2)
-            for part in (self.query, self.key, self.value)
+            projection(x).view(rows, tokens, HEAD_COUNT, -1).transpose(1, 2)
+            for projection in (self.query, self.key, self.value)
         )
-        scores = torch.matmul(query * (HIDDEN_SIZE / HEAD_COUNT) ** -0.5, key.transpose(-1, -2)) + hidden
-        mixed = torch.matmul(torch.softmax(scores, -1), value).transpose(1, 2).reshape(x.shape)
-        x = self.first(x + self.attended(mixed))
+        scores = torch.matmul(query * (HIDDEN_SIZE / HEAD_COUNT) ** -0.5, key.transpose(-1, -2)) + mask
+        attended = torch.matmul(torch.softmax(scores, -1), value).transpose(1, 2).reshape(x.shape)
+        x = self.attention_norm(x + self.attention_output(attended))
         # The tanh approximation is within 0.001 of the exact GELU, and faster.
-        return self.second(x + self.outer(functional.gelu(self.inner(x), approximate="tanh")))
+        return self.output_norm(x + self.output(functional.gelu(self.intermediate(x), approximate="tanh")))
 
 
-def linear_layer(weights: Weights, name: str) -> nn.Linear:
-    """Return a linear layer with the weights of that name."""
+def create_linear(weights: Weights, name: str) -> nn.Linear:
+    """Create a linear layer with the weights of that name."""
     matrix, bias = (torch.tensor(weights[f"{name}.{part}"]) for part in ("weight", "bias"))
     layer = nn.Linear(matrix.shape[1], matrix.shape[0])
     layer.weight.data, layer.bias.data = matrix, bias
     return layer
 
 
-def layer_norm(weights: Weights, name: str) -> nn.LayerNorm:
-    """Return a layer normalization with the weights of that name."""
+def create_layer_norm(weights: Weights, name: str) -> nn.LayerNorm:
+    """Create a layer normalization with the weights of that name."""
     layer = nn.LayerNorm(HIDDEN_SIZE, EPSILON)
     layer.weight.data, layer.bias.data = (
         torch.tensor(weights[f"{name}.{part}"]) for part in ("weight", "bias")
@@ -87,12 +92,12 @@ def layer_norm(weights: Weights, name: str) -> nn.LayerNorm:
     return layer
 
 
-def split_by_length(lengths: Tensor, part_size: int) -> Sequence[Tensor]:
-    """Split line numbers, sorted by length, into parts of equal size, so that there is little padding."""
-    return torch.split(torch.argsort(lengths), part_size)
+def split_by_length(lengths: Tensor, chunk_size: int) -> Sequence[Tensor]:
+    """Split row numbers, sorted by length, into chunks of equal size, so that there is little padding."""
+    return torch.split(torch.argsort(lengths), chunk_size)
 
 
-# MiniLM layers that read query and text separately, and those that read both together.
+# Numbers of the MiniLM layers that start those for query and text separately, and those for both together.
 SEPARATE_LAYERS: Final = (0, 2)
 JOINT_LAYERS: Final = (5,)
 # Initial weights of the three similarities and of the lane scores, close to their final values.
@@ -103,59 +108,69 @@ INITIAL_LANE_WEIGHTS: Final = (0.0, 7.0)
 class CrossEncoder(TransformerBase):
     """Cross-encoder: a relevance score for each (query, text) pair.
 
-    `known` weighs the lane scores, so that the text score learns what the lanes miss.
+    `side` holds the segment embeddings of query and text, `telling` computes the importance of a query token, and
+    `scale` weighs the three similarities; the bundled file has these names. `lane_weights` weighs the retrievers'
+    scores in training, so that the text score learns what they miss.
     """
 
     def __init__(self, weights: Weights) -> None:
         super().__init__(weights, (*SEPARATE_LAYERS, *JOINT_LAYERS))
         self.side = nn.Parameter(torch.zeros(2, HIDDEN_SIZE))
-        self.telling = zero_linear(1)
+        self.telling = create_zero_linear(1)
         self.joint = nn.Linear(2 * HIDDEN_SIZE, HIDDEN_SIZE)
-        self.out = zero_linear(1)
+        self.out = create_zero_linear(1)
         self.scale = nn.Parameter(torch.tensor(INITIAL_SIMILARITY_WEIGHTS))
-        self.known = nn.Parameter(torch.tensor(INITIAL_LANE_WEIGHTS))
+        self.lane_weights = nn.Parameter(torch.tensor(INITIAL_LANE_WEIGHTS))
 
-    def forward(self, tokens: Tensor, sides: Tensor, lengths: Tensor) -> Tensor:
-        """Return a score for each line."""
-        places = torch.arange(tokens.shape[1])
-        is_token = places < lengths[:, None]
-        question, text = is_token & (sides == 0), is_token & (sides == 1)
-        places = (places - sides * question.sum(1, keepdim=True)).clamp(min=0)
+    def forward(self, tokens: Tensor, segment_ids: Tensor, lengths: Tensor) -> Tensor:
+        """Return a score for each row; `segment_ids` is 0 for tokens of the query and 1 for those of the text."""
+        positions = torch.arange(tokens.shape[1])
+        is_token = positions < lengths[:, None]
+        question, text = is_token & (segment_ids == 0), is_token & (segment_ids == 1)
+        positions = (positions - segment_ids * question.sum(1, keepdim=True)).clamp(min=0)
         with torch.autocast("cpu", torch.bfloat16):
-            x = self.embed_tokens(tokens, places)
+            x = self.embed_tokens(tokens, positions)
             padding = ((~is_token)[:, None, None, :] * MASKED_SCORE).to(x.dtype)
-            other = ((sides[:, :, None] != sides[:, None, :])[:, None] * MASKED_SCORE).to(x.dtype)
+            other_segment = ((segment_ids[:, :, None] != segment_ids[:, None, :])[:, None] * MASKED_SCORE).to(
+                x.dtype
+            )
             for layer in self.layers[: len(SEPARATE_LAYERS)]:
-                x = layer(x, padding + other)
-            similarities = [self.token_similarity(x, question, text)]
-            x = x + self.side[sides].to(x.dtype)
+                x = layer(x, padding + other_segment)
+            similarities = [self.compute_token_similarity(x, question, text)]
+            x = x + self.side[segment_ids].to(x.dtype)
             for layer in self.layers[len(SEPARATE_LAYERS) :]:
                 x = layer(x, padding)
-            means = [(x * side[..., None]).sum(1) / side.sum(1, keepdim=True) for side in (question, text)]
+            means = [
+                (x * is_segment[..., None]).sum(1) / is_segment.sum(1, keepdim=True)
+                for is_segment in (question, text)
+            ]
             similarities += [
-                self.token_similarity(x, question, text),
-                functional.cosine_similarity(*(m.float() for m in means)),
+                self.compute_token_similarity(x, question, text),
+                functional.cosine_similarity(*(mean.float() for mean in means)),
             ]
             hidden = torch.tanh(self.joint(torch.cat([means[0] * means[1] * 10, means[0] + means[1]], 1)))
         return (torch.stack(similarities, 1) * self.scale).sum(1) + self.out(hidden.float())[:, 0]
 
-    def token_similarity(self, x: Tensor, question: Tensor, text: Tensor) -> Tensor:
-        """Return the weighted mean, over the query's tokens, of the cosine to the nearest text token."""
+    def compute_token_similarity(self, x: Tensor, question: Tensor, text: Tensor) -> Tensor:
+        """Return the weighted mean, over the query's tokens, of the cosine to the nearest text token.
+
+        `question` and `text`: for each token, whether it belongs to that segment.
+        """
         query_states = x[:, : int(question.sum(1).max())]
         question = question[:, : query_states.shape[1]]
-        units = [functional.normalize(part.float(), dim=-1).to(x.dtype) for part in (query_states, x)]
+        units = [functional.normalize(states.float(), dim=-1).to(x.dtype) for states in (query_states, x)]
         products = torch.matmul(units[0], units[1].transpose(1, 2)).float()
         nearest = products.masked_fill(~text[:, None, :], -1).amax(-1)
         token_weights = torch.sigmoid(self.telling(query_states.float())[..., 0]) * question
         return (nearest * token_weights).sum(1) / token_weights.sum(1)
 
 
-def zero_linear(outputs: int) -> nn.Linear:
-    """Return a linear layer of zeros."""
-    made = nn.Linear(HIDDEN_SIZE, outputs)
-    nn.init.zeros_(made.weight)
-    nn.init.zeros_(made.bias)
-    return made
+def create_zero_linear(outputs: int) -> nn.Linear:
+    """Create a linear layer of zeros."""
+    layer = nn.Linear(HIDDEN_SIZE, outputs)
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
 
 
 class Encoder(TransformerBase):
@@ -165,11 +180,11 @@ class Encoder(TransformerBase):
         super().__init__(weights, range(LAYER_COUNT))
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Return the normalized mean of each line's token states."""
-        places = torch.arange(tokens.shape[1])
-        is_token = places < lengths[:, None]
+        """Return the normalized mean of each row's token states."""
+        positions = torch.arange(tokens.shape[1])
+        is_token = positions < lengths[:, None]
         with torch.autocast("cpu", torch.bfloat16):
-            x = self.embed_tokens(tokens, places)
+            x = self.embed_tokens(tokens, positions)
             padding = ((~is_token)[:, None, None, :] * MASKED_SCORE).to(x.dtype)
             for layer in self.layers:
                 x = layer(x, padding)

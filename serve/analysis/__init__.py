@@ -1,7 +1,7 @@
 """Data frames and charts of a history, for notebooks.
 
-- `charts`: Activity and hotspot charts; chart style; charts of retrievers, vectors, costs
-- `metrics`: Commits, languages, lines over time; index size and run time breakdown; change
-  frequency, fixes, co-change; `open_index()`
-- `vector_map`: 2-D projection and clusters of vectors; retriever rankings side by side
+- `charts`: charts of activity, hotspots, lanes of a query, vectors, index size and run time
+- `metrics`: `open_index`; commits, lines and languages over time; changes, fixes and co-changes of files; index size
+  and run time
+- `vector_map`: 2-D projection and clusters of the vectors; the lanes of a query side by side
 """

@@ -1,4 +1,7 @@
-"""Charts of the notebooks. Every title states the result that the numbers show."""
+"""Charts of the notebooks. The title of a chart states its main result, computed from the data.
+
+A hunk is the diff of one file in one commit, and a lane is one retriever's ranking of the hunks.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ INK: Final = "#1F2430"
 FAINT: Final = "#6B7280"
 GRID: Final = "#E5E7EB"
 
-# GitHub shows a notebook about 900 pixels wide.
+# Inches. GitHub shows a notebook about 900 pixels wide.
 WIDTH: Final = 9.0
 DPI: Final = 100
 
@@ -46,8 +49,8 @@ class Chart(Figure):
         return buffer.getvalue()
 
 
-def new_figure(height: float, title: str, note: str = "") -> Chart:
-    """Create a figure with the result as title and a small note below it."""
+def create_figure(height: float, title: str, note: str = "") -> Chart:
+    """Create a figure with a title and a small note below it; `height` in inches."""
     top = 1 - 0.62 / height
     figure = Chart(
         figsize=(WIDTH, height),
@@ -63,7 +66,7 @@ def new_figure(height: float, title: str, note: str = "") -> Chart:
 
 
 def style_axes(axes: Axes, *, grid: Literal["both", "x", "y"] = "y") -> Axes:
-    """Remove frames and ticks of the axes; return them."""
+    """Style the axes in place: grid lines, no frame, no tick marks. Return the same axes."""
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(GRID)
     axes.tick_params(length=0, colors=FAINT, labelsize=9)
@@ -72,82 +75,84 @@ def style_axes(axes: Axes, *, grid: Literal["both", "x", "y"] = "y") -> Axes:
     return axes
 
 
-def format_counts(axes: Axes, which: str = "y") -> None:
-    """Format the counts on an axis as 1 k, 2 M."""
-    axis = axes.yaxis if which == "y" else axes.xaxis
+def format_counts(axes: Axes, axis_name: Literal["x", "y"] = "y") -> None:
+    """Format the tick labels of an axis as counts, such as 1 k or 2 M."""
+    axis = axes.yaxis if axis_name == "y" else axes.xaxis
     axis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
     axis.set_major_locator(MaxNLocator(nbins=5, integer=True))
 
 
 def shorten(text: str, length: int) -> str:
-    """Shorten a text in its middle to `length` characters."""
+    """Replace the middle of a text longer than `length` characters by an ellipsis."""
     if len(text) <= length:
         return text
     half = (length - 1) // 2
     return f"{text[: length - 1 - half]}…{text[-half:]}"
 
 
-# Bars that fit with readable names.
+# More bars or matrix rows leave no room for readable names.
 MAX_NAMED_BARS: Final = 14
 MATRIX_SIZE: Final = 14
-# Bars that touch look like an area.
+# Share of a step that its bar covers. Bars without gaps look like an area.
 BAR_SHARE: Final = 0.86
 MAX_NAME_LENGTH: Final = 44
-# Cells darker than this have white numbers.
+# Dark text is hard to read on cells with a larger share than this.
 WHITE_TEXT_ABOVE: Final = 0.55
 
 
-def activity_chart(index: Frames) -> Chart:
+def plot_activity(index: Frames) -> Chart:
     """Plot commits, lines and languages over time."""
-    every = metrics.choose_step(index)
-    rows = metrics.activity_over_time(index, every)
-    figure = new_figure(
-        7.2, _busiest_step_title(rows, every), f"One bar is one {metrics.CALENDAR_STEPS[every][0]}, in UTC."
+    step = metrics.choose_step(index)
+    rows = metrics.count_activity(index, step)
+    figure = create_figure(
+        7.2, _format_activity_title(rows, step), f"One bar is one {metrics.CALENDAR_STEPS[step][0]}, in UTC."
     )
-    commits, lines, kinds = figure.subplots(3, 1, sharex=True, height_ratios=[1, 1.2, 1.2])
+    commits, lines, languages = figure.subplots(3, 1, sharex=True, height_ratios=[1, 1.2, 1.2])
     dates = rows.get_column("commit_date").to_list()
-    width = timedelta(hours=metrics.CALENDAR_STEPS[every][1] * BAR_SHARE)
+    width = timedelta(hours=metrics.CALENDAR_STEPS[step][1] * BAR_SHARE)
     commits.bar(dates, rows["commits"], width=width, color=BLUE, align="edge")
     lines.bar(dates, rows["added"], width=width, color=GREEN, align="edge", label="added")
     lines.bar(dates, -rows["removed"], width=width, color=RED, align="edge", label="removed")
     lines.axhline(0, color=FAINT, linewidth=0.8)
-    _plot_languages(kinds, metrics.language_activity(index, every), width)
-    for axes, title in ((commits, "commits"), (lines, "lines"), (kinds, "files changed")):
+    _plot_languages(languages, metrics.count_language_activity(index, step), width)
+    for axes, title in ((commits, "commits"), (lines, "lines"), (languages, "files changed")):
         style_axes(axes).set_title(title, loc="left", fontsize=10, color=INK, fontweight="bold")
         format_counts(axes)
     lines.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{abs(value):,.0f}"))
     lines.legend(frameon=False, fontsize=9, ncols=2, loc="lower right", bbox_to_anchor=(1, 0.98))
     locator = AutoDateLocator(maxticks=9)
-    kinds.xaxis.set_major_locator(locator)
-    kinds.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    languages.xaxis.set_major_locator(locator)
+    languages.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     return figure
 
 
-def file_hotspot_chart(index: Frames) -> Chart:
-    """Plot the most frequently changed files and their share of fixes."""
-    return _hotspot_chart(metrics.file_hotspots(index), "file_path", "files", index)
+def plot_file_hotspots(index: Frames) -> Chart:
+    """Plot the files that the most commits changed, and the share of fixes among these commits."""
+    return _plot_hotspots(metrics.find_file_hotspots(index), "file_path", "files", index)
 
 
-def symbol_hotspot_chart(index: Frames) -> Chart:
-    """Plot the most frequently changed symbols and their share of fixes."""
-    rows = metrics.symbol_hotspots(index).with_columns(
+def plot_symbol_hotspots(index: Frames) -> Chart:
+    """Plot the symbols that the most commits changed, and the share of fixes among these commits."""
+    rows = metrics.find_symbol_hotspots(index).with_columns(
         label=pl.col("name") + "  (" + pl.col("file_path").str.split("/").list.last() + ")"
     )
-    return _hotspot_chart(rows, "label", "symbols", index)
+    return _plot_hotspots(rows, "label", "symbols", index)
 
 
-def co_change_chart(index: Frames) -> Chart:
-    """Plot the co-change matrix of the files that change together most."""
-    pairs = metrics.co_changes(index)
-    names = _most_coupled_files(pairs)
+def plot_co_changes(index: Frames) -> Chart:
+    """Plot a matrix of the files that change together most: the share of common commits of each pair."""
+    pairs = metrics.find_co_changes(index)
+    names = _select_coupled_files(pairs)
     title = "No two files change together often"
     if names:
         first = pairs.row(0, named=True)
         pair = f"{shorten(first['file_path'], 30)} and {shorten(first['file_path_other'], 30)}"
         title = f"{pair}: together in {first['share']:.0%} of their commits"
-    figure = new_figure(7.4, title, "Commits that change both files, as a share of those that change either.")
+    figure = create_figure(
+        7.4, title, "Commits that change both files, as a share of the commits that change one or both."
+    )
     axes = figure.subplots()
-    image = axes.imshow(_share_matrix(pairs, names), cmap="Blues", vmin=0, vmax=1)
+    image = axes.imshow(_build_share_matrix(pairs, names), cmap="Blues", vmin=0, vmax=1)
     style_axes(axes).grid(visible=False)
     axes.set_xticks(range(len(names)), [shorten(name, 26) for name in names], rotation=40, ha="right")
     axes.set_yticks(range(len(names)), [shorten(name, 32) for name in names])
@@ -163,7 +168,7 @@ def co_change_chart(index: Frames) -> Chart:
 
 def _annotate_cells(axes: Axes, pairs: pl.DataFrame, names: list[str]) -> None:
     """Write the non-zero shares into the cells."""
-    for (row, column), share in np.ndenumerate(_share_matrix(pairs, names)):
+    for (row, column), share in np.ndenumerate(_build_share_matrix(pairs, names)):
         if share > 0:
             ink = "white" if share > WHITE_TEXT_ABOVE else INK
             axes.annotate(
@@ -171,19 +176,23 @@ def _annotate_cells(axes: Axes, pairs: pl.DataFrame, names: list[str]) -> None:
             )
 
 
-def _busiest_step_title(rows: pl.DataFrame, every: str) -> str:
+def _format_activity_title(rows: pl.DataFrame, step: str) -> str:
     total = int(rows["commits"].sum())
     if not total:
         return "No commits yet"
-    best = rows.row(int(rows["commits"].arg_max() or 0), named=True)
-    forms = {"h": "%d %b %Y, %H:00", "d": "%d %b %Y", "w": "%d %b %Y", "o": "%b %Y", "y": "%Y"}
-    when = best["commit_date"].strftime(forms[every[-1]])
-    return f"{best['commits']:,} of {total:,} commits fell in one {metrics.CALENDAR_STEPS[every][0]}: {when}"
+    busiest = rows.row(int(rows["commits"].arg_max() or 0), named=True)
+    date_formats = {"h": "%d %b %Y, %H:00", "d": "%d %b %Y", "w": "%d %b %Y", "o": "%b %Y", "y": "%Y"}
+    start = busiest["commit_date"].strftime(date_formats[step[-1]])
+    return (
+        f"{busiest['commits']:,} of {total:,} commits fell in one {metrics.CALENDAR_STEPS[step][0]}: {start}"
+    )
 
 
 def _plot_languages(axes: Axes, rows: pl.DataFrame, width: Any) -> None:
     wide = rows.pivot("language", index="commit_date", values="hunks").fill_null(0).sort("commit_date")
-    names = sorted(wide.columns[1:], key=lambda name: (name == metrics.OTHER, -int(wide[name].sum())))
+    names = sorted(
+        wide.columns[1:], key=lambda name: (name == metrics.OTHER_LANGUAGES, -int(wide[name].sum()))
+    )
     bottom = np.zeros(wide.height)
     for name, colour in zip(names, PALETTE, strict=False):
         counts = wide[name].to_numpy()
@@ -201,25 +210,25 @@ def _plot_languages(axes: Axes, rows: pl.DataFrame, width: Any) -> None:
         axes.legend(frameon=False, fontsize=9, ncols=4, loc="lower right", bbox_to_anchor=(1, 0.98))
 
 
-def _hotspot_chart(rows: pl.DataFrame, label: str, what: str, index: Frames) -> Chart:
+def _plot_hotspots(rows: pl.DataFrame, label_column: str, item_type: str, index: Frames) -> Chart:
     total = int(index.commits["reached"].sum())
     top = rows.head(MAX_NAMED_BARS).reverse()
-    figure = new_figure(
+    figure = create_figure(
         1.6 + 0.32 * max(top.height, 4),
-        _hotspot_title(rows, label, total, what),
-        f"The {top.height} {what} that most commits changed.",
+        _format_hotspot_title(rows, label_column, total, item_type),
+        f"The {top.height} {item_type} with the most commits.",
     )
     axes = style_axes(figure.subplots(), grid="x")
-    places = np.arange(top.height)
-    plain = (top["changes"] - top["fixes"]).to_numpy()
-    axes.barh(places, top["fixes"], color=RED, label="commits that fix something")
-    axes.barh(places, plain, left=top["fixes"], color=SKY, label="other commits")
-    axes.set_yticks(places, [shorten(name, MAX_NAME_LENGTH) for name in top[label]], color=INK)
-    for place, row in zip(places, top.iter_rows(named=True), strict=True):
+    positions = np.arange(top.height)
+    other_commits = (top["changes"] - top["fixes"]).to_numpy()
+    axes.barh(positions, top["fixes"], color=RED, label="commits that fix something")
+    axes.barh(positions, other_commits, left=top["fixes"], color=SKY, label="other commits")
+    axes.set_yticks(positions, [shorten(name, MAX_NAME_LENGTH) for name in top[label_column]], color=INK)
+    for position, row in zip(positions, top.iter_rows(named=True), strict=True):
         if row["fixes"]:
             axes.annotate(
                 f"{row['fix_rate']:.0%} fixes",
-                (row["changes"], place),
+                (row["changes"], position),
                 (4, 0),
                 textcoords="offset points",
                 va="center",
@@ -233,50 +242,48 @@ def _hotspot_chart(rows: pl.DataFrame, label: str, what: str, index: Frames) -> 
     return figure
 
 
-def _hotspot_title(rows: pl.DataFrame, label: str, total: int, what: str) -> str:
+def _format_hotspot_title(rows: pl.DataFrame, label_column: str, total: int, item_type: str) -> str:
     if not rows.height:
-        return f"No {what} yet"
+        return f"No {item_type} yet"
     first = rows.row(0, named=True)
-    return (
-        f"{shorten(first[label], 40)} changed in {first['changes'] / max(total, 1):.0%} of {total:,} commits"
-    )
+    return f"{shorten(first[label_column], 40)} changed in {first['changes'] / max(total, 1):.0%} of {total:,} commits"
 
 
-def _most_coupled_files(pairs: pl.DataFrame) -> list[str]:
-    """Return the files of the most coupled pairs, coupled files side by side."""
+def _select_coupled_files(pairs: pl.DataFrame) -> list[str]:
+    """Return at most MATRIX_SIZE files of the pairs that change together most, each next to its partner."""
     names: list[str] = []
     for row in pairs.iter_rows(named=True):
-        new = [name for name in (row["file_path"], row["file_path_other"]) if name not in names]
-        if len(names) + len(new) > MATRIX_SIZE:
+        new_names = [name for name in (row["file_path"], row["file_path_other"]) if name not in names]
+        if len(names) + len(new_names) > MATRIX_SIZE:
             break
-        names += new
+        names += new_names
     return names
 
 
-def _share_matrix(pairs: pl.DataFrame, names: list[str]) -> npt.NDArray[np.float64]:
-    positions = {name: place for place, name in enumerate(names)}
+def _build_share_matrix(pairs: pl.DataFrame, names: list[str]) -> npt.NDArray[np.float64]:
+    positions = {name: position for position, name in enumerate(names)}
     shares = np.eye(max(len(names), 1))
     for row in pairs.iter_rows(named=True):
         if row["file_path"] in positions and row["file_path_other"] in positions:
-            one, other = positions[row["file_path"]], positions[row["file_path_other"]]
-            shares[one, other] = shares[other, one] = row["share"]
+            first, second = positions[row["file_path"]], positions[row["file_path_other"]]
+            shares[first, second] = shares[second, first] = row["share"]
     np.fill_diagonal(shares, np.nan)
     return shares
 
 
-# Fused hits in the chart.
-SHOWN_HITS: Final = 10
-# Lower ranks are drawn at the edge.
+# Hits of the fused ranking that the chart shows.
+MAX_LANE_HITS: Final = 10
+# The chart draws all lower ranks at this rank, its lower edge.
 LOWEST_RANK: Final = 30
 
 
-def lane_chart(question: str, rows: pl.DataFrame) -> Chart:
-    """Plot the rank of the first fused hits in each lane."""
-    top = rows.head(SHOWN_HITS)
-    figure = new_figure(
+def plot_lane_ranks(question: str, rows: pl.DataFrame) -> Chart:
+    """Plot the ranks in each lane of the first fused hits; `rows` is the result of `compare_lanes`."""
+    top = rows.head(MAX_LANE_HITS)
+    figure = create_figure(
         5.6,
-        _lane_agreement_title(top),
-        f"“{shorten(question, 60)}”: ranks by lane. No dot: not among the lane's first 100.",
+        _format_lane_title(top),
+        f"Ranks by lane for “{shorten(question, 60)}”. A hit without a dot is not among the lane's first 100.",
     )
     axes = figure.subplots()
     columns = [*vector_map.LANES, "fused"]
@@ -306,21 +313,21 @@ def lane_chart(question: str, rows: pl.DataFrame) -> Chart:
     return figure
 
 
-def vector_map_chart(index: Frames) -> Chart:
-    """Plot every hunk on the vector map, with coloured and named regions."""
+def plot_vector_map(index: Frames) -> Chart:
+    """Plot every hunk at the projection of its vector; colours and legend show the named regions."""
     points = vector_map.map_hunks(index)
-    spread = points["spread"][0] if points.height else 0.0
-    names = vector_map.name_regions(points)
+    explained_share = points["spread"][0] if points.height else 0.0
+    regions = vector_map.name_regions(points)
     title = (
-        f"{points.height:,} changes in {names.height} regions; the largest: {names['name'][0]}"
-        if names.height
-        else "Nothing to map yet"
+        f"{points.height:,} changes in {regions.height} regions. The largest is “{regions['name'][0]}”"
+        if regions.height
+        else "No changes yet"
     )
-    note = f"Each dot is one changed file of one commit. The axes show {spread:.0%} of the variance."
-    figure = new_figure(7.4, title, note)
+    note = f"Each dot is one changed file of one commit. The axes show {explained_share:.0%} of the variance."
+    figure = create_figure(7.4, title, note)
     axes = figure.subplots()
     axes.set_axis_off()
-    for row in names.iter_rows(named=True):
+    for row in regions.iter_rows(named=True):
         dots = points.filter(pl.col("region") == row["region"])
         colour = PALETTE[row["region"] % len(PALETTE)]
         label = f"{row['name']}  ({row['hunks']:,})"
@@ -336,9 +343,9 @@ def vector_map_chart(index: Frames) -> Chart:
             color=INK,
             bbox={"boxstyle": "circle,pad=0.25", "facecolor": "white", "edgecolor": colour, "linewidth": 1.6},
         )
-    if names.height:
+    if regions.height:
         axes.legend(
-            *_numbered_legend(axes),
+            *_number_legend_entries(axes),
             frameon=False,
             fontsize=9,
             ncols=2,
@@ -349,46 +356,48 @@ def vector_map_chart(index: Frames) -> Chart:
     return figure
 
 
-def _numbered_legend(axes: Axes) -> tuple[list[Any], list[str]]:
-    """Return the legend entries, numbered like the regions on the map."""
+def _number_legend_entries(axes: Axes) -> tuple[list[Any], list[str]]:
+    """Return the legend's dots and names, the names numbered like the regions on the map."""
     dots, names = axes.get_legend_handles_labels()
     return dots, [f"{number}  {name}" for number, name in enumerate(names, 1)]
 
 
-def index_parts_chart(sizes: pl.DataFrame) -> Chart:
-    """Plot the size of the parts of an index."""
-    figure = new_figure(
-        3.6, _largest_part_title(sizes), "About how many bytes of the index file each part takes."
+def plot_index_parts(sizes: pl.DataFrame) -> Chart:
+    """Plot the size of the parts of an index; `sizes` is the result of `measure_index_parts`."""
+    figure = create_figure(
+        3.6, _format_index_parts_title(sizes), "Approximate size of each part of the index file."
     )
-    _plot_shares(figure.subplots(), sizes, "part", sizes["bytes"] / 1e6, "MB", note="use")
+    _plot_shares(figure.subplots(), sizes, "part", sizes["bytes"] / 1e6, "MB", note_column="use")
     return figure
 
 
-def run_phases_chart(times: pl.DataFrame) -> Chart:
-    """Plot the time of the phases of an index run."""
+def plot_run_phases(times: pl.DataFrame) -> Chart:
+    """Plot the time of the phases of an index run; `times` is the result of `measure_run_phases`."""
     total = float(times["seconds"].sum())
     first = times.row(0, named=True)
     title = f"{first['phase'].capitalize()} takes {first['seconds'] / max(total, 1e-9):.0%} of a run's work"
-    figure = new_figure(3.6, title, "Seconds of each phase, summed over all processes: phases overlap.")
+    figure = create_figure(3.6, title, "Seconds of each phase, summed over all processes. Phases overlap.")
     _plot_shares(figure.subplots(), times, "phase", times["seconds"], "seconds")
     return figure
 
 
-def _largest_part_title(sizes: pl.DataFrame) -> str:
-    kept = sizes.filter(pl.col("part") != FREE_SPACE)
-    if not kept["bytes"].sum():
-        return "The index file is empty; all data is in the write-ahead log"
-    first, total = kept.row(0, named=True), int(sizes["bytes"].sum())
+def _format_index_parts_title(sizes: pl.DataFrame) -> str:
+    used_parts = sizes.filter(pl.col("part") != FREE_SPACE)
+    if not used_parts["bytes"].sum():
+        return "The index file is empty: all data is in the write-ahead log"
+    first, total = used_parts.row(0, named=True), int(sizes["bytes"].sum())
     return f"{first['part'].capitalize()} take {first['bytes'] / total:.0%} of {total / 1e6:,.1f} MB"
 
 
-def _lane_agreement_title(top: pl.DataFrame) -> str:
+def _format_lane_title(top: pl.DataFrame) -> str:
     counts = top.select(
         pl.sum_horizontal(pl.col(name).is_not_null() for name in vector_map.LANES).alias("lanes")
     )
-    agreed = int((counts["lanes"] == len(vector_map.LANES)).sum())
+    common_hits = int((counts["lanes"] == len(vector_map.LANES)).sum())
     return (
-        f"All three lanes have {agreed} of the first {top.height} hits" if top.height else "No lane has a hit"
+        f"All three lanes have {common_hits} of the first {top.height} hits"
+        if top.height
+        else "No lane has a hit"
     )
 
 
@@ -399,23 +408,25 @@ def _style_rank_axes(axes: Axes, columns: list[str]) -> None:
     axes.set_xticks(range(len(columns)), columns, color=INK, fontsize=10, fontweight="bold")
     axes.xaxis.tick_top()
     ticks = (1, 5, 10, 20, LOWEST_RANK)
-    axes.set_yticks(ticks, [*map(str, ticks[:-1]), f"{LOWEST_RANK} or lower"])
+    axes.set_yticks(ticks, [*map(str, ticks[:-1]), f"≥ {LOWEST_RANK}"])
     axes.spines["bottom"].set_visible(False)
 
 
 def _plot_shares(
-    axes: Axes, rows: pl.DataFrame, label: str, sizes: pl.Series, unit: str, note: str = ""
+    axes: Axes, rows: pl.DataFrame, label_column: str, sizes: pl.Series, unit: str, note_column: str = ""
 ) -> None:
     style_axes(axes, grid="x")
-    axes.barh(rows[label], sizes, color=[GREY if name == FREE_SPACE else BLUE for name in rows[label]])
+    axes.barh(
+        rows[label_column], sizes, color=[GREY if name == FREE_SPACE else BLUE for name in rows[label_column]]
+    )
     axes.invert_yaxis()
     axes.tick_params(axis="y", colors=INK, labelsize=10)
-    whole = float(sizes.sum()) or 1.0
-    for place, (size, row) in enumerate(zip(sizes, rows.iter_rows(named=True), strict=True)):
-        text = f"{size:,.2f} {unit}, {size / whole:.0%}" + (f": {row[note]}" if note else "")
+    total = float(sizes.sum()) or 1.0
+    for position, (size, row) in enumerate(zip(sizes, rows.iter_rows(named=True), strict=True)):
+        text = f"{size:,.2f} {unit}, {size / total:.0%}" + (f": {row[note_column]}" if note_column else "")
         axes.annotate(
-            text, (size, place), (5, 0), textcoords="offset points", va="center", fontsize=9, color=FAINT
+            text, (size, position), (5, 0), textcoords="offset points", va="center", fontsize=9, color=FAINT
         )
     largest = float(max(sizes.to_list(), default=0.0)) or 1.0
-    axes.set_xlim(0, largest * (1.6 if note else 1.2))
+    axes.set_xlim(0, largest * (1.6 if note_column else 1.2))
     axes.set_xlabel(unit, color=FAINT, fontsize=9)

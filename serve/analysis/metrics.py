@@ -1,7 +1,7 @@
 """Data frames about a history: activity, hotspots, co-changes, index size and run time.
 
-`open_index` reads the index of a repository. A commit counts as a fix by words in its subject; rates of fixes compare
-files of one history, not histories with each other.
+`open_index` reads the index of a repository. A hunk is the diff of one file in one commit. A commit counts as a fix by
+words in its subject; compare rates of fixes within one history only, because histories word their subjects differently.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stores.errors import LineageError
 from stores.frames import FREE_SPACE, Frames
 from stores.index_location import IndexLocation
 
-# Calendar steps, finest first: name and approximate hours.
+# Lengths of a bar as polars intervals, shortest first, each with its name and approximate hours.
 CALENDAR_STEPS: Final = {
     "1h": ("hour", 1),
     "6h": ("six hours", 6),
@@ -34,30 +34,32 @@ CALENDAR_STEPS: Final = {
     "3mo": ("quarter", 2_190),
     "1y": ("year", 8_766),
 }
-# Bars that can be told apart in a chart of this width.
+# More bars are too narrow in a chart 900 pixels wide.
 MAX_BARS: Final = 72
-# Languages with a colour of their own; the others are grouped.
+# The charts group all but this many languages, for lack of colours.
 MAX_LANGUAGES: Final = 5
-OTHER: Final = "other"
+OTHER_LANGUAGES: Final = "other"
 
 
 def choose_step(index: Frames) -> str:
-    """Return the finest calendar step with at most MAX_BARS bars."""
-    span = index.commits.filter("reached").select(
+    """Return the shortest of CALENDAR_STEPS that divides the history into at most MAX_BARS bars."""
+    span_hours = index.commits.filter("reached").select(
         (pl.col("commit_date").max() - pl.col("commit_date").min()).dt.total_hours()
     )
-    hours = span.item() or 0
-    return next((name for name, (_, length) in CALENDAR_STEPS.items() if hours / length <= MAX_BARS), "1y")
+    hours = span_hours.item() or 0
+    return next(
+        (step for step, (_, step_hours) in CALENDAR_STEPS.items() if hours / step_hours <= MAX_BARS), "1y"
+    )
 
 
-def activity_over_time(index: Frames, every: str) -> pl.DataFrame:
-    """Return commits, authors, added and removed lines per step, including steps without commits."""
+def count_activity(index: Frames, step: str) -> pl.DataFrame:
+    """Count commits, authors, added and removed lines per calendar step, including steps without commits."""
     commits = index.commits.filter("reached").select("commit_sha", "commit_date", "author_email")
     lines = index.hunks.group_by("commit_sha").agg(pl.col("added_lines", "removed_lines").sum())
     steps = (
         commits.join(lines, on="commit_sha", how="left")
         .sort("commit_date")
-        .group_by_dynamic("commit_date", every=every)
+        .group_by_dynamic("commit_date", every=step)
         .agg(
             commits=pl.len(),
             authors=pl.col("author_email").n_unique(),
@@ -65,12 +67,14 @@ def activity_over_time(index: Frames, every: str) -> pl.DataFrame:
             removed=pl.col("removed_lines").sum(),
         )
     )
-    filled = steps.upsample("commit_date", every=every) if steps.height else steps
-    return filled.with_columns(pl.col("commits", "authors", "added", "removed").fill_null(0).cast(pl.Int64))
+    all_steps = steps.upsample("commit_date", every=step) if steps.height else steps
+    return all_steps.with_columns(
+        pl.col("commits", "authors", "added", "removed").fill_null(0).cast(pl.Int64)
+    )
 
 
-def language_activity(index: Frames, every: str) -> pl.DataFrame:
-    """Return changed files (`hunks`) per step and language; small languages are grouped as `other`."""
+def count_language_activity(index: Frames, step: str) -> pl.DataFrame:
+    """Count hunks per calendar step and language; all but the largest languages are grouped as `other`."""
     hunks = index.hunks.with_columns(pl.col("language").fill_null("unknown"))
     largest = hunks.get_column("language").value_counts(sort=True).head(MAX_LANGUAGES).get_column("language")
     return (
@@ -78,9 +82,9 @@ def language_activity(index: Frames, every: str) -> pl.DataFrame:
         .with_columns(
             pl.when(pl.col("language").is_in(largest.to_list()))
             .then("language")
-            .otherwise(pl.lit(OTHER))
+            .otherwise(pl.lit(OTHER_LANGUAGES))
             .alias("language"),
-            pl.col("commit_date").dt.truncate(every),
+            pl.col("commit_date").dt.truncate(step),
         )
         .group_by("commit_date", "language")
         .agg(hunks=pl.len())
@@ -88,7 +92,7 @@ def language_activity(index: Frames, every: str) -> pl.DataFrame:
     )
 
 
-# Parts of an index with their use, and the columns and tables that belong to each.
+# Use of each part of an index. The next two mappings assign columns and tables to the parts.
 INDEX_PARTS: Final = {
     "vectors": "searched by the vector lane",
     "diffs": "shown in answers",
@@ -118,17 +122,17 @@ _PART_OF_TABLE: Final = {
 }
 
 
-# Enough for stable shares, few enough to wait for.
+# Commits that a profiled run indexes: enough for stable shares, few enough to wait for.
 PROFILED_COMMITS: Final = 25
 _LINEAGE: Final = (sys.executable, "-P", "-m", "serve.cli.app")
 
 
 class RunFailed(LineageError):
-    """The profiled index run failed."""
+    """Failure of a profiled index run or of its clone; the hint is the error output."""
 
 
-def index_parts(index: Frames) -> pl.DataFrame:
-    """Return the approximate `bytes` of each `part` of an index, and its use."""
+def measure_index_parts(index: Frames) -> pl.DataFrame:
+    """Return the approximate `bytes` of each `part` of an index and its `use`, the largest first."""
     part = pl.col("column").replace_strict(
         _PART_OF_COLUMN, default=pl.col("table").replace_strict(_PART_OF_TABLE, default="everything else")
     )
@@ -136,22 +140,22 @@ def index_parts(index: Frames) -> pl.DataFrame:
     return sizes.with_columns(use=pl.col("part").replace_strict(INDEX_PARTS)).sort("bytes", descending=True)
 
 
-def run_phases(path: Path | str | None = None, *, commits: int = PROFILED_COMMITS) -> pl.DataFrame:
-    """Return the `seconds` of each `phase` of an index run over the newest commits, summed over all workers.
+def measure_run_phases(path: Path | str | None = None, *, commits: int = PROFILED_COMMITS) -> pl.DataFrame:
+    """Return the `seconds` of each `phase` of an index run, summed over all workers, the longest first.
 
-    Runs `lineage index --profile` on a temporary clone, with a temporary home.
+    Runs `lineage index --profile` with a temporary home on a temporary clone of the newest `commits`. Raises RunFailed.
     """
-    root = open_repository(Path(path) if path is not None else config.notebook_repository()).root
+    root = open_repository(Path(path) if path is not None else config.get_notebook_repository()).root
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder, "clone")
-        environment = config.daemon_environment(Path(folder, "home"))
+        environment = config.build_daemon_environment(Path(folder, "home"))
         _run_command(
             ["git", "clone", "--quiet", f"--depth={commits}", root.as_uri(), str(clone)], environment
         )
-        line = _run_command(
+        profile_json = _run_command(
             [*_LINEAGE, "index", str(clone), "--profile", "--no-progress"], environment
         ).splitlines()[-1]
-    times = json.loads(line)
+    times = json.loads(profile_json)
     rows = [{"phase": phase, "seconds": times[field] / 1000} for phase, field in PROFILE_FIELDS.items()]
     return pl.DataFrame(rows).sort("seconds", descending=True)
 
@@ -163,71 +167,82 @@ def _run_command(command: list[str], environment: dict[str, str]) -> str:
     return result.stdout
 
 
-# Words in the subjects of fixes; "prefix" and "fixture" do not match.
+# Subjects of fixes have one of these whole words, so "prefix" and "fixture" do not match.
 FIX_SUBJECT: Final = (
     r"(?i)\b(fix(e[sd]|ing)?|bug|mend(s|ed)?|repair|regress\w*|crash\w*|broken?|revert\w*|correct(s|ed)?)\b"
 )
-# Larger commits (renames, reformatting, imports) do not relate their files.
+# Larger commits are renames, reformatting or imports: their files are unrelated.
 MAX_FILES_PER_COMMIT: Final = 30
-# Fewer common commits are coincidence.
+# Files with fewer common commits may have changed together by coincidence.
 MIN_COMMON_COMMITS: Final = 3
 
 
-def label_fixes(index: Frames) -> pl.DataFrame:
-    """Return each reachable commit with the boolean column `fix`."""
+def label_fix_commits(index: Frames) -> pl.DataFrame:
+    """Return each reachable commit with the boolean column `fix`: true if its subject has a word of FIX_SUBJECT."""
     subject = pl.col("message").str.split("\n").list.first()
     return index.commits.filter("reached").select("commit_sha", fix=subject.str.contains(FIX_SUBJECT))
 
 
-def file_hotspots(index: Frames) -> pl.DataFrame:
-    """Return files by number of commits (`changes`), with `fixes` and `lines`."""
-    return _hotspots(index, index.hunks, ["file_path"])
+def find_file_hotspots(index: Frames) -> pl.DataFrame:
+    """Return the files with their number of commits (`changes`), `fixes` and `lines`, most changes first."""
+    return _find_hotspots(index, index.hunks, ["file_path"])
 
 
-def symbol_hotspots(index: Frames) -> pl.DataFrame:
-    """Return symbols by number of commits (`changes`), with qualified `name` and file."""
+def find_symbol_hotspots(index: Frames) -> pl.DataFrame:
+    """Return the symbols (qualified `name` and file) with their `changes`, `fixes` and `lines`, most changes first."""
     qualified_name = (
         pl.when(pl.col("parent") == "").then("name").otherwise(pl.col("parent") + "." + pl.col("name"))
     )
-    touched = index.symbols.filter(pl.col("confidence") == "ExactSpan").with_columns(name=qualified_name)
-    return _hotspots(index, touched.join(index.hunks, on="hunk_id"), ["name", "file_path"])
+    touched_symbols = index.symbols.filter(pl.col("confidence") == "ExactSpan").with_columns(
+        name=qualified_name
+    )
+    return _find_hotspots(index, touched_symbols.join(index.hunks, on="hunk_id"), ["name", "file_path"])
 
 
-def co_changes(index: Frames) -> pl.DataFrame:
-    """Return pairs of files with common commits (`together`), and their `share` of the commits of either file."""
-    changed = index.hunks.join(label_fixes(index), on="commit_sha").select("commit_sha", "file_path").unique()
-    small = changed.filter(pl.len().over("commit_sha") <= MAX_FILES_PER_COMMIT)
-    counts = small.group_by("file_path").agg(changes=pl.len())
+def find_co_changes(index: Frames) -> pl.DataFrame:
+    """Return pairs of files with their common commits (`together`), the strongest pairs first.
+
+    `share` relates the common commits to the commits of one or both files.
+    """
+    changed_files = (
+        index.hunks.join(label_fix_commits(index), on="commit_sha").select("commit_sha", "file_path").unique()
+    )
+    files_of_small_commits = changed_files.filter(pl.len().over("commit_sha") <= MAX_FILES_PER_COMMIT)
+    counts = files_of_small_commits.group_by("file_path").agg(changes=pl.len())
     pairs = (
-        small.join(small, on="commit_sha", suffix="_other")
+        files_of_small_commits.join(files_of_small_commits, on="commit_sha", suffix="_other")
         .filter(pl.col("file_path") < pl.col("file_path_other"))
         .group_by("file_path", "file_path_other")
         .agg(together=pl.len())
         .filter(pl.col("together") >= MIN_COMMON_COMMITS)
     )
-    either = pl.col("changes") + pl.col("changes_other") - pl.col("together")
+    commits_of_either = pl.col("changes") + pl.col("changes_other") - pl.col("together")
     return (
         pairs.join(counts, on="file_path")
         .join(
             counts.rename({"file_path": "file_path_other", "changes": "changes_other"}), on="file_path_other"
         )
-        .with_columns(share=pl.col("together") / either)
+        .with_columns(share=pl.col("together") / commits_of_either)
         .sort("share", "together", "file_path", "file_path_other", descending=[True, True, False, False])
     )
 
 
-def across_directories(pairs: pl.DataFrame) -> pl.DataFrame:
+def select_cross_directory_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
     """Return the pairs whose files are in different top-level directories."""
-    top = [pl.col(name).str.extract("^([^/]*)/").fill_null("") for name in ("file_path", "file_path_other")]
-    return pairs.filter(top[0] != top[1]).select("file_path", "file_path_other", "together", "share")
+    directories = [
+        pl.col(name).str.extract("^([^/]*)/").fill_null("") for name in ("file_path", "file_path_other")
+    ]
+    return pairs.filter(directories[0] != directories[1]).select(
+        "file_path", "file_path_other", "together", "share"
+    )
 
 
-def _hotspots(index: Frames, touched: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    per_commit = touched.group_by(*keys, "commit_sha").agg(
+def _find_hotspots(index: Frames, changes: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    per_commit = changes.group_by(*keys, "commit_sha").agg(
         lines=pl.col("added_lines").sum() + pl.col("removed_lines").sum()
     )
     return (
-        per_commit.join(label_fixes(index), on="commit_sha")
+        per_commit.join(label_fix_commits(index), on="commit_sha")
         .group_by(keys)
         .agg(changes=pl.len(), fixes=pl.col("fix").sum(), lines=pl.col("lines").sum())
         .with_columns(fix_rate=pl.col("fixes") / pl.col("changes"))
@@ -236,15 +251,15 @@ def _hotspots(index: Frames, touched: pl.DataFrame, keys: list[str]) -> pl.DataF
 
 
 def find_index_location(path: Path | str | None = None) -> IndexLocation:
-    """Return the index location of a repository; default LINEAGE_REPOSITORY, then the working directory."""
-    repository_path = Path(path).expanduser() if path is not None else config.notebook_repository()
+    """Return the index location of a repository; by default of LINEAGE_REPOSITORY, else of the working directory."""
+    repository_path = Path(path).expanduser() if path is not None else config.get_notebook_repository()
     return locate_index(config.load_settings().home, open_repository(repository_path))
 
 
 def open_index(path: Path | str | None = None, *, texts: bool = False) -> Frames:
-    """Read the index of a repository as polars frames, in one snapshot; raise NotIndexed where there is none.
+    """Read the index of a repository as polars frames, in one snapshot; raise NotIndexed if it has none.
 
-    Works beside an index run or a daemon, and keeps nothing open. `texts` adds diffs, embedded texts and
-    the source of symbols, which take most of the memory.
+    Works while an index run or a daemon is active, and closes the database before it returns. `texts` adds diffs,
+    embedded texts and the source of symbols, which take most of the memory.
     """
     return frames.read_frames(find_index_location(path), texts=texts)

@@ -1,4 +1,4 @@
-"""`lineage` command.
+"""Commands of the `lineage` program.
 
 Each command imports what it needs when it runs, so that help and other commands start quickly.
 """
@@ -20,11 +20,11 @@ from serve.cli.options import EmbedProvider, Resources
 from serve.cli.terminal import (
     RepositoryPath,
     create_app,
+    create_version_option,
     print_note,
     print_raw,
     print_text,
     run_app,
-    version_option,
 )
 from serve.daemon import cli as daemon
 from serve.errors import BadRequest
@@ -38,7 +38,7 @@ app = create_app(DESCRIPTION)
 
 @app.callback()
 def lineage(
-    version: Annotated[bool, version_option("lineage")] = False,
+    version: Annotated[bool, create_version_option("lineage")] = False,
 ) -> None:
     """Declare the options of the program itself."""
 
@@ -244,20 +244,18 @@ def gc_command(
     from serve.maintenance.gc import collect_garbage, is_interactive
 
     if absent and not yes:
-        raise BadRequest(
-            "--absent requires --yes, which was not given.", hint="Run `lineage gc --yes --absent`."
-        )
-    ask = typer.confirm if is_interactive() else None
-    collect_garbage(config.load_settings().home, yes=yes, include_uncertain=absent, confirm=ask)
+        raise BadRequest("--absent requires --yes.", hint="Run `lineage gc --yes --absent`.")
+    confirm = typer.confirm if is_interactive() else None
+    collect_garbage(config.load_settings().home, yes=yes, include_uncertain=absent, confirm=confirm)
 
 
-def _server_program() -> register.ServerProgram:
+def _build_server_program() -> register.ServerProgram:
     return register.ServerProgram(
-        "lineage-mcp", config.DISTRIBUTION, {"LINEAGE_HOME": config.explicit_home()}
+        "lineage-mcp", config.DISTRIBUTION, {"LINEAGE_HOME": config.get_explicit_home()}
     )
 
 
-app.command("register")(register.create_register_command("lineage", _server_program))
+app.command("register")(register.create_register_command("lineage", _build_server_program))
 
 
 @app.command("update")
@@ -280,7 +278,7 @@ def update_command(
     raise typer.Exit(result.exit_code)
 
 
-# Last in the help, because the daemon starts and exits by itself.
+# These commands are last in the help, because users need them rarely: the daemon starts and exits by itself.
 app.command("serve")(daemon.serve_command)
 app.add_typer(daemon.app, name="daemon", help="Show or stop the shared daemon.")
 

@@ -1,7 +1,8 @@
 """Entry point of `lineage`, with a fast path for index runs started by git hooks.
 
-If another index run is already queued for the work tree, the hook's run exits before heavy imports. This takes 0.05 s
-of CPU time, parsing the command line 0.3 s, and commits may come faster than that. In doubt, the command runs.
+If another index run is already queued for the work tree, the hook's run exits before heavy imports. The check takes
+0.05 s of CPU time, while parsing the command line takes 0.3 s; scripts may commit several times per second. If the
+state is unclear, the command runs.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from pipeline.git.git_dir import resolve_common_dir
 from serve import config, process
 from stores import index_location, locks
 
-ALREADY_QUEUED_MESSAGE: Final = "another `lineage index` is already waiting to index the new commits"
-# Command line of the installed git hooks.
+ALREADY_QUEUED_MESSAGE: Final = (
+    "nothing to do: another `lineage index` is waiting and will index the new commits"
+)
+# Arguments that the installed git hooks pass to `lineage`.
 HOOK_ARGUMENTS: Final = ["index", "--incremental", "--embed-provider", "cpu"]
 
 
@@ -33,25 +36,32 @@ def main() -> int:
 
 
 def is_index_run_queued(root: Path) -> bool:
-    """Check for a queued index run of the work tree at `root`, without heavy imports; False if unsure."""
+    """Check for a queued index run of the work tree at `root`, without heavy imports.
+
+    Return False if there is no index, more than one, or a file that cannot be read.
+    """
     with suppress(OSError, ValueError):
         git_dir = _find_git_dir(root)
-        locations = list(index_location.find_by_path(config.load_settings().home, _canonical_path(git_dir)))
+        locations = list(
+            index_location.find_by_path(config.load_settings().home, _resolve_repository_path(git_dir))
+        )
         return len(locations) == 1 and locks.is_run_queued(locations[0], git_dir)
     return False
 
 
 def _find_git_dir(root: Path) -> Path:
-    """Return the work tree's git directory; hooks run at the root, so `.git` is there."""
-    git = root / ".git"
-    target = git.read_text(encoding="utf-8").removeprefix("gitdir: ").strip() if git.is_file() else ""
-    return (root / target if target else git).resolve()
+    """Return the git directory of the work tree at `root`. In linked work trees `.git` is a file with its path."""
+    git_entry = root / ".git"
+    target = (
+        git_entry.read_text(encoding="utf-8").removeprefix("gitdir: ").strip() if git_entry.is_file() else ""
+    )
+    return (root / target if target else git_entry).resolve()
 
 
-def _canonical_path(git_dir: Path) -> Path:
-    """Return the repository path that the index location was derived from."""
-    common = resolve_common_dir(git_dir)
-    return common.parent if common.name == ".git" else common
+def _resolve_repository_path(git_dir: Path) -> Path:
+    """Return the path that the index is recorded under: the main work tree, or the git directory if it is bare."""
+    common_dir = resolve_common_dir(git_dir)
+    return common_dir.parent if common_dir.name == ".git" else common_dir
 
 
 if __name__ == "__main__":

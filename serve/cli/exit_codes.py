@@ -18,11 +18,11 @@ from stores.errors import LineageError
 OK: Final = 0
 FAILED: Final = 1
 USAGE_ERROR: Final = 2
-INTERRUPTED: Final = process.signal_exit_code(signal.SIGINT)
-PIPE_CLOSED: Final = process.signal_exit_code(signal.SIGPIPE)
-# Typer's error for a command group without a command: its text is the help. The class is not public.
+INTERRUPTED: Final = process.compute_signal_exit_code(signal.SIGINT)
+PIPE_CLOSED: Final = process.compute_signal_exit_code(signal.SIGPIPE)
+# Name of typer's error for a command group without a command. Its message is the help. The class is not public.
 NO_ARGUMENTS_ERROR: Final = "NoArgsIsHelpError"
-# Phrases in typer's validation messages, and what replaces them.
+# Phrases in typer's validation messages, and their replacements.
 VALIDATOR_PHRASES: Final = {
     "Value error, ": "",
     "Input should be": "it should be",
@@ -34,8 +34,8 @@ VALIDATOR_PHRASES: Final = {
 class Failure:
     """Message for stderr (empty for an interrupt) and exit code of an error."""
 
-    text: str
-    code: int
+    message: str
+    exit_code: int
 
 
 def describe_failure(error: BaseException) -> Failure | None:
@@ -47,10 +47,10 @@ def describe_failure(error: BaseException) -> Failure | None:
         case LineageError():
             return Failure(f"error: {error}", USAGE_ERROR if isinstance(error, BadRequest) else FAILED)
         case TyperException():
-            return Failure(_usage_message(error), error.exit_code)
+            return Failure(_format_usage_error(error), error.exit_code)
         case _ if is_interrupt(error):
             return Failure("", INTERRUPTED)
-        case BrokenPipeError() | SystemExit(__context__=BrokenPipeError()):  # typer raises the latter
+        case BrokenPipeError() | SystemExit(__context__=BrokenPipeError()):  # typer raises SystemExit
             return Failure("", PIPE_CLOSED)
     return None
 
@@ -69,16 +69,16 @@ def is_interrupt(error: BaseException) -> bool:
     return False
 
 
-def _usage_message(error: TyperException) -> str:
-    """Return what is wrong with a command line; the help if a command group got no command."""
+def _format_usage_error(error: TyperException) -> str:
+    """Return the message of an error on the command line, or the help if a command group got no command."""
     message = error.format_message()
     if type(error).__name__ == NO_ARGUMENTS_ERROR:
         return message
-    for words, plain in VALIDATOR_PHRASES.items():
-        message = message.replace(words, plain)
+    for phrase, replacement in VALIDATOR_PHRASES.items():
+        message = message.replace(phrase, replacement)
     context = getattr(error, "ctx", None)
     command = f"{context.command_path} " if context else ""
-    return f"error: {message}\n  `{command}--help` lists what is accepted."
+    return f"error: {message}\n  `{command}--help` lists the arguments and options."
 
 
 def _translate_os_error(error: BaseException) -> BaseException:

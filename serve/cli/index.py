@@ -1,4 +1,4 @@
-"""`lineage index`: checks the options, takes the run lock and runs the pipeline."""
+"""Command `lineage index`: check of the options, run lock, and run of the pipeline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipeline.encoders import providers
 from pipeline.git import commit_graph
 from pipeline.git.errors import NothingToIndex
 from pipeline.git.repository import Repository, open_repository
-from pipeline.malloc import limit_malloc_arenas
+from pipeline.malloc import configure_malloc
 from pipeline.options import EmbedCacheMode, EncoderName
 from pipeline.profile import Profile
 from pipeline.workers import WorkerPool, count_usable_cpus
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Minimum commits per worker (one batch each) for which all workers are started at once.
+# Number of commits per worker from which all workers are started at once: about one batch for each.
 MIN_COMMITS_PER_WORKER: Final = 100
 
-# Encoder threads per CPU, and share of the default commit batch.
+# Encoder threads per CPU. A share below 1 also reduces the default commit batch.
 _RESOURCE_SHARES: Final = {Resources.CONSERVATIVE: 0.5, Resources.AUTO: 1.0, Resources.AGGRESSIVE: 2.0}
 
 
@@ -71,16 +71,16 @@ def _index_incrementally(path: Path, git_dir: Path, location: IndexLocation, opt
         _run_index(repository, location, options)
 
 
-def _log_waiting(running: RunInProgress) -> None:
-    logger.info("%s Waiting for it.", running.message)
+def _log_waiting(run_in_progress: RunInProgress) -> None:
+    logger.info("%s Waiting for it.", run_in_progress.message)
 
 
 def _check_options(options: IndexOptions) -> None:
     if options.rebuild and (options.incremental or options.force):
-        other = "--incremental" if options.incremental else "--force"
+        conflicting_flag = "--incremental" if options.incremental else "--force"
         raise BadRequest(
-            f"--rebuild conflicts with {other}.",
-            hint="--rebuild starts from nothing. Give only --rebuild and --yes.",
+            f"--rebuild conflicts with {conflicting_flag}.",
+            hint="--rebuild always indexes the whole history. Use only --rebuild and --yes.",
         )
     if options.rebuild and not options.yes:
         raise BadRequest(
@@ -88,15 +88,14 @@ def _check_options(options: IndexOptions) -> None:
             hint="Confirm with `lineage index --rebuild --yes`.",
         )
     if options.yes and not options.rebuild:
-        raise BadRequest(
-            "--yes confirms --rebuild, which was not given.", hint="Omit --yes, or add --rebuild."
-        )
+        raise BadRequest("--yes confirms --rebuild, which is missing.", hint="Omit --yes, or add --rebuild.")
 
 
 def _find_indexed_head(repository: Repository, location: IndexLocation) -> str | None:
     """Return HEAD if the index is complete for it, else None.
 
-    Complete: an index run of this HEAD has ended, no unreadable commit became readable, and no side file is missing.
+    An index is complete if a run of this HEAD has finished, no unreadable commit has become readable, and the file of
+    quantized vectors exists where the index needs one.
     """
     from stores import database, history
     from stores.history import needs_side_file
@@ -123,20 +122,21 @@ def _run_index(repository: Repository, location: IndexLocation, options: IndexOp
     encoder_name = options.encoder or _find_encoder_name(location)
     if options.rebuild:
         _warn_about_defaults(location, encoder_name, options)
-    provider = _select_provider(encoder_name, options)  # may fail: before workers start or --rebuild deletes
-    limit_malloc_arenas()
+    # This may fail, so it comes before workers start and --rebuild deletes the index.
+    provider = _select_provider(encoder_name, options)
+    configure_malloc()
     with start_workers(repository, location, options.workers or count_usable_cpus()) as workers:
         # Imported after the workers have started, so that both import at the same time.
         from pipeline.encoders.accelerated import BatchLimitedEncoder
         from pipeline.run import IndexRun
 
-        encoder = _load_encoder(encoder_name, provider, _encoder_threads(options), location.home)
+        encoder = _load_encoder(encoder_name, provider, _compute_encoder_threads(options), location.home)
         limited_encoder = (
             BatchLimitedEncoder(encoder, options.embed_batch) if options.embed_batch else encoder
         )
         with index_output.report_progress(show_bar=options.show_progress) as report:
             summary = IndexRun(
-                repository, location, _run_options(options), limited_encoder, workers, report
+                repository, location, _build_run_options(options), limited_encoder, workers, report
             ).run()
     commit_graph.refresh(repository, location.git_directory)
     index_output.print_summary(summary, profile=options.profile, is_partial_clone=repository.is_partial_clone)
@@ -160,14 +160,16 @@ def _warn_about_defaults(location: IndexLocation, encoder_name: EncoderName, opt
 
 
 def _find_encoder_name(location: IndexLocation) -> EncoderName:
-    """Return the encoder of the existing index; the default without a readable index."""
+    """Return the encoder of the existing index, or the default encoder if there is no readable index."""
     if not location.database.exists():
         return EncoderName.MINILM
     from pipeline.component_versions import get_encoder_name
     from pipeline.write import load_index_versions
 
-    recorded = load_index_versions(location)
-    return (get_encoder_name(recorded.embedding_model) if recorded else None) or EncoderName.MINILM
+    recorded_versions = load_index_versions(location)
+    return (
+        get_encoder_name(recorded_versions.embedding_model) if recorded_versions else None
+    ) or EncoderName.MINILM
 
 
 def _select_provider(encoder_name: EncoderName, options: IndexOptions) -> str:
@@ -210,20 +212,22 @@ def start_workers(repository: Repository, location: IndexLocation, jobs: int) ->
     return workers
 
 
-def _encoder_threads(options: IndexOptions) -> int:
+def _compute_encoder_threads(options: IndexOptions) -> int:
     """Return the number of encoder threads; 0 lets the runtime decide."""
     if options.threads is not None:
         return options.threads
     return max(1, int(count_usable_cpus() * _RESOURCE_SHARES[options.resources]))
 
 
-def _run_options(options: IndexOptions) -> RunOptions:
+def _build_run_options(options: IndexOptions) -> RunOptions:
     from pipeline.run import COMMITS_PER_BATCH, RunOptions
 
-    # A kill loses at most one batch, so only --commit-batch makes it larger than the default.
-    batch = options.commit_batch or int(COMMITS_PER_BATCH * min(_RESOURCE_SHARES[options.resources], 1))
+    # A killed run loses one batch, so --resources never makes a batch larger than the default.
+    commit_batch = options.commit_batch or int(
+        COMMITS_PER_BATCH * min(_RESOURCE_SHARES[options.resources], 1)
+    )
     return RunOptions(
-        commit_batch=batch,
+        commit_batch=commit_batch,
         force=options.force,
         rebuild=options.rebuild,
         embed_cache=options.embed_cache,

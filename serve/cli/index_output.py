@@ -21,61 +21,63 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COMMITS_PER_EVENT: Final = 100
+# Characters of a bar that stands for the whole time of the run.
 BAR_CELLS: Final = 24
 # Digits of the watermark on a terminal, as in git, so that an event of 9,999 commits fits 80 columns.
 SHORT_SHA_DIGITS: Final = 7
-# Number of unreadable items to list: enough to see the kind of damage.
+# Maximum number of unreadable commits or files in a message. A few show what kind of damage it is.
 MAX_LISTED: Final = 3
 
 
 @contextmanager
 def report_progress(*, show_bar: bool) -> Iterator[Callable[[Progress], None]]:
-    """Log progress events and show a bar on a terminal; yields the function to call after each batch."""
-    events = _ProgressLog(SHORT_SHA_DIGITS if sys.stderr.isatty() else None)
-    with _report_interruption(events), _progress_bar(is_enabled=show_bar) as update_bar:
+    """Log progress events and show a progress bar on a terminal. Yield the function to call after each batch."""
+    event_log = _ProgressLog(SHORT_SHA_DIGITS if sys.stderr.isatty() else None)
+    with _report_interruption(event_log), _show_progress_bar(is_enabled=show_bar) as update_bar:
 
         def report(progress: Progress) -> None:
-            events.update(progress)
+            event_log.update(progress)
             update_bar(progress)
 
         yield report
 
 
 @contextmanager
-def _progress_bar(*, is_enabled: bool) -> Iterator[Callable[[Progress], None]]:
+def _show_progress_bar(*, is_enabled: bool) -> Iterator[Callable[[Progress], None]]:
     if not (is_enabled and sys.stderr.isatty()):
         yield lambda _: None
         return
     from serve.cli import progress
 
-    with progress.progress_bar() as update:
+    with progress.show_progress_bar() as update:
         yield update
 
 
 @contextmanager
-def _report_interruption(events: _ProgressLog) -> Iterator[None]:
-    """If the run is interrupted after it started, print how far it came."""
+def _report_interruption(event_log: _ProgressLog) -> Iterator[None]:
+    """Print how many commits are indexed if the run is interrupted after its first progress."""
     try:
         yield
     except BaseException as error:
-        if exit_codes.is_interrupt(error) and events.latest:
+        if exit_codes.is_interrupt(error) and event_log.latest:
             with suppress(OSError):  # a terminal that was closed
-                print_note(_interruption_message(events.latest))
+                print_note(_format_interruption(event_log.latest))
         raise
 
 
-def _interruption_message(progress: Progress) -> str:
+def _format_interruption(progress: Progress) -> str:
     position = f"{progress.processed_commits:,} of {progress.total_commits:,} commits"
     if progress.processed_commits == progress.total_commits:
-        position = f"all {progress.total_commits:,} commits, before the index was complete"
-    return f"stopped after {position}; `lineage index` continues from there"
+        position = f"all {progress.total_commits:,} commits, but before the index was complete"
+    return f"stopped after {position}. Run `lineage index` to continue."
 
 
 @dataclass(slots=True)
 class _ProgressLog:
-    """Log of one event per `COMMITS_PER_EVENT` commits.
+    """Log with an event for every `COMMITS_PER_EVENT` commits.
 
-    `watermark_digits`: digits of the watermark to log, None for all. `latest`: None before the first progress.
+    `watermark_digits`: number of digits of the watermark (SHA of the last indexed commit) to log, None for all.
+    `latest`: the last progress, None before the first.
     """
 
     watermark_digits: int | None = None
@@ -83,8 +85,8 @@ class _ProgressLog:
 
     def update(self, progress: Progress) -> None:
         """Log an event if a multiple of `COMMITS_PER_EVENT` was passed, and remember the progress."""
-        logged = self.latest.processed_commits if self.latest else 0
-        if progress.processed_commits // COMMITS_PER_EVENT > logged // COMMITS_PER_EVENT:
+        previous_commits = self.latest.processed_commits if self.latest else 0
+        if progress.processed_commits // COMMITS_PER_EVENT > previous_commits // COMMITS_PER_EVENT:
             logger.info(
                 "event=indexing commits=%d total=%d hunks=%d watermark=%s",
                 progress.processed_commits,
@@ -96,43 +98,47 @@ class _ProgressLog:
 
 
 def print_summary(summary: RunSummary, *, profile: bool, is_partial_clone: bool) -> None:
-    """Print what an index run did, where its time went, and warnings about what it could not read.
+    """Print the counts and phase times of an index run, and warnings about commits and files that it could not read.
 
     Raises NothingReadable if the index has no commit because none could be read.
     """
-    if summary.unreadable and not summary.indexed_commits:
-        remedy = text.unreadable_remedy(summary.unreadable, is_partial_clone=is_partial_clone)
-        raise NothingReadable(len(summary.unreadable), _format_unreadable(summary.unreadable), remedy)
+    if summary.unreadable_commits and not summary.indexed_commits:
+        remedy = text.describe_unreadable_remedy(
+            summary.unreadable_commits, is_partial_clone=is_partial_clone
+        )
+        raise NothingReadable(
+            len(summary.unreadable_commits), _format_unreadable(summary.unreadable_commits), remedy
+        )
     lines = [
         f"indexed in {format_duration(summary.seconds)} - {summary.commits:,} commits, {summary.hunks:,} hunks, "
         f"{summary.head_symbols:,} HEAD symbols",
-        *_phase_lines(summary),
+        *_format_phases(summary),
     ]
     if not (summary.commits or summary.head_symbols):
         lines.append(f"nothing new; the index has {summary.indexed_commits:,} commits")
     if profile:
         lines.append(summary.profile.to_json_line())
     print_text("\n".join(lines))
-    if summary.unreadable:
+    if summary.unreadable_commits:
         logger.warning(
             "Skipped commits that could not be read (%d): %s. %s",
-            len(summary.unreadable),
-            _format_unreadable(summary.unreadable),
-            text.unreadable_remedy(summary.unreadable, is_partial_clone=is_partial_clone),
+            len(summary.unreadable_commits),
+            _format_unreadable(summary.unreadable_commits),
+            text.describe_unreadable_remedy(summary.unreadable_commits, is_partial_clone=is_partial_clone),
         )
     if summary.unreadable_head_files:
         logger.warning(
-            "Kept the old HEAD symbols where HEAD could not be read (%d): %s. Every `lineage index` tries again.",
+            "Files at HEAD could not be read (%d): %s. Their old symbols stay. Run `lineage index` to try again.",
             len(summary.unreadable_head_files),
             _join_first(summary.unreadable_head_files),
         )
-    from serve.index_status import compatibility_sentence  # imports the database, as the run has already
+    from serve.index_status import describe_compatibility  # imports the database, as the run has already
 
-    if sentence := compatibility_sentence(summary.verdict):
-        logger.warning("%s", sentence)
+    if compatibility_warning := describe_compatibility(summary.verdict):
+        logger.warning("%s", compatibility_warning)
 
 
-def _phase_lines(summary: RunSummary) -> Iterator[str]:
+def _format_phases(summary: RunSummary) -> Iterator[str]:
     shares = summary.profile.get_wall_times(summary.workers)
     for name, seconds in shares:
         share = min(seconds / summary.seconds, 1.0)
@@ -157,5 +163,5 @@ def format_duration(seconds: float) -> str:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s"
+    minutes, remaining_seconds = divmod(round(seconds), 60)
+    return f"{minutes} min {remaining_seconds:02} s"

@@ -1,4 +1,4 @@
-"""`mindmap` command.
+"""Commands of the `mindmap` program.
 
 Each command imports what it needs when it runs, so that help and other commands start quickly.
 """
@@ -14,7 +14,7 @@ import typer
 
 from serve import config
 from serve.cli import register
-from serve.cli.terminal import create_app, print_raw, print_warning, run_app, version_option
+from serve.cli.terminal import create_app, create_version_option, print_raw, print_warning, run_app
 from serve.text import escape_controls, escape_json_controls
 from serve.viewer.cli import viewer_command
 
@@ -42,7 +42,7 @@ MindmapId = Annotated[
 
 @app.callback()
 def mindmap(
-    version: Annotated[bool, version_option("mindmap")] = False,
+    version: Annotated[bool, create_version_option("mindmap")] = False,
 ) -> None:
     """Declare the options of the program itself."""
 
@@ -127,12 +127,12 @@ def export_command(
     print_raw(escape_controls(text) if sys.stdout.isatty() else text)
 
 
-def _server_program() -> register.ServerProgram:
-    environment = {"MINDMAP_DATA_DIR": config.explicit_maps_dir()}
+def _build_server_program() -> register.ServerProgram:
+    environment = {"MINDMAP_DATA_DIR": config.get_explicit_maps_dir()}
     return register.ServerProgram("mindmap", config.DISTRIBUTION, environment, ("mcp",))
 
 
-app.command("register")(register.create_register_command("mindmap", _server_program))
+app.command("register")(register.create_register_command("mindmap", _build_server_program))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -27,7 +27,7 @@ class EmbedProvider(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class IndexOptions:
-    """Options of `lineage index` from the command line or the wizard; None for an option that was not given."""
+    """Options of `lineage index` from the command line or the wizard. None: the index or `resources` decides."""
 
     incremental: bool = False
     force: bool = False

@@ -13,14 +13,14 @@ from rich.progress import Progress as Bar
 if TYPE_CHECKING:
     from pipeline.run import Progress
 
-# Updates come once a batch. With rich's default of 30 s, a slow run would lose its rate between two batches.
+# Time span of the rate. Updates come once per batch; with rich's default of 30 s, slow runs would have no rate.
 SPEED_WINDOW_SECONDS: Final = 3600
 # Commits per second below which the rate has one decimal.
 MIN_WHOLE_RATE: Final = 10
 
 
 @contextmanager
-def progress_bar(
+def show_progress_bar(
     console: Console | None = None, clock: Callable[[], float] | None = None
 ) -> Iterator[Callable[[Progress], None]]:
     """Show a progress bar; the function it yields updates the bar with a batch's progress."""

@@ -1,4 +1,4 @@
-"""`lineage query` and `lineage explain` commands.
+"""Commands `lineage query` and `lineage explain`.
 
 Each command imports what it needs when it runs, so that help and other commands start quickly.
 """
@@ -78,7 +78,7 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     )
     settings = config.load_settings()
     answer = select_backend(settings, use_daemon=not no_daemon).find(request, path)
-    _print_answer(answer, partial(_show_hits, request.text), as_json=as_json)
+    _print_answer(answer, partial(_print_hits, request.text), as_json=as_json)
 
 
 def explain_command(  # noqa: PLR0913 - one parameter per option
@@ -103,7 +103,10 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     k: Annotated[int, typer.Option("--k", "-k", help="Number of commits, 1 to 20.")] = 5,
     no_diff: Annotated[bool, typer.Option("--no-diff", help="Omit the diffs of the commits.")] = False,
     no_related: Annotated[
-        bool, typer.Option("--no-related", help="Omit neighbouring commits in the file's history.")
+        bool,
+        typer.Option(
+            "--no-related", help="Omit related commits: the ones before and after in the file's history."
+        ),
     ] = False,
     ignore_whitespace: Annotated[
         bool, typer.Option("--ignore-whitespace", help="Ignore whitespace changes, like git blame -w.")
@@ -138,16 +141,18 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     _print_answer(answer, render_explain.print_explain_answer, as_json=as_json)
 
 
-def _show_hits(question: str, answer: FindAnswer, console: Console) -> None:
-    """Print the hits on a terminal."""
+def _print_hits(question: str, answer: FindAnswer, console: Console) -> None:
+    """Print the hits on a terminal, with the lines of long diffs that match the question."""
     from pipeline.text import count_terms
     from serve.cli import render
-    from serve.search.query_hints import content_words
+    from serve.search.query_hints import extract_content_words
 
-    render.print_find_answer(answer, console, content_words(count_terms(question)))
+    render.print_find_answer(answer, console, extract_content_words(count_terms(question)))
 
 
-def _print_answer(answer: Answer, show: Callable[[Answer, Console], None], *, as_json: bool) -> None:
+def _print_answer(
+    answer: Answer, print_formatted: Callable[[Answer, Console], None], *, as_json: bool
+) -> None:
     """Print an answer: formatted on a terminal, else as JSON."""
     answer = answer.rewrite_index_texts(add_path_to_commands)
     if as_json or not sys.stdout.isatty():
@@ -157,4 +162,4 @@ def _print_answer(answer: Answer, show: Callable[[Answer, Console], None], *, as
         return
     from rich.console import Console
 
-    show(answer, Console(highlight=False))
+    print_formatted(answer, Console(highlight=False))

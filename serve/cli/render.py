@@ -1,4 +1,4 @@
-"""Output of `lineage status` and `lineage query`: JSON for programs, colored text for the terminal."""
+"""JSON of answers for programs, and terminal output of `lineage status` and `lineage query`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from serve.api_types import (
     format_rfc3339,
     to_json_dict,
 )
-from serve.text import command_with_path, escape_controls, escape_json_controls
+from serve.text import add_path_to_command, escape_controls, escape_json_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from serve.index_status import CacheStatus, IndexStatus
     from stores.index_location import IndexLocation
 
-# Including the mark for omitted lines, so that several hits fit a screen. The JSON has the full excerpt.
+# Maximum lines of a diff, with the mark for omitted lines: several hits fit a screen. The JSON has the full excerpt.
 MAX_EXCERPT_LINES: Final = 12
-# Lines of a commit message's body: usually the first paragraph.
+# Maximum lines of a commit message's body. They usually contain its first paragraph.
 MAX_BODY_LINES: Final = 3
-# As many symbols as usually fit on the line of the path.
+# Maximum number of symbols. More do not fit on the line of the path.
 MAX_SYMBOLS: Final = 4
 
 
@@ -57,7 +57,7 @@ def format_status(location: IndexLocation, status: IndexStatus) -> str:
     }
     remedy = status.verdict.remedy if status.verdict else None
     if remedy and remedy not in lines["compatibility"]:
-        lines["remedy"] = command_with_path(remedy)
+        lines["remedy"] = add_path_to_command(remedy)
     if status.cache:
         lines["embed_cache"] = _format_cache(status.cache)
     if status.unreadable_commits:
@@ -69,25 +69,25 @@ def _format_cache(cache: CacheStatus) -> str:
     usage = cache.usage
     size = f"{cache.size_bytes / 1_000_000:,.1f} MB"
     hits = (
-        f", {usage.found / usage.requested:.0%} of {usage.requested:,} texts found in the last run"
-        if usage.requested
+        f", the last run found {usage.cached_texts / usage.requested_texts:.0%} of {usage.requested_texts:,} texts"
+        if usage.requested_texts
         else ""
     )
     return f"{cache.mode}, {usage.entries:,} entries, {size}{hits}"
 
 
 def print_find_answer(answer: FindAnswer, console: Console, terms: Collection[str] = ()) -> None:
-    """Print an answer on a terminal; of long diffs the lines with the most of `terms`."""
+    """Print an answer on a terminal. Long diffs are shortened to the lines with the most of `terms`."""
     for number, hit in enumerate(answer.hits, start=1):
         print_hit(_format_heading(number, hit), hit, console, terms)
-    for line in _footer_lines(answer.meta):
+    for line in _format_footer(answer.meta):
         console.print(line)
 
 
 def print_hit(
     heading: Text, hit: PatternHit | ExplainHit, console: Console, terms: Collection[str] = ()
 ) -> None:
-    """Print a hit under its heading."""
+    """Print the heading of a hit, then its diff, shortened to the lines with the most of `terms`."""
     # Wrapping options are passed here, because rich ignores those of a Text when it prints it.
     console.print(heading, no_wrap=True, overflow="ellipsis")
     if hit.diff_excerpt:
@@ -97,11 +97,11 @@ def print_hit(
     console.print()
 
 
-def message_lines(text: str) -> list[str]:
+def format_message_lines(message: str) -> list[str]:
     """Return a message's subject and the first lines of its body, without control characters."""
-    # Messages written on forges' web pages have CRLF line ends; the last line may end in a lone CR.
-    text = text.strip().replace("\r\n", "\n")
-    lines = [line.strip() for line in escape_controls(text).splitlines()] or ["(no message)"]
+    # Messages that were written on GitHub's web page have CRLF line endings. The last one may be cut to CR.
+    message = message.strip().replace("\r\n", "\n")
+    lines = [line.strip() for line in escape_controls(message).splitlines()] or ["(no message)"]
     body = [line for line in lines[1:] if line]
     ellipsis = ["…"] if len(body) > MAX_BODY_LINES else []
     return [lines[0] or "(no message)", *body[:MAX_BODY_LINES], *ellipsis]
@@ -116,18 +116,18 @@ def _format_excerpt(window: DiffWindow, *, truncated: bool) -> Text:
         excerpt.append(mark, style="dim")
     for line in window.lines:
         plain = escape_controls(line.removesuffix("\r"))
-        excerpt.append(f"\n    │ {plain.expandtabs(4)}", style=_line_style(plain))
+        excerpt.append(f"\n    │ {plain.expandtabs(4)}", style=_get_line_style(plain))
     if window.has_more_below or truncated:
         excerpt.append(mark, style="dim")
     return excerpt[1:]
 
 
-def _format_heading(number: int, hit: PatternHit) -> Text:
+def _format_heading(hit_number: int, hit: PatternHit) -> Text:
     from rich.text import Text
 
-    subject, *body = message_lines(hit.commit_message)
+    subject, *body = format_message_lines(hit.commit_message)
     heading = Text()
-    heading.append(f"{number:>2}. ", style="dim").append(subject, style="bold")
+    heading.append(f"{hit_number:>2}. ", style="dim").append(subject, style="bold")
     heading.append(f"\n    {hit.commit_sha[:12]}", style="yellow")
     heading.append(
         f"  {hit.commit_date[:10]}  {escape_controls(hit.commit_author)}  score {hit.combined_score:.2f}"
@@ -148,17 +148,17 @@ def _format_heading(number: int, hit: PatternHit) -> Text:
     return heading
 
 
-def _line_style(line: str) -> str:
+def _get_line_style(line: str) -> str:
     styles = {"+": "green", "-": "red", "@": "blue"}
     return styles.get(line[:1], "")
 
 
-def _footer_lines(meta: FindMeta) -> list[Text]:
+def _format_footer(meta: FindMeta) -> list[Text]:
     from rich.text import Text
 
     profile = meta.query_profile
     profile_line = (
-        f"asked as {profile.name}: {escape_controls(profile.explanation)}"
+        f"query profile {profile.name}: {escape_controls(profile.explanation)}"
         if profile != DEFAULT_QUERY_PROFILE
         else ""
     )

@@ -1,4 +1,4 @@
-"""Terminal output of maps: a list, and a tree with its progress."""
+"""Terminal output of mindmaps (short: maps): a list, and a tree with its progress."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from mindmap.document import BLOCKED, COMPLETED, IN_PROGRESS, Mindmap
-from mindmap.export import OutlineLine, outline_lines, with_branches
+from mindmap.export import OutlineLine, add_branches, build_outline
 from mindmap.tree import Summary, compute_progress
 from serve.text import escape_controls
 
@@ -32,8 +32,8 @@ def print_mindmap(document: Mindmap, console: Console, start: str, depth: int | 
     """Print a map, or the part of it from the node `start` down to `depth` levels."""
     from rich.text import Text
 
-    for branches, line in with_branches(outline_lines(document, start, max_depth=depth)):
-        console.print(Text.assemble(branches, *_styled_line(line)), soft_wrap=True)
+    for branches, line in add_branches(build_outline(document, start, max_depth=depth)):
+        console.print(Text.assemble(branches, *_style_line(line)), soft_wrap=True)
     counts = compute_progress(document)
     console.print()
     console.print(
@@ -44,14 +44,14 @@ def print_mindmap(document: Mindmap, console: Console, start: str, depth: int | 
 
 
 def _format_summary(summary: Summary) -> str:
-    updated = _local_time(summary.updated_at)
+    updated = _format_local_time(summary.updated_at)
     progress = f"{summary.completed_tasks}/{summary.total_tasks}"
     active = f"  now: {_collapse_whitespace(summary.active_task)}" if summary.active_task else ""
     workspace = f"  {summary.workspace_path}" if summary.workspace_path else ""
     return f"{summary.id}  {updated}  {progress:>7}  {_collapse_whitespace(summary.title)}{active}{workspace}"
 
 
-def _local_time(timestamp: str) -> str:
+def _format_local_time(timestamp: str) -> str:
     """Convert a timestamp to local time; return it unchanged if its format is unknown."""
     try:
         return datetime.fromisoformat(timestamp).astimezone().strftime(_TIME_FORMAT)
@@ -59,7 +59,7 @@ def _local_time(timestamp: str) -> str:
         return timestamp
 
 
-def _styled_line(line: OutlineLine) -> list[tuple[str, str] | Text]:
+def _style_line(line: OutlineLine) -> list[tuple[str, str] | Text]:
     node = line.node
     style = _STYLES.get(node.status or "", "") if node.is_task else ("bold" if not line.mark else "cyan")
     mark = f"{line.mark} " if line.mark else ""

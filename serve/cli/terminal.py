@@ -17,9 +17,9 @@ from serve.text import add_path_to_commands, escape_controls
 
 
 def _remember_path(path: Path) -> Path:
-    """Remember the PATH argument for suggested commands.
+    """Remember the PATH argument, for commands that messages suggest.
 
-    Raises FileNotFoundError if the working directory was deleted, which git would report as "no repository".
+    Raise FileNotFoundError if the working directory was deleted, which git would report as "no repository".
     """
     path.absolute()
     text.set_path_argument(path)
@@ -44,12 +44,12 @@ def create_app(description: str) -> typer.Typer:
     )
 
 
-def version_option(name: str) -> Any:
+def create_version_option(name: str) -> Any:
     """Return the `--version` option of a program."""
 
     def print_version(is_requested: bool) -> None:
         if is_requested:
-            typer.echo(f"{name} {config.version()}")
+            typer.echo(f"{name} {config.read_version()}")
             raise typer.Exit
 
     return typer.Option(
@@ -58,13 +58,15 @@ def version_option(name: str) -> Any:
 
 
 def run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
-    """Run a command and return its exit code; the only place where errors become messages and exit codes."""
+    """Run a command and return its exit code. All errors become messages and exit codes here."""
     process.configure_streams()
-    with process.handle_termination_signals() as received:
-        # In its own context, so that the PATH argument does not affect later commands of this process.
+    with process.handle_termination_signals() as received_signal:
+        # The command has its own context, so that its PATH argument does not affect later commands of this process.
         code = copy_context().run(_run_app, app, name, arguments)
     process.detach_streams()
-    return process.signal_exit_code(received.number) if code == exit_codes.INTERRUPTED else code
+    return (
+        process.compute_signal_exit_code(received_signal.number) if code == exit_codes.INTERRUPTED else code
+    )
 
 
 def _run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> int:
@@ -75,15 +77,15 @@ def _run_app(app: typer.Typer, name: str, arguments: Sequence[str] | None) -> in
         failure = exit_codes.describe_failure(error)
         if failure is None:
             raise
-        if failure.text:
-            print_note(failure.text)
-        return failure.code
+        if failure.message:
+            print_note(failure.message)
+        return failure.exit_code
     return int(code or exit_codes.OK)
 
 
 def print_raw(text: str) -> None:
     """Print a text unchanged, for programs, and a line break."""
-    # Always UTF-8. A byte of a path that is not UTF-8 is printed as its JSON escape.
+    # The output is UTF-8 in every locale. A byte of a path that is not UTF-8 is printed as an escape.
     sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
 
 
@@ -99,5 +101,5 @@ def print_warning(text: str) -> None:
 
 def print_note(text: str) -> None:
     """Print a note on stderr, without a prefix."""
-    with suppress(OSError):  # a full disk must not fail the command
+    with suppress(OSError):  # stderr may be a file on a full disk, which must not stop the command
         typer.echo(escape_controls(add_path_to_commands(text)), err=True)

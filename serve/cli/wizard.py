@@ -1,6 +1,6 @@
-"""`lineage index -i`: asks for the options, shows the equivalent command, asks for confirmation and runs it.
+"""Command `lineage index -i`: a dialog that asks for the options, shows the equivalent command and runs it.
 
-Esc and Ctrl-C cancel at any prompt, and then nothing is done.
+Esc and Ctrl-C cancel at any question, and then nothing is done.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from serve.cli.wizard_questions import (
     Number,
     Switch,
     WizardQuestion,
-    basic_questions,
+    build_basic_questions,
     is_non_default,
     parse_number,
     split_providers,
 )
 from serve.errors import BadRequest, Cancelled
 from serve.index_status import IndexStatus
-from serve.text import escape_controls, path_arguments
+from serve.text import escape_controls, format_path_arguments
 
-# An arrow key's sequence begins with Esc. Its other bytes follow sooner than this: over a slow line within 50 ms.
+# Wait after Esc before it counts as a key. An arrow key sends Esc too, and more bytes within 50 ms on a slow line.
 ESCAPE_SECONDS: Final = 0.15
 # ANSI colors, so that the terminal's theme keeps them readable on a light or dark background.
 STYLE: Final = Style(
     [
         ("qmark", "fg:ansicyan bold"),
-        ("settled", "fg:ansigreen"),
+        ("check-mark", "fg:ansigreen"),
         ("question", "bold"),
         ("answer", "fg:ansicyan"),
         ("pointer", "fg:ansicyan bold"),
@@ -78,13 +78,15 @@ def run_wizard(path: Path, ignored_options: IndexOptions) -> None:
     if repository.read_head() is None:
         raise NothingToIndex(repository.root)
     providers_offered, unavailable = split_providers([*EmbedProvider], providers.list_built_in_providers())
-    questions = basic_questions(providers_offered)
+    questions = build_basic_questions(providers_offered)
     all_questions = (*questions, *ADVANCED_QUESTIONS)
-    _warn_ignored(option_arguments(ignored_options, all_questions))
+    _warn_ignored(format_option_arguments(ignored_options, all_questions))
     _, status = index_status.load_status_at_path(path, config.load_settings().home)
-    _print(_heading(repository.root, status))
+    _print(_format_heading(repository.root, status))
     options = _ask_options(questions, unavailable)
-    _print(f"\nThe same without questions:\n\n    {equivalent_command(path, options, all_questions)}\n")
+    _print(
+        f"\nThe same without questions:\n\n    {format_equivalent_command(path, options, all_questions)}\n"
+    )
     _confirm_run(options, repository.root, status)
     run_index_command(path, options)
 
@@ -93,49 +95,51 @@ def check_terminal() -> None:
     """Raise BadRequest if there is no terminal to ask on."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadRequest(
-            "-i asks questions, and there is no terminal.",
-            hint="Run it in a terminal, or use options: `lineage index --help` lists them.",
+            "-i asks questions and needs a terminal.",
+            hint="Run it in a terminal, or use the options that `lineage index --help` lists.",
         )
     if is_dumb_terminal():
         raise BadRequest(
             "-i cannot show its questions on this terminal (TERM=dumb).",
-            hint="Run it in another terminal, or use options: `lineage index --help` lists them.",
+            hint="Run it in another terminal, or use the options that `lineage index --help` lists.",
         )
 
 
-def equivalent_command(path: Path, options: IndexOptions, questions: Sequence[WizardQuestion]) -> str:
-    """Return the shell command for `options`, without those at their default."""
-    return shlex.join(["lineage", "index", *path_arguments(path), *option_arguments(options, questions)])
+def format_equivalent_command(path: Path, options: IndexOptions, questions: Sequence[WizardQuestion]) -> str:
+    """Return the shell command for the index run. Options at their default are omitted."""
+    return shlex.join(
+        ["lineage", "index", *format_path_arguments(path), *format_option_arguments(options, questions)]
+    )
 
 
-def option_arguments(index_options: IndexOptions, questions: Sequence[WizardQuestion]) -> list[str]:
+def format_option_arguments(index_options: IndexOptions, questions: Sequence[WizardQuestion]) -> list[str]:
     """Return the command-line arguments for the options that are not at their default."""
     modes = [
         f"--{name}" for name in ("incremental", "force", "rebuild", "yes") if getattr(index_options, name)
     ]
     return [
         *modes,
-        *(word for question in questions for word in _question_arguments(question, index_options)),
+        *(word for question in questions for word in _format_question_arguments(question, index_options)),
     ]
 
 
-def choose(question: str, answers: Sequence[ChoiceOption]) -> str:
-    """Ask for one of the options and return its value; the first is preselected."""
-    width = max(len(answer.value) for answer in answers) + 2
+def choose(question: str, options: Sequence[ChoiceOption]) -> str:
+    """Ask for one of the options and return its value. The first one is preselected."""
+    width = max(len(option.value) for option in options) + 2
     choices = [
-        questionary.Choice(f"{answer.value.capitalize():<{width}}{answer.meaning}", value=answer.value)
-        for answer in answers
+        questionary.Choice(f"{option.value.capitalize():<{width}}{option.meaning}", value=option.value)
+        for option in options
     ]
     prompt = questionary.select(
         question, choices, qmark=QUESTION_MARK, pointer=POINTER, instruction=SELECT_HINT, style=STYLE
     )
-    chosen = str(_run_prompt(prompt))
-    _print_answered(question, chosen.capitalize())
-    return chosen
+    value = str(_run_prompt(prompt))
+    _print_answered(question, value.capitalize())
+    return value
 
 
 def confirm(question: str, *, default: bool) -> bool:
-    """Ask a yes/no question; Enter alone chooses the default."""
+    """Ask a yes/no question. Enter alone chooses the default."""
     is_confirmed = bool(
         _run_prompt(questionary.confirm(question, default=default, qmark=QUESTION_MARK, style=STYLE))
     )
@@ -144,7 +148,7 @@ def confirm(question: str, *, default: bool) -> bool:
 
 
 def ask_text(question: str, default: str, parse: Callable[[str], Any]) -> Any:
-    """Ask for a text until `parse` accepts it, showing its ValueError; return the parsed value."""
+    """Ask for a text until `parse` accepts it, and return the parsed value. A ValueError of `parse` is shown."""
 
     def validate(text: str) -> bool | str:
         try:
@@ -163,7 +167,7 @@ def ask_text(question: str, default: str, parse: Callable[[str], Any]) -> Any:
     return parse(text)
 
 
-def _question_arguments(question: WizardQuestion, options: IndexOptions) -> Iterator[str]:
+def _format_question_arguments(question: WizardQuestion, options: IndexOptions) -> Iterator[str]:
     value = getattr(options, question.field)
     if not is_non_default(question, value):
         return
@@ -190,7 +194,7 @@ def _ask(question: WizardQuestion) -> Any:
         case Switch(default):
             return confirm(question.question, default=default)
         case Choice() as choice:
-            return choice.value(choose(question.question, choice.all_options))
+            return choice.parse_answer(choose(question.question, choice.all_options))
 
 
 def _confirm_run(options: IndexOptions, root: Path, status: IndexStatus) -> None:
@@ -198,13 +202,15 @@ def _confirm_run(options: IndexOptions, root: Path, status: IndexStatus) -> None
         raise Cancelled
     if not options.rebuild:
         return
-    lost = f"{status.commits:,} commits" if status.commits else "all it contains"
-    question = f"Really delete the index of {escape_controls(root.name)} ({lost}) and build a new one?"
+    lost_content = f"{status.commits:,} commits" if status.commits else "all it contains"
+    question = (
+        f"Really delete the index of {escape_controls(root.name)} ({lost_content}) and build a new one?"
+    )
     if not confirm(question, default=False):
         raise Cancelled
 
 
-def _heading(root: Path, status: IndexStatus) -> str:
+def _format_heading(root: Path, status: IndexStatus) -> str:
     if status.last_indexed_commit is None:
         state = f"not indexed yet; {status.commits_behind:,} commits to index"
     else:
@@ -217,7 +223,7 @@ def _heading(root: Path, status: IndexStatus) -> str:
 
 def _warn_ignored(arguments: list[str]) -> None:
     if arguments:
-        print_warning(f"-i asks for every option. Ignored: {' '.join(arguments)}")
+        print_warning(f"-i asks for every option, so it ignores {' '.join(arguments)}.")
 
 
 def _print(text: str) -> None:
@@ -229,7 +235,7 @@ def _run_prompt(prompt: questionary.Question) -> Any:
     application.ttimeoutlen = ESCAPE_SECONDS
     application.erase_when_done = True
     application.key_bindings = merge_key_bindings(
-        [application.key_bindings or KeyBindings(), _escape_binding()]
+        [application.key_bindings or KeyBindings(), _create_escape_binding()]
     )
     try:
         return prompt.unsafe_ask()
@@ -244,7 +250,7 @@ def _show_error_below_question(application: Application[Any]) -> None:
             window.dont_extend_height = Always()
 
 
-def _escape_binding() -> KeyBindings:
+def _create_escape_binding() -> KeyBindings:
     bindings = KeyBindings()
 
     @bindings.add(Keys.Escape, eager=True)
@@ -257,5 +263,5 @@ def _escape_binding() -> KeyBindings:
 def _print_answered(question: str, answer: str) -> None:
     """Print the question with its answer, in place of the prompt and its options."""
     label = question if question.endswith("?") else f"{question}:"
-    line = [("class:settled", CHECK_MARK), ("class:question", f" {label} "), ("class:answer", answer)]
+    line = [("class:check-mark", CHECK_MARK), ("class:question", f" {label} "), ("class:answer", answer)]
     print_formatted_text(FormattedText(line), style=STYLE)

@@ -18,7 +18,7 @@ UNCHANGED: Final = "unchanged"
 
 
 class Mode(StrEnum):
-    """Treatment of the existing index by an index run."""
+    """Mode of an index run: its treatment of an existing index."""
 
     STANDARD = "standard"
     INCREMENTAL = "incremental"
@@ -28,8 +28,8 @@ class Mode(StrEnum):
     @property
     def fields(self) -> dict[str, bool]:
         """Fields of `IndexOptions` that select this mode."""
-        confirmed = {"yes": True} if self is Mode.REBUILD else {}
-        return {} if self is Mode.STANDARD else {self.value: True} | confirmed
+        confirmation = {"yes": True} if self is Mode.REBUILD else {}
+        return {} if self is Mode.STANDARD else {self.value: True} | confirmation
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Choice:
             else (ChoiceOption(UNCHANGED, self.unchanged_meaning), *self.options)
         )
 
-    def value(self, answer: str) -> Any:
+    def parse_answer(self, answer: str) -> Any:
         """Return the value of an answer; None for `UNCHANGED`."""
         return None if answer == UNCHANGED else self.parse(answer)
 
@@ -157,16 +157,19 @@ ADVANCED_QUESTIONS: Final = (
 
 
 def split_providers(
-    known: Sequence[str], built_in: Collection[str]
+    provider_names: Sequence[str], built_in: Collection[str]
 ) -> tuple[tuple[ChoiceOption, ...], tuple[str, ...]]:
-    """Return the providers that this build can run, as options, and the names of the others."""
-    available = [name for name in known if name == EmbedProvider.AUTO or name in built_in]
-    return tuple(ChoiceOption(name, PROVIDER_MEANINGS[name]) for name in available), tuple(
-        name for name in known if name not in available
+    """Return the providers that this build can run, as options, and the names of the others.
+
+    `built_in`: names of the providers that the installed ONNX Runtime includes.
+    """
+    available_names = [name for name in provider_names if name == EmbedProvider.AUTO or name in built_in]
+    return tuple(ChoiceOption(name, PROVIDER_MEANINGS[name]) for name in available_names), tuple(
+        name for name in provider_names if name not in available_names
     )
 
 
-def basic_questions(providers: tuple[ChoiceOption, ...]) -> tuple[WizardQuestion, ...]:
+def build_basic_questions(providers: tuple[ChoiceOption, ...]) -> tuple[WizardQuestion, ...]:
     """Return the questions that are always asked."""
     return (
         WizardQuestion(
@@ -182,7 +185,7 @@ def basic_questions(providers: tuple[ChoiceOption, ...]) -> tuple[WizardQuestion
 
 
 def parse_number(text: str, number: Number) -> int | None:
-    """Parse a typed number; None for an empty text. Raises ValueError, which says what is allowed."""
+    """Parse a typed number. Return None for an empty text. Raise ValueError with the allowed input if it is invalid."""
     if not text.strip():
         return None
     # int() alone would accept `1_000` and digits of other scripts.

@@ -1,4 +1,4 @@
-"""Background process that keeps models and indexes loaded, and its client.
+"""Daemon, a background process that keeps models and indexes loaded, and its client.
 
 - `cli`: commands `lineage serve` and `lineage daemon`
 - `client`: client that starts or replaces the daemon

@@ -54,7 +54,7 @@ def serve_command(
 @app.command("status")
 def status_command(*, as_json: AsJson = False) -> None:
     """Show whether the daemon is running, for how long, and what it has loaded."""
-    report = _client().fetch_status()
+    report = _create_client().fetch_status()
     if as_json:
         fields = {"running": False} if report is None else {"running": True, **_to_dict(report)}
         typer.echo(_format_json(fields))
@@ -65,7 +65,7 @@ def status_command(*, as_json: AsJson = False) -> None:
 @app.command("list")
 def list_command(*, as_json: AsJson = False) -> None:
     """List the repositories whose indexes the daemon has loaded."""
-    report = _client().fetch_status()
+    report = _create_client().fetch_status()
     indexes = report.holdings if report else ()
     if as_json:
         typer.echo(_format_json([_to_dict(index) for index in indexes]))
@@ -80,10 +80,10 @@ def list_command(*, as_json: AsJson = False) -> None:
 @app.command("stop")
 def stop_command() -> None:
     """Stop the daemon after it has answered the requests it is working on."""
-    typer.echo("The daemon has stopped." if _client().stop() else "No daemon is running.")
+    typer.echo("The daemon has stopped." if _create_client().stop() else "No daemon is running.")
 
 
-def _client() -> DaemonClient:
+def _create_client() -> DaemonClient:
     from serve.daemon.client import DaemonClient
     from serve.daemon.process import DaemonPaths
 

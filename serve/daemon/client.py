@@ -14,26 +14,27 @@ from typing import Final, TypeVar
 from pipeline.options import Precision
 from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest
 from serve.daemon import process, protocol
-from serve.daemon.process import DaemonPaths, DaemonUnavailable, build_id, git_config_digest
+from serve.daemon.process import DaemonPaths, DaemonUnavailable, compute_build_id, compute_git_config_digest
 from stores.errors import LineageError
 
-# A request may wait 10 s for a writer, and as long for a cold disk.
+# A request may wait 10 s for a process that writes the index, and 10 s for a slow disk.
 TIMEOUT_SECONDS: Final = 120.0
-# One for a daemon that is not running, one for one of another build, one for a crash, and one in case two coincide.
+# One attempt more after each of these: no daemon is running, it is of another build, it crashed. One is spare.
 MAX_ATTEMPTS: Final = 4
-# A request that crashes two daemons would crash the third one too, with the requests of others.
+# A request that crashes two daemons would crash a third one too, with the requests of other clients.
 MAX_CRASHES: Final = 2
+# Pause before the next attempt if the daemon is stopping.
 STOPPING_RETRY_SECONDS: Final = 0.05
 
 AnswerType = TypeVar("AnswerType")
 
 
 class DaemonFailed(LineageError):
-    """The daemon crashed or had an unexpected error."""
+    """Error for a daemon that crashed or had an unexpected error."""
 
 
 class _ConnectionLost(Exception):
-    """The daemon closed the connection before it responded."""
+    """Error for a connection that the daemon closed before it responded."""
 
 
 class _Connection(HTTPConnection):
@@ -58,11 +59,14 @@ class DaemonClient:
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def find(self, request: FindRequest, path: Path) -> FindAnswer:
-        """See `Backend.find`. `path` must be absolute."""
+        """Find commits whose changes match a description. `path`: absolute path of the repository."""
         return self._call("/find", protocol.FindCall(str(path), self.precision, request), FindAnswer)
 
     def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
-        """See `Backend.explain`. `path` must be absolute."""
+        """Return the commits that wrote lines of a file.
+
+        `path`: absolute path of the repository. `cwd`: directory that the file name may be relative to.
+        """
         call = protocol.ExplainCall(str(path), str(cwd) if cwd else None, request)
         return self._call("/explain", call, ExplainAnswer)
 
@@ -77,7 +81,7 @@ class DaemonClient:
         return _parse_response(*response, protocol.StatusReport, self.paths)
 
     def stop(self, build_id: str | None = None) -> bool:
-        """Stop the daemon after its running requests, and wait until it has stopped. Return False if there was none.
+        """Stop the daemon after its running requests, and wait for its end. Return False if no daemon is running.
 
         With `build_id`, stop only a daemon of that build, and do not wait.
         """
@@ -93,11 +97,11 @@ class DaemonClient:
         body, crashes = protocol.encode(request), 0
         for _ in range(MAX_ATTEMPTS):
             try:
-                response = self._send("POST", target, body, _identity_headers())
+                response = self._send("POST", target, body, _build_identity_headers())
             except _ConnectionLost as error:
                 crashes += 1
                 if crashes == MAX_CRASHES:
-                    raise _daemon_failed("The daemon crashed twice on this request.", self.paths) from error
+                    raise _create_failure("The daemon crashed twice on this request.", self.paths) from error
                 continue
             if response is None:
                 process.start_daemon(self.paths)
@@ -134,8 +138,11 @@ class DaemonClient:
             connection.close()
 
 
-def _identity_headers() -> dict[str, str]:
-    return {protocol.BUILD_HEADER: build_id(), protocol.GIT_CONFIG_HEADER: git_config_digest()}
+def _build_identity_headers() -> dict[str, str]:
+    return {
+        protocol.BUILD_HEADER: compute_build_id(),
+        protocol.GIT_CONFIG_HEADER: compute_git_config_digest(),
+    }
 
 
 def _parse_response(
@@ -146,7 +153,7 @@ def _parse_response(
     if status == protocol.STATUS_OTHER_GIT_CONFIG:
         raise DaemonUnavailable("The daemon uses the git configuration of another HOME.")
     if status != HTTPStatus.OK:
-        raise _daemon_failed("The daemon had an unexpected error.", paths)
+        raise _create_failure("The daemon had an unexpected error.", paths)
     try:
         return protocol.decode(body, answer_type)
     except ValueError as error:
@@ -155,7 +162,7 @@ def _parse_response(
         ) from error
 
 
-def _daemon_failed(message: str, paths: DaemonPaths) -> DaemonFailed:
+def _create_failure(message: str, paths: DaemonPaths) -> DaemonFailed:
     return DaemonFailed(
         message,
         hint=f"See its log: {paths.log}. Use --no-daemon or LINEAGE_NO_DAEMON=1 to work without the daemon.",

@@ -34,30 +34,30 @@ MAX_SOCKET_PATH_BYTES: Final = 103
 SHORT_DIRECTORY: Final = Path("/tmp")  # noqa: S108 - the owner of the directory in it is checked
 DIGEST_BYTES: Final = 8
 
-# Files that determine how a request is answered.
+# Packages and suffixes of the files that determine how a request is answered.
 PACKAGES: Final = ("serve", "pipeline", "stores")
 SOURCE_SUFFIXES: Final = (".py", ".sql", ".scm")
 _ROOT: Final = Path(__file__).resolve().parent.parent.parent
 
 # Starting Python and Tornado takes 0.3 s, and ten times as long on a busy machine.
 START_TIMEOUT_SECONDS: Final = 20.0
-# A little longer than the time that a stopping daemon gives to its running requests.
+# A stopping daemon waits up to 30 s for its running requests.
 STOP_TIMEOUT_SECONDS: Final = 35.0
 POLL_SECONDS: Final = 0.01
 MAX_LOG_BYTES: Final = 1_000_000
-# Part of the log that is quoted if the daemon does not start.
+# Size of the end of the log that an error quotes if the daemon does not start.
 LOG_TAIL_BYTES: Final = 2_000
 
-# Daemons that this process started; they outlive it.
+# Processes of the daemons that this process started. They continue to run after its end.
 _children: Final[list[subprocess.Popen[bytes]]] = []
 
 
 class DaemonUnavailable(LineageError):
-    """The daemon cannot be started, or does not respond."""
+    """Error for a daemon that cannot be started or does not respond."""
 
 
 class UnsafeDirectory(DaemonUnavailable):
-    """Another user could replace the daemon's socket."""
+    """Error for a directory in which another user could replace the daemon's socket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,23 +118,23 @@ def _check_directory(directory: Path) -> None:
         directory.chmod(0o700)
 
 
-def build_id() -> str:
+def compute_build_id() -> str:
     """Return a digest of the installed sources. Two installations with the same digest answer in the same way.
 
-    The files on disk count. After an upgrade a process that runs the old code gets the id of the new one, so all
-    clients use the same daemon.
+    The digest is of the files on disk, not of the loaded code: after an upgrade, processes that still run the old code
+    get the new id too, so all clients use the same daemon.
     """
-    return _digest_sources(
-        tuple((path, status.st_mtime_ns, status.st_size) for path, status in _source_files())
+    return _compute_source_digest(
+        tuple((path, status.st_mtime_ns, status.st_size) for path, status in _iter_source_files())
     )
 
 
-def git_config_digest() -> str:
+def compute_git_config_digest() -> str:
     """Return a digest that distinguishes users' git configurations, which git finds through HOME."""
-    return hashlib.blake2b(os.fsencode(config.git_config_key()), digest_size=DIGEST_BYTES).hexdigest()
+    return hashlib.blake2b(os.fsencode(config.build_git_config_key()), digest_size=DIGEST_BYTES).hexdigest()
 
 
-def _source_files() -> Iterator[tuple[Path, os.stat_result]]:
+def _iter_source_files() -> Iterator[tuple[Path, os.stat_result]]:
     for package in PACKAGES:
         for directory, subdirectories, files in os.walk(_ROOT / package):
             subdirectories.sort()
@@ -143,7 +143,7 @@ def _source_files() -> Iterator[tuple[Path, os.stat_result]]:
 
 
 @lru_cache(maxsize=2)
-def _digest_sources(sources: tuple[tuple[Path, int, int], ...]) -> str:
+def _compute_source_digest(sources: tuple[tuple[Path, int, int], ...]) -> str:
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for path, _, _ in sources:
         digest.update(os.fsencode(path.relative_to(_ROOT)) + b"\0" + path.read_bytes() + b"\0")
@@ -152,7 +152,7 @@ def _digest_sources(sources: tuple[tuple[Path, int, int], ...]) -> str:
 
 @atexit.register
 def _detach_children() -> None:
-    # Prevents Popen's ResourceWarning at exit: the daemons are meant to outlive this process.
+    # The daemons continue to run after this process. A return code prevents Popen's ResourceWarning about them.
     for child in _children:
         if child.poll() is None:
             child.returncode = 0
@@ -182,8 +182,9 @@ def start_daemon(paths: DaemonPaths) -> None:
     """Start a daemon unless one is running or another program starts it. Raise DaemonUnavailable on failure."""
     try:
         paths.create_directories()
-        with locks.exclusive_lock(
-            paths.start_lock, Deadline.after(START_TIMEOUT_SECONDS + STOP_TIMEOUT_SECONDS, _start_timeout)
+        with locks.acquire_exclusive_lock(
+            paths.start_lock,
+            Deadline.after(START_TIMEOUT_SECONDS + STOP_TIMEOUT_SECONDS, _create_start_timeout),
         ):
             if not is_running(paths):
                 wait_until_stopped(paths)
@@ -196,19 +197,19 @@ def wait_until_stopped(paths: DaemonPaths) -> None:
     """Wait until a daemon that is stopping has released its lock. Raise DaemonUnavailable on timeout."""
     with (
         suppress(FileNotFoundError),
-        locks.exclusive_lock(paths.lock, Deadline.after(STOP_TIMEOUT_SECONDS, _stop_timeout)),
+        locks.acquire_exclusive_lock(paths.lock, Deadline.after(STOP_TIMEOUT_SECONDS, _create_stop_timeout)),
     ):
         pass
 
 
-def _start_timeout(seconds: float) -> DaemonUnavailable:
+def _create_start_timeout(seconds: float) -> DaemonUnavailable:
     return DaemonUnavailable(f"Another program has been starting the daemon for {seconds:g} s.")
 
 
-def _stop_timeout(seconds: float) -> DaemonUnavailable:
+def _create_stop_timeout(seconds: float) -> DaemonUnavailable:
     return DaemonUnavailable(
         f"The daemon was asked to stop {seconds:g} s ago and is still working on earlier requests.",
-        hint="Wait for it, or stop it at once with `kill`.",
+        hint="Wait for it, or end its process with `kill`.",
     )
 
 
@@ -220,10 +221,10 @@ def _spawn_daemon(paths: DaemonPaths) -> None:
     with paths.log.open("ab") as log:
         log_offset = log.tell()
         child = subprocess.Popen(
-            # -P: do not import a package named `serve` from the working directory.
+            # With -P, a package named `serve` in the working directory is not imported.
             [sys.executable, "-P", "-m", "serve.cli.app", "serve"],
             cwd=paths.directory,
-            env=config.daemon_environment(paths.home),
+            env=config.build_daemon_environment(paths.home),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -38,7 +38,7 @@ MessageType = TypeVar("MessageType")
 
 @dataclass(frozen=True, slots=True)
 class FindCall:
-    """Call of `Engine.find`. `path`: absolute path of the repository. `precision`: the client's setting."""
+    """Request to find commits. `path`: absolute path of the repository. `precision`: the client's setting."""
 
     path: str
     precision: Precision
@@ -47,7 +47,7 @@ class FindCall:
 
 @dataclass(frozen=True, slots=True)
 class ExplainCall:
-    """Call of `Engine.explain`. `path`: absolute path of the repository. `cwd`: the client's working directory."""
+    """Request to explain code. `path`: absolute path of the repository. `cwd`: the client's working directory."""
 
     path: str
     cwd: str | None
@@ -56,22 +56,22 @@ class ExplainCall:
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """Error response: a LineageError, with the name of its class if it is one of `_ERROR_CLASSES`."""
+    """Error response: a LineageError. `class_name` is empty unless the class is one of `_ERROR_CLASSES`."""
 
-    kind: str
+    class_name: str
     message: str
     hint: str
 
     @classmethod
     def from_error(cls, error: LineageError) -> ErrorResponse:
-        """Convert an error. Its class is replaced by the nearest base class that the client knows."""
-        known = (base.__name__ for base in type(error).__mro__ if base.__name__ in _ERROR_CLASSES)
-        return cls(next(known, ""), error.message, error.hint)
+        """Convert an error. Its class is replaced by its nearest base class in `_ERROR_CLASSES`."""
+        known_class_names = (base.__name__ for base in type(error).__mro__ if base.__name__ in _ERROR_CLASSES)
+        return cls(next(known_class_names, ""), error.message, error.hint)
 
     @property
     def error(self) -> LineageError:
         """The error that was sent."""
-        return _ERROR_CLASSES.get(self.kind, LineageError)(self.message, hint=self.hint)
+        return _ERROR_CLASSES.get(self.class_name, LineageError)(self.message, hint=self.hint)
 
 
 @dataclass(frozen=True, slots=True)

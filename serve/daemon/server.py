@@ -20,32 +20,34 @@ from tornado.web import Application, RequestHandler
 
 from serve import config, http_common
 from serve.daemon import protocol
-from serve.daemon.process import DaemonPaths, build_id, git_config_digest
+from serve.daemon.process import DaemonPaths, compute_build_id, compute_git_config_digest
 from serve.engine import Engine
 from stores import errors, locks
 from stores.errors import LineageError
 from stores.locks import Deadline
 
-# Clients that pause usually return within minutes. Loading the models again takes 0.3 s.
+# Idle time until the models are unloaded. Most clients return within minutes; loading takes 0.3 s.
 UNLOAD_AFTER_SECONDS: Final = 600.0
-# Starting takes half a second, an idle daemon 60 MB.
+# Idle time until the daemon exits. An idle daemon uses 60 MB; starting one takes half a second.
 EXIT_AFTER_SECONDS: Final = 3_600.0
 
-# More parallel calls only wait for the CPU. Calls that wait for an index do not use it.
+# Threads that handle calls. There are more than CPUs, because calls that wait for an index do not use one.
 MAX_THREADS: Final = 16
 MAX_REQUEST_BYTES: Final = 1 << 20
+# Connections that may wait to be accepted.
 BACKLOG: Final = 512
+# Interval of the checks for idle time and a deleted socket.
 POLL_SECONDS: Final = 0.5
-# A program that waits for a daemon to stop takes the daemon's lock for a moment.
+# Wait for the daemon's lock: a program that waits until a daemon has stopped holds it for a moment.
 LOCK_TIMEOUT_SECONDS: Final = 1.0
-# Time for running calls when the daemon is asked to stop.
+# Maximum wait for running calls after a request to stop.
 DRAIN_SECONDS: Final = 30.0
 
 logger = logging.getLogger(__name__)
 
 
 class AlreadyRunning(LineageError):
-    """This index directory has a running daemon."""
+    """Error for an index directory that has a running daemon already."""
 
 
 @dataclass(slots=True)
@@ -53,13 +55,14 @@ class DaemonState:
     """Call counters and idle timer of the daemon. Thread-safe.
 
     `unload_after`, `exit_after`: idle seconds until the models are unloaded and the daemon exits; 0 means never.
+    `answered_calls`, `running_calls`: number of calls that have ended and that are running.
     """
 
     unload_after: float = UNLOAD_AFTER_SECONDS
     exit_after: float = EXIT_AFTER_SECONDS
     started_at: float = field(default_factory=time.monotonic)
-    answered: int = 0
-    running: int = 0
+    answered_calls: int = 0
+    running_calls: int = 0
     _last_request: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -67,13 +70,13 @@ class DaemonState:
     def track_request(self) -> Iterator[None]:
         """Count a call as running within the context, and as answered afterwards."""
         with self._lock:
-            self.running += 1
+            self.running_calls += 1
         try:
             yield
         finally:
             with self._lock:
-                self.running -= 1
-                self.answered += 1
+                self.running_calls -= 1
+                self.answered_calls += 1
                 self._last_request = time.monotonic()
 
     @property
@@ -84,7 +87,7 @@ class DaemonState:
     @property
     def idle_seconds(self) -> float:
         """Seconds since the last call ended; 0 while one is running."""
-        return 0.0 if self.running else time.monotonic() - self._last_request
+        return 0.0 if self.running_calls else time.monotonic() - self._last_request
 
     @property
     def should_exit(self) -> bool:
@@ -97,7 +100,7 @@ class DaemonState:
         return bool(self.unload_after) and self.idle_seconds >= self.unload_after
 
 
-def resident_bytes() -> int | None:
+def measure_resident_bytes() -> int | None:
     """Return the resident memory of this process, or None if the system does not provide it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
@@ -113,8 +116,8 @@ class Service:
     paths: DaemonPaths
     state: DaemonState
     engine: Engine
-    build_id: str = field(default_factory=build_id)
-    git_config_digest: str = field(default_factory=git_config_digest)
+    build_id: str = field(default_factory=compute_build_id)
+    git_config_digest: str = field(default_factory=compute_git_config_digest)
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MAX_THREADS, "request"))
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -129,21 +132,21 @@ class Service:
         cwd = Path(call.cwd) if call.cwd else None
         return protocol.encode(self.engine.explain(call.request, Path(call.path), cwd))
 
-    def status_report(self) -> protocol.StatusReport:
+    def build_status_report(self) -> protocol.StatusReport:
         """Return the status of the daemon."""
         state = self.state
         return protocol.StatusReport(
             pid=os.getpid(),
-            version=config.version(),
+            version=config.read_version(),
             build=self.build_id,
             socket=str(self.paths.socket),
             uptime_seconds=round(state.uptime_seconds, 1),
             idle_seconds=round(state.idle_seconds, 1),
-            answered=state.answered,
-            running=state.running,
-            resident_bytes=resident_bytes(),
+            answered=state.answered_calls,
+            running=state.running_calls,
+            resident_bytes=measure_resident_bytes(),
             models=self.engine.models.names,
-            holdings=tuple(map(protocol.LoadedIndex.from_cache_entry, self.engine.cache_stats())),
+            holdings=tuple(map(protocol.LoadedIndex.from_cache_entry, self.engine.collect_cache_stats())),
         )
 
 
@@ -201,12 +204,12 @@ class _CallHandler(_BaseHandler):
 
 class _StatusHandler(_BaseHandler):
     def get(self) -> None:
-        self._respond(200, protocol.encode(self.service.status_report()))
+        self._respond(200, protocol.encode(self.service.build_status_report()))
 
 
 class _StopHandler(_BaseHandler):
     def post(self) -> None:
-        # A request to stop another build came late: that daemon was already replaced by this one.
+        # A request to stop another build comes late if this daemon has already replaced that one.
         build_to_stop = self.request.headers.get(protocol.BUILD_HEADER, self.service.build_id)
         if build_to_stop == self.service.build_id:
             self.service.stopping.set()
@@ -222,21 +225,21 @@ HANDLERS: Final[dict[str, Handler]] = {
 def serve(paths: DaemonPaths, state: DaemonState) -> None:
     """Run the daemon until it is idle for too long or asked to stop. Raise AlreadyRunning if there is one."""
     paths.create_directories()
-    with _hold_daemon_lock(paths):
+    with _acquire_daemon_lock(paths):
         asyncio.run(_run_server(paths, state))
 
 
 @contextmanager
-def _hold_daemon_lock(paths: DaemonPaths) -> Iterator[None]:
-    deadline = Deadline.after(LOCK_TIMEOUT_SECONDS, lambda _: _already_running(paths))
-    with locks.exclusive_lock(paths.lock, deadline) as descriptor:
+def _acquire_daemon_lock(paths: DaemonPaths) -> Iterator[None]:
+    deadline = Deadline.after(LOCK_TIMEOUT_SECONDS, lambda _: _create_already_running_error(paths))
+    with locks.acquire_exclusive_lock(paths.lock, deadline) as descriptor:
         with suppress(OSError):  # on a full disk the lock file has no process id
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
         yield
 
 
-def _already_running(paths: DaemonPaths) -> AlreadyRunning:
+def _create_already_running_error(paths: DaemonPaths) -> AlreadyRunning:
     pid = paths.lock.read_text(encoding="ascii", errors="replace").strip()
     return AlreadyRunning(
         f"A daemon of {paths.home} is already running (process {pid}).",
@@ -250,15 +253,19 @@ async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
         (target, _CallHandler, {"service": service, "handler": handler})
         for target, handler in HANDLERS.items()
     ]
-    common = {"service": service}
+    service_argument = {"service": service}
     application = Application(
-        [*call_routes, ("/status", _StatusHandler, common), ("/stop", _StopHandler, common)],
+        [
+            *call_routes,
+            ("/status", _StatusHandler, service_argument),
+            ("/stop", _StopHandler, service_argument),
+        ],
         log_function=http_common.log_request,
     )
     http_common.set_event_on_signals(service.stopping)
     server = HTTPServer(application, max_body_size=MAX_REQUEST_BYTES)
     server.add_socket(bind_unix_socket(str(paths.socket), 0o600, BACKLOG))
-    socket_identity = http_common.file_identity(paths.socket)
+    socket_identity = http_common.read_file_identity(paths.socket)
     logger.info("event=listening socket=%s process=%d build=%s", paths.socket, os.getpid(), service.build_id)
     try:
         await _wait_until_done(service, socket_identity)
@@ -268,14 +275,14 @@ async def _run_server(paths: DaemonPaths, state: DaemonState) -> None:
         await _drain_requests(service)
         await server.close_all_connections()
         service.engine.close()
-        logger.info("event=ended answered=%d", state.answered)
+        logger.info("event=ended answered=%d", state.answered_calls)
 
 
 async def _wait_until_done(service: Service, socket_identity: tuple[int, int] | None) -> None:
     while not service.stopping.is_set():
         await http_common.wait_for_event(service.stopping, POLL_SECONDS)
         # A daemon whose socket was deleted, with its index directory or by another daemon, gets no more requests.
-        current_identity = http_common.file_identity(service.paths.socket)
+        current_identity = http_common.read_file_identity(service.paths.socket)
         if service.state.should_exit or current_identity is None or current_identity != socket_identity:
             return
         if service.state.should_unload:
@@ -285,11 +292,11 @@ async def _wait_until_done(service: Service, socket_identity: tuple[int, int] | 
 async def _drain_requests(service: Service) -> None:
     """Wait until no call is running, at most DRAIN_SECONDS."""
     for _ in range(int(DRAIN_SECONDS / 0.02)):
-        if not service.state.running:
+        if not service.state.running_calls:
             return
         await asyncio.sleep(0.02)
 
 
 def _remove_socket(paths: DaemonPaths, socket_identity: tuple[int, int] | None) -> None:
-    if http_common.file_identity(paths.socket) == socket_identity:
+    if http_common.read_file_identity(paths.socket) == socket_identity:
         paths.socket.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The git program's blame: options, porcelain parser, and `.git-blame-ignore-revs`."""
+"""`git blame`: options, parser of its porcelain output, and `.git-blame-ignore-revs`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipeline.git.git_cli import GitProgram, RunningGit
+from pipeline.git.git_cli import GitProcess, GitProgram
 from pipeline.git.repository import Repository
 from serve.api_types import ExplainRequest
 from serve.explain.target import Target
@@ -20,7 +20,7 @@ IGNORE_REVS_SETTING: Final = "blame.ignorerevsfile"
 FULL_SHA: Final = re.compile(rb"[0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?")
 
 LINE_HEADER: Final = re.compile(rb"([0-9a-f]{40,64}) (\d+) (\d+)(?: \d+)?")
-UNCOMMITTED: Final = re.compile(r"0+")
+ZERO_SHA: Final = re.compile(r"0+")
 ESCAPE: Final = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 NAMED_ESCAPES: Final = {
     b"a": b"\a",
@@ -38,16 +38,17 @@ class BlameIgnoreRevs:
     """Commits that blame skips.
 
     - `revisions`: commits listed in the repository's `.git-blame-ignore-revs`.
-    - `note`: sentence about invalid lines in that file, else empty.
-    - `files`: contents of the files of the setting `blame.ignoreRevsFile`, which git reads itself; part of the key.
-    - `settings`: the git configuration without settings that name missing files, on which git would fail; None if no
-      file is missing.
+    - `note`: sentence for the user about invalid lines in that file; empty if there are none.
+    - `configured_contents`: contents of the files that the git setting `blame.ignoreRevsFile` names. git reads these
+      files itself, but the key of a cached answer contains them.
+    - `replacement_config`: settings to use instead of the user and system configuration, without `blame.ignoreRevsFile`
+      settings that name missing files, because git fails on those; None if no file is missing.
     """
 
     revisions: tuple[str, ...] = ()
     note: str = ""
-    files: tuple[bytes, ...] = ()
-    settings: tuple[tuple[str, str], ...] | None = None
+    configured_contents: tuple[bytes, ...] = ()
+    replacement_config: tuple[tuple[str, str], ...] | None = None
 
     @property
     def arguments(self) -> list[str]:
@@ -58,30 +59,32 @@ class BlameIgnoreRevs:
 def load_ignore_revs(repository: Repository) -> BlameIgnoreRevs:
     """Load the commits that blame skips in this repository.
 
-    `.git-blame-ignore-revs` is read here because git fails on a line that is not a full commit hash.
+    This reads `.git-blame-ignore-revs` itself, because git fails on a line that is not a full commit hash.
     """
     content = _read_ignore_revs(repository)
-    lines = [line for line in (raw.partition(b"#")[0].strip() for raw in content.split(b"\n")) if line]
-    hashes = [line.decode().lower() for line in lines if FULL_SHA.fullmatch(line)]
+    entries = [line for line in (raw.partition(b"#")[0].strip() for raw in content.split(b"\n")) if line]
+    hashes = [line.decode().lower() for line in entries if FULL_SHA.fullmatch(line)]
     revisions = tuple(revision for revision in dict.fromkeys(hashes) if repository.is_commit(revision))
-    configured = {value: _expand_path(repository, value) for value in _configured_files(repository) if value}
-    missing = {value for value, path in configured.items() if not path.is_file()}
+    configured_paths = {
+        value: _expand_path(repository, value) for value in _list_configured_files(repository) if value
+    }
+    missing_files = {value for value, path in configured_paths.items() if not path.is_file()}
     return BlameIgnoreRevs(
         revisions=revisions,
         note=""
-        if len(hashes) == len(lines)
-        else f"Lines of {IGNORE_REVS_FILE} that are not full commit hashes were ignored.",
-        files=tuple(_read_or_empty(path) for path in configured.values()),
-        settings=_settings_without(repository, missing) if missing else None,
+        if len(hashes) == len(entries)
+        else f"Some lines of {IGNORE_REVS_FILE} have no effect: write full commit hashes.",
+        configured_contents=tuple(_read_or_empty(path) for path in configured_paths.values()),
+        replacement_config=_drop_missing_files(repository, missing_files) if missing_files else None,
     )
 
 
-def _settings_without(repository: Repository, missing: set[str]) -> tuple[tuple[str, str], ...]:
-    """Return the git configuration without settings that name missing files."""
+def _drop_missing_files(repository: Repository, missing_files: set[str]) -> tuple[tuple[str, str], ...]:
+    """Return the git configuration without `blame.ignoreRevsFile` settings that name missing files."""
     return tuple(
         (name, value)
         for name, value in repository.config
-        if name != IGNORE_REVS_SETTING or value not in missing
+        if name != IGNORE_REVS_SETTING or value not in missing_files
     )
 
 
@@ -91,11 +94,11 @@ def _expand_path(repository: Repository, value: str) -> Path:
 
 def _read_ignore_revs(repository: Repository) -> bytes:
     if repository.is_bare:
-        return repository.read_at_head(IGNORE_REVS_FILE) or b""
+        return repository.read_file_at_head(IGNORE_REVS_FILE) or b""
     return _read_or_empty(repository.root / IGNORE_REVS_FILE)
 
 
-def _configured_files(repository: Repository) -> list[str]:
+def _list_configured_files(repository: Repository) -> list[str]:
     return [value for name, value in repository.config if name == IGNORE_REVS_SETTING]
 
 
@@ -108,7 +111,7 @@ def _read_or_empty(path: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class LineOrigin:
-    """Commit that wrote lines, and the path of their file in it.
+    """Origin of lines: the commit that wrote them, and the path of their file in this commit.
 
     `previous` is the parent commit and the path of the file there; None if the commit created the file.
     """
@@ -119,8 +122,8 @@ class LineOrigin:
 
 
 @dataclass(frozen=True, slots=True)
-class OriginLine:
-    """A blamed line: its number in the current file, and in the file of its origin."""
+class BlamedLine:
+    """Line with its origin, its number in the current file (`number`) and its number in the file of the origin."""
 
     number: int
     original_number: int
@@ -129,14 +132,14 @@ class OriginLine:
     @property
     def is_committed(self) -> bool:
         """True if a commit contains the line."""
-        return UNCOMMITTED.fullmatch(self.origin.commit_sha) is None
+        return ZERO_SHA.fullmatch(self.origin.commit_sha) is None
 
 
 @dataclass(frozen=True, slots=True)
 class BlameResult:
     """Blamed lines, and the committer time of each commit in seconds since the epoch."""
 
-    lines: tuple[OriginLine, ...]
+    lines: tuple[BlamedLine, ...]
     commit_times: dict[str, int]
 
 
@@ -154,8 +157,8 @@ def start_blame(
     line_range: tuple[int, int],
     request: ExplainRequest,
     ignore_revs: BlameIgnoreRevs,
-) -> Iterator[RunningGit]:
-    """Start blame of an inclusive range of lines, for `read_blame` to wait for."""
+) -> Iterator[GitProcess]:
+    """Start git to blame an inclusive range of lines; `read_blame` waits for it and returns the result."""
     options = [
         "blame",
         "--porcelain",
@@ -165,16 +168,16 @@ def start_blame(
         *(["-M", "-C"] if request.follow_moves else []),
         *ignore_revs.arguments,
     ]
-    # Blame the content that was read, not the file: the file can change, and the cache key has the content.
+    # Pass the content instead of the file, which can change meanwhile: the cache key contains this content.
     source = ["HEAD"] if target.is_from_head else ["--contents", "-"]
     stdin = None if target.is_from_head else target.content
-    with git.start(*options, *source, "--", target.path, stdin=stdin) as running:
-        yield running
+    with git.start(*options, *source, "--", target.path, stdin=stdin) as blame_process:
+        yield blame_process
 
 
-def read_blame(running: RunningGit) -> BlameResult | BlameFailed:
+def read_blame(blame_process: GitProcess) -> BlameResult | BlameFailed:
     """Wait for git and return its result."""
-    output = running.wait()
+    output = blame_process.wait()
     if output.exit_code:
         last_line = output.stderr.splitlines()[-1] if output.stderr else "no reason given"
         return BlameFailed(last_line.removeprefix("fatal: "))
@@ -184,9 +187,9 @@ def read_blame(running: RunningGit) -> BlameResult | BlameFailed:
 def parse_porcelain(porcelain: bytes) -> BlameResult:
     """Parse the output of `git blame --porcelain`.
 
-    git prints the details of a commit at its first line only, and its path again whenever that differs.
+    git prints the details of a commit only with the first of its lines, and a path whenever it changes.
     """
-    lines: list[OriginLine] = []
+    lines: list[BlamedLine] = []
     commit_times: dict[str, int] = {}
     origins: dict[str, LineOrigin] = {}
     sha, original_number, number = "", 0, 0
@@ -194,7 +197,7 @@ def parse_porcelain(porcelain: bytes) -> BlameResult:
     for row in porcelain.split(b"\n"):
         key, _, value = row.partition(b" ")
         if row[:1] == b"\t":
-            lines.append(OriginLine(number, original_number, origins[sha]))
+            lines.append(BlamedLine(number, original_number, origins[sha]))
         elif header := LINE_HEADER.fullmatch(row):
             sha, original_number, number = header[1].decode(), int(header[2]), int(header[3])
             previous = None
@@ -212,9 +215,9 @@ def unquote_path(path: bytes) -> bytes:
     """Decode a path that git prints, which is C-quoted if it has special characters."""
     if not (len(path) > 1 and path[:1] == path[-1:] == b'"'):
         return path
-    return ESCAPE.sub(_unescape, path[1:-1])
+    return ESCAPE.sub(_decode_escape, path[1:-1])
 
 
-def _unescape(match: re.Match[bytes]) -> bytes:
+def _decode_escape(match: re.Match[bytes]) -> bytes:
     escape = match[1]
     return bytes([int(escape, 8)]) if len(escape) == 3 else NAMED_ESCAPES.get(escape, escape)

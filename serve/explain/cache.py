@@ -1,4 +1,4 @@
-"""Cache of answers, and the keys that change with everything an answer depends on."""
+"""Cache of answers. A key contains everything that an answer depends on."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from serve.explain.blame import BlameIgnoreRevs
 from serve.explain.target import Target
 from stores.index_location import IndexLocation
 
-# An answer takes about 10 KB; one about a whole large file holds its lines, so the bytes are limited too.
+# An answer takes about 10 KB, but one about a large file contains all its lines, so the bytes are limited as well.
 MAX_ENTRIES: Final = 128
 MAX_BYTES: Final = 32 << 20
 # git's index file ends with a SHA-1 digest of its content.
 INDEX_DIGEST_BYTES: Final = 20
-# The user's attributes file, and settings that name files which affect an answer.
+# git's default file for the user's attributes.
 USER_ATTRIBUTES: Final = "~/.config/git/attributes"
+# Settings whose values name files that affect an answer.
 FILE_SETTINGS: Final = frozenset({"mailmap.file", "core.attributesfile"})
 
 Value = TypeVar("Value")
@@ -33,13 +34,13 @@ Value = TypeVar("Value")
 class BoundedCache(Generic[Value]):
     """LRU cache limited by the number of entries and by their total size. Thread-safe.
 
-    Each entry counts for at least its share of `max_bytes`, so that the size limit bounds the number as well.
+    Each entry counts for at least `max_bytes / max_entries` bytes, so the limit of bytes also limits the entries.
     """
 
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
-        share = max_bytes // max_entries
+        min_entry_bytes = max_bytes // max_entries
         self._entries: LRUCache[bytes, tuple[Value, int]] = LRUCache(
-            max_bytes, getsizeof=lambda entry: max(entry[1], share)
+            max_bytes, getsizeof=lambda entry: max(entry[1], min_entry_bytes)
         )
         self._lock = Lock()
 
@@ -55,7 +56,7 @@ class BoundedCache(Generic[Value]):
             self._entries[key] = value, size_bytes
 
 
-def answer_key(
+def compute_answer_key(
     request: ExplainRequest,
     repository: Repository,
     head: str | None,
@@ -65,7 +66,7 @@ def answer_key(
 ) -> bytes:
     """Return a digest of everything that an answer depends on.
 
-    Small files count by their content: two writes within one tick of the clock have the same modification time.
+    It contains small files in full, because two writes within one tick of the clock have the same modification time.
     """
     dependencies = (
         request,
@@ -76,33 +77,33 @@ def answer_key(
         ignore_revs,
         repository.config,
         sorted(repository.shallow_boundary),
-        *map(_read_or_none, _dependency_files(repository, target)),
-        _file_signature(repository.git_dir / "index"),
+        *map(_read_or_none, _list_dependency_files(repository, target)),
+        _read_file_signature(repository.git_dir / "index"),
         _read_tail(repository.git_dir / "index"),
-        _replace_refs(repository),
-        *map(_file_signature, (location.database, location.wal) if location else ()),
+        _read_replace_refs(repository),
+        *map(_read_file_signature, (location.database, location.wal) if location else ()),
     )
-    return _digest(dependencies)
+    return _hash_dependencies(dependencies)
 
 
-def history_key(repository: Repository, head: str) -> bytes:
+def compute_history_key(repository: Repository, head: str) -> bytes:
     """Return a digest of everything that the history of `head` depends on."""
-    return _digest((repository.objects_dir, head, sorted(repository.shallow_boundary)))
+    return _hash_dependencies((repository.objects_dir, head, sorted(repository.shallow_boundary)))
 
 
-def _digest(dependencies: object) -> bytes:
+def _hash_dependencies(dependencies: object) -> bytes:
     return hashlib.blake2b(repr(dependencies).encode("utf-8", "backslashreplace")).digest()
 
 
-def _dependency_files(repository: Repository, target: Target) -> Iterator[Path]:
+def _list_dependency_files(repository: Repository, target: Target) -> Iterator[Path]:
     """Yield the small files that affect blame, diffs or the names of authors."""
     common = repository.objects_dir.parent
     yield repository.git_dir / "MERGE_HEAD"
     yield common / "info" / "grafts"
     yield common / "info" / "attributes"
-    configured = [value for name, value in repository.config if name in FILE_SETTINGS]
+    configured_files = [value for name, value in repository.config if name in FILE_SETTINGS]
     # `Path.expanduser` would raise for an unknown user.
-    yield from (Path(os.path.expanduser(name)) for name in (USER_ATTRIBUTES, *configured))  # noqa: PTH111
+    yield from (Path(os.path.expanduser(name)) for name in (USER_ATTRIBUTES, *configured_files))  # noqa: PTH111
     if not repository.is_bare:
         yield repository.root / ".mailmap"
         yield repository.root / ".gitattributes"
@@ -110,13 +111,13 @@ def _dependency_files(repository: Repository, target: Target) -> Iterator[Path]:
         yield from (repository.root / directory / ".gitattributes" for directory in directories)
 
 
-def _replace_refs(repository: Repository) -> list[tuple[str, bytes | None]]:
-    """Return the contents of loose replace refs, and the signature of the file with the packed ones."""
+def _read_replace_refs(repository: Repository) -> list[tuple[str, bytes | None]]:
+    """Return the contents of loose replace refs, and the signature of the file with the packed refs."""
     common = repository.objects_dir.parent
     directory = common / "refs" / "replace"
     names = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
-    loose = [(name, _read_or_none(directory / name)) for name in names]
-    return [*loose, ("packed", repr(_file_signature(common / "packed-refs")).encode())]
+    loose_refs = [(name, _read_or_none(directory / name)) for name in names]
+    return [*loose_refs, ("packed", repr(_read_file_signature(common / "packed-refs")).encode())]
 
 
 def _read_or_none(path: Path) -> bytes | None:
@@ -126,7 +127,7 @@ def _read_or_none(path: Path) -> bytes | None:
         return None
 
 
-def _file_signature(path: Path) -> tuple[int, int, int] | None:
+def _read_file_signature(path: Path) -> tuple[int, int, int] | None:
     try:
         status = path.stat()
     except OSError:

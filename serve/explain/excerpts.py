@@ -1,4 +1,4 @@
-"""Diff excerpts: what a commit changed in the lines that it is blamed for."""
+"""Diff excerpts: the sections of a commit's diff that changed the lines blamed on it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pipeline.git.repository import Repository, UnreadableObject
 from pipeline.hunks import OVERSIZE_BYTES
 from serve import diff_excerpts
 from serve.diff_excerpts import CONTEXT_LINES, DiffLine
-from serve.explain.blame import LineOrigin, OriginLine
+from serve.explain.blame import BlamedLine, LineOrigin
 from serve.index_status import EXCERPT_COLUMNS, EXCERPT_LINES, truncate_line
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Excerpt of a diff; `is_truncated` if more of the diff concerns the blamed lines."""
+    """Excerpt of a diff; `is_truncated` if it omits a part that concerns the blamed lines."""
 
     text: str
     is_truncated: bool
@@ -28,23 +28,23 @@ class Excerpt:
 EMPTY_EXCERPT: Final = Excerpt("", is_truncated=False)
 
 
-def main_origin(lines: Sequence[OriginLine]) -> LineOrigin:
+def find_main_origin(lines: Sequence[BlamedLine]) -> LineOrigin:
     """Return the origin of most of the lines."""
     return Counter(line.origin for line in lines).most_common(1)[0][0]
 
 
-def build_excerpt(repository: Repository, lines: Sequence[OriginLine]) -> Excerpt:
-    """Return what a commit did to lines blamed on it, in the file that most of them come from.
+def build_excerpt(repository: Repository, lines: Sequence[BlamedLine]) -> Excerpt:
+    """Return the excerpt of a commit's diff for lines blamed on it, in the file that most of them come from.
 
-    Empty at a shallow boundary, where the parent is unknown. Empty and truncated if a version of the file is missing
-    or too large to compare.
+    It is empty at a shallow boundary, where the parent is unknown; empty and truncated if a version of the file is
+    missing or too large to compare.
     """
-    origin = main_origin(lines)
+    origin = find_main_origin(lines)
     if origin.commit_sha in repository.shallow_boundary:
         return EMPTY_EXCERPT
     numbers = {line.original_number for line in lines if line.origin == origin}
     try:
-        body = _diff_body(repository, origin)
+        body = _diff_versions(repository, origin)
     except UnreadableObject:
         return Excerpt("", is_truncated=True)
     if body is None:
@@ -52,7 +52,7 @@ def build_excerpt(repository: Repository, lines: Sequence[OriginLine]) -> Excerp
     return _select_sections(diff_excerpts.split_sections(body), numbers)
 
 
-def _diff_body(repository: Repository, origin: LineOrigin) -> str | None:
+def _diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
     """Return the `@@` sections between the two versions of the file; None if one is too large to compare."""
     new = repository.find_entry(origin.commit_sha, origin.path)
     old = repository.find_entry(*origin.previous) if origin.previous else None
@@ -64,25 +64,27 @@ def _diff_body(repository: Repository, origin: LineOrigin) -> str | None:
 
 
 def _select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:
-    """Return the sections that have the numbered new lines; only the lines near them if the sections are too long."""
+    """Return the sections that contain the numbered new lines; if they are too long, only the lines near these."""
     if not sections:
         return EMPTY_EXCERPT
-    ordered_numbers = sorted(numbers)
-    distances = [_distance(section, ordered_numbers) for section in sections]
-    touched = [section for section, distance in zip(sections, distances, strict=True) if distance == 0]
-    # Blame and diff can disagree: about equal lines around an added block, or through an ignored commit.
-    if not touched:
+    sorted_numbers = sorted(numbers)
+    distances = [_measure_distance(section, sorted_numbers) for section in sections]
+    touched_sections = [
+        section for section, distance in zip(sections, distances, strict=True) if distance == 0
+    ]
+    # Blame and diff can disagree about equal lines around an added block, or if blame skipped a commit.
+    if not touched_sections:
         nearest = sections[distances.index(min(distances))]
-        touched = [nearest]
-        numbers = {_nearest_line(nearest, number) for number in numbers}
-    text = "".join(touched)
+        touched_sections = [nearest]
+        numbers = {_find_nearest_line(nearest, number) for number in numbers}
+    text = "".join(touched_sections)
     if text.count("\n") <= EXCERPT_LINES:
         return _crop(text, is_truncated=False)
-    windows = "".join(window for section in touched for window in _format_windows(section, numbers))
+    windows = "".join(window for section in touched_sections for window in _format_windows(section, numbers))
     return _crop("\n".join(windows.split("\n")[:EXCERPT_LINES]), is_truncated=True)
 
 
-def _distance(section: str, numbers: Sequence[int]) -> int:
+def _measure_distance(section: str, numbers: Sequence[int]) -> int:
     """Return the distance in lines from a section to the nearest of the sorted numbers; 0 if it has one of them."""
     _, _, start, count = diff_excerpts.parse_section_header(section)
     index = bisect_left(numbers, start)
@@ -91,7 +93,7 @@ def _distance(section: str, numbers: Sequence[int]) -> int:
     return min([*before, *after])
 
 
-def _nearest_line(section: str, number: int) -> int:
+def _find_nearest_line(section: str, number: int) -> int:
     """Return the new line of the section that is nearest to a line number."""
     _, _, start, count = diff_excerpts.parse_section_header(section)
     return max(start, min(number, start + count - 1))
@@ -99,17 +101,17 @@ def _nearest_line(section: str, number: int) -> int:
 
 def _format_windows(section: str, numbers: set[int]) -> Iterator[str]:
     """Yield the lines near the numbered ones, each run of consecutive lines as a section of its own."""
-    lines = list(diff_excerpts.section_lines(section))
-    kept = {
-        near
+    lines = list(diff_excerpts.parse_section_lines(section))
+    shown_indexes = {
+        nearby_index
         for index, line in enumerate(lines)
         if line.text[:1] != "-" and line.new_number in numbers
-        for near in range(index - CONTEXT_LINES, index + CONTEXT_LINES + 1)
-        if 0 <= near < len(lines)
+        for nearby_index in range(index - CONTEXT_LINES, index + CONTEXT_LINES + 1)
+        if 0 <= nearby_index < len(lines)
     }
     run: list[DiffLine] = []
     for index, line in enumerate(lines):
-        if index in kept:
+        if index in shown_indexes:
             run.append(line)
         elif run:
             yield diff_excerpts.format_lines(section, run)

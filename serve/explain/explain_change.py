@@ -1,7 +1,7 @@
 """Explanation of lines by the commits that wrote them: `explain_change`.
 
-The steps of an explanation: find the file, run `git blame`, sort the commits newest first, build their hits with diff
-excerpts, add what the index knows, build the answer.
+An explanation finds the file, runs `git blame`, sorts the commits with the newest first, builds a hit with a diff
+excerpt for each, adds related commits and coverage from the index, and builds the answer.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pipeline.git.git_cli import GitProgram
 from pipeline.git.objects import Commit, Parents, sort_topologically
 from pipeline.git.repository import Repository, open_repository
 from serve.api_types import (
-    BlamedLine,
     ExplainAnswer,
     ExplainDetails,
+    ExplainedLine,
     ExplainHit,
     ExplainMeta,
     ExplainRequest,
@@ -32,25 +32,25 @@ from serve.api_types import (
 )
 from serve.explain import cache, notes
 from serve.explain.blame import (
+    BlamedLine,
     BlameFailed,
     BlameIgnoreRevs,
     BlameResult,
-    OriginLine,
     load_ignore_revs,
     read_blame,
     start_blame,
 )
 from serve.explain.cache import BoundedCache
-from serve.explain.excerpts import Excerpt, build_excerpt, main_origin
+from serve.explain.excerpts import Excerpt, build_excerpt, find_main_origin
 from serve.explain.file_history import Enrichment, FileHistoryReader, open_file_history
 from serve.explain.notes import Coverage
 from serve.explain.target import Target, resolve_target
-from serve.index_status import clamp_limit, compatibility_fields, index_state
+from serve.index_status import build_compatibility, build_index_state, clamp_limit
 from serve.repositories import find_index
 from stores.history import FileCommit
 from stores.index_location import IndexLocation
 
-# With wrong clocks, commits of one date can be connected through older ones; git also allows for a day.
+# Clocks can be wrong, so a path between two commits of the same time can lead through older ones. git also uses a day.
 CLOCK_SLOP: Final = timedelta(days=1)
 
 
@@ -74,8 +74,8 @@ class Explainer:
         answer = self._answers.get(key)
         if answer is None:
             answer = _compute_answer(context)
-            # Cached only if nothing changed while git was running: else the answer fits no key.
-            if not answer.passing and self._load_context(request, path, cwd).answer_key == key:
+            # If something changed while git was running, the answer belongs to neither the old nor the new key.
+            if not answer.is_transient and self._load_context(request, path, cwd).answer_key == key:
                 self._answers.put(key, answer, answer.size_bytes)
         return answer
 
@@ -95,7 +95,7 @@ class Explainer:
 
 @dataclass(frozen=True, slots=True)
 class ExplainContext:
-    """A request with the state of the repository, file and index at the time it is answered."""
+    """A request with the state of the repository, file and index when the answer is computed."""
 
     request: ExplainRequest
     repository: Repository
@@ -108,27 +108,29 @@ class ExplainContext:
     @property
     def answer_key(self) -> bytes:
         """Digest of everything that the answer depends on."""
-        return cache.answer_key(
+        return cache.compute_answer_key(
             self.request, self.repository, self.head, self.target, self.location, self.ignore_revs
         )
 
     @property
     def line_range(self) -> tuple[int, int] | None:
-        """Requested lines that the file has, first and last; None if it has none of them."""
+        """First and last requested line that the file has; None if it has none of the requested lines."""
         first, count = self.request.line_start, len(self.target.lines)
         last = min(self.request.line_end or count, count)
         return (first, last) if first <= last and self.target.content is not None else None
 
     @property
-    def related_path(self) -> str | None:
-        """Path of the file whose related commits are requested; None if they are not."""
+    def file_history_path(self) -> str | None:
+        """Path of the file whose history to read, for related commits; None if the request excludes them."""
         return self.target.display_path if self.request.include_related else None
 
     @property
     def git(self) -> GitProgram:
         """Git program for this repository, with the commit graph of the index if there is one."""
-        graph = self.location.git_directory if self.location else None
-        return commit_graph.create_git_program(self.repository, graph, self.ignore_revs.settings)
+        graph_directory = self.location.git_directory if self.location else None
+        return commit_graph.create_git_program(
+            self.repository, graph_directory, self.ignore_revs.replacement_config
+        )
 
 
 def _compute_answer(context: ExplainContext) -> ExplainAnswer:
@@ -136,13 +138,13 @@ def _compute_answer(context: ExplainContext) -> ExplainAnswer:
     if line_range is None:
         return _answer_without_lines(context, git)
     with (
-        # git blames in the background while the index is read.
-        start_blame(git, context.target, line_range, context.request, context.ignore_revs) as running,
+        # git runs in the background while this thread reads the index.
+        start_blame(git, context.target, line_range, context.request, context.ignore_revs) as blame_process,
         open_file_history(
-            context.repository, context.location, git, context.commit_counts, context.related_path
+            context.repository, context.location, git, context.commit_counts, context.file_history_path
         ) as reader,
     ):
-        result = read_blame(running)
+        result = read_blame(blame_process)
         if isinstance(result, BlameFailed):
             return _answer_blame_failure(context, line_range, result, reader)
         return _answer_from_blame(context, line_range, result, reader, git)
@@ -158,29 +160,29 @@ def _answer_from_blame(
     repository, target = context.repository, context.target
     lines_by_commit = _group_by_commit(result.lines)
     commit_times = {sha: result.commit_times[sha] for sha in lines_by_commit}
-    ordered = order_newest_first(commit_times, repository)
-    hits = _build_hits(context, ordered[: clamp_limit(context.request.k)], lines_by_commit)
-    enrichment = reader.load_enrichment(ordered, [hit.commit_sha for hit in hits])
+    shas = order_newest_first(commit_times, repository)
+    hits = _build_hits(context, shas[: clamp_limit(context.request.k)], lines_by_commit)
+    enrichment = reader.load_enrichment(shas, [hit.commit_sha for hit in hits])
     coverage = _measure_coverage(result.lines, lines_by_commit, repository, enrichment)
-    limits = [
-        *notes.describe_file_limits(target, context.ignore_revs, repository, git),
-        *notes.describe_line_limits(result.lines, repository),
+    limitations = [
+        *notes.describe_file_limitations(target, context.ignore_revs, repository, git),
+        *notes.describe_line_limitations(result.lines, repository),
     ]
-    meta = _build_meta(context, line_range, len(ordered), limits, reader, enrichment, coverage)
+    meta = _build_meta(context, line_range, len(shas), limitations, reader, enrichment, coverage)
     content = target.lines
-    lines = tuple(_build_blamed_line(line, content) for line in result.lines)
-    return ExplainAnswer(hits, meta, lines, passing=bool(enrichment.error))
+    lines = tuple(_build_explained_line(line, content) for line in result.lines)
+    return ExplainAnswer(hits, meta, lines, is_transient=bool(enrichment.error))
 
 
 def _answer_blame_failure(
     context: ExplainContext, line_range: tuple[int, int], failure: BlameFailed, reader: FileHistoryReader
 ) -> ExplainAnswer:
-    limits = [notes.describe_blame_failure(failure, context.repository)]
+    limitations = [notes.describe_blame_failure(failure, context.repository)]
     first, last = line_range
     coverage = Coverage(lines=last - first + 1, indexable=0, indexed=0)
     enrichment = Enrichment(error=reader.error)
     return ExplainAnswer(
-        (), _build_meta(context, line_range, 0, limits, reader, enrichment, coverage), passing=True
+        (), _build_meta(context, line_range, 0, limitations, reader, enrichment, coverage), is_transient=True
     )
 
 
@@ -188,47 +190,49 @@ def _answer_without_lines(context: ExplainContext, git: GitProgram) -> ExplainAn
     """Answer a request for a file or a range that has no lines to blame."""
     target, repository = context.target, context.repository
     with open_file_history(repository, context.location, git, context.commit_counts) as reader:
-        limits = list(notes.describe_file_limits(target, context.ignore_revs, repository, git))
+        limitations = list(notes.describe_file_limitations(target, context.ignore_revs, repository, git))
         if target.is_missing and context.head:
-            limits = [notes.describe_missing_file(target, repository, context.head, git)]
+            limitations = [notes.describe_missing_file(target, repository, context.head, git)]
         elif target.content is not None:
-            limits.append(notes.describe_empty_range(target, context.request))
+            limitations.append(notes.describe_empty_range(target, context.request))
         enrichment = Enrichment(error=reader.error)
-        meta = _build_meta(context, (0, 0), 0, limits, reader, enrichment, Coverage(0, 0, 0))
-        return ExplainAnswer((), meta, passing=bool(reader.error))
+        meta = _build_meta(context, (0, 0), 0, limitations, reader, enrichment, Coverage(0, 0, 0))
+        return ExplainAnswer((), meta, is_transient=bool(reader.error))
 
 
-def _group_by_commit(lines: Sequence[OriginLine]) -> Mapping[str, list[OriginLine]]:
+def _group_by_commit(lines: Sequence[BlamedLine]) -> Mapping[str, list[BlamedLine]]:
     """Group the committed lines by commit."""
-    lines_by_commit: dict[str, list[OriginLine]] = defaultdict(list)
+    lines_by_commit: dict[str, list[BlamedLine]] = defaultdict(list)
     for line in lines:
         if line.is_committed:
             lines_by_commit[line.origin.commit_sha].append(line)
     return lines_by_commit
 
 
-def order_newest_first(dates: Mapping[str, int], repository: Repository) -> list[str]:
-    """Order commits by committer time, given by SHA in seconds; with equal times, children come before parents."""
-    ordered: list[str] = []
-    by_date = sorted(dates, key=lambda sha: (-dates[sha], sha))
-    for _, tied in groupby(by_date, key=dates.__getitem__):
-        ordered += _children_first(list(tied), repository)
-    return ordered
+def order_newest_first(commit_times: Mapping[str, int], repository: Repository) -> list[str]:
+    """Sort commits by committer time (seconds by SHA), newest first; of equal times, children before parents."""
+    sorted_shas: list[str] = []
+    shas_by_time = sorted(commit_times, key=lambda sha: (-commit_times[sha], sha))
+    for _, tied_shas in groupby(shas_by_time, key=commit_times.__getitem__):
+        sorted_shas += _sort_children_first(list(tied_shas), repository)
+    return sorted_shas
 
 
-def _children_first(tied: list[str], repository: Repository) -> list[str]:
-    if len(tied) == 1:
-        return tied
-    parents = _reachable_since(tied, repository)
-    shas = set(tied)
-    return [sha for sha in reversed(sort_topologically("", {**parents, "": tuple(tied)})) if sha in shas]
+def _sort_children_first(tied_shas: list[str], repository: Repository) -> list[str]:
+    """Sort commits of the same committer time so that children come before parents."""
+    if len(tied_shas) == 1:
+        return tied_shas
+    parents = _load_recent_parents(tied_shas, repository)
+    shas = set(tied_shas)
+    # The sort takes one start commit: "" is an artificial child of all of them.
+    return [sha for sha in reversed(sort_topologically("", {**parents, "": tuple(tied_shas)})) if sha in shas]
 
 
-def _reachable_since(tied: list[str], repository: Repository) -> dict[str, Parents]:
-    """Return the parents of every commit reachable from these, back to their common date minus the slop."""
-    oldest = repository.read_commit(tied[0]).commit_date - CLOCK_SLOP
+def _load_recent_parents(tied_shas: list[str], repository: Repository) -> dict[str, Parents]:
+    """Return the parents, by SHA, of every commit that these reach; `()` at commits over `CLOCK_SLOP` older."""
+    oldest = repository.read_commit(tied_shas[0]).commit_date - CLOCK_SLOP
     parents: dict[str, Parents] = {}
-    queue = list(tied)
+    queue = list(tied_shas)
     while queue:
         sha = queue.pop()
         if sha not in parents and repository.contains(sha):
@@ -239,7 +243,7 @@ def _reachable_since(tied: list[str], repository: Repository) -> dict[str, Paren
 
 
 def _build_hits(
-    context: ExplainContext, shas: Sequence[str], lines_by_commit: Mapping[str, list[OriginLine]]
+    context: ExplainContext, shas: Sequence[str], lines_by_commit: Mapping[str, list[BlamedLine]]
 ) -> tuple[ExplainHit, ...]:
     repository, include_diff = context.repository, context.request.include_diff
     return tuple(
@@ -252,7 +256,7 @@ def _build_hits(
     )
 
 
-def build_hit(commit: Commit, lines: Sequence[OriginLine], excerpt: Excerpt | None) -> ExplainHit:
+def build_hit(commit: Commit, lines: Sequence[BlamedLine], excerpt: Excerpt | None) -> ExplainHit:
     """Build the hit of a commit and the lines it wrote."""
     return ExplainHit(
         commit_sha=commit.sha,
@@ -260,14 +264,14 @@ def build_hit(commit: Commit, lines: Sequence[OriginLine], excerpt: Excerpt | No
         commit_author=commit.author_name,
         commit_date=format_rfc3339(commit.commit_date),
         blame_lines=tuple(line.number for line in lines),
-        file_path=decode_path(main_origin(lines).path),
+        file_path=decode_path(find_main_origin(lines).path),
         diff_excerpt=excerpt.text if excerpt else None,
         diff_truncated=bool(excerpt and excerpt.is_truncated),
     )
 
 
 def build_related_commit(commit: FileCommit) -> RelatedCommit:
-    """Convert a neighbouring commit of the index."""
+    """Convert a related commit of the index to its form in an answer."""
     return RelatedCommit(
         commit_sha=commit.commit_sha,
         commit_message=commit.commit_message,
@@ -277,14 +281,14 @@ def build_related_commit(commit: FileCommit) -> RelatedCommit:
     )
 
 
-def _build_blamed_line(line: OriginLine, content: Sequence[bytes]) -> BlamedLine:
+def _build_explained_line(line: BlamedLine, content: Sequence[bytes]) -> ExplainedLine:
     text = content[line.number - 1].decode("utf-8", errors="replace")
-    return BlamedLine(line.number, text, line.origin.commit_sha if line.is_committed else None)
+    return ExplainedLine(line.number, text, line.origin.commit_sha if line.is_committed else None)
 
 
 def _measure_coverage(
-    lines: Sequence[OriginLine],
-    lines_by_commit: Mapping[str, list[OriginLine]],
+    lines: Sequence[BlamedLine],
+    lines_by_commit: Mapping[str, list[BlamedLine]],
     repository: Repository,
     enrichment: Enrichment,
 ) -> Coverage:
@@ -300,22 +304,22 @@ def _build_meta(
     context: ExplainContext,
     line_range: tuple[int, int],
     commit_count: int,
-    limits: Sequence[str],
+    limitations: Sequence[str],
     reader: FileHistoryReader,
     enrichment: Enrichment,
     coverage: Coverage,
 ) -> ExplainMeta:
     path = context.target.display_path
     return ExplainMeta(
-        index_status=index_state(reader.status),
+        index_status=build_index_state(reader.status),
         hint=notes.build_hint(reader, enrichment, coverage),
-        compatibility=compatibility_fields(reader.status.verdict),
+        compatibility=build_compatibility(reader.status.verdict),
         explain=ExplainDetails(
             lines_queried=line_range,
             commits_unique=commit_count,
             blame_coverage=coverage.share,
-            limitation=" ".join(limits) or None,
-            related_commits=tuple(map(build_related_commit, enrichment.neighbours)),
-            enrichment_limitation=notes.describe_enrichment_limits(reader, enrichment, path),
+            limitation=" ".join(limitations) or None,
+            related_commits=tuple(map(build_related_commit, enrichment.related_commits)),
+            enrichment_limitation=notes.describe_enrichment_limitation(reader, enrichment, path),
         ),
     )

@@ -1,4 +1,4 @@
-"""Sentences about the limits of an explanation, and hints about the index."""
+"""Sentences about the limitations of an explanation, and hints about the index."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pipeline.git.changes import decode_path
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository, UnreadableObject
 from serve.api_types import ExplainRequest
-from serve.explain.blame import BlameFailed, BlameIgnoreRevs, OriginLine
+from serve.explain.blame import BlamedLine, BlameFailed, BlameIgnoreRevs
 from serve.explain.file_history import Enrichment, FileHistoryReader
 from serve.explain.target import Target
-from serve.index_status import index_hints
+from serve.index_status import build_index_hints
 from serve.text import format_ranges
 
-# A longer list of suggestions would have to be searched.
+# Similar file names to suggest. Nobody reads a longer list.
 MAX_SUGGESTIONS: Final = 3
-# More ranges of lines mean a rewrite, which the first ones already show.
+# Ranges of lines to list. More of them mean a rewrite of the file, which the first ones already show.
 MAX_LINE_RANGES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Numbers of blamed lines: all, those whose commit can be indexed, and those whose commit is indexed."""
+    """Numbers of blamed lines: all, those whose commit an index run can index, and those whose commit is indexed."""
 
     lines: int
     indexable: int
@@ -38,7 +38,7 @@ class Coverage:
 
 
 def describe_empty_range(target: Target, request: ExplainRequest) -> str:
-    """Say why a range of the file has no lines; empty if it has some."""
+    """Say why the requested range has no lines; return an empty text if it has lines."""
     count = len(target.lines)
     if not count:
         return f"{target.display_path} is empty."
@@ -48,7 +48,7 @@ def describe_empty_range(target: Target, request: ExplainRequest) -> str:
 
 
 def describe_blame_failure(failure: BlameFailed, repository: Repository) -> str:
-    """Say why git could not blame."""
+    """Say why `git blame` failed."""
     if repository.is_partial_clone:
         return (
             f"git could not read the history: {failure.reason}. "
@@ -57,23 +57,23 @@ def describe_blame_failure(failure: BlameFailed, repository: Repository) -> str:
     return f"git blame failed: {failure.reason}."
 
 
-def describe_line_limits(lines: Sequence[OriginLine], repository: Repository) -> Iterator[str]:
-    """Yield sentences about uncommitted lines and about lines from a shallow boundary."""
-    uncommitted = [line.number for line in lines if not line.is_committed]
-    if uncommitted:
-        yield f"{_format_lines(uncommitted)} not committed yet."
-    at_boundary = [line.number for line in lines if line.origin.commit_sha in repository.shallow_boundary]
-    if at_boundary:
+def describe_line_limitations(lines: Sequence[BlamedLine], repository: Repository) -> Iterator[str]:
+    """Yield sentences about uncommitted lines, and about lines blamed on the oldest commits of a shallow clone."""
+    uncommitted_lines = [line.number for line in lines if not line.is_committed]
+    if uncommitted_lines:
+        yield f"{_format_lines(uncommitted_lines)} not committed yet."
+    boundary_lines = [line.number for line in lines if line.origin.commit_sha in repository.shallow_boundary]
+    if boundary_lines:
         yield (
-            f"The history of this shallow clone ends: {_format_lines(at_boundary).lower()} shown at its oldest commit "
-            "and may be older. `git fetch --unshallow` gets the rest."
+            f"The history of this shallow clone ends: {_format_lines(boundary_lines).lower()} shown at its oldest "
+            "commit and may be older. `git fetch --unshallow` gets the rest."
         )
 
 
-def describe_file_limits(
+def describe_file_limitations(
     target: Target, ignore_revs: BlameIgnoreRevs, repository: Repository, git: GitProgram
 ) -> Iterator[str]:
-    """Yield sentences about the file, ignored revisions and clean filters."""
+    """Yield sentences about the file, invalid lines of `.git-blame-ignore-revs`, and git filters that do not run."""
     if target.note:
         yield target.note
     if ignore_revs.note and target.content is not None:
@@ -87,20 +87,24 @@ def describe_file_limits(
 
 def describe_missing_file(target: Target, repository: Repository, head: str, git: GitProgram) -> str:
     """Say which commit removed or renamed a file, or suggest similar files if it never existed."""
-    last = git.run("rev-list", "-1", head, "--", target.path).stdout.decode().strip()
-    if not last:
-        similar = find_similar_files(target.path, head, git)
-        question = f" Did you mean {' or '.join(similar)}?" if similar else ""
+    last_sha = git.run("rev-list", "-1", head, "--", target.path).stdout.decode().strip()
+    if not last_sha:
+        similar_files = find_similar_files(target.path, head, git)
+        question = f" Did you mean {' or '.join(similar_files)}?" if similar_files else ""
         return f"{target.display_path} does not exist in HEAD and never did.{question}"
-    subject = repository.read_commit(last).message.partition("\n")[0].strip()
-    missing = f"{target.display_path} does not exist in HEAD"
-    if new_path := _find_new_path(repository, last, target.path):
-        return f"{missing}: commit {last[:12]} ({subject}) renamed it to {new_path}. Explain that file."
-    return f"{missing}: commit {last[:12]} ({subject}) was the last to change it."
+    subject = repository.read_commit(last_sha).message.partition("\n")[0].strip()
+    missing_text = f"{target.display_path} does not exist in HEAD"
+    if new_path := _find_new_path(repository, last_sha, target.path):
+        return (
+            f"{missing_text}: commit {last_sha[:12]} ({subject}) renamed it to {new_path}. Explain that file."
+        )
+    return f"{missing_text}: commit {last_sha[:12]} ({subject}) was the last to change it."
 
 
-def describe_enrichment_limits(reader: FileHistoryReader, enrichment: Enrichment, path: str) -> str | None:
-    """Say what the index could not add; None if nothing is missing."""
+def describe_enrichment_limitation(
+    reader: FileHistoryReader, enrichment: Enrichment, path: str
+) -> str | None:
+    """Say which data the index could not add; return None if it added all."""
     if enrichment.error:
         return f"The index could not be read. {enrichment.error}"
     if reader.connection is None:
@@ -114,7 +118,7 @@ def describe_enrichment_limits(reader: FileHistoryReader, enrichment: Enrichment
 
 
 def build_hint(reader: FileHistoryReader, enrichment: Enrichment, coverage: Coverage) -> str | None:
-    """Say what the user can do about the index; None if nothing."""
+    """Say what the user can do about the index; return None if nothing is to be done."""
     if enrichment.error:
         return enrichment.error
     if reader.status.verdict is None:
@@ -124,7 +128,7 @@ def build_hint(reader: FileHistoryReader, enrichment: Enrichment, coverage: Cove
             "This repository is not indexed yet. Blame needs no index; "
             "run `lineage index` for related commits and `lineage query`."
         )
-    hints = list(index_hints(reader.status))
+    hints = list(build_index_hints(reader.status))
     if coverage.indexed < coverage.indexable and not reader.status.commits_behind:
         hints.append("Some lines come from commits that are not indexed: run `lineage index`.")
     return " ".join(hints) or None
@@ -132,12 +136,12 @@ def build_hint(reader: FileHistoryReader, enrichment: Enrichment, coverage: Cove
 
 def find_similar_files(path: bytes, head: str, git: GitProgram) -> list[str]:
     """Return files of HEAD with the same name elsewhere, or else with a similar name in the same directory."""
-    # In a partial clone git may fail on a missing directory, after it has listed others: these are used.
+    # In a partial clone, git may fail at a missing directory. The files that it listed before are still useful.
     files = git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", head).stdout.split(b"\0")
     directory, _, name = path.rpartition(b"/")
-    elsewhere = [file for file in files if file.rpartition(b"/")[2].lower() == name.lower()]
-    if elsewhere:
-        return [decode_path(file) for file in elsewhere[:MAX_SUGGESTIONS]]
+    same_name_files = [file for file in files if file.rpartition(b"/")[2].lower() == name.lower()]
+    if same_name_files:
+        return [decode_path(file) for file in same_name_files[:MAX_SUGGESTIONS]]
     siblings = [decode_path(file) for file in files if file and file.rpartition(b"/")[0] == directory]
     return get_close_matches(decode_path(path), siblings, n=MAX_SUGGESTIONS, cutoff=0.8)
 

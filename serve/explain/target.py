@@ -1,4 +1,4 @@
-"""Target of an explanation: resolves a file name to the content to blame."""
+"""Target of an explanation: the file and the content to blame."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.git.changes import SUBMODULE_MODE, TREE_MODE, decode_path, is_bina
 from pipeline.git.repository import Repository
 from serve.text import format_command
 
-# git needs several times the size in memory, and nobody reads such a file line by line.
+# git blame needs several times the size of a file in memory, and nobody reads a larger file line by line.
 MAX_FILE_BYTES: Final = 100 << 20
 
 
@@ -22,7 +22,8 @@ class Target:
     """A file to explain.
 
     - `path`: path relative to the repository, as git's bytes.
-    - `content`: content to blame; None if there is nothing to blame, and `note` then says why.
+    - `content`: content to blame; None if there is nothing to blame.
+    - `note`: sentence for the user: the reason why there is nothing to blame, or which version is explained.
     - `is_from_head`: the content is HEAD's, because the work tree does not have the file.
     - `is_missing`: neither HEAD nor the work tree has the path.
     - `encoding`: encoding of the content in the work tree if git stores it as UTF-8, else empty.
@@ -43,83 +44,85 @@ class Target:
     @property
     def lines(self) -> list[bytes]:
         """The lines as git counts them, without line breaks."""
-        lines = _as_stored_by_git(self.content or b"", self.encoding).split(b"\n")
+        lines = _convert_to_utf8(self.content or b"", self.encoding).split(b"\n")
         return lines if lines[-1] else lines[:-1]
 
 
 @dataclass(frozen=True, slots=True)
 class _PathEntry:
-    """Entry of HEAD's tree at a path, and whether the path exists in the work tree."""
+    """Entry of HEAD's tree at a path, and a flag for a path that exists in the work tree."""
 
     path: bytes
     mode: int  # 0 if HEAD has no entry
     entry_path: bytes  # the path itself, or the submodule that contains it
     blob: str
-    exists: bool
+    is_in_work_tree: bool
 
 
 def resolve_target(repository: Repository, head: str | None, file: str, cwd: Path | None) -> Target:
     """Find the file named `file`, relative to the repository or else to `cwd`.
 
-    Every outcome is a target: one without content has a note that says why.
+    This never fails: if there is nothing to blame, the target's note says why.
     """
-    candidates = _candidate_paths(repository, file, cwd)
-    inside = [path for path in candidates if path is not None]
-    if not inside:
+    candidates = _list_candidate_paths(repository, file, cwd)
+    inner_paths = [path for path in candidates if path is not None]
+    if not inner_paths:
         return Target(
             os.fsencode(file), note=f"{decode_path(os.fsencode(file))} lies outside the repository."
         )
-    entries = [_look_up(repository, head, path) for path in inside]
-    entry = next((entry for entry in entries if entry.exists or entry.mode), entries[0])
-    return _classify(repository, head, entry)
+    entries = [_look_up(repository, head, path) for path in inner_paths]
+    entry = next((entry for entry in entries if entry.is_in_work_tree or entry.mode), entries[0])
+    return _build_target(repository, head, entry)
 
 
-def _candidate_paths(repository: Repository, file: str, cwd: Path | None) -> Iterator[bytes | None]:
-    """Yield the paths that a name can mean, the most likely first; None for one outside the repository."""
+def _list_candidate_paths(repository: Repository, file: str, cwd: Path | None) -> Iterator[bytes | None]:
+    """Yield the paths that a name can mean, the most likely first; None for a path outside the repository."""
     # A leading `./` or `../` means a path relative to the working directory.
     prefers_cwd = cwd is not None and file.startswith(("./", "../"))
-    starts = [repository.root, *([cwd] if cwd else [])]
-    for start in reversed(starts) if prefers_cwd else starts:
-        yield _relative_path(repository.root, start, file)
+    base_directories = [repository.root, *([cwd] if cwd else [])]
+    for base_directory in reversed(base_directories) if prefers_cwd else base_directories:
+        yield _make_relative(repository.root, base_directory, file)
 
 
-def _relative_path(root: Path, start: Path, name: str) -> bytes | None:
-    """Return the path relative to the root, following symbolic links except a last one; None if outside."""
-    joined = start / name
+def _make_relative(root: Path, base_directory: Path, name: str) -> bytes | None:
+    """Return the path relative to the root; None if outside. Resolves symbolic links, except in the last component."""
+    joined_path = base_directory / name
     # `os.path.realpath` stops at a loop of links, where `Path.resolve` raises.
-    if joined.name in ("", ".."):
-        full = Path(os.path.realpath(joined))
+    if joined_path.name in ("", ".."):
+        full_path = Path(os.path.realpath(joined_path))
     else:
-        full = Path(os.path.realpath(joined.parent), joined.name)
-    if not full.is_relative_to(root):
+        full_path = Path(os.path.realpath(joined_path.parent), joined_path.name)
+    if not full_path.is_relative_to(root):
         return None
-    return b"" if full == root else os.fsencode(full.relative_to(root))
+    return b"" if full_path == root else os.fsencode(full_path.relative_to(root))
 
 
 def _look_up(repository: Repository, head: str | None, path: bytes) -> _PathEntry:
     entry = repository.find_entry(head, path) if head and path else None
-    exists = not repository.is_bare and os.path.lexists(_absolute_path(repository, path))
+    is_in_work_tree = not repository.is_bare and os.path.lexists(_make_absolute(repository, path))
     if entry is None:
-        return _PathEntry(path, 0, b"", "", exists)
-    return _PathEntry(path, entry.mode, entry.name, entry.sha, exists)
+        return _PathEntry(path, 0, b"", "", is_in_work_tree)
+    return _PathEntry(path, entry.mode, entry.name, entry.sha, is_in_work_tree)
 
 
-def _classify(repository: Repository, head: str | None, entry: _PathEntry) -> Target:
-    """Return the target for what is at the path."""
-    path = _absolute_path(repository, entry.path)
+def _build_target(repository: Repository, head: str | None, entry: _PathEntry) -> Target:
+    """Return the target for a tree entry: a file, directory, submodule or missing path."""
+    path = _make_absolute(repository, entry.path)
     if entry.mode == SUBMODULE_MODE:
-        return _submodule_target(entry)
-    is_directory = path.is_dir() and not path.is_symlink() if entry.exists else entry.mode == TREE_MODE
+        return _build_submodule_target(entry)
+    is_directory = (
+        path.is_dir() and not path.is_symlink() if entry.is_in_work_tree else entry.mode == TREE_MODE
+    )
     if is_directory or not entry.path:
-        return _directory_target(entry.path)
-    if entry.exists:
-        return _work_tree_target(repository, head, entry)
+        return _build_directory_target(entry.path)
+    if entry.is_in_work_tree:
+        return _build_work_tree_target(repository, head, entry)
     if entry.mode:
-        return _head_target(repository, entry)
+        return _build_head_target(repository, entry)
     return Target(entry.path, note=f"{decode_path(entry.path)} does not exist in HEAD.", is_missing=True)
 
 
-def _work_tree_target(repository: Repository, head: str | None, entry: _PathEntry) -> Target:
+def _build_work_tree_target(repository: Repository, head: str | None, entry: _PathEntry) -> Target:
     if head is None:
         return Target(entry.path, note="The repository has no commits yet.")
     if not entry.mode and not repository.is_in_index(entry.path):
@@ -129,19 +132,19 @@ def _work_tree_target(repository: Repository, head: str | None, entry: _PathEntr
     return _read_target(repository, entry.path)
 
 
-def _submodule_target(entry: _PathEntry) -> Target:
+def _build_submodule_target(entry: _PathEntry) -> Target:
     module = decode_path(entry.entry_path)
-    inner = decode_path(entry.path[len(entry.entry_path) + 1 :]) or "FILE"
-    command = format_command("lineage", "explain", inner, module)
+    inner_path = decode_path(entry.path[len(entry.entry_path) + 1 :]) or "FILE"
+    command = format_command("lineage", "explain", inner_path, module)
     note = f"{module} is a submodule, which is a separate repository: run `{command}`."
     return Target(entry.path, note=note)
 
 
-def _directory_target(path: bytes) -> Target:
+def _build_directory_target(path: bytes) -> Target:
     return Target(path, note=f"{decode_path(path) or 'The repository'} is a directory: name a file in it.")
 
 
-def _head_target(repository: Repository, entry: _PathEntry) -> Target:
+def _build_head_target(repository: Repository, entry: _PathEntry) -> Target:
     name = decode_path(entry.path)
     if repository.read_blob_size(entry.blob) > MAX_FILE_BYTES:
         return Target(entry.path, note=f"{name} is too large to explain.")
@@ -154,7 +157,7 @@ def _head_target(repository: Repository, entry: _PathEntry) -> Target:
 
 def _read_target(repository: Repository, path: bytes) -> Target:
     """Return the target for a path in the work tree. Only regular files are opened."""
-    name, file = decode_path(path), _absolute_path(repository, path)
+    name, file = decode_path(path), _make_absolute(repository, path)
     try:
         if file.is_symlink():
             destination = os.fsencode(file.readlink())
@@ -167,14 +170,14 @@ def _read_target(repository: Repository, path: bytes) -> Target:
         return Target(path, note=f"{name} is too large to explain, or not a regular file.")
     attribute = repository.get_attribute(name, "working-tree-encoding")
     encoding = attribute if isinstance(attribute, str) else ""
-    if is_binary(_as_stored_by_git(content, encoding)):
+    if is_binary(_convert_to_utf8(content, encoding)):
         return Target(path, note=f"{name} is binary: it has no lines to explain.")
     return Target(path, content, encoding=encoding)
 
 
 def _read_regular_file(file: Path) -> bytes | None:
     """Return the content of a file; None if it is too large or not a regular file."""
-    # It can be replaced at any time: do not follow a link out of the repository, nor block on a pipe.
+    # Another process can replace the file by a link out of the repository or by a pipe, which would block.
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as opened:  # noqa: PTH123 - a descriptor, not a path
         status = os.fstat(opened.fileno())
@@ -183,11 +186,11 @@ def _read_regular_file(file: Path) -> bytes | None:
         return opened.read()
 
 
-def _absolute_path(repository: Repository, path: bytes) -> Path:
+def _make_absolute(repository: Repository, path: bytes) -> Path:
     return repository.root / os.fsdecode(path)
 
 
-def _as_stored_by_git(content: bytes, encoding: str) -> bytes:
+def _convert_to_utf8(content: bytes, encoding: str) -> bytes:
     """Convert content to UTF-8 as git stores it; unchanged if the encoding is unknown or wrong."""
     try:
         # git's own names for encodings with a byte order mark end with "-BOM".

@@ -1,4 +1,4 @@
-"""`lineage doctor`: runs all checks and prints their results as a list or as JSON.
+"""Command `lineage doctor`: run of all checks, and output of their results as a list or as JSON.
 
 Checks are independent: a check that raises an error becomes a result and does not stop the others.
 """
@@ -20,7 +20,7 @@ from serve import config
 from serve.cli.terminal import print_raw
 from serve.config import Settings
 from serve.maintenance import environment_checks, index_checks
-from serve.maintenance.findings import CheckContext, CheckResult, Verdict, problem, warning
+from serve.maintenance.findings import CheckContext, CheckResult, Verdict, report_problem, report_warning
 from serve.repositories import locate_index
 from serve.text import add_path_to_commands, escape_controls, escape_json_controls
 from stores.errors import LineageError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Check: TypeAlias = Callable[[CheckContext], Iterable[CheckResult]]
 
-# Each check under the name that its results have, if it has only one. They run in this order.
+# Checks in the order in which they run. The key is the name of the result, for a check that has only one.
 CHECKS: Final[dict[str, Check]] = {
     "git": environment_checks.check_git,
     "repository": environment_checks.check_repository,
@@ -51,17 +51,17 @@ CHECKS: Final[dict[str, Check]] = {
 }
 
 _STYLES: Final = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.PROBLEM: "bold red"}
-# Readable without colour, and for users who cannot tell green from red.
+# The symbols distinguish the verdicts without color, also for users who cannot tell green from red.
 _SYMBOLS: Final = {Verdict.OK: "✓", Verdict.WARNING: "!", Verdict.PROBLEM: "✗"}
 _SEVERITY: Final = (Verdict.PROBLEM, Verdict.WARNING, Verdict.OK)
-# Fits the names of all checks that always run.
+# Width of the column of names. It fits the names of all checks that always run.
 NAME_WIDTH: Final = 16
 
 logger = logging.getLogger(__name__)
 
 
 def run_checks(path: Path, settings: Settings, checks: dict[str, Check] = CHECKS) -> Iterator[CheckResult]:
-    """Run the checks and yield each result at once. Nothing is written and no daemon is started."""
+    """Run the checks and yield each result as soon as it exists. Nothing is written and no daemon is started."""
     context = CheckContext(path, settings, Path(sys.executable).parent)
     context, failure = _open_repository(context)
     if failure:
@@ -71,16 +71,16 @@ def run_checks(path: Path, settings: Settings, checks: dict[str, Check] = CHECKS
 
 
 def _open_repository(context: CheckContext) -> tuple[CheckContext, CheckResult | None]:
-    """Return the context with its repository and index location, or a result that says why it has none."""
+    """Return the context with its repository and index location, or the context and a result with the reason."""
     try:
         repository = open_repository(context.path)
         location = locate_index(context.settings.home, repository)
         return replace(context, repository=repository, location=location), None
     except NotARepository as error:
-        remedy = "Run it in a repository, or name one. The checks of a repository were skipped."
-        return context, warning("repository", error.message, remedy)
+        remedy = "Checks of a repository were skipped. Run `lineage doctor` in one, or with its path."
+        return context, report_warning("repository", error.message, remedy)
     except LineageError as error:
-        return context, problem("repository", error.message, error.hint)
+        return context, report_problem("repository", error.message, error.hint)
 
 
 def _complete_commands(result: CheckResult) -> CheckResult:
@@ -94,20 +94,20 @@ def _run_check(name: str, check: Check, context: CheckContext) -> Iterator[Check
     try:
         yield from check(context)
     except LineageError as error:
-        yield problem(name, error.message, error.hint)
-    except Exception as error:  # the other checks must run whatever one of them raises
+        yield report_problem(name, error.message, error.hint)
+    except Exception as error:  # an unexpected error of one check must not stop the others
         logger.debug("the check of %s failed", name, exc_info=True)
         reason = str(error) or type(error).__name__
         remedy = "Set LINEAGE_LOG=debug to see the traceback."
-        yield problem(name, f"could not be checked: {reason.splitlines()[0]}", remedy)
+        yield report_problem(name, f"could not be checked: {reason.splitlines()[0]}", remedy)
 
 
 def has_problem(results: Sequence[CheckResult]) -> bool:
-    """Return whether something does not work."""
-    return _worst_verdict(results) is Verdict.PROBLEM
+    """Return whether a check found a problem. Warnings do not count."""
+    return _find_worst_verdict(results) is Verdict.PROBLEM
 
 
-def _worst_verdict(results: Sequence[CheckResult]) -> Verdict:
+def _find_worst_verdict(results: Sequence[CheckResult]) -> Verdict:
     verdicts = {result.verdict for result in results}
     return next((verdict for verdict in _SEVERITY if verdict in verdicts), Verdict.OK)
 
@@ -115,8 +115,8 @@ def _worst_verdict(results: Sequence[CheckResult]) -> Verdict:
 def format_json(results: Sequence[CheckResult]) -> str:
     """Return a JSON document with the overall verdict and each result."""
     document = {
-        "version": config.version(),
-        "verdict": _worst_verdict(results),
+        "version": config.read_version(),
+        "verdict": _find_worst_verdict(results),
         "checks": [asdict(result) for result in results],
     }
     return escape_json_controls(json.dumps(document, ensure_ascii=False, indent=2))
@@ -127,15 +127,15 @@ def print_results(results: Iterable[CheckResult]) -> list[CheckResult]:
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
-    printed = []
+    printed_results = []
     for result in results:
         with console.capture() as lines:
             _print_result(result, console)
         print_raw(lines.get().rstrip("\n"))
         sys.stdout.flush()  # the next check may take seconds
-        printed.append(result)
-    print_raw(_format_summary(printed))
-    return printed
+        printed_results.append(result)
+    print_raw(_format_summary(printed_results))
+    return printed_results
 
 
 def _print_result(result: CheckResult, console: Console) -> None:
@@ -152,9 +152,9 @@ def _print_result(result: CheckResult, console: Console) -> None:
 
 def _format_summary(results: Sequence[CheckResult]) -> str:
     counts = Counter(result.verdict for result in results)
-    parts = [
+    counts_text = ", ".join(
         f"{counts[verdict]} {verdict}{'s' if counts[verdict] > 1 else ''}"
         for verdict in _SEVERITY[:2]
         if counts[verdict]
-    ]
-    return f"{len(results)} checks: {', '.join(parts) or 'no problems'}."
+    )
+    return f"{len(results)} checks: {counts_text or 'no problems'}."

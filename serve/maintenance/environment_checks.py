@@ -23,11 +23,11 @@ from serve import config
 from serve.daemon import process
 from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths
-from serve.maintenance.findings import CheckContext, CheckResult, ok, problem, warning
+from serve.maintenance.findings import CheckContext, CheckResult, report_ok, report_problem, report_warning
 from serve.setup import json_config, toml_config
 from serve.setup.file_edit import FileAccessError, SectionMarkerError, read_file
 from serve.setup.git_hooks import HOOK_NAMES, HOOK_SNIPPET, SECTION, find_hooks_directory
-from serve.setup.mcp_clients import CLIENTS, Client, Server, starts_server, user_config_paths
+from serve.setup.mcp_clients import CLIENTS, Client, Server, list_user_config_paths, starts_server
 from stores.errors import LineageError
 from stores.locks import find_lock_holders
 
@@ -38,14 +38,15 @@ _PARSERS: Final = {"json": json_config.parse, "toml": toml_config.parse}
 DAEMON_TIMEOUT_SECONDS: Final = 5.0
 STOP_HINT: Final = "Run `lineage daemon stop`. The next query starts a new one."
 
+# Faults of a hook, as they are shown to the user.
 SNIPPET_MISSING: Final = "does not have lineage's section"
 NOT_EXECUTABLE: Final = "is not executable, so git skips it"
 
 REINSTALL_HINT: Final = "Reinstall lineage: a file of the package is damaged or missing."
-# Two texts of the same meaning and one of another. Of an encoder's numbers only their order is checked.
+# Two texts with the same meaning and one with another. Only the order of their similarities is checked.
 _SIMILAR_TEXTS: Final = ("retry the request after a timeout", "try again when the connection timed out")
 _UNRELATED_TEXT: Final = "draw the border of a button in blue"
-# Rounding error of the length of a unit vector.
+# Maximum rounding error of the length of a unit vector.
 LENGTH_TOLERANCE: Final = 1e-3
 
 
@@ -55,19 +56,23 @@ def check_clients(context: CheckContext) -> Iterator[CheckResult]:
     The user's own configuration files and those in the repository are read.
     """
     is_registered = False
-    for client, file in _client_config_files(context):
+    for client, file in _iter_client_files(context):
         for result in _check_client_file(client, file, context):
             is_registered = True
             yield result
     if not is_registered:
-        yield ok("clients", f"none has an entry for {PROGRAM}", "`lineage register` shows what to add.")
+        yield report_ok(
+            "clients", f"none has an entry for {PROGRAM}", "`lineage register` shows what to add."
+        )
 
 
-def _client_config_files(context: CheckContext) -> Iterator[tuple[Client, Path]]:
-    directories, is_mac = config.config_directories(), sys.platform == "darwin"
+def _iter_client_files(context: CheckContext) -> Iterator[tuple[Client, Path]]:
+    directories, is_mac = config.list_config_directories(), sys.platform == "darwin"
     root = context.repository.root if context.repository and not context.repository.is_bare else None
     for client in CLIENTS.values():
-        user_files = [Path(path.format_map(directories)) for path in user_config_paths(client, is_mac=is_mac)]
+        user_files = [
+            Path(path.format_map(directories)) for path in list_user_config_paths(client, is_mac=is_mac)
+        ]
         project_files = [root / path for path in client.project_paths] if root else []
         yield from ((client, file) for file in (*user_files, *project_files) if file.is_file())
 
@@ -78,20 +83,22 @@ def _check_client_file(client: Client, file: Path, context: CheckContext) -> Ite
         content = read_file(file) or b""
         servers = _PARSERS[client.shape.language](content.decode()).get(client.shape.key)
     except FileAccessError:
-        yield warning(name, f"{file} cannot be read", "Check its permissions: the client may need them too.")
+        yield report_warning(
+            name, f"{file} cannot be read", "Check its permissions: the client may need them too."
+        )
         return
     except (ValueError, AttributeError):
         # Not an error: some clients accept comments in JSON, which the parser does not.
         if PROGRAM.encode() in content:
-            yield ok(name, f"{file} mentions {PROGRAM}, but its format could not be checked")
+            yield report_ok(name, f"{file} mentions {PROGRAM}, but its format could not be checked")
         return
     for server_name, entry in (servers if isinstance(servers, dict) else {}).items():
         if starts_server(entry, Server(server_name, Path(PROGRAM))):
             if fault := _find_client_fault(entry, client.shape.environment_key, context):
                 remedy = f"Run `lineage register --client {client.name} --write`."
-                yield warning(name, f"{file}: {fault}", remedy)
+                yield report_warning(name, f"{file}: {fault}", remedy)
             else:
-                yield ok(name, f"{server_name} in {file}")
+                yield report_ok(name, f"{server_name} in {file}")
 
 
 def _find_client_fault(entry: Mapping[str, Any], environment_key: str, context: CheckContext) -> str:
@@ -103,7 +110,7 @@ def _find_client_fault(entry: Mapping[str, Any], environment_key: str, context: 
         return f"{program} does not exist or is not executable"
     environment = entry.get(environment_key)
     home = environment.get("LINEAGE_HOME") if isinstance(environment, dict) else None
-    configured_home = config.explicit_home()
+    configured_home = config.get_explicit_home()
     if (home or None) != configured_home and not _is_same_home(home, context.settings.home):
         return f"its indexes are in {home or config.DEFAULT_HOME}, those of this program in {context.settings.home}"
     return ""
@@ -116,13 +123,13 @@ def _is_same_home(configured: object, home: Path) -> bool:
 def check_daemon(context: CheckContext) -> Iterator[CheckResult]:
     """Check that the daemon responds, is this program's version and is closed to other users. None is started."""
     if not context.settings.use_daemon:
-        yield ok("daemon", "disabled by LINEAGE_NO_DAEMON")
+        yield report_ok("daemon", "disabled by LINEAGE_NO_DAEMON")
         return
     paths = DaemonPaths(context.settings.home)
     if not os.path.lexists(paths.socket):
-        yield ok("daemon", "not running; the next query starts it")
+        yield report_ok("daemon", "not running; the next query starts it")
         return
-    # Before the first request, which corrects the permissions of the directory.
+    # The permissions are checked before the first request, which corrects those of the directory.
     permission_problem = _check_socket_permissions(paths.socket)
     yield permission_problem or _check_daemon_response(paths)
 
@@ -132,13 +139,13 @@ def _check_socket_permissions(socket: Path) -> CheckResult | None:
     for path, allowed in ((socket.parent, 0o700), (socket, 0o600)):
         status = path.lstat()
         if status.st_uid != os.getuid():
-            return problem(
+            return report_problem(
                 "daemon", f"{path} belongs to another user", "Remove it, or set LINEAGE_NO_DAEMON=1."
             )
         if stat.S_IMODE(status.st_mode) & ~allowed & 0o077:
             mode = f"{stat.S_IMODE(status.st_mode):04o}"
             remedy = f"Run `chmod {allowed:o} {quote(str(path))}`. {STOP_HINT}"
-            return problem("daemon", f"{path} is accessible to other users (mode {mode})", remedy)
+            return report_problem("daemon", f"{path} is accessible to other users (mode {mode})", remedy)
     return None
 
 
@@ -148,9 +155,9 @@ def _check_daemon_response(paths: DaemonPaths) -> CheckResult:
     except LineageError as error:
         holders = find_lock_holders(paths.lock)
         kill = f"Run `kill -9 {holders[0].pid}`. The next query starts a new one." if holders else STOP_HINT
-        return problem("daemon", error.message, kill)
+        return report_problem("daemon", error.message, kill)
     if status is None:
-        return warning(
+        return report_warning(
             "daemon",
             f"{paths.socket} is left from a daemon that was killed",
             "No action needed: the next query replaces it, and `lineage gc` deletes it.",
@@ -158,13 +165,13 @@ def _check_daemon_response(paths: DaemonPaths) -> CheckResult:
     count = len(status.holdings)
     loaded = f"{count} {'index' if count == 1 else 'indexes'} loaded"
     found = f"process {status.pid}, version {status.version}, {loaded}"
-    if status.build != process.build_id():
-        return warning(
+    if status.build != process.compute_build_id():
+        return report_warning(
             "daemon",
             f"{found}; another build than this program",
             f"The next query replaces it. To stop it now: {STOP_HINT}",
         )
-    return ok("daemon", found)
+    return report_ok("daemon", found)
 
 
 def check_hooks(context: CheckContext) -> Iterator[CheckResult]:
@@ -175,17 +182,19 @@ def check_hooks(context: CheckContext) -> Iterator[CheckResult]:
     try:
         directory = find_hooks_directory(repository)
     except LineageError as error:
-        yield ok("hooks", error.message, error.hint)
+        yield report_ok("hooks", error.message, error.hint)
         return
     faults = {name: fault for name in HOOK_NAMES if (fault := _find_hook_fault(directory / name))}
     if len(faults) == len(HOOK_NAMES) and set(faults.values()) == {SNIPPET_MISSING}:
-        yield ok("hooks", "none installed", "`lineage init` installs hooks that keep the index up to date.")
+        yield report_ok(
+            "hooks", "none installed", "`lineage init` installs hooks that keep the index up to date."
+        )
         return
     if faults:
         found = "; ".join(f"{name} {fault}" for name, fault in faults.items())
-        yield warning("hooks", found, _hook_remedy(directory, faults))
+        yield report_warning("hooks", found, _format_hook_remedy(directory, faults))
     else:
-        yield ok("hooks", f"{', '.join(HOOK_NAMES)} in {_display_path(directory, repository)}")
+        yield report_ok("hooks", f"{', '.join(HOOK_NAMES)} in {_format_path(directory, repository)}")
     yield _check_hook_program(context)
 
 
@@ -204,7 +213,7 @@ def _find_hook_fault(file: Path) -> str:
     )
 
 
-def _hook_remedy(directory: Path, faults: dict[str, str]) -> str:
+def _format_hook_remedy(directory: Path, faults: dict[str, str]) -> str:
     not_executable = [str(directory / name) for name, fault in faults.items() if fault == NOT_EXECUTABLE]
     if not_executable:
         return f"Run `chmod +x {' '.join(not_executable)}`, then `lineage init`."
@@ -213,23 +222,23 @@ def _hook_remedy(directory: Path, faults: dict[str, str]) -> str:
 
 def _check_hook_program(context: CheckContext) -> CheckResult:
     """Check the program that hooks find on this environment's PATH; git may run with another PATH."""
-    found = shutil.which("lineage")
-    if found is None:
-        return warning(
+    program = shutil.which("lineage")
+    if program is None:
+        return report_warning(
             "hook program",
             "`lineage` is not on PATH, so the hooks do nothing",
             f"Add its directory to PATH: {context.install_directory}",
         )
-    if Path(found).resolve().parent != context.install_directory.resolve():
-        return warning(
+    if Path(program).resolve().parent != context.install_directory.resolve():
+        return report_warning(
             "hook program",
-            f"the hooks start {found}, another installation than this one in {context.install_directory}",
+            f"the hooks start {program}, another installation than this one in {context.install_directory}",
             "Put this one first on PATH, or remove the other.",
         )
-    return ok("hook program", found)
+    return report_ok("hook program", program)
 
 
-def _display_path(path: Path, repository: Repository) -> Path:
+def _format_path(path: Path, repository: Repository) -> Path:
     return path.relative_to(repository.root) if path.is_relative_to(repository.root) else path
 
 
@@ -237,9 +246,9 @@ def check_model_files(_: CheckContext) -> Iterator[CheckResult]:
     """Check that each bundled model file has its original content."""
     faults = registry.find_corrupt_files()
     for name, fault in faults.items():
-        yield problem("model files", f"{base.MODELS_DIR / name}: {fault}", REINSTALL_HINT)
+        yield report_problem("model files", f"{base.MODELS_DIR / name}: {fault}", REINSTALL_HINT)
     if not faults:
-        yield ok("model files", f"{', '.join(registry.read_checksums())}: intact")
+        yield report_ok("model files", f"{', '.join(registry.read_checksums())}: intact")
 
 
 def check_encoder(_: CheckContext) -> Iterator[CheckResult]:
@@ -259,17 +268,17 @@ def check_cross_encoder(context: CheckContext) -> Iterator[CheckResult]:
         _SIMILAR_TEXTS[0], [ChangeText(text, "") for text in (_SIMILAR_TEXTS[1], _UNRELATED_TEXT)]
     )
     if not scores[0] > scores[1]:
-        yield problem("cross-encoder", "its scores are wrong on this machine", REINSTALL_HINT)
+        yield report_problem("cross-encoder", "its scores are wrong on this machine", REINSTALL_HINT)
     else:
-        yield ok("cross-encoder", f"{cross_encoder.name}; scores are plausible")
+        yield report_ok("cross-encoder", f"{cross_encoder.name}; scores are plausible")
 
 
-def _check_embedding(name: str, encoding: EncoderName) -> CheckResult:
-    encoder = create_bundled_encoder(encoding, threads=1)
+def _check_embedding(name: str, encoder_name: EncoderName) -> CheckResult:
+    encoder = create_bundled_encoder(encoder_name, threads=1)
     first, second, unrelated = encoder.encode([*_SIMILAR_TEXTS, _UNRELATED_TEXT])
     if abs(float(first @ first) - 1) > LENGTH_TOLERANCE or not first @ second > first @ unrelated:
-        return problem(name, "its vectors are wrong on this machine", REINSTALL_HINT)
-    return ok(name, f"{encoder.name}, {encoder.dimension} dimensions; vectors are plausible")
+        return report_problem(name, "its vectors are wrong on this machine", REINSTALL_HINT)
+    return report_ok(name, f"{encoder.name}, {encoder.dimension} dimensions; vectors are plausible")
 
 
 def check_git(_: CheckContext) -> Iterator[CheckResult]:
@@ -277,14 +286,14 @@ def check_git(_: CheckContext) -> Iterator[CheckResult]:
     try:
         version = git_cli.read_version()
     except GitNotFound as error:
-        yield problem("git", "git is not on PATH", error.hint)
+        yield report_problem("git", "git is not on PATH", error.hint)
         return
     oldest = ".".join(map(str, git_cli.MINIMUM_VERSION))
     if git_cli.parse_version(version) < git_cli.MINIMUM_VERSION:
         found = f"version {version or 'unknown'}; {oldest} or newer is needed"
-        yield problem("git", found, "Install a newer git.")
+        yield report_problem("git", found, "Install a newer git.")
         return
-    yield ok("git", f"version {version}")
+    yield report_ok("git", f"version {version}")
 
 
 def check_repository(context: CheckContext) -> Iterator[CheckResult]:
@@ -295,11 +304,13 @@ def check_repository(context: CheckContext) -> Iterator[CheckResult]:
     try:
         head = repository.read_head()
         if head is None:
-            yield warning("repository", f"{repository.root} has no commits yet", "Make a first commit.")
+            yield report_warning(
+                "repository", f"{repository.root} has no commits yet", "Make a first commit."
+            )
             return
         repository.read_commit(head)
     except UnreadableObject as error:
-        yield problem("repository", error.message, error.hint)
+        yield report_problem("repository", error.message, error.hint)
         return
     yield _check_completeness(repository)
 
@@ -307,10 +318,10 @@ def check_repository(context: CheckContext) -> Iterator[CheckResult]:
 def _check_completeness(repository: Repository) -> CheckResult:
     if repository.is_partial_clone:
         found = f"{repository.root}, a partial clone: commits with missing objects are not indexed"
-        return warning(
+        return report_warning(
             "repository", found, "Run `git fetch --refetch --no-filter` to get the missing objects."
         )
     if repository.is_shallow:
         found = f"{repository.root}, a shallow clone: its history is incomplete"
-        return warning("repository", found, "Run `git fetch --unshallow`, then `lineage index`.")
-    return ok("repository", f"{repository.root}{', bare' if repository.is_bare else ''}")
+        return report_warning("repository", found, "Run `git fetch --unshallow`, then `lineage index`.")
+    return report_ok("repository", f"{repository.root}{', bare' if repository.is_bare else ''}")

@@ -12,7 +12,7 @@ from stores.index_location import IndexLocation
 
 
 class Verdict(StrEnum):
-    """Severity of a result. WARNING: works, but not as well as it should. PROBLEM: does not work."""
+    """Severity of a result. WARNING: it works, but not as well as it should. PROBLEM: it does not work."""
 
     OK = "ok"
     WARNING = "warning"
@@ -21,7 +21,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Result of a check: one line with what was `found`, and one with what to do about it (may be empty)."""
+    """Result of a check. The fields are those of the JSON document.
+
+    `found`: description of the state, one line. `remedy`: what the user can do, one line, or empty.
+    """
 
     name: str
     verdict: Verdict
@@ -31,9 +34,10 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """Input of all checks: the settings, the repository at `path` and the location of its index, None if missing.
+    """Input of all checks.
 
-    `install_directory`: directory that the running program is installed in.
+    `path`: PATH argument of the command. `install_directory`: directory that the running program is installed in.
+    `repository`, `location`: the repository at `path` and the location of its index, None if there is none.
     """
 
     path: Path
@@ -43,16 +47,16 @@ class CheckContext:
     location: IndexLocation | None = None
 
 
-def ok(name: str, found: str, remedy: str = "") -> CheckResult:
+def report_ok(name: str, found: str, remedy: str = "") -> CheckResult:
     """Return a result that needs no action."""
     return CheckResult(name, Verdict.OK, found, remedy)
 
 
-def warning(name: str, found: str, remedy: str) -> CheckResult:
+def report_warning(name: str, found: str, remedy: str) -> CheckResult:
     """Return a result for something that works, but not as well as it should."""
     return CheckResult(name, Verdict.WARNING, found, remedy)
 
 
-def problem(name: str, found: str, remedy: str) -> CheckResult:
+def report_problem(name: str, found: str, remedy: str) -> CheckResult:
     """Return a result for something that does not work."""
     return CheckResult(name, Verdict.PROBLEM, found, remedy)

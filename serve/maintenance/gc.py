@@ -1,4 +1,4 @@
-"""`lineage gc`: finds data that is no longer needed, lists it, asks, and deletes it.
+"""Command `lineage gc`: list of data that is no longer needed, and its deletion after a confirmation.
 
 Nothing is deleted that was not listed. Each deletion takes the locks of a writer and checks its item again, since the
 situation may have changed in the meantime. A repository that does not exist may be deleted or on an unmounted disk;
@@ -35,7 +35,7 @@ from stores.locks import Deadline
 # Parent directories of removable and network disks.
 MOUNT_DIRECTORIES: Final = tuple(map(Path, ("/media", "/mnt", "/run/media", "/Volumes", "/net", "/autofs")))
 
-# Starting a daemon takes one or two seconds.
+# Wait for a program that is starting a daemon, which takes one or two seconds.
 START_LOCK_SECONDS: Final = 5.0
 NOTHING_TO_DELETE: Final = "Nothing to delete."
 
@@ -43,7 +43,7 @@ Confirm = Callable[[str], bool]
 
 
 class NotDeletedError(LineageError):
-    """A selected item could not be deleted."""
+    """Error for selected items that could not be deleted."""
 
 
 class ItemKind(StrEnum):
@@ -57,10 +57,11 @@ class ItemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeletableItem:
-    """Data that can be deleted: what it is, why it is not needed, and roughly how many bytes it frees.
+    """Data that can be deleted.
 
-    `delete` takes the locks of writers and checks again what it deletes. `is_certain` is False if only the user can
-    know that the data is not needed, as for a repository on a disk that may be unmounted.
+    `reason`: why it is not needed. `size_bytes`: approximate size. `delete` takes the locks of writers and
+    checks again what it deletes. `is_certain` is False if only the user can know that the data is not needed, as for a
+    repository on a disk that may be unmounted.
     """
 
     kind: ItemKind
@@ -92,16 +93,18 @@ def collect_garbage(home: Path, *, yes: bool, include_uncertain: bool, confirm: 
     """
     items = list(find_deletable(home))
     print_raw("\n".join(format_items(items)))
-    selected = _select_items(items, yes=yes, include_uncertain=include_uncertain, confirm=confirm)
-    failed = [item for item in selected if not _delete_item(item)]
-    if selected:
-        freed = sum(item.size_bytes for item in selected if item not in failed)
-        print_raw(f"Deleted {_count_items(len(selected) - len(failed))}, about {format_size(freed)}.")
+    selected_items = _select_items(items, yes=yes, include_uncertain=include_uncertain, confirm=confirm)
+    failed_items = [item for item in selected_items if not _delete_item(item)]
+    if selected_items:
+        freed_bytes = sum(item.size_bytes for item in selected_items if item not in failed_items)
+        print_raw(
+            f"Deleted {_count_items(len(selected_items) - len(failed_items))}, about {format_size(freed_bytes)}."
+        )
     elif items:
-        print_raw(_next_step(items))
-    if failed:
+        print_raw(_suggest_next_step(items))
+    if failed_items:
         raise NotDeletedError(
-            f"{len(failed)} of {_count_items(len(selected))} could not be deleted.",
+            f"{len(failed_items)} of {_count_items(len(selected_items))} could not be deleted.",
             hint="Run `lineage gc` again when no other program uses them.",
         )
 
@@ -114,16 +117,18 @@ def is_interactive() -> bool:
 def _select_items(
     items: Sequence[DeletableItem], *, yes: bool, include_uncertain: bool, confirm: Confirm | None
 ) -> list[DeletableItem]:
-    certain = [item for item in items if item.is_certain]
-    uncertain = [item for item in items if not item.is_certain]
+    certain_items = [item for item in items if item.is_certain]
+    uncertain_items = [item for item in items if not item.is_certain]
     if yes:
-        return [*certain, *(uncertain if include_uncertain else [])]
+        return [*certain_items, *(uncertain_items if include_uncertain else [])]
     if confirm is None:
         return []
-    selected = certain if certain and confirm(f"Delete {_count_items(len(certain))}?") else []
+    selected = (
+        certain_items if certain_items and confirm(f"Delete {_count_items(len(certain_items))}?") else []
+    )
     # One question for each, because one disk may be gone for good and another only unmounted.
     confirmed = [
-        item for item in uncertain if confirm(escape_controls(f"Also delete the {item.description}?"))
+        item for item in uncertain_items if confirm(escape_controls(f"Also delete the {item.description}?"))
     ]
     return [*selected, *confirmed]
 
@@ -137,19 +142,21 @@ def _delete_item(item: DeletableItem) -> bool:
     return True
 
 
-def _next_step(items: Sequence[DeletableItem]) -> str:
-    suffix = "" if all(item.is_certain for item in items) else " Add --absent for what may still be needed."
-    return f"Nothing was deleted. Run `lineage gc --yes` to delete it.{suffix}"
+def _suggest_next_step(items: Sequence[DeletableItem]) -> str:
+    hint = "" if all(item.is_certain for item in items) else " Add --absent for what may still be needed."
+    return f"Nothing was deleted. Run `lineage gc --yes` to delete it.{hint}"
 
 
 def format_items(items: Sequence[DeletableItem]) -> list[str]:
     """Return a line for each item, and one with the total of the certain ones."""
     if not items:
         return [NOTHING_TO_DELETE]
-    certain = [item for item in items if item.is_certain]
-    uncertain = len(items) - len(certain)
-    total = f"{format_size(sum(item.size_bytes for item in certain))} in {_count_items(len(certain))}"
-    more = f"; {_count_items(uncertain)} may still be needed" if uncertain else ""
+    certain_items = [item for item in items if item.is_certain]
+    uncertain_count = len(items) - len(certain_items)
+    total = (
+        f"{format_size(sum(item.size_bytes for item in certain_items))} in {_count_items(len(certain_items))}"
+    )
+    more = f"; {_count_items(uncertain_count)} may still be needed" if uncertain_count else ""
     return [*map(format_item, items), f"{total}{more}."]
 
 
@@ -174,7 +181,7 @@ def check_repository(location: IndexLocation) -> RepositoryStatus:
     """Check whether the repository of an index still exists."""
     try:
         if not location.path.exists():
-            return _missing_repository_status(location.path)
+            return _describe_missing_repository(location.path)
         return _check_identity(location, open_repository(location.path))
     except NotARepository:
         return RepositoryStatus("the repository no longer exists", is_certain=_has_entries(location.path))
@@ -185,13 +192,13 @@ def check_repository(location: IndexLocation) -> RepositoryStatus:
 def _check_identity(location: IndexLocation, repository: Repository) -> RepositoryStatus:
     if repository.canonical_path != location.path:
         return RepositoryStatus("the repository no longer exists", is_certain=_has_entries(location.path))
-    current = find_index(location.home, repository)
-    if current is None or current.repo_id != location.repo_id:
+    current_location = find_index(location.home, repository)
+    if current_location is None or current_location.repo_id != location.repo_id:
         return RepositoryStatus("another repository has its path now", is_certain=True)
     return RepositoryStatus(repository=repository)
 
 
-def _missing_repository_status(path: Path) -> RepositoryStatus:
+def _describe_missing_repository(path: Path) -> RepositoryStatus:
     if any(path.is_relative_to(mount) for mount in MOUNT_DIRECTORIES):
         return RepositoryStatus(f"{path} does not exist; its disk may not be mounted")
     if path.parent == Path(path.anchor) or not path.parent.is_dir() or not _has_entries(path.parent):
@@ -209,11 +216,11 @@ def find_deletable(home: Path) -> Iterator[DeletableItem]:
     for location in maintenance.list_indexes(home):
         status = check_repository(location)
         if status.reason:
-            yield _index_item(location, status)
+            yield _create_index_item(location, status)
         else:
-            yield from _find_in_index(location, status.repository)
+            yield from _find_index_items(location, status.repository)
     for location in maintenance.list_empty_directories(home):
-        size = maintenance.disk_usage(location.folder)
+        size = maintenance.measure_disk_usage(location.folder)
         yield DeletableItem(
             ItemKind.LEFTOVER,
             str(location.folder),
@@ -224,8 +231,8 @@ def find_deletable(home: Path) -> Iterator[DeletableItem]:
     yield from _find_dead_socket(DaemonPaths(home))
 
 
-def _index_item(location: IndexLocation, status: RepositoryStatus) -> DeletableItem:
-    size = maintenance.disk_usage(location.folder)
+def _create_index_item(location: IndexLocation, status: RepositoryStatus) -> DeletableItem:
+    size = maintenance.measure_disk_usage(location.folder)
     delete = partial(_delete_index, location)
     return DeletableItem(
         ItemKind.INDEX, f"index of {location.path}", status.reason, size, delete, is_certain=status.is_certain
@@ -237,7 +244,7 @@ def _delete_index(location: IndexLocation) -> None:
         maintenance.delete_index_directory(location)
 
 
-def _find_in_index(location: IndexLocation, repository: Repository | None) -> Iterator[DeletableItem]:
+def _find_index_items(location: IndexLocation, repository: Repository | None) -> Iterator[DeletableItem]:
     leftovers = maintenance.find_leftover_files(location)
     if leftovers:
         names = ", ".join(path.name for path in leftovers)
@@ -245,37 +252,39 @@ def _find_in_index(location: IndexLocation, repository: Repository | None) -> It
             ItemKind.LEFTOVER,
             f"{names} in {location.folder}",
             "an index run was killed",
-            maintenance.disk_usage(*leftovers),
+            maintenance.measure_disk_usage(*leftovers),
             partial(maintenance.delete_leftover_files, location),
         )
     yield from _find_stale_vectors(location)
     if repository is not None and not _has_truncated_history(repository):
-        yield from _find_unreachable_commits(location, repository)
+        yield from _find_unreachable_item(location, repository)
 
 
 def _find_stale_vectors(location: IndexLocation) -> Iterator[DeletableItem]:
     """Yield the cached vectors of other embedding models."""
     try:
-        stale, total = embedding_cache.count_unused_entries(location, _embedding_model(location))
+        stale_count, total_count = embedding_cache.count_unused_entries(
+            location, _find_embedding_model(location)
+        )
     except LineageError:  # the index is in use, so the model of its next run is unknown
         return
-    if stale:
-        description = f"{stale:,} cached vectors of {location.path}"
-        size_bytes = maintenance.disk_usage(location.embeddings) * stale // total
+    if stale_count:
+        description = f"{stale_count:,} cached vectors of {location.path}"
+        size_bytes = maintenance.measure_disk_usage(location.embeddings) * stale_count // total_count
         delete = partial(_delete_stale_vectors, location)
         yield DeletableItem(ItemKind.CACHE, description, "of another embedding model", size_bytes, delete)
 
 
 def _delete_stale_vectors(location: IndexLocation) -> None:
     with locks.acquire_run_lock(location):
-        embedding_cache.delete_unused_entries(location, _embedding_model(location))
+        embedding_cache.delete_unused_entries(location, _find_embedding_model(location))
 
 
-def _embedding_model(location: IndexLocation) -> str:
+def _find_embedding_model(location: IndexLocation) -> str:
     """Return the embedding model of the next index run."""
-    recorded = load_index_versions(location)
-    encoding = get_encoder_name(recorded.embedding_model) if recorded else None
-    return get_embedding_models()[encoding or EncoderName.MINILM]
+    recorded_versions = load_index_versions(location)
+    encoder_name = get_encoder_name(recorded_versions.embedding_model) if recorded_versions else None
+    return get_embedding_models()[encoder_name or EncoderName.MINILM]
 
 
 def _has_truncated_history(repository: Repository) -> bool:
@@ -283,12 +292,12 @@ def _has_truncated_history(repository: Repository) -> bool:
     return repository.is_shallow or (repository.common_dir / "info" / "grafts").exists()
 
 
-def _find_unreachable_commits(location: IndexLocation, repository: Repository) -> Iterator[DeletableItem]:
+def _find_unreachable_item(location: IndexLocation, repository: Repository) -> Iterator[DeletableItem]:
     try:
         with database.open_for_reading(location) as connection:
-            shas = unreachable_commits(repository, connection)
+            shas = find_unreachable_commits(repository, connection)
             share = history.compute_hunk_share(connection, shas)
-    except LineageError:  # nothing is deleted that cannot be read; `lineage doctor` reports why
+    except LineageError:  # an index that cannot be read stays; `lineage doctor` reports why
         return
     if shas:
         description = f"{len(shas):,} commit{'s' if len(shas) > 1 else ''} in the index of {location.path}"
@@ -302,7 +311,7 @@ def _find_unreachable_commits(location: IndexLocation, repository: Repository) -
         )
 
 
-def unreachable_commits(repository: Repository, connection: Connection) -> list[str]:
+def find_unreachable_commits(repository: Repository, connection: Connection) -> list[str]:
     """Return the shas of recorded commits that no branch, tag, reflog or other reference reaches.
 
     The watermark counts as a reference: all commits that it reaches must be recorded until the next run moves it.
@@ -321,7 +330,7 @@ def _delete_unreachable_commits(location: IndexLocation) -> None:
         # Computed again: a new branch may reach one of them by now.
         repository = open_repository(location.path)
         with database.open_for_writing(location) as connection:
-            writer.delete_commits(connection, unreachable_commits(repository, connection))
+            writer.delete_commits(connection, find_unreachable_commits(repository, connection))
         maintenance.compact(location)
 
 
@@ -333,7 +342,10 @@ def _find_dead_socket(paths: DaemonPaths) -> Iterator[DeletableItem]:
 
 def _delete_dead_socket(paths: DaemonPaths) -> None:
     deadline = Deadline.after(START_LOCK_SECONDS, lambda _: DaemonUnavailable("A daemon is being started."))
-    with locks.exclusive_lock(paths.start_lock, deadline), locks.exclusive_lock(paths.lock, deadline):
+    with (
+        locks.acquire_exclusive_lock(paths.start_lock, deadline),
+        locks.acquire_exclusive_lock(paths.lock, deadline),
+    ):
         if _is_dead_socket(paths):
             paths.socket.unlink(missing_ok=True)
 

@@ -11,9 +11,9 @@ from typing import Final
 
 from pipeline.git.repository import Repository
 from serve import index_status
-from serve.index_status import IndexStatus, first_run_message
-from serve.maintenance.findings import CheckContext, CheckResult, ok, problem, warning
-from serve.text import unreadable_remedy
+from serve.index_status import IndexStatus, describe_unfinished_run
+from serve.maintenance.findings import CheckContext, CheckResult, report_ok, report_problem, report_warning
+from serve.text import describe_unreadable_remedy
 from stores import database, duckdb_engine, history, maintenance
 from stores.compatibility import RESUME_COMMAND, CompatibilityStatus, CompatibilityVerdict
 from stores.connections import MAX_OPEN_WAL_BYTES
@@ -29,10 +29,10 @@ COMFORTABLE_FREE_BYTES: Final = 1_000_000_000
 HOME_HINT: Final = "Set LINEAGE_HOME to another directory."
 SPACE_HINT: Final = "Free disk space. `lineage gc` shows what can be deleted."
 
-# Enough time for a batch to end, and a short wait for the user.
+# Wait for an index that is in use: a batch ends in this time, and the user does not wait long.
 INDEX_TIMEOUT_SECONDS: Final = 5.0
 REBUILD_HINT: Final = "Run `lineage index --rebuild --yes`."
-# Number of examples in a result.
+# Maximum number of examples in a result.
 MAX_NAMED: Final = 3
 
 
@@ -42,30 +42,30 @@ def check_home(context: CheckContext) -> Iterator[CheckResult]:
     try:
         yield _check_home_directory(home)
     except OSError as error:
-        yield problem("home", f"{home}: {(error.strerror or str(error)).lower()}", HOME_HINT)
+        yield report_problem("home", f"{home}: {(error.strerror or str(error)).lower()}", HOME_HINT)
 
 
 def _check_home_directory(home: Path) -> CheckResult:
     if not os.path.lexists(home):
-        parent = _nearest_existing_directory(home)
+        parent = _find_nearest_directory(home)
         if os.access(parent, os.W_OK | os.X_OK):
-            return ok("home", f"{home} does not exist yet; the first `lineage index` creates it")
-        return problem("home", f"{home} cannot be created: you cannot write to {parent}", HOME_HINT)
+            return report_ok("home", f"{home} does not exist yet; the first `lineage index` creates it")
+        return report_problem("home", f"{home} cannot be created: you cannot write to {parent}", HOME_HINT)
     if not home.is_dir():
-        return problem("home", f"{home} is not a directory", f"Move it away. Or: {HOME_HINT}")
+        return report_problem("home", f"{home} is not a directory", f"Move it away. Or: {HOME_HINT}")
     if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
-        return problem("home", f"{home} is not writable", f"Run `chmod u+rwx {quote(str(home))}`.")
+        return report_problem("home", f"{home} is not writable", f"Run `chmod u+rwx {quote(str(home))}`.")
     if readable_by_others := sorted(_find_readable_by_others(home)):
         names = ", ".join(path.name for path in readable_by_others[:MAX_NAMED])
         remaining = len(readable_by_others) - MAX_NAMED
         more = f" and {remaining} more" if remaining > 0 else ""
         remedy = f"Run `chmod -R go-rwx {quote(str(home))}`: diffs may contain secrets."
-        return warning("home", f"other users may read indexes in {home}: {names}{more}", remedy)
-    return ok("home", f"{home}, closed to other users")
+        return report_warning("home", f"other users may read indexes in {home}: {names}{more}", remedy)
+    return report_ok("home", f"{home}, closed to other users")
 
 
 def _find_readable_by_others(home: Path) -> Iterator[Path]:
-    """Yield index directories that other users may read: neither the index directory nor its parent is closed."""
+    """Yield the directories of indexes that other users may read. `home`: the parent of all of them."""
     if not home.stat().st_mode & 0o077:
         return
     for directory in {
@@ -75,7 +75,7 @@ def _find_readable_by_others(home: Path) -> Iterator[Path]:
             yield directory
 
 
-def _nearest_existing_directory(path: Path) -> Path:
+def _find_nearest_directory(path: Path) -> Path:
     """Return the path, or its nearest parent that exists."""
     return next(directory for directory in (path, *path.parents) if directory.exists())
 
@@ -84,15 +84,15 @@ def check_disk_space(context: CheckContext) -> Iterator[CheckResult]:
     """Check that there is enough space for an index run, which writes a copy of the index and a log."""
     location = context.location
     size = location.database.stat().st_size if location and location.database.exists() else 0
-    free = shutil.disk_usage(_nearest_existing_directory(context.settings.home)).free
+    free = shutil.disk_usage(_find_nearest_directory(context.settings.home)).free
     found = f"{free / 1e9:.1f} GB free for {context.settings.home}"
     if free < size + MIN_FREE_BYTES:
         needed = f"an index run needs {(size + MIN_FREE_BYTES) / 1e9:.1f} GB temporarily"
-        yield problem("disk space", f"{found}; {needed}", SPACE_HINT)
+        yield report_problem("disk space", f"{found}; {needed}", SPACE_HINT)
     elif free < 2 * size + COMFORTABLE_FREE_BYTES:
-        yield warning("disk space", found, SPACE_HINT)
+        yield report_warning("disk space", found, SPACE_HINT)
     else:
-        yield ok("disk space", found)
+        yield report_ok("disk space", found)
 
 
 def check_extensions(_: CheckContext) -> Iterator[CheckResult]:
@@ -101,10 +101,10 @@ def check_extensions(_: CheckContext) -> Iterator[CheckResult]:
         extension = duckdb_engine.check_extension(name)
         if extension.fault:
             remedy = f"Run `pip install --force-reinstall {extension.distribution}`."
-            yield problem(f"extension {name}", extension.fault, remedy)
+            yield report_problem(f"extension {name}", extension.fault, remedy)
         else:
             found = f"version {extension.version}" if extension.version else "not installed and not needed"
-            yield ok(f"extension {name}", found)
+            yield report_ok(f"extension {name}", found)
 
 
 def check_index(context: CheckContext) -> Iterator[CheckResult]:
@@ -113,10 +113,10 @@ def check_index(context: CheckContext) -> Iterator[CheckResult]:
     if location is None or repository is None:
         return
     if not location.database.exists():
-        yield ok("index", "none yet", "`lineage index` creates it.")
+        yield report_ok("index", "none yet", "`lineage index` creates it.")
         return
     if not all((location.folder / name).exists() for name in (GATE_LOCK, INDEX_LOCK)):
-        yield warning(
+        yield report_warning(
             "index", "not opened: its lock files are missing", "Run `lineage status` to create them."
         )
         return
@@ -124,9 +124,9 @@ def check_index(context: CheckContext) -> Iterator[CheckResult]:
         with database.open_for_reading(location, wait=INDEX_TIMEOUT_SECONDS) as connection:
             yield from _check_content(repository, connection)
     except IndexBusy as error:
-        yield _busy_result(location, error)
+        yield _report_busy_index(location, error)
     except LineageError as error:
-        yield problem("index", error.message, error.hint)
+        yield report_problem("index", error.message, error.hint)
 
 
 def check_locks(context: CheckContext) -> Iterator[CheckResult]:
@@ -139,8 +139,8 @@ def check_locks(context: CheckContext) -> Iterator[CheckResult]:
         for holder in find_lock_holders(context.location.folder / INDEX_LOCK)
         if holder.pid not in {run.pid for run in runs}
     ]
-    found = [f"an index run: {run}" for run in runs] + [f"open in {user}" for user in users]
-    yield ok("locks", "; ".join(found) or "no process uses the index")
+    usages = [f"an index run: {run}" for run in runs] + [f"open in {user}" for user in users]
+    yield report_ok("locks", "; ".join(usages) or "no process uses the index")
 
 
 def check_write_ahead_log(context: CheckContext) -> Iterator[CheckResult]:
@@ -151,12 +151,12 @@ def check_write_ahead_log(context: CheckContext) -> Iterator[CheckResult]:
     size_bytes = location.wal.stat().st_size
     size = f"{size_bytes / 1e6:.1f} MB"
     if not location.database.exists():
-        yield warning("write-ahead log", f"{location.wal} ({size}) has no index", REBUILD_HINT)
+        yield report_warning("write-ahead log", f"{location.wal} ({size}) has no index", REBUILD_HINT)
     elif size_bytes > MAX_OPEN_WAL_BYTES and not find_lock_holders(location.folder / RUN_LOCK):
         found = f"{size}, replayed every time the index is opened"
-        yield warning("write-ahead log", found, "Run `lineage index` to merge it into the index.")
+        yield report_warning("write-ahead log", found, "Run `lineage index` to merge it into the index.")
     else:
-        yield ok("write-ahead log", f"{size}, from the last batches")
+        yield report_ok("write-ahead log", f"{size}, from the last batches")
 
 
 def _check_content(repository: Repository, connection: Connection) -> Iterator[CheckResult]:
@@ -166,11 +166,11 @@ def _check_content(repository: Repository, connection: Connection) -> Iterator[C
         examples = ", ".join(
             f"{count:,} {description}" for description, count in list(inconsistencies.items())[:MAX_NAMED]
         )
-        yield problem("index", f"opens, but is inconsistent: {examples}", REBUILD_HINT)
+        yield report_problem("index", f"opens, but is inconsistent: {examples}", REBUILD_HINT)
         return
     summary = history.load_index_summary(connection)
     counts = f"{summary.commits:,} commits, {summary.hunks:,} hunks; " if summary else ""
-    yield ok("index", f"{counts}{rows:,} rows read, all intact")
+    yield report_ok("index", f"{counts}{rows:,} rows read, all intact")
     yield from _check_status(repository, connection)
 
 
@@ -180,25 +180,27 @@ def _check_status(repository: Repository, connection: Connection) -> Iterator[Ch
     unreadable = history.load_unreadable_commits(connection)
     if unreadable:
         names = ", ".join(entry.commit_sha[:12] for entry in unreadable[:MAX_NAMED])
-        yield warning(
+        yield report_warning(
             "unreadable",
             f"{len(unreadable):,} not indexed: {names}{', ...' if len(unreadable) > MAX_NAMED else ''}",
-            unreadable_remedy(unreadable, is_partial_clone=repository.is_partial_clone),
+            describe_unreadable_remedy(unreadable, is_partial_clone=repository.is_partial_clone),
         )
 
 
 def _check_freshness(status: IndexStatus) -> Iterator[CheckResult]:
     """Check that the index is compatible with this program and up to date with HEAD.
 
-    Before the first index run has finished, that is the only result.
+    If no index run has finished yet, that is the only result.
     """
     if status.verdict is not None and status.verdict.has_no_finished_run:
-        yield warning("freshness", f"the {first_run_message(status)}", f"Run `{RESUME_COMMAND}` to continue.")
+        yield report_warning(
+            "freshness", f"the {describe_unfinished_run(status)}", f"Run `{RESUME_COMMAND}` to continue."
+        )
         return
     if status.verdict is not None:
         yield _check_compatibility(status.verdict)
     if status.commits_behind:
-        yield warning(
+        yield report_warning(
             "freshness",
             f"{status.commits_behind:,} commit{'' if status.commits_behind == 1 else 's'} behind HEAD",
             "Run `lineage index --incremental` to index them.",
@@ -207,16 +209,18 @@ def _check_freshness(status: IndexStatus) -> Iterator[CheckResult]:
 
 def _check_compatibility(verdict: CompatibilityVerdict) -> CheckResult:
     if verdict.status is CompatibilityStatus.COMPATIBLE:
-        return ok("compatibility", str(verdict))
-    create_result = problem if verdict.status is CompatibilityStatus.NEEDS_REBUILD else warning
+        return report_ok("compatibility", str(verdict))
+    create_result = report_problem if verdict.status is CompatibilityStatus.NEEDS_REBUILD else report_warning
     return create_result("compatibility", str(verdict), f"Run `{verdict.remedy}`.")
 
 
-def _busy_result(location: IndexLocation, error: IndexBusy) -> CheckResult:
+def _report_busy_index(location: IndexLocation, error: IndexBusy) -> CheckResult:
     holders = [
         str(holder)
         for name in (INDEX_LOCK, GATE_LOCK)
         for holder in find_lock_holders(location.folder / name)
     ]
     suffix = f" Held by {', '.join(dict.fromkeys(holders))}." if holders else ""
-    return problem("index", error.message + suffix, "Wait for it, or stop it. Committed data is not lost.")
+    return report_problem(
+        "index", error.message + suffix, "Wait for that process, or stop it. Committed data is not lost."
+    )

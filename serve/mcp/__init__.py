@@ -3,6 +3,6 @@
 - `base`: strict tools, error mapping, stdio transport and shutdown
 - `lineage_server`: `lineage-mcp` command and its tools
 - `mindmap_server`: MCP server of mindmap, its resources and prompt
-- `mindmap_tools`: tools of mindmap
-- `mindmap_types`: input and output types of these tools, and answers built from documents
+- `mindmap_tools`: tools for mindmaps
+- `mindmap_types`: input and output types of these tools, and construction of answers from documents
 """

@@ -1,7 +1,7 @@
 """Base of both MCP servers: strict tools, error mapping, stdio transport and shutdown.
 
-It corrects behaviour of the `mcp` library, which ignores unknown arguments, reports wrong ones in the validator's
-words, hides other errors from the model, and does not answer lines that are no valid messages (invalid JSON, or JSON
+It corrects behaviour of the `mcp` library, which ignores unknown arguments, reports wrong arguments with Pydantic's
+messages, hides other errors from the model, and does not answer lines that are no valid messages (invalid JSON, or JSON
 that is nested too deeply).
 """
 
@@ -49,8 +49,8 @@ from stores.errors import LineageError
 
 _ID_PATTERN: Final = r'"id"\s*:\s*(?:(?P<number>\d{1,15})|"(?P<text>[^"\\]{1,100})")'
 _VERSION_PATTERN: Final = r'"jsonrpc"\s*:\s*"2\.0"'
-# Where clients write the id of a message: at its start or its end.
-_ID_LOCATIONS: Final = (
+# Clients write the id of a message at its start or its end. Patterns find it in a message whose JSON is not valid.
+_ID_PATTERNS: Final = (
     re.compile(rf"\s*\{{\s*{_VERSION_PATTERN}\s*,\s*{_ID_PATTERN}\s*,"),
     re.compile(rf"\s*\{{\s*{_ID_PATTERN}\s*,"),
     re.compile(rf".*,\s*{_VERSION_PATTERN}\s*,\s*{_ID_PATTERN}\s*\}}\s*", re.DOTALL),
@@ -58,20 +58,20 @@ _ID_LOCATIONS: Final = (
 # Characters at the start and the end of a line that are searched for the id.
 _SEARCHED_CHARS: Final = 300
 
-# A longer list costs the model tokens, and it corrects further arguments like the first ones.
+# Wrong arguments that an error describes. More cost the model tokens, and it corrects the others like these.
 MAX_PROBLEMS: Final = 5
 
 ResultType = TypeVar("ResultType")
 
 
-def read_only_annotations() -> ToolAnnotations:
+def create_read_only_annotations() -> ToolAnnotations:
     """Return the annotations of a tool that changes nothing and accesses only this machine."""
     return ToolAnnotations(
         read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
     )
 
 
-def write_annotations(*, is_destructive: bool = False, is_idempotent: bool = False) -> ToolAnnotations:
+def create_write_annotations(*, is_destructive: bool = False, is_idempotent: bool = False) -> ToolAnnotations:
     """Return the annotations of a tool that changes data on this machine."""
     return ToolAnnotations(
         read_only_hint=False,
@@ -86,8 +86,8 @@ def create_tool(
 ) -> Tool:
     """Return a tool that runs `function` in a thread and rejects unknown arguments.
 
-    The description defaults to the function's docstring. A LineageError reaches the model as text; NeedsRebuild becomes
-    the protocol's error for invalid parameters.
+    The description defaults to the function's docstring. The model gets the text of a LineageError or OSError as the
+    tool's result; NeedsRebuild becomes the protocol's error for invalid parameters.
     """
     tool = _StrictTool.from_function(
         _run_in_thread(function), title=title, description=description, annotations=annotations
@@ -117,10 +117,10 @@ def create_server(
 def serve_stdio(
     server: MCPServer[Any], log_level: str, *, on_exit: Callable[[], None] = lambda: None
 ) -> NoReturn:
-    """Serve one client on stdin and stdout until it disconnects, then exit the process.
+    """Serve one client on stdin and stdout until it disconnects or sends a signal, then exit the process.
 
-    The process exits at once, because threads may still work on answers that nobody will read. `on_exit` runs before,
-    also on a signal: clients send one to servers that are slow to exit, and some send nothing else.
+    `on_exit` runs before the exit. The exit does not wait for threads, because nobody reads their answers any more.
+    Some clients send a signal to a server that exits slowly; others send only a signal.
     """
     logs.configure(log_level)
 
@@ -132,8 +132,10 @@ def serve_stdio(
 
     for signal_number in TERMINATION_SIGNALS:
         if signal.getsignal(signal_number) is not signal.SIG_IGN:  # ignored under nohup
-            # Exit in the handler: an exception would wait for the thread that reads stdin, which waits for a line.
-            signal.signal(signal_number, lambda number, _: exit_process(process.signal_exit_code(number)))
+            # The handler itself exits, as an exception would wait for the thread that reads stdin.
+            signal.signal(
+                signal_number, lambda number, _: exit_process(process.compute_signal_exit_code(number))
+            )
     code = 0
     try:
         anyio.run(server.run_stdio_async)
@@ -159,7 +161,7 @@ class MessageStream:
     async def receive(self) -> Any:
         """Return the next valid message."""
         while isinstance(message := await self._incoming.receive(), Exception):
-            await self._outgoing.send(SessionMessage(_parse_error_response(message)))
+            await self._outgoing.send(SessionMessage(_build_parse_error(message)))
         return message
 
     async def aclose(self) -> None:
@@ -171,7 +173,7 @@ class MessageStream:
 
     async def __anext__(self) -> Any:
         while isinstance(message := await self._incoming.__anext__(), Exception):
-            await self._outgoing.send(SessionMessage(_parse_error_response(message)))
+            await self._outgoing.send(SessionMessage(_build_parse_error(message)))
         return message
 
     async def __aenter__(self) -> MessageStream:
@@ -183,41 +185,45 @@ class MessageStream:
         await self.aclose()
 
 
-def _parse_error_response(error: Exception) -> JSONRPCError:
+def _build_parse_error(error: Exception) -> JSONRPCError:
     line, reason = "", str(error)
     if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        reason = first["msg"]
-        line = first["input"] if isinstance(first["input"], str) else ""
-    message = f"The message could not be parsed: {reason[:200]}. Correct its JSON, or nest it less deeply."
+        problem = error.errors(include_url=False)[0]
+        reason = problem["msg"]
+        line = problem["input"] if isinstance(problem["input"], str) else ""
+    message = (
+        f"The server cannot parse the message: {reason[:200]}. Correct its JSON, or nest it less deeply."
+    )
     data = ErrorData(code=PARSE_ERROR, message=message)
     return JSONRPCError(jsonrpc="2.0", id=_find_message_id(line), error=data)
 
 
 def _find_message_id(line: str) -> int | str | None:
-    parts = (line[:_SEARCHED_CHARS], line[:_SEARCHED_CHARS], line[-_SEARCHED_CHARS:])
-    for pattern, part in zip(_ID_LOCATIONS, parts, strict=True):
-        if match := pattern.match(part):
+    """Return the id at the start or the end of an invalid message, or None."""
+    start, end = line[:_SEARCHED_CHARS], line[-_SEARCHED_CHARS:]
+    for pattern, text in zip(_ID_PATTERNS, (start, start, end), strict=True):
+        if match := pattern.match(text):
             return int(match["number"]) if match["number"] else match["text"]
     return None
 
 
 def _report_failures(failures: BaseExceptionGroup[BaseException]) -> int:
-    """Print why the server failed and return the exit code. A client that disconnected is no failure."""
-    _, rest = failures.split(BrokenPipeError)
-    if rest is None:
+    """Print the failures of the server to stderr and return the exit code. A disconnected client is no failure."""
+    _, server_failures = failures.split(BrokenPipeError)
+    if server_failures is None:
         return 0
-    _, others = rest.split(OSError)  # an OSError here is of stdin or stdout; those of tools go to the client
+    # An OSError comes from stdin or stdout, as tools send theirs to the client.
+    _, unexpected_failures = server_failures.split(OSError)
     with suppress(OSError):
-        if others is None:
-            error = process.output_write_error(_first_os_error(rest))
+        if unexpected_failures is None:
+            error = process.build_output_write_error(_find_first_os_error(server_failures))
             print(f"error: {error}", file=sys.stderr)  # noqa: T201 - clients show stderr
         else:
             sys.excepthook(type(failures), failures, failures.__traceback__)
     return 1
 
 
-def _first_os_error(failures: BaseException) -> OSError:
+def _find_first_os_error(failures: BaseException) -> OSError:
     while isinstance(failures, BaseExceptionGroup):
         failures = failures.exceptions[0]
     return failures if isinstance(failures, OSError) else OSError(str(failures))
@@ -229,7 +235,7 @@ class _StdioServer(MCPServer[Any]):
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
     ) -> GetPromptResult | InputRequiredResult:
-        """Get a prompt as the base class does, but report wrong arguments as such and not as a server error."""
+        """Get a prompt as the base class does, but report wrong arguments as invalid and not as a server error."""
         try:
             return await super().get_prompt(name, arguments, context)
         except ValueError as error:
@@ -243,7 +249,7 @@ class _StdioServer(MCPServer[Any]):
 
 
 class _StrictTool(Tool):
-    """Tool that explains wrong arguments in plain words and passes its errors on without a prefix."""
+    """Tool that describes wrong arguments in plain language, and reports its errors without the library's prefix."""
 
     async def run(
         self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False
@@ -251,7 +257,7 @@ class _StrictTool(Tool):
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
-            raise ToolError(_argument_error(self, arguments, error)) from error
+            raise ToolError(_format_argument_error(self, arguments, error)) from error
         try:
             answer = await super().run(arguments, context, convert_result)
         except ToolError as error:
@@ -263,7 +269,7 @@ class _StrictTool(Tool):
 
 
 def _with_text_content(answer: CallToolResult) -> CallToolResult:
-    """Return the answer with its structured content as compact JSON text too, for clients that show only text.
+    """Return the answer with its structured content also as compact JSON text, for clients that show only text.
 
     The library's own text is indented JSON, which costs the model more tokens. Control characters are escaped.
     """
@@ -282,21 +288,21 @@ def _escape_strings(value: Any) -> Any:
     return [_escape_strings(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
-def _argument_error(tool: Tool, arguments: dict[str, Any], error: ValidationError) -> str:
-    # "none_required" is the second alternative of every optional argument and not helpful.
+def _format_argument_error(tool: Tool, arguments: dict[str, Any], error: ValidationError) -> str:
+    # Pydantic reports "none_required" for every wrong optional argument, besides the problem that matters.
     problems = [problem for problem in error.errors() if problem["type"] != "none_required"]
     messages = [
-        f"{_argument_path(problem, arguments)}: {_describe_problem(problem)}"
+        f"{_format_argument_path(problem, arguments)}: {_describe_problem(problem)}"
         for problem in problems[:MAX_PROBLEMS]
     ]
     if len(problems) > MAX_PROBLEMS:
         messages.append(f"{len(problems) - MAX_PROBLEMS:,} further problems are like these.")
-    known = ", ".join(f"`{name}`" for name in tool.parameters.get("properties", {}))
-    return f"Invalid arguments for {tool.name}. {' '.join(messages)} Its arguments are {known}."
+    names = ", ".join(f"`{name}`" for name in tool.parameters.get("properties", {}))
+    return f"Invalid arguments for {tool.name}. {' '.join(messages)} Its arguments are {names}."
 
 
-def _argument_path(problem: Any, arguments: Any) -> str:
-    """Return the path of the wrong argument, without the type names that the validator inserts."""
+def _format_argument_path(problem: Any, arguments: Any) -> str:
+    """Return the path of the wrong argument, such as `nodes.0.label`, without the type names that Pydantic inserts."""
     names, value = [], arguments
     for key in problem["loc"]:
         is_present = (

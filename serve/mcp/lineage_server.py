@@ -102,7 +102,7 @@ def create_lineage_server(backend: Backend, repository: Path) -> MCPServer[Any]:
         ] = False,
     ) -> Annotated[CallToolResult, FindPatternResult]:
         request = FindRequest(query, k, language, since, path, author, rerank=not no_rerank)
-        return _tool_result(backend.find(request, repository))
+        return _build_tool_result(backend.find(request, repository))
 
     def explain_change(
         file: Annotated[str, Field(description="The file, relative to the repository's root.")],
@@ -117,24 +117,24 @@ def create_lineage_server(backend: Backend, repository: Path) -> MCPServer[Any]:
         ] = False,
     ) -> Annotated[CallToolResult, ExplainChangeResult]:
         request = ExplainRequest(file, line_start, line_end, k, include_diff, include_related)
-        return _tool_result(backend.explain(request, repository))
+        return _build_tool_result(backend.explain(request, repository))
 
     tools = [
         base.create_tool(
             find_pattern,
             title="How was it done before?",
-            annotations=base.read_only_annotations(),
+            annotations=base.create_read_only_annotations(),
             description=FIND_DESCRIPTION,
         ),
         base.create_tool(
             explain_change,
             title="Why does this code look the way it does?",
-            annotations=base.read_only_annotations(),
+            annotations=base.create_read_only_annotations(),
             description=EXPLAIN_DESCRIPTION,
         ),
     ]
     return base.create_server(
-        "lineage", title="lineage", version=config.version(), instructions=INSTRUCTIONS, tools=tools
+        "lineage", title="lineage", version=config.read_version(), instructions=INSTRUCTIONS, tools=tools
     )
 
 
@@ -146,7 +146,7 @@ def main() -> None:
         description="MCP server for the history of the repository in the working directory, on stdin and stdout. "
         "`lineage register` shows how to add it to a client.",
     )
-    parser.add_argument("--version", action="version", version=f"lineage-mcp {config.version()}")
+    parser.add_argument("--version", action="version", version=f"lineage-mcp {config.read_version()}")
     with process.exit_on_output_error():
         parser.parse_args()
     settings = config.load_settings()
@@ -159,9 +159,9 @@ def main() -> None:
     base.serve_stdio(create_lineage_server(backend, working_directory), settings.log_level)
 
 
-def _tool_result(answer: FindAnswer | ExplainAnswer) -> CallToolResult:
-    document = to_json_dict(answer)
-    content = {"hits": document["hits"], "_meta": document["meta"]}
+def _build_tool_result(answer: FindAnswer | ExplainAnswer) -> CallToolResult:
+    answer_fields = to_json_dict(answer)
+    content = {"hits": answer_fields["hits"], "_meta": answer_fields["meta"]}
     return CallToolResult(content=[], structured_content=content)
 
 

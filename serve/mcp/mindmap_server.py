@@ -43,20 +43,20 @@ Plan this work on a mindmap, and keep the map up to date while you work:
 
 @dataclass(frozen=True, slots=True)
 class MindmapServer:
-    """An MCP server, and the function to call after its client has disconnected."""
+    """MCP server, and the function `close` to call after its client has disconnected."""
 
     server: MCPServer[Any]
     close: Callable[[], None]
 
 
 def create_mindmap_server(directory: Path) -> MindmapServer:
-    """Return a server for the maps in a data directory."""
+    """Return a server for the mindmaps in a data directory."""
     store = MapStore(directory)
     watcher = Watcher(store, find_git)
     server = base.create_server(
         "mindmap",
         title="mindmap",
-        version=config.version(),
+        version=config.read_version(),
         instructions=INSTRUCTIONS,
         tools=MindmapTools(store, watcher).build_tools(),
     )

@@ -1,6 +1,6 @@
-"""MCP tools for maps. Each call names its map, reads it from disk and writes it back.
+"""MCP tools for mindmaps (short: maps). Each call gives the id of its map, reads the map from disk and writes it back.
 
-Only the watched workspaces are kept between calls.
+Between calls the server holds no maps, only the watches of workspaces.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mindmap.nodes import (
     NewNode,
     add_nodes,
     add_note,
+    create_mindmap,
     flatten_nodes,
     move_nodes,
-    new_map,
     remove_nodes,
     update_nodes,
 )
@@ -36,7 +36,7 @@ from serve.viewer import discovery
 from serve.workspace_git import find_git, open_git
 from stores.errors import LineageError
 
-# Upper limit of list_mindmaps: a longer list is better searched.
+# Most maps that list_mindmaps returns. If there are more, an agent should search with a query.
 MAX_LISTED: Final = 50
 
 NOT_A_REPOSITORY: Final = "The workspace is not in a git repository: sync_git_status will fail."
@@ -44,20 +44,20 @@ NOT_A_REPOSITORY: Final = "The workspace is not in a git repository: sync_git_st
 
 @dataclass(frozen=True, slots=True)
 class MindmapTools:
-    """The tools for one data directory. Method docstrings are the descriptions that agents read."""
+    """Tools for the maps in one data directory. Agents read the docstrings of the methods as descriptions."""
 
     store: MapStore
     watcher: Watcher
 
     def build_tools(self) -> list[Tool]:
         """Return all tools in the order in which agents see them."""
-        read_only = base.read_only_annotations()
-        write = base.write_annotations()
-        idempotent = base.write_annotations(is_idempotent=True)
-        destructive = base.write_annotations(is_destructive=True)
+        read_only = base.create_read_only_annotations()
+        write = base.create_write_annotations()
+        idempotent = base.create_write_annotations(is_idempotent=True)
+        destructive = base.create_write_annotations(is_destructive=True)
         return [
             base.create_tool(
-                function, title=title, annotations=annotations, description=_tool_description(function)
+                function, title=title, annotations=annotations, description=_format_description(function)
             )
             for function, title, annotations in (
                 (self.create_mindmap, "Create a map", write),
@@ -89,9 +89,9 @@ class MindmapTools:
         """Start a map for work with several steps. If you give workspacePath, changed files attach to the task in
         progress automatically. Tell the user where the viewer is.
         """
-        workspace = paths.existing_workspace(workspacePath) if workspacePath is not None else None
+        workspace = paths.validate_workspace(workspacePath) if workspacePath is not None else None
         now = utc_now()
-        document = new_map(title, workspace, now)
+        document = create_mindmap(title, workspace, now)
         result = EditResult(document, document.activity_log[0].message)
         if nodes:
             result = add_nodes(document, ROOT, _flatten_inputs(nodes), now)
@@ -99,10 +99,10 @@ class MindmapTools:
         status, problem = WatchStatus(is_watched=False), ""
         if workspace is not None:
             status = self.watcher.watch(document.id, workspace)
-            problem = _git_sync_problem(workspace)
+            problem = _find_git_sync_problem(workspace)
         return mindmap_types.CreateResult(
-            **mindmap_types.change_result(result).model_dump(),
-            viewer=self._viewer_location(document.id),
+            **mindmap_types.build_change_result(result).model_dump(),
+            viewer=self._describe_viewer_location(document.id),
             watching=status.is_watched,
             hint=" ".join(filter(None, (problem, status.message))),
         )
@@ -117,14 +117,14 @@ class MindmapTools:
         limit: Annotated[int, Field(ge=1, le=MAX_LISTED)] = 10,
     ) -> mindmap_types.MapListing:
         """List maps, newest first. Look here for a map to continue before you create another."""
-        directory = paths.absolute_workspace(workspacePath) if workspacePath is not None else None
+        directory = paths.normalize_workspace(workspacePath) if workspacePath is not None else None
         map_list = self.store.list_maps(
             lambda document: (
                 tree.matches_words(document, query)
                 and (directory is None or _contains(document.workspace_path, directory))
             )
         )
-        return mindmap_types.map_listing(map_list, limit)
+        return mindmap_types.build_map_listing(map_list, limit)
 
     def get_mindmap(
         self,
@@ -235,7 +235,7 @@ class MindmapTools:
             return attach_to_target(document, nodeId, [touch], message, utc_now())
 
         _, result = self.store.change(mindmapId, edit)
-        return mindmap_types.attach_result(result, nodeId, 1, self.watcher.watch_status(mindmapId))
+        return mindmap_types.build_attach_result(result, nodeId, 1, self.watcher.watch_status(mindmapId))
 
     def sync_git_status(
         self,
@@ -251,9 +251,10 @@ class MindmapTools:
         when you continue a map, and before you finish.
         """
         sync = WorkspaceSync(self.store, mindmapId, open_git, workspacePath)
-        # Only a map's own workspace is watched, and the watch starts before git runs, so that no change is missed.
+        # The map gets its workspace first, as the watcher watches only that. The watch starts before git runs, so that
+        # no change is missed.
         status = self.watcher.watch(mindmapId, sync.assign_workspace())
-        return mindmap_types.sync_result(sync.attach_changes(targetNodeId), targetNodeId, status)
+        return mindmap_types.build_sync_result(sync.attach_changes(targetNodeId), targetNodeId, status)
 
     def note_activity(
         self,
@@ -282,14 +283,14 @@ class MindmapTools:
         return mindmap_types.ChangeResult(mindmap_id=mindmapId, message=f"Deleted {mindmapId}")
 
     def _change(self, mindmap_id: str, edit: Callable[[Mindmap], EditResult]) -> mindmap_types.ChangeResult:
-        return mindmap_types.change_result(self.store.change(mindmap_id, edit)[1])
+        return mindmap_types.build_change_result(self.store.change(mindmap_id, edit)[1])
 
-    def _viewer_location(self, mindmap_id: str) -> str:
+    def _describe_viewer_location(self, mindmap_id: str) -> str:
         address = discovery.read_address(self.store.path, mindmap_id)
         return address or f"not running; the user starts it with `{discovery.START_COMMAND}`"
 
 
-def _tool_description(function: Callable[..., object]) -> str:
+def _format_description(function: Callable[..., object]) -> str:
     """Return the docstring of a tool method on one line."""
     return " ".join((function.__doc__ or "").split())
 
@@ -298,8 +299,8 @@ def _flatten_inputs(nodes: list[mindmap_types.NodeInput]) -> list[NewNode]:
     return flatten_nodes([node.to_dict() for node in nodes])
 
 
-def _git_sync_problem(workspace: str) -> str:
-    """Return why git sync will fail in a workspace, or an empty text."""
+def _find_git_sync_problem(workspace: str) -> str:
+    """Return the reason if git sync will fail in a workspace, or an empty text."""
     try:
         return NOT_A_REPOSITORY if find_git(workspace) is None else ""
     except LineageError as error:
@@ -307,7 +308,7 @@ def _git_sync_problem(workspace: str) -> str:
 
 
 def _contains(workspace: str | None, directory: str) -> bool:
-    """Return True if the directory is the workspace or inside it: an agent may run in a subdirectory."""
-    return bool(workspace) and Path(paths.real_path(directory)).is_relative_to(
-        paths.real_path(workspace or "")
+    """Return True if the directory is the workspace or inside it, as an agent may run in a subdirectory."""
+    return bool(workspace) and Path(paths.resolve_symlinks(directory)).is_relative_to(
+        paths.resolve_symlinks(workspace or "")
     )

@@ -1,6 +1,6 @@
-"""Input and output types of the map tools, and their construction from documents and edits.
+"""Input and output types of the mindmap tools, and construction of the outputs from documents (maps) and edits.
 
-Descriptions and answers are short, since an agent pays for every token.
+Descriptions and answers are short, since every token costs the agent money.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Status = Literal["planned", "in_progress", "completed", "blocked"]
 Action = Literal["read", "create", "modify", "delete", "rename"]
 Style = Literal["solid", "dashed", "animated"]
 Kind = Literal["add", "modify", "fix", "refactor", "rename", "remove", "test"]
-# An optional argument may be null, but the schema does not say so: that would cost as many tokens as its description.
+# An optional argument may be null. The schema omits that, as it would cost as many tokens as the description.
 Unset = SkipJsonSchema[None]
 
 
@@ -176,8 +176,9 @@ class MapView(_ToolOutput):
     document: dict[str, Any] = {}
 
 
-# About 4,000 tokens of outline; larger maps are read in parts.
+# About 4,000 tokens of outline. Agents read larger maps in parts.
 MAX_OUTLINE_LINES: Final = 200
+# Links, search results and log entries in one answer. An agent that needs others searches with a query.
 MAX_LINKS_SHOWN: Final = 50
 MAX_NODES_FOUND: Final = 50
 RECENT_ACTIVITY_COUNT: Final = 5
@@ -186,10 +187,10 @@ MAX_FULL_CHARACTERS: Final = 200_000
 
 
 class ResponseTooLarge(LineageError):
-    """An answer that exceeds MAX_FULL_CHARACTERS."""
+    """Error for an answer that exceeds MAX_FULL_CHARACTERS."""
 
 
-def change_result(edit: EditResult) -> ChangeResult:
+def build_change_result(edit: EditResult) -> ChangeResult:
     """Return the answer for an edit, with the progress of the map after it."""
     progress = compute_progress(edit.document)
     return ChangeResult(
@@ -201,13 +202,13 @@ def change_result(edit: EditResult) -> ChangeResult:
     )
 
 
-def attach_result(
+def build_attach_result(
     edit: EditResult, requested_id: str | None, file_count: int, status: WatchStatus
 ) -> AttachResult:
-    """Return the answer for attached files. The message says if it is not the requested node."""
+    """Return the answer for attached files. The message names the node if the requested one does not exist."""
     node = edit.document.nodes[edit.ids[0]]
-    is_elsewhere = requested_id not in (None, node.id)
-    note = f" ({requested_id} does not exist; attached to {node.id})" if is_elsewhere else ""
+    is_other_node = requested_id not in (None, node.id)
+    note = f" ({requested_id} does not exist; attached to {node.id})" if is_other_node else ""
     return AttachResult(
         mindmap_id=edit.document.id,
         synced=file_count,
@@ -219,10 +220,10 @@ def attach_result(
     )
 
 
-def sync_result(sync: SyncResult, requested_id: str | None, status: WatchStatus) -> AttachResult:
-    """Return the answer for a git sync, which may have attached nothing."""
+def build_sync_result(sync: SyncResult, requested_id: str | None, status: WatchStatus) -> AttachResult:
+    """Return the answer for a git sync, also if it attached no files."""
     if sync.edit is not None:
-        return attach_result(sync.edit, requested_id, sync.file_count, status)
+        return build_attach_result(sync.edit, requested_id, sync.file_count, status)
     return AttachResult(
         mindmap_id=sync.document.id,
         synced=0,
@@ -232,7 +233,7 @@ def sync_result(sync: SyncResult, requested_id: str | None, status: WatchStatus)
     )
 
 
-def map_listing(map_list: MapList, limit: int) -> MapListing:
+def build_map_listing(map_list: MapList, limit: int) -> MapListing:
     """Return the answer with the first `limit` maps of a list."""
     lines = [
         MapLine(
@@ -250,7 +251,10 @@ def map_listing(map_list: MapList, limit: int) -> MapListing:
 
 
 def build_view(document: Mindmap, start_id: str, query: str, *, full: bool) -> MapView:
-    """Return a subtree of a map as an outline, or complete if `full`; with a query only the nodes that match."""
+    """Return the subtree of a node as an outline, or its complete nodes and links if `full`.
+
+    With a query, only the nodes that match it. Raises UnknownNode, and ResponseTooLarge if `full`.
+    """
     tree.get_node(document, start_id)
     progress = compute_progress(document)
     view = MapView(
@@ -263,53 +267,53 @@ def build_view(document: Mindmap, start_id: str, query: str, *, full: bool) -> M
         node_count=len(document.nodes),
     )
     if full:
-        return view.model_copy(update={"document": _full_document(document, start_id, query)})
-    lines, remaining = _select_lines(document, start_id, query)
+        return view.model_copy(update={"document": _build_full_document(document, start_id, query)})
+    lines, omitted_count = _select_lines(document, start_id, query)
     ids = {line.node.id for line in lines}
     links = [_format_link(link) for link in document.links if {link.source, link.target} & ids]
     activity = [
         f"{entry.timestamp} {entry.message}" for entry in document.activity_log[:RECENT_ACTIVITY_COUNT]
     ]
-    more = [f"and {len(links) - MAX_LINKS_SHOWN:,} more"] if len(links) > MAX_LINKS_SHOWN else []
+    link_note = [f"and {len(links) - MAX_LINKS_SHOWN:,} more"] if len(links) > MAX_LINKS_SHOWN else []
     return view.model_copy(
         update={
             "outline": export.format_outline(lines)
-            + (f"\n… {remaining:,} more: search with query" if remaining else ""),
-            "links": [*links[:MAX_LINKS_SHOWN], *more],
+            + (f"\n… {omitted_count:,} more: search with query" if omitted_count else ""),
+            "links": [*links[:MAX_LINKS_SHOWN], *link_note],
             "activity": activity if start_id == ROOT and not query else [],
         }
     )
 
 
 def _select_lines(document: Mindmap, start_id: str, query: str) -> tuple[list[export.OutlineLine], int]:
-    """Return the outline lines that fit into an answer, and the number of nodes that are missing from it."""
+    """Return the outline lines that fit into an answer, and the number of nodes that they neither show nor count."""
     if query:
         nodes = list(tree.find_nodes(document, query, start_id))
         lines = [
-            export.OutlineLine(node, 0, len(tree.subtree_ids(document.nodes, node.children)))
+            export.OutlineLine(node, 0, len(tree.collect_subtree_ids(document.nodes, node.children)))
             for node in nodes[:MAX_NODES_FOUND]
         ]
         return lines, len(nodes) - len(lines)
-    lines = export.outline_lines(document, start_id, max_lines=MAX_OUTLINE_LINES)
-    counted = sum(1 + line.hidden_count for line in lines)
-    return lines, len(tree.subtree_ids(document.nodes, [start_id])) - counted
+    lines = export.build_outline(document, start_id, max_lines=MAX_OUTLINE_LINES)
+    counted_nodes = sum(1 + line.hidden_count for line in lines)
+    return lines, len(tree.collect_subtree_ids(document.nodes, [start_id])) - counted_nodes
 
 
-def _full_document(document: Mindmap, start_id: str, query: str) -> dict[str, Any]:
+def _build_full_document(document: Mindmap, start_id: str, query: str) -> dict[str, Any]:
     ids = {node.id for node in tree.find_nodes(document, query, start_id)}
-    part = {
+    content = {
         "nodes": [to_json_value(node) for node, _ in tree.walk(document.nodes, start_id) if node.id in ids],
         "links": [to_json_value(link) for link in document.links if {link.source, link.target} & ids],
     }
     if start_id == ROOT and not query:
-        part["activityLog"] = to_json_value(document.activity_log)
-    length = len(str(part))
+        content["activityLog"] = to_json_value(document.activity_log)
+    length = len(str(content))
     if length > MAX_FULL_CHARACTERS:
         raise ResponseTooLarge(
             f"The answer would have {length:,} characters; the limit is {MAX_FULL_CHARACTERS:,}.",
             hint="Read the outline, then a node with nodeId, or search with query.",
         )
-    return part
+    return content
 
 
 def _format_link(link: Link) -> str:

@@ -4,7 +4,7 @@
 - `features`: Features of candidates for the reranker, and texts for the cross-encoder
 - `find_pattern`: Main line: query, retrievers, fusion, reranking, answer with hints
 - `query`: Parsing of a request into a query: filters, intent, retrieval profile
-- `query_hints`: Language, dates, paths and symbol names in the text of a query; stop words
+- `query_hints`: Language, dates, paths and symbol names in the text of a query; function words
 - `rerank`: Logistic reranker with an optional cross-encoder; best hunk of each commit
 - `retrieval`: Vector and full-text retrievers; reciprocal rank fusion
 """

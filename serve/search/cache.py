@@ -1,7 +1,7 @@
 """LRU cache of open indexes and their loaded snapshots.
 
 - `LoadedSnapshot`, `load_snapshot`: the part of an index that a search needs in memory.
-- `IndexCache`: loaded snapshots by index, file fingerprint and commits that HEAD reaches (`SnapshotKey`).
+- `IndexCache`: open indexes, and loaded snapshots by index, file fingerprint and commits that HEAD reaches.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ MAX_BYTES: Final = 256_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedSnapshot:
-    """The hunks that HEAD reaches and the vectors of their texts.
+    """Hunks (diffs of one file in one commit) that HEAD reaches, and the vectors of their texts.
 
-    `diffs` and `messages` hold all diffs and messages of the index. They are loaded from the second query on, because
-    loading all takes little longer than loading a few.
+    `diffs` and `messages` hold all diffs and commit messages of the index; None until the second query. Loading all of
+    them takes little longer than loading those of one answer, and further queries are then faster.
     """
 
     snapshot: Snapshot
@@ -60,14 +60,14 @@ class LoadedSnapshot:
 def load_snapshot(
     connection: Connection, reachability: ReachabilityDelta, side_file: Path | None = None
 ) -> LoadedSnapshot:
-    """Load a snapshot from an open index; a large index has its quantized vectors in `side_file`."""
+    """Load a snapshot from an open index. `side_file` is where a large index has its quantized vectors."""
     hunks = snapshot.load_snapshot(connection, reachability)
     return LoadedSnapshot(hunks, vector_search.load_text_vectors(connection, hunks, side_file=side_file))
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotKey:
-    """Everything a loaded snapshot depends on: the index, the state of its file, and the commits HEAD reaches."""
+    """Key of a loaded snapshot: the index, the state of its file, and the commits that HEAD reaches."""
 
     location: IndexLocation
     fingerprint: Fingerprint
@@ -88,19 +88,19 @@ class CacheEntryStats:
 class IndexMetadata:
     """State recorded in an index, and the languages of the files in its history."""
 
-    recorded: RecordedState
+    recorded_state: RecordedState
     languages: frozenset[str]
 
 
 @dataclass(slots=True)
 class _CacheEntry:
     lock: Lock = field(default_factory=Lock)
-    loaded: LoadedSnapshot | None = None
+    loaded_snapshot: LoadedSnapshot | None = None
     last_used: float = field(default_factory=time.monotonic)
 
     @property
     def bytes(self) -> int:
-        return self.loaded.bytes if self.loaded else 0
+        return self.loaded_snapshot.bytes if self.loaded_snapshot else 0
 
 
 class IndexCache:
@@ -118,7 +118,7 @@ class IndexCache:
 
     @contextmanager
     def open_index(self, location: IndexLocation) -> Iterator[OpenIndex]:
-        """Hold the index open for one query; raises the errors of `database.open_for_reading`."""
+        """Open the index for one query, or reuse an open one; raises the errors of `database.open_for_reading`."""
         with self._lock:
             pool = self._reader_pools.setdefault(location, IndexReaderPool(location))
         with pool.acquire() as index:
@@ -126,26 +126,28 @@ class IndexCache:
 
     def load_metadata(self, location: IndexLocation, index: OpenIndex) -> IndexMetadata:
         """Return the metadata of the open index, reading it again only after the index file has changed."""
-        cached = self._metadata.get(location)
-        if cached is None or cached[0] != index.fingerprint:
+        cached_entry = self._metadata.get(location)
+        if cached_entry is None or cached_entry[0] != index.fingerprint:
             connection = index.connection
             metadata = IndexMetadata(load_recorded_state(connection), hunk_details.list_languages(connection))
-            self._metadata[location] = cached = index.fingerprint, metadata
-        return cached[1]
+            self._metadata[location] = cached_entry = index.fingerprint, metadata
+        return cached_entry[1]
 
     def get_snapshot(self, key: SnapshotKey, connection: Connection) -> LoadedSnapshot:
-        """Return the snapshot, loading it where necessary. Threads that need the same one wait for the first."""
+        """Return the snapshot, loading it if necessary. Only one thread loads it; others that need it wait."""
         entry = self._get_entry(key)
         with entry.lock:
-            loaded = entry.loaded
-            if loaded is None:
+            loaded_snapshot = entry.loaded_snapshot
+            if loaded_snapshot is None:
                 side_file = key.location.quantized_vectors
-                entry.loaded = loaded = load_snapshot(connection, key.reachability, side_file)
+                entry.loaded_snapshot = loaded_snapshot = load_snapshot(
+                    connection, key.reachability, side_file
+                )
                 self._evict_excess()
-            elif loaded.diffs is None:  # the second query: more are likely to follow
-                entry.loaded = loaded = loaded.with_diffs_and_messages(connection)
+            elif loaded_snapshot.diffs is None:  # this is the second query, and more are likely to follow
+                entry.loaded_snapshot = loaded_snapshot = loaded_snapshot.with_diffs_and_messages(connection)
                 self._evict_excess()
-            return loaded
+            return loaded_snapshot
 
     def evict_index(self, location: IndexLocation) -> None:
         """Close the index and drop everything cached of it."""
@@ -157,23 +159,23 @@ class IndexCache:
             pool.close()
 
     def close(self) -> None:
-        """Evict every index. Running queries keep the snapshots they use."""
+        """Evict every index. Running queries still finish with their snapshots."""
         for location in tuple(self._reader_pools):
             self.evict_index(location)
 
-    def stats(self) -> tuple[CacheEntryStats, ...]:
+    def collect_stats(self) -> tuple[CacheEntryStats, ...]:
         """Return the statistics of each cached index, the most recently used one last."""
         with self._lock:
-            entries = [(key.location, entry) for key, entry in self._entries.items() if entry.loaded]
+            entries = [(key.location, entry) for key, entry in self._entries.items() if entry.loaded_snapshot]
         now = time.monotonic()
         locations = dict.fromkeys(location for location, _ in reversed(entries))
-        return tuple(_entry_stats(location, entries, now) for location in reversed(locations))
+        return tuple(_summarize_entries(location, entries, now) for location in reversed(locations))
 
     def _get_entry(self, key: SnapshotKey) -> _CacheEntry:
         with self._lock:
             # Once the file has changed, its earlier states never come back.
             self._remove_entries(
-                lambda old: old.location == key.location and old.fingerprint != key.fingerprint
+                lambda other: other.location == key.location and other.fingerprint != key.fingerprint
             )
             entry = self._entries.setdefault(key, _CacheEntry())
             entry.last_used = time.monotonic()
@@ -182,10 +184,10 @@ class IndexCache:
 
     def _evict_excess(self) -> None:
         with self._lock:
-            while len(self._entries) > 1 and self._total_bytes() > self.max_bytes:
+            while len(self._entries) > 1 and self._sum_bytes() > self.max_bytes:
                 self._entries.popitem(last=False)
 
-    def _total_bytes(self) -> int:
+    def _sum_bytes(self) -> int:
         return sum(entry.bytes for entry in self._entries.values())
 
     def _remove_entries(self, matches: Callable[[SnapshotKey], bool]) -> None:
@@ -193,10 +195,10 @@ class IndexCache:
             del self._entries[key]
 
 
-def _entry_stats(
+def _summarize_entries(
     location: IndexLocation, entries: list[tuple[IndexLocation, _CacheEntry]], now: float
 ) -> CacheEntryStats:
-    own_entries = [(entry, entry.loaded) for owner, entry in entries if owner == location]
+    own_entries = [(entry, entry.loaded_snapshot) for owner, entry in entries if owner == location]
     return CacheEntryStats(
         location,
         hunks=max(len(loaded.snapshot.hunks) for _, loaded in own_entries if loaded),

@@ -1,7 +1,8 @@
 """Features of candidates for the reranker, and the texts for the cross-encoder.
 
-Every feature is absolute: 0.6 means the same for any query and any repository, so weights learned on one repository
-hold for another. Terms are weighted by their BM25 inverse document frequency over the texts of the hunks.
+A candidate is a hunk: the diff of one file in one commit. Every feature is absolute: 0.6 means the same for any query
+and any repository, so weights learned on one repository hold for another. Terms are weighted by their BM25 inverse
+document frequency over the texts of the hunks.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from stores.fulltext import TermLookup
 from stores.hunk_details import Connection, HunkDetails, HunkDetailsCache
 from stores.snapshot import Bools, Floats, Hunks, Ints
 
-# A long query would list most of itself; the rarest words tell best why a hit was found.
+# A long query would list most of its words; the rarest ones explain a hit best.
 MAX_MATCHED_WORDS: Final = 5
 
 # "wip", "Change", "." and an empty message do not describe a change.
 MIN_MESSAGE_WORDS: Final = 2
 
-# Literal hints of a query, in the order of the columns of `CandidateFeatures.literal_matches`.
+# Kinds of text in a query that a hit should contain literally, as columns of `CandidateFeatures.literal_matches`.
 LITERAL_HINTS: Final = ("path", "quoted symbol name")
 
-# Parts of a candidate that can contain a term, in the order in which they are shown.
-PARTS: Final = ("message", "path", "symbols", "change")
+# Fields of a candidate that can contain a term, in the order in which answers list them.
+FIELDS: Final = ("message", "path", "symbols", "change")
 
 # Features, in the order of the columns of `CandidateFeatures.rows`.
 FEATURES: Final = (
@@ -51,7 +52,7 @@ FEATURES: Final = (
     "BM25",  # BM25 score of the hunk, as a share of the highest possible score
     "matched words",  # weight of the query's words in the hunk's text, as a share of all
     "matched words in subject",  # the same for the first line of the message
-    "matched word pairs in message",  # share of the query's neighbouring words that are neighbours in the message
+    "matched word pairs in message",  # share of the query's adjacent words that are adjacent in the message
     "matched identifiers",  # weight of the query's compound identifiers that the hunk's text has in full
     "matched words in path",
 )
@@ -61,13 +62,13 @@ FEATURES: Final = (
 class QueryTerms:
     """Terms of a query that the index has, in parallel sequences, with their weights.
 
-    `as_typed` is each term as the user wrote it. `is_content` excludes function words; `is_identifier` marks compound
-    identifiers. `total_weight` is the weight of all content terms and `max_bm25` the highest possible BM25 score,
-    both with terms that the index lacks. `word_pairs` are pairs of neighbouring content terms.
+    `typed_words` has each term as the user wrote it. `is_content` excludes function words; `is_identifier` marks
+    compound identifiers. `total_weight` is the weight of all content terms and `max_bm25` the highest possible BM25
+    score; both include terms that the index lacks. `word_pairs` are pairs of adjacent content terms.
     """
 
     terms: tuple[str, ...]
-    as_typed: tuple[str, ...]
+    typed_words: tuple[str, ...]
     weights: Floats
     is_content: Bools
     is_identifier: Bools
@@ -81,23 +82,23 @@ class QueryTerms:
         weights = fulltext.compute_inverse_document_frequency(
             lookup.text_scores.document_frequencies, document_count
         )
-        unknown = [term for term in query.terms if term not in lookup.terms]
+        unknown_terms = [term for term in query.terms if term not in lookup.terms]
         max_weight = float(
             fulltext.compute_inverse_document_frequency(np.zeros(1, np.int64), document_count)[0]
         )
         is_content = np.array([term not in FUNCTION_WORDS for term in lookup.terms], np.bool_)
-        identifiers, as_typed = find_compound_identifiers(query.text), find_surface_forms(query.text)
-        unknown_content_weight = max_weight * sum(term not in FUNCTION_WORDS for term in unknown)
-        summed_weight = float(weights.sum()) + max_weight * len(unknown)
+        identifiers, surface_forms = find_compound_identifiers(query.text), find_surface_forms(query.text)
+        unknown_content_weight = max_weight * sum(term not in FUNCTION_WORDS for term in unknown_terms)
+        summed_weight = float(weights.sum()) + max_weight * len(unknown_terms)
         return cls(
             terms=lookup.terms,
-            as_typed=tuple(as_typed.get(term, term) for term in lookup.terms),
+            typed_words=tuple(surface_forms.get(term, term) for term in lookup.terms),
             weights=weights,
             is_content=is_content,
             is_identifier=np.array([term in identifiers for term in lookup.terms], np.bool_),
             total_weight=float(weights[is_content].sum()) + unknown_content_weight or 1.0,
             max_bm25=summed_weight * (fulltext.K1 + 1) or 1.0,
-            word_pairs=frozenset(_content_pairs(flatten_terms(tokenize(query.text)))),
+            word_pairs=frozenset(_iter_content_pairs(flatten_terms(tokenize(query.text)))),
         )
 
     def count_terms(self, texts: Sequence[TokenTerms]) -> Ints:
@@ -110,36 +111,40 @@ class QueryTerms:
                     row[columns[term]] += 1
         return counts
 
-    def pair_share(self, text: TokenTerms) -> float:
+    def compute_pair_share(self, text: TokenTerms) -> float:
         """Return the share of the query's word pairs that the text contains."""
         return len(self.word_pairs.intersection(pairwise(flatten_terms(text)))) / (len(self.word_pairs) or 1)
 
-    def weight_share(self, counts: Ints, mask: Bools) -> Floats:
+    def compute_weight_share(self, counts: Ints, mask: Bools) -> Floats:
         """Return, for each row of counts, the weight of the masked terms with a count, as a share of the total."""
         return np.asarray((counts > 0) @ (self.weights * mask) / self.total_weight)
 
-    def rarest_words(self, counts: Ints) -> tuple[str, ...]:
+    def list_rarest_words(self, counts: Ints) -> tuple[str, ...]:
         """Return the content terms with a count as typed, the rarest first; ties in alphabetical order."""
-        present = np.flatnonzero((counts > 0) & self.is_content)
-        ordered = sorted(present, key=lambda column: (-self.weights[column], self.terms[column]))
-        return tuple(dict.fromkeys(self.as_typed[column] for column in ordered))
+        present_columns = np.flatnonzero((counts > 0) & self.is_content)
+        sorted_columns = sorted(
+            present_columns, key=lambda column: (-self.weights[column], self.terms[column])
+        )
+        return tuple(dict.fromkeys(self.typed_words[column] for column in sorted_columns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchedTerms:
-    """Counts of the query's terms (columns) in each part of a candidate (rows, as in `PARTS`).
+    """Counts of the query's terms (columns) in each field of a candidate (rows, as in `FIELDS`).
 
-    If the index holds only the beginning of a message, the rest counts as change.
+    If the index has only the beginning of a message, terms in the rest count for the field "change".
     """
 
     query_terms: QueryTerms
     counts: Ints
 
     def __str__(self) -> str:
-        """Return the matched words as typed, by part, the rarest first."""
-        by_part = zip(PARTS, map(self.query_terms.rarest_words, self.counts), strict=True)
-        parts = [f"{part}: {', '.join(words[:MAX_MATCHED_WORDS])}" for part, words in by_part if words]
-        return "; ".join(parts) or "near in meaning; none of the question's words"
+        """Return the matched words as typed, by field, the rarest first."""
+        words_by_field = zip(FIELDS, map(self.query_terms.list_rarest_words, self.counts), strict=True)
+        matches = [
+            f"{field}: {', '.join(words[:MAX_MATCHED_WORDS])}" for field, words in words_by_field if words
+        ]
+        return "; ".join(matches) or "near in meaning; none of the question's words"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,7 +164,7 @@ class CandidateFeatures:
     """
 
     rows: Floats
-    matched: tuple[MatchedTerms, ...]
+    matched_terms: tuple[MatchedTerms, ...]
     has_message: Bools
     literal_matches: Bools
     rerank_inputs: RerankInputs
@@ -169,38 +174,38 @@ def compute_features(
     connection: Connection, query: Query, results: RetrieverResults, candidates: Sequence[Candidate]
 ) -> CandidateFeatures:
     """Compute the features of every candidate."""
-    hunks, lookup = results.loaded.snapshot.hunks, results.term_lookup
-    query_terms = QueryTerms.from_query(query, lookup, int(np.count_nonzero(hunks.word_counts)))
+    hunks, term_lookup = results.loaded_snapshot.snapshot.hunks, results.term_lookup
+    query_terms = QueryTerms.from_query(query, term_lookup, int(np.count_nonzero(hunks.word_counts)))
     hunk_ids = np.array([candidate.hunk_id for candidate in candidates], np.int64)
-    positions = hunks.positions.positions_of(hunk_ids)
+    positions = hunks.positions.find_positions(hunk_ids)
 
     texts, message_similarities = _load_messages(results, candidates)
     subjects, bodies = zip(*map(_split_message, texts), strict=True)
     messages = [subject + body for subject, body in zip(subjects, bodies, strict=True)]
 
-    all_counts = lookup.text_scores.postings.count_terms(positions)
-    symbol_counts = lookup.name_postings.count_terms(positions)
+    all_counts = term_lookup.text_scores.postings.count_terms(positions)
+    symbol_counts = term_lookup.name_postings.count_terms(positions)
     subject_counts = query_terms.count_terms(subjects)
-    path_counts = query_terms.count_terms(_path_words(hunks, positions))
+    path_counts = query_terms.count_terms(_tokenize_paths(hunks, positions))
     message_counts = subject_counts + query_terms.count_terms(bodies)
     change_counts = all_counts - message_counts - path_counts - symbol_counts
-    counts_by_part = np.stack((message_counts, path_counts, symbol_counts, change_counts), axis=1)
+    counts_by_field = np.stack((message_counts, path_counts, symbol_counts, change_counts), axis=1)
 
     rows = np.column_stack(
         (
-            *_hunk_similarities(connection, results, candidates),
+            *_compute_hunk_similarities(connection, results, candidates),
             message_similarities,
-            lookup.text_scores.scores[positions] / query_terms.max_bm25,
-            query_terms.weight_share(all_counts, query_terms.is_content),
-            query_terms.weight_share(subject_counts, query_terms.is_content),
-            [query_terms.pair_share(message) for message in messages],
-            query_terms.weight_share(all_counts, query_terms.is_identifier),
-            query_terms.weight_share(path_counts, query_terms.is_content),
+            term_lookup.text_scores.scores[positions] / query_terms.max_bm25,
+            query_terms.compute_weight_share(all_counts, query_terms.is_content),
+            query_terms.compute_weight_share(subject_counts, query_terms.is_content),
+            [query_terms.compute_pair_share(message) for message in messages],
+            query_terms.compute_weight_share(all_counts, query_terms.is_identifier),
+            query_terms.compute_weight_share(path_counts, query_terms.is_content),
         )
     )
     return CandidateFeatures(
         rows=rows,
-        matched=tuple(MatchedTerms(query_terms, counts) for counts in counts_by_part),
+        matched_terms=tuple(MatchedTerms(query_terms, counts) for counts in counts_by_field),
         has_message=np.array([len(message) >= MIN_MESSAGE_WORDS for message in messages], np.bool_),
         literal_matches=_match_literal_hints(connection, query, results)[positions],
         rerank_inputs=build_rerank_inputs(query.text, results.details, candidates),
@@ -210,13 +215,13 @@ def compute_features(
 def build_rerank_inputs(
     question: str, details: HunkDetailsCache, candidates: Sequence[Candidate]
 ) -> RerankInputs:
-    """Prepare the cross-encoder's input. Hunks are loaded only when the changes are read."""
+    """Prepare the cross-encoder's input; its `load_changes` loads the hunks."""
     hunk_ids = [candidate.hunk_id for candidate in candidates]
     return RerankInputs(question, lambda: [*map(build_change, details.load(hunk_ids))])
 
 
 def build_change(details: HunkDetails) -> ChangeText:
-    """Build the text of a hunk for the cross-encoder: the commit message, and what the diff shows."""
+    """Build the text of a hunk for the cross-encoder: the commit message, and path, symbols and lines of the diff."""
     lines = details.diff.split("\n")
     text = build_semantic_text(
         message="",
@@ -231,35 +236,37 @@ def build_change(details: HunkDetails) -> ChangeText:
 
 
 def _match_literal_hints(connection: Connection, query: Query, results: RetrieverResults) -> Bools:
-    """Return which literal hints of the query (columns) each hunk of the snapshot (rows) has."""
-    touching = fulltext.find_hunks_touching(connection, results.loaded.snapshot, query.symbols)
-    return np.column_stack((results.filter_mask.preferred, touching))
+    """Return, for each hunk of the snapshot (rows), a mask of the query's literal hints that it has (columns)."""
+    has_symbol = fulltext.find_hunks_touching(connection, results.loaded_snapshot.snapshot, query.symbols)
+    return np.column_stack((results.filter_mask.is_preferred, has_symbol))
 
 
 def _load_messages(results: RetrieverResults, candidates: Sequence[Candidate]) -> tuple[list[str], Floats]:
     """Return each candidate's commit message and its similarity to the query."""
     messages, shas = results.messages, [candidate.commit_sha for candidate in candidates]
-    similarities = vector_search.compute_cosine_similarities(messages.vectors_of(shas), results.vector)
-    return messages.texts_of(shas), similarities
+    similarities = vector_search.compute_cosine_similarities(messages.get_vectors(shas), results.query_vector)
+    return messages.get_texts(shas), similarities
 
 
-def _hunk_similarities(
+def _compute_hunk_similarities(
     connection: Connection, results: RetrieverResults, candidates: Sequence[Candidate]
 ) -> tuple[Floats, Floats]:
     """Return the similarity of each candidate's text to the query, plain and whitened."""
-    loaded = results.loaded
+    loaded_snapshot = results.loaded_snapshot
     hunk_ids = [candidate.hunk_id for candidate in candidates]
-    vectors = vector_search.load_hunk_vectors(connection, loaded.snapshot, loaded.texts, hunk_ids)
-    whitening = loaded.texts.whitening
+    vectors = vector_search.load_hunk_vectors(
+        connection, loaded_snapshot.snapshot, loaded_snapshot.texts, hunk_ids
+    )
+    whitening = loaded_snapshot.texts.whitening
     whitened_vectors = whitening.transform(vectors.astype(np.float64))
-    whitened_query = whitening.transform_query(results.vector.astype(np.float64))
+    whitened_query = whitening.transform_query(results.query_vector.astype(np.float64))
     return (
-        vector_search.compute_cosine_similarities(vectors, results.vector),
+        vector_search.compute_cosine_similarities(vectors, results.query_vector),
         vector_search.compute_cosine_similarities(whitened_vectors, whitened_query),
     )
 
 
-def _content_pairs(terms: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _iter_content_pairs(terms: Sequence[str]) -> Iterator[tuple[str, str]]:
     for first, second in pairwise(terms):
         if first not in FUNCTION_WORDS and second not in FUNCTION_WORDS:
             yield first, second
@@ -271,5 +278,5 @@ def _split_message(message: str) -> tuple[TokenTerms, TokenTerms]:
     return tokenize(subject), tokenize(body)
 
 
-def _path_words(hunks: Hunks, positions: Ints) -> list[TokenTerms]:
+def _tokenize_paths(hunks: Hunks, positions: Ints) -> list[TokenTerms]:
     return [tokenize(path) for path in hunks.commit_info.column("file_path").take(positions).to_pylist()]

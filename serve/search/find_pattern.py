@@ -1,7 +1,7 @@
 """Search of the history: `find_pattern`.
 
-The steps of a search: parse the query, run the retrievers, fuse their rankings, rerank the candidates, keep the best
-hunk of each commit, build the answer.
+A search parses the query, runs the retrievers, fuses their rankings of hunks, reranks the candidates, selects the best
+hunk of each commit and builds the answer. A hunk is the diff of one file in one commit.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from serve.api_types import FindAnswer, FindMeta, FindRequest, PatternHit, forma
 from serve.errors import NeedsRebuild
 from serve.index_status import (
     IndexStatus,
-    compatibility_fields,
-    index_hints,
-    index_state,
+    build_compatibility,
+    build_index_hints,
+    build_index_state,
+    build_status_without_index,
     load_index_status,
-    status_without_index,
     truncate_diff,
 )
 from serve.repositories import locate_index
@@ -40,18 +40,18 @@ from serve.search.query_hints import (
     FUNCTION_WORDS,
     LANGUAGES,
     RepositoryContext,
-    content_words,
+    extract_content_words,
     format_date,
 )
 from serve.search.rerank import (
     FeatureReranker,
     Reranker,
     ScoredCandidate,
-    best_hunk_per_commit,
     order_by_fusion,
     rerank_by_features,
+    select_best_hunks,
 )
-from serve.search.retrieval import Candidate, RetrieverResults, reciprocal_rank_fusion, run_retrievers
+from serve.search.retrieval import Candidate, RetrieverResults, fuse_rankings, run_retrievers
 from serve.text import UNREADABLE_HINT, format_commit_count
 from stores import hunk_details, vector_search
 from stores.compatibility import REBUILD_COMMAND, CompatibilityStatus
@@ -59,10 +59,11 @@ from stores.database import NotIndexed
 from stores.filters import QueryFilter, to_naive_utc
 from stores.hunk_details import Connection, HunkDetails
 
-# A hunk that touches more symbols is a sweeping change; its first names are enough to show that.
+# A hunk that touches more symbols changes most of its file; the first names show that well enough.
 MAX_SHOWN_SYMBOLS: Final = 40
 # Age at which a commit's recency weight has fallen to 1/e.
 RECENCY_DAYS: Final = 90.0
+# Decimal places of the numbers in an answer.
 SCORE_DIGITS: Final = 6
 NO_PRECEDENT: Final = (
     "Every hit is weak: this may never have been done here before. "
@@ -78,31 +79,31 @@ def find_pattern(
     path: Path,
     home: Path,
     *,
-    encoder: Callable[[EncoderName], Encoder] = create_bundled_encoder,
+    load_encoder: Callable[[EncoderName], Encoder] = create_bundled_encoder,
     reranker: Reranker | None = None,
     now: datetime | None = None,
 ) -> FindAnswer:
-    """Run a single search without keeping anything in memory; see `PatternSearcher.find`."""
-    with closing(PatternSearcher(home, encoder=encoder)) as searcher:
+    """Run a single search and close the index; see `PatternSearcher.find`."""
+    with closing(PatternSearcher(home, load_encoder=load_encoder)) as searcher:
         return searcher.find(request, path, now, reranker=reranker)
 
 
 class PatternSearcher:
     """Searcher that caches open indexes and loaded snapshots between queries. Thread-safe.
 
-    Indexes are under `home`. `encoder` is called for every query with the name of the encoder that built the index,
-    so its owner may unload models in between. `max_bytes` limits the cached snapshots.
+    Indexes are under `home`. `max_bytes` limits the cached snapshots. Every query calls `load_encoder` with the name of
+    the encoder that built the index. The searcher holds no encoder, so the caller can unload models between queries.
     """
 
     def __init__(
         self,
         home: Path,
         *,
-        encoder: Callable[[EncoderName], Encoder] = create_bundled_encoder,
+        load_encoder: Callable[[EncoderName], Encoder] = create_bundled_encoder,
         max_bytes: int = MAX_BYTES,
     ) -> None:
         self.home = home
-        self._encoder = encoder
+        self._load_encoder = load_encoder
         self._cache = IndexCache(max_bytes)
 
     def find(
@@ -115,8 +116,9 @@ class PatternSearcher:
     ) -> FindAnswer:
         """Return the commits of the repository at `path` whose changes best match the request.
 
-        `now` is the time that relative dates and recency count from. The default reranker is `FeatureReranker`; with
-        `rerank` off in the request, hits keep the order of rank fusion.
+        Ages of commits and relative dates count from `now`, by default the current time. The default reranker is
+        `FeatureReranker`. If `request.rerank` is False, hits have the order of rank fusion. Without an index, the
+        answer has no hits and a hint.
 
         Raises BadRequest for an invalid request and NeedsRebuild for an index built with an incompatible encoder.
         """
@@ -128,11 +130,11 @@ class PatternSearcher:
             with self._cache.open_index(location) as index:
                 connection = index.connection
                 metadata = self._cache.load_metadata(location, index)
-                status = load_index_status(repository, connection, metadata.recorded)
+                status = load_index_status(repository, connection, metadata.recorded_state)
                 context = RepositoryContext(
                     has_language=metadata.languages.__contains__,
                     has_path=partial(hunk_details.has_path, connection),
-                    work_tree=_work_tree(repository),
+                    work_tree=_get_work_tree(repository),
                 )
                 query = parse_query(request, now, context)
                 snapshot_key = SnapshotKey(location, index.fingerprint, status.reachability)
@@ -141,8 +143,8 @@ class PatternSearcher:
                 return self._search(connection, query, status, load_snapshot, chosen_reranker)
         except NotIndexed:
             self._cache.evict_index(location)
-            query = parse_query(request, now, replace(EMPTY_CONTEXT, work_tree=_work_tree(repository)))
-            return FindAnswer((), build_meta(status_without_index(repository), query, ()))
+            query = parse_query(request, now, replace(EMPTY_CONTEXT, work_tree=_get_work_tree(repository)))
+            return FindAnswer((), build_meta(build_status_without_index(repository), query, ()))
 
     def _search(
         self,
@@ -156,23 +158,26 @@ class PatternSearcher:
             raise NeedsRebuild(f"The index {status.verdict}.", hint=f"Run `{REBUILD_COMMAND}`.")
         if not status.commits:
             return FindAnswer((), build_meta(status, query, ()))
-        results = run_retrievers(connection, load_snapshot, query, self._encoder(status.encoder_name))
-        fused = reciprocal_rank_fusion(results.lanes, query.profile.candidates)
-        ranked = rank_candidates(connection, query, results, fused, reranker)
-        best = best_hunk_per_commit(ranked, query.k, query.roles)
-        return FindAnswer(build_hits(connection, query, results, best), build_meta(status, query, best))
+        results = run_retrievers(connection, load_snapshot, query, self._load_encoder(status.encoder_name))
+        fused_candidates = fuse_rankings(results.lanes, query.retrieval_profile.candidate_count)
+        ranked_candidates = rank_candidates(connection, query, results, fused_candidates, reranker)
+        best_candidates = select_best_hunks(ranked_candidates, query.k, query.roles)
+        return FindAnswer(
+            build_hits(connection, query, results, best_candidates),
+            build_meta(status, query, best_candidates),
+        )
 
-    def cache_stats(self) -> tuple[CacheEntryStats, ...]:
+    def collect_cache_stats(self) -> tuple[CacheEntryStats, ...]:
         """Return statistics of every cached index."""
-        return self._cache.stats()
+        return self._cache.collect_stats()
 
     def close(self) -> None:
         """Close all indexes and empty the cache. A later search opens them again."""
         self._cache.close()
 
 
-def _work_tree(repository: Repository) -> Path | None:
-    """Return the work tree that users may have typed absolute paths of."""
+def _get_work_tree(repository: Repository) -> Path | None:
+    """Return the root of the work tree, for absolute paths in a request; None for a bare repository."""
     return None if repository.is_bare else repository.root
 
 
@@ -180,42 +185,50 @@ def rank_candidates(
     connection: Connection,
     query: Query,
     results: RetrieverResults,
-    fused: Sequence[Candidate],
+    fused_candidates: Sequence[Candidate],
     reranker: Reranker | None,
 ) -> list[ScoredCandidate]:
-    """Order the candidates with the reranker; without one, keep the order of fusion."""
-    if reranker is None or not fused:
-        return order_by_fusion(fused)
-    features = compute_features(connection, query, results, fused)
+    """Order the candidates by the reranker's scores; without a reranker, by those of rank fusion."""
+    if reranker is None or not fused_candidates:
+        return order_by_fusion(fused_candidates)
+    features = compute_features(connection, query, results, fused_candidates)
     return rerank_by_features(
-        fused, features, reranker, lambda candidate: recency_weight(candidate.commit_date, query)
+        fused_candidates,
+        features,
+        reranker,
+        lambda candidate: compute_recency_weight(candidate.commit_date, query),
     )
 
 
-def recency_weight(commit_date: datetime, query: Query) -> float:
-    """Return the share by which a commit's recency raises its score. A date in the future counts as now."""
+def compute_recency_weight(commit_date: datetime, query: Query) -> float:
+    """Return the share by which a commit's recency raises its score; a future date counts as the current time."""
     age = to_naive_utc(query.now) - commit_date
     days = max(0.0, age.total_seconds() / 86_400)
-    return query.profile.recency_weight * exp(-days / RECENCY_DAYS)
+    return query.retrieval_profile.recency_weight * exp(-days / RECENCY_DAYS)
 
 
 def build_hits(
-    connection: Connection, query: Query, results: RetrieverResults, best: Sequence[ScoredCandidate]
+    connection: Connection,
+    query: Query,
+    results: RetrieverResults,
+    best_candidates: Sequence[ScoredCandidate],
 ) -> tuple[PatternHit, ...]:
-    """Load the details of the best hunks and build one hit from each, in the same order."""
-    hunk_ids = [scored.candidate.hunk_id for scored in best]
-    loaded = results.loaded
+    """Build a hit for each candidate, in the same order."""
+    hunk_ids = [scored.candidate.hunk_id for scored in best_candidates]
+    loaded_snapshot = results.loaded_snapshot
     similarities = vector_search.compute_hunk_similarities(
-        connection, loaded.snapshot, loaded.texts, results.vector, hunk_ids
+        connection, loaded_snapshot.snapshot, loaded_snapshot.texts, results.query_vector, hunk_ids
     )
-    rows = zip(best, results.details.load(hunk_ids), strict=True)
+    rows = zip(best_candidates, results.details.load(hunk_ids), strict=True)
     return tuple(
         _build_hit(scored, details, similarities[details.hunk_id], query) for scored, details in rows
     )
 
 
-def _build_hit(scored: ScoredCandidate, details: HunkDetails, similarity: float, query: Query) -> PatternHit:
-    excerpt = truncate_diff(details.diff, content_words(query.terms))
+def _build_hit(
+    scored_candidate: ScoredCandidate, details: HunkDetails, similarity: float, query: Query
+) -> PatternHit:
+    excerpt = truncate_diff(details.diff, extract_content_words(query.terms))
     return PatternHit(
         commit_sha=details.commit_sha,
         commit_message=details.commit_message,
@@ -227,39 +240,41 @@ def _build_hit(scored: ScoredCandidate, details: HunkDetails, similarity: float,
         diff_truncated=details.diff_truncated or excerpt != details.diff,
         related_head_symbols=details.symbols[:MAX_SHOWN_SYMBOLS],
         similarity=round(similarity, SCORE_DIGITS),
-        recency_weight=round(recency_weight(details.commit_date, query), SCORE_DIGITS),
-        combined_score=round(scored.score, SCORE_DIGITS),
-        matched=str(scored.matched) if scored.matched else None,
-        weak=scored.is_weak,
+        recency_weight=round(compute_recency_weight(details.commit_date, query), SCORE_DIGITS),
+        combined_score=round(scored_candidate.score, SCORE_DIGITS),
+        matched=str(scored_candidate.matched_terms) if scored_candidate.matched_terms else None,
+        weak=scored_candidate.is_weak,
     )
 
 
-def build_meta(status: IndexStatus, query: Query, best: Sequence[ScoredCandidate]) -> FindMeta:
-    """Build the part of an answer that describes the index and the query; `best` are the hits to comment on."""
+def build_meta(status: IndexStatus, query: Query, best_candidates: Sequence[ScoredCandidate]) -> FindMeta:
+    """Build the part of an answer that describes the index and the query, with hints about the `best_candidates`."""
     return FindMeta(
-        index_status=index_state(status),
-        hint=" ".join(_hints(status, query, best)) or None,
-        compatibility=compatibility_fields(status.verdict),
+        index_status=build_index_state(status),
+        hint=" ".join(_build_hints(status, query, best_candidates)) or None,
+        compatibility=build_compatibility(status.verdict),
         query_profile=query.query_profile,
     )
 
 
-def _hints(status: IndexStatus, query: Query, best: Sequence[ScoredCandidate]) -> Iterable[str]:
+def _build_hints(
+    status: IndexStatus, query: Query, best_candidates: Sequence[ScoredCandidate]
+) -> Iterable[str]:
     if status.verdict is None or not status.commits:
-        yield _empty_index_hint(status)
+        yield _describe_empty_index(status)
         return
-    yield from index_hints(status)
-    if not best:
-        yield _no_hits_hint(query.filters)
-        yield from _unreadable_commits_hint(status)
+    yield from build_index_hints(status)
+    if not best_candidates:
+        yield _describe_no_hits(query.filters)
+        yield from _describe_unreadable_commits(status)
     elif FUNCTION_WORDS.issuperset(query.terms):
         yield NO_CONTENT_WORDS
-    elif all(scored.is_weak for scored in best):
-        yield _weak_hits_hint(query.filters)
-        yield from _unreadable_commits_hint(status)
+    elif all(scored.is_weak for scored in best_candidates):
+        yield _describe_weak_hits(query.filters)
+        yield from _describe_unreadable_commits(status)
 
 
-def _empty_index_hint(status: IndexStatus) -> str:
+def _describe_empty_index(status: IndexStatus) -> str:
     if status.unreadable_commits:
         count = format_commit_count(status.unreadable_commits)
         return f"Nothing is indexed: {count} could not be read. {UNREADABLE_HINT}"
@@ -268,24 +283,24 @@ def _empty_index_hint(status: IndexStatus) -> str:
     return "There is nothing to search: the repository has no commits that could be indexed."
 
 
-def _no_hits_hint(filters: QueryFilter) -> str:
+def _describe_no_hits(filters: QueryFilter) -> str:
     if not filters.has_conditions:
         return "HEAD reaches no indexed change."
-    unknown_language = _unknown_language_hint(filters.language)
+    unknown_language = _describe_unknown_language(filters.language)
     return f"No indexed change passes the filters: {_format_filters(filters)}.{unknown_language}"
 
 
-def _weak_hits_hint(filters: QueryFilter) -> str:
-    """Return the hint for weak hits only. With filters, it says nothing about what they exclude."""
+def _describe_weak_hits(filters: QueryFilter) -> str:
+    """Return the hint for an answer with only weak hits. With filters, better hits may be outside them."""
     if not filters.has_conditions:
         return NO_PRECEDENT
     return (
-        f"Every hit is weak: nothing within the filters resembles the query: {_format_filters(filters)}. "
+        f"Every hit is weak: nothing within the filters ({_format_filters(filters)}) resembles the query. "
         "Search without them."
     )
 
 
-def _unreadable_commits_hint(status: IndexStatus) -> Iterable[str]:
+def _describe_unreadable_commits(status: IndexStatus) -> Iterable[str]:
     if status.unreadable_commits:
         count = format_commit_count(status.unreadable_commits)
         yield f"{count} could not be read and may hold the answer. {UNREADABLE_HINT}"
@@ -302,11 +317,11 @@ def _format_filters(filters: QueryFilter) -> str:
     return ", ".join(f"{name} {value!r}" for name, value in values.items() if value is not None)
 
 
-def _unknown_language_hint(language: str | None) -> str:
+def _describe_unknown_language(language: str | None) -> str:
     """Return a sentence about a language filter that no file can have, with the most similar language."""
     if language is None or language in LANGUAGES.values():
         return ""
-    similar = get_close_matches(language, LANGUAGES, n=1)
-    if similar:
-        return f" This language is unknown: did you mean {LANGUAGES[similar[0]]!r}?"
+    similar_names = get_close_matches(language, LANGUAGES, n=1)
+    if similar_names:
+        return f" This language is unknown: did you mean {LANGUAGES[similar_names[0]]!r}?"
     return " This language is unknown: languages are written like `python` or `py`."

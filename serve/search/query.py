@@ -1,8 +1,8 @@
 """Parsing of a search request into a `Query`.
 
-- `parse_query`: query text, filters and retrieval profile of a request.
-- `classify_intent`: kind of question (bug fix, API usage, ...) by cue words, which selects the retrieval profile.
-- `normalize_path_filter`: path filter as typed or shell-completed, as a gitignore pattern relative to the root.
+- `parse_query`: conversion of a request to query text, filters and retrieval profile.
+- `classify_intent`: choice of the intent (bug fix, API usage, ...) by cue words. It determines the retrieval profile.
+- `normalize_path_filter`: conversion of a path filter, as typed or completed by a shell, to a gitignore pattern.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Query:
     """Parsed search request.
 
     `text` is for the encoder and the cross-encoder, `terms` are the stemmed words for the full-text lanes. `symbols`
-    are quoted names, `roles` the file roles asked for besides source code. `query_profile` describes the intent to
-    the user. `k` is the number of commits to return, `now` the time that ages count from.
+    are quoted names, `roles` the file roles that the query asks for besides source code. `query_profile` describes the
+    intent to the user. `k` is the number of commits to return. Ages count from `now`.
     """
 
     text: str
@@ -49,24 +49,24 @@ class Query:
     filters: QueryFilter
     intent: Intent
     roles: frozenset[FileRole]
-    profile: RetrievalProfile
+    retrieval_profile: RetrievalProfile
     query_profile: QueryProfile
     k: int
     now: datetime
 
 
 def parse_query(request: FindRequest, now: datetime, context: RepositoryContext) -> Query:
-    """Parse a request; `context` limits hints to languages and paths that the history has."""
-    requested = _parse_filters(request, now, context)
+    """Parse a request. Only languages and paths that the history has (`context`) are hints. Raises BadRequest."""
+    requested_filters = _parse_filters(request, now, context)
     hints = parse_hints(request.text, now, context)
     classification = classify_intent(request.text)
     text = strip_question_phrases(hints.text)
     filters = QueryFilter(
-        language=requested.language or hints.language,
-        since=requested.since or hints.since,
-        path=requested.path,
-        author=requested.author,
-        preferred_paths=tuple(_preferred_pattern(path) for path in hints.paths),
+        language=requested_filters.language or hints.language,
+        since=requested_filters.since or hints.since,
+        path=requested_filters.path,
+        author=requested_filters.author,
+        preferred_paths=tuple(_build_preferred_pattern(path) for path in hints.paths),
     )
     return Query(
         text=text,
@@ -75,15 +75,15 @@ def parse_query(request: FindRequest, now: datetime, context: RepositoryContext)
         filters=filters,
         intent=classification.intent,
         roles=classification.roles,
-        profile=classification.profile,
-        query_profile=_describe_profile(classification, hints, requested),
+        retrieval_profile=classification.retrieval_profile,
+        query_profile=_describe_profile(classification, hints, requested_filters),
         k=clamp_limit(request.k),
         now=now,
     )
 
 
 def validate_request(request: FindRequest, now: datetime) -> None:
-    """Check what needs no index: the text and the filters. Raises BadRequest."""
+    """Check the text and the filters, without an index. Raises BadRequest."""
     if not request.text.strip():
         raise BadRequest("The query is empty.", hint="Describe in a few words what you are looking for.")
     _parse_filters(request, now, EMPTY_CONTEXT)
@@ -95,7 +95,7 @@ def _parse_filters(request: FindRequest, now: datetime, context: RepositoryConte
         if value is not None and not value.strip():
             raise BadRequest(f"The {name} filter is empty.", hint="Omit it or give it a value.")
     return QueryFilter(
-        language=_canonical_language(request.language) if request.language else None,
+        language=_normalize_language(request.language) if request.language else None,
         since=parse_date(request.since, now) if request.since is not None else None,
         path=_check_pattern(normalize_path_filter(request.path, context.work_tree, context.has_path))
         if request.path is not None
@@ -104,7 +104,7 @@ def _parse_filters(request: FindRequest, now: datetime, context: RepositoryConte
     )
 
 
-def _canonical_language(name: str) -> str:
+def _normalize_language(name: str) -> str:
     """Return a language name as in the index: `Py`, `.py` and `python` all become `python`."""
     plain = name.strip().lower()
     return LANGUAGES.get(plain.removeprefix("."), plain)
@@ -118,30 +118,30 @@ def _check_pattern(pattern: str) -> str:
     return pattern
 
 
-def _preferred_pattern(path: str) -> str:
+def _build_preferred_pattern(path: str) -> str:
     """Return a gitignore pattern that matches the path below any directory."""
     return f"**/{escape_pattern(path).lstrip('/')}"
 
 
 def _describe_profile(
-    classification: IntentClassification, hints: Hints, requested: QueryFilter
+    classification: IntentClassification, hints: Hints, requested_filters: QueryFilter
 ) -> QueryProfile:
     """Describe the intent and the hints that were applied; filters of the request override hints."""
     cues = f"cue words {', '.join(classification.cues)}" if classification.cues else "no cue words"
-    applied = {
-        "language": hints.language if not requested.language else None,
-        "since": format_date(hints.since) if hints.since and not requested.since else None,
+    applied_hints = {
+        "language": hints.language if not requested_filters.language else None,
+        "since": format_date(hints.since) if hints.since and not requested_filters.since else None,
         "paths preferred": ", ".join(hints.paths),
         "names meant literally": ", ".join(hints.symbols),
     }
-    explanation = f"{cues}; {classification.profile.description}"
-    if described := "; ".join(f"{name}: {value}" for name, value in applied.items() if value):
-        explanation += f"; read from the query: {described}"
+    explanation = f"{cues}; {classification.retrieval_profile.description}"
+    if description := "; ".join(f"{name}: {value}" for name, value in applied_hints.items() if value):
+        explanation += f"; read from the query: {description}"
     return QueryProfile(classification.intent.value, explanation)
 
 
 class Intent(Enum):
-    """Kinds of questions."""
+    """Kind of question, with its name in an answer."""
 
     BUG_FIX = "BugFixPrecedent"
     CONFIGURATION = "Configuration"
@@ -150,10 +150,10 @@ class Intent(Enum):
     UNKNOWN = "Unknown"
 
 
-# From the specification. More candidates hardly help: see "How the reranker was trained" in serve/README.md.
+# Both from the specification. More candidates hardly help: see "How the reranker was trained" in serve/README.md.
 DEFAULT_CANDIDATES: Final = 50
 RECENCY_WEIGHT: Final = 0.05
-# Calls are worded in more ways than changes, so the reranker gets twice the candidates.
+# Calls of a function look more different than changes of it, so the reranker gets twice the candidates.
 API_CANDIDATES: Final = 100
 # From the specification: old bugs were fixed in code that no longer exists.
 BUG_FIX_RECENCY_FACTOR: Final = 1.5
@@ -163,12 +163,12 @@ BUG_FIX_RECENCY_FACTOR: Final = 1.5
 class RetrievalProfile:
     """Parameters of a search that depend on the kind of question.
 
-    `candidates` is the number of hunks to rerank, `recency_weight` the largest share by which a recent commit's score
-    is raised, and `description` a phrase for the user.
+    `candidate_count` is the number of hunks to rerank. `recency_weight` is the largest share by which recency raises
+    the score of a commit. `description` is a phrase for the user.
     """
 
     uses_symbol_lane: bool = True
-    candidates: int = DEFAULT_CANDIDATES
+    candidate_count: int = DEFAULT_CANDIDATES
     recency_weight: float = RECENCY_WEIGHT
     description: str = "default lanes and weights"
 
@@ -180,7 +180,7 @@ PROFILES: Final = {
     ),
     Intent.CONFIGURATION: RetrievalProfile(uses_symbol_lane=False, description="the symbol-name lane is off"),
     Intent.API_USAGE: RetrievalProfile(
-        candidates=API_CANDIDATES, description="more candidates are considered"
+        candidate_count=API_CANDIDATES, description="more candidates are considered"
     ),
     Intent.IMPLEMENTATION: RetrievalProfile(),
     Intent.UNKNOWN: RetrievalProfile(),
@@ -193,7 +193,7 @@ def _compile_cues(cues: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(patterns)})(?!\w)")
 
 
-# If two kinds have equally many cues, the first in this order wins: the more specific one.
+# If two intents have equally many cues, the first in this order wins: the more specific one.
 CUES: Final = {
     Intent.BUG_FIX: _compile_cues(
         "bug*, fix, fixes, fixed, fixing, crash*, break, breaks, broken, error*, exception, exceptions, fail, fails,"
@@ -218,7 +218,7 @@ CUES: Final = {
 }
 
 
-# Cues that a question asks for files other than source code. "For testing" is none: it says what the code is for.
+# Cues that a question asks for files other than source code. "For testing" is none: it is the purpose of some code.
 ROLE_CUES: Final[dict[FileRole, re.Pattern[str]]] = {
     "tests": _compile_cues(
         "test, tests, tested, unit testing, unittest*, pytest, fixture*, coverage, spec, specs, benchmark*"
@@ -233,14 +233,14 @@ ROLE_CUES: Final[dict[FileRole, re.Pattern[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class IntentClassification:
-    """Intent of a question with the cues it was derived from; `roles` are file roles it asks for besides source."""
+    """Intent of a question and the cues for it; `roles` are file roles that it asks for besides source code."""
 
     intent: Intent
     cues: tuple[str, ...]
     roles: frozenset[FileRole]
 
     @property
-    def profile(self) -> RetrievalProfile:
+    def retrieval_profile(self) -> RetrievalProfile:
         """Retrieval profile of the intent."""
         return PROFILES[self.intent]
 
@@ -274,45 +274,45 @@ def normalize_path_filter(pattern: str, work_tree: Path | None, has_path: Callab
     Removes a leading `./` and turns an absolute path into `work_tree` into a relative one; without a work tree,
     absolute paths stay. `has_path` checks for a path in the history. Raises BadRequest for a path outside.
     """
-    plain = pattern
-    while plain.startswith("./"):
-        plain = plain[2:].lstrip("/")
-    if plain in ("", ".") or ".." in plain.split("/"):
-        raise _outside_repository(pattern)
-    # Answers print undecodable paths with `\x` escapes; such a path is copied from one and is no pattern.
-    if "\\x" in plain and has_path(plain):
-        return escape_pattern(plain)
+    trimmed_pattern = pattern
+    while trimmed_pattern.startswith("./"):
+        trimmed_pattern = trimmed_pattern[2:].lstrip("/")
+    if trimmed_pattern in ("", ".") or ".." in trimmed_pattern.split("/"):
+        raise _build_outside_error(pattern)
+    # Answers print undecodable paths with `\x` escapes. A user who pastes such a path means it literally.
+    if "\\x" in trimmed_pattern and has_path(trimmed_pattern):
+        return escape_pattern(trimmed_pattern)
     # Only a path with a leading slash can be absolute. A null byte would make the file system raise.
-    if work_tree is None or not plain.startswith("/") or "\0" in plain:
-        return plain
-    return _resolve_absolute(plain, work_tree, has_path)
+    if work_tree is None or not trimmed_pattern.startswith("/") or "\0" in trimmed_pattern:
+        return trimmed_pattern
+    return _resolve_absolute(trimmed_pattern, work_tree, has_path)
 
 
 def _resolve_absolute(pattern: str, work_tree: Path, has_path: Callable[[str], bool]) -> str:
-    """Return the pattern for a leading slash: a path of the file system inside the work tree, else a rooted pattern."""
+    """Return the gitignore pattern for a filter that begins with a slash: an absolute path, or already a pattern."""
     path, in_tree = Path(pattern), work_tree / pattern.lstrip("/")
     if not os.path.lexists(path) and os.path.lexists(in_tree):
         return pattern
     for candidate in (path, Path(os.path.realpath(path))):
         if candidate.is_relative_to(work_tree):
-            return _pattern_in_work_tree(work_tree, candidate, pattern)
-    # `/lib` or `/src` is more likely a directory of the history than the one that every machine has.
+            return _build_rooted_pattern(work_tree, candidate, pattern)
+    # `/lib` or `/src` more likely means a directory of the repository than one of the file system.
     is_outside = (
         len(path.parts) > len(("/", "lib")) and os.path.lexists(path) and not os.path.lexists(in_tree)
     )
     if is_outside and not has_path(pattern.strip("/")):
-        raise _outside_repository(pattern)
+        raise _build_outside_error(pattern)
     return pattern
 
 
-def _pattern_in_work_tree(work_tree: Path, path: Path, pattern: str) -> str:
-    rest = path.relative_to(work_tree).as_posix()
-    if rest == ".":
-        raise _outside_repository(pattern)
-    if os.path.lexists(path):  # completed by a shell: every character is literal
-        rest = escape_pattern(rest)
-    return f"/{rest}/" if pattern.endswith("/") else f"/{rest}"
+def _build_rooted_pattern(work_tree: Path, path: Path, pattern: str) -> str:
+    relative_path = path.relative_to(work_tree).as_posix()
+    if relative_path == ".":
+        raise _build_outside_error(pattern)
+    if os.path.lexists(path):  # the path exists, so each of its characters is literal
+        relative_path = escape_pattern(relative_path)
+    return f"/{relative_path}/" if pattern.endswith("/") else f"/{relative_path}"
 
 
-def _outside_repository(pattern: str) -> BadRequest:
+def _build_outside_error(pattern: str) -> BadRequest:
     return BadRequest(f"{pattern!r:.200} names nothing inside the repository.", hint=PATH_FILTER_HINT)

@@ -1,8 +1,10 @@
-"""Hints in the text of a query, and the words that carry no meaning in one.
+"""Hints in the text of a query, and its function words.
 
-- `parse_hints`: language, time range, paths and quoted symbol names that a query mentions.
-- `parse_date`: ages and dates (`30d`, `2024-01-31`, `2024-01`, `2024`, `2024-01-31T12:00:00Z`).
-- `FUNCTION_WORDS`, `strip_question_phrases`: stop words, and phrases that only begin a question.
+Function words ("how", "the", "was") carry no meaning of their own; content words are all others.
+
+- `parse_hints`: search for the language, time range, paths and quoted symbol names that a query mentions.
+- `parse_date`: parser of ages and dates (`30d`, `2024-01-31`, `2024-01`, `2024`, `2024-01-31T12:00:00Z`).
+- `FUNCTION_WORDS`, `strip_question_phrases`: function words, and their removal from the start of a question.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ AGE_UNITS: Final = {
     "y": timedelta(days=365),
 }
 _AGE: Final = re.compile(r"(\d+)([hdwmy])", re.ASCII | re.IGNORECASE)
-# Year, month or day: the same in an option and in the text of a query.
+# Year, month or day, both in an option and in the text of a query.
 DATE_PATTERN: Final = r"\d{4}(?:-\d{2}(?:-\d{2})?)?"
 _DATE_REGEX: Final = re.compile(DATE_PATTERN, re.ASCII)
 
-# Words that questions are built with. They are rare in code, so BM25 would give them a high weight.
+# They are rare in code, so BM25 would give them a high weight.
 FUNCTION_WORDS: Final = frozenset(
     count_terms(
         "a about all an and any are as at be been before being but by can could did do does doing done for from get"
@@ -42,29 +44,29 @@ FUNCTION_WORDS: Final = frozenset(
     )
 )
 
-# Function words that must stay before other words, because they negate them.
+# Function words that negate the words after them, so they stay in a question.
 _NEGATIONS: Final = frozenset(count_terms("no not"))
-# Only questions are stripped. A statement may begin with function words and mean them: "do not retry".
+# Matches the start of a question. In a statement, leading function words have a meaning: "do not retry".
 _QUESTION_START: Final = re.compile(
     r"\W*(?:how|what|when|where|which|who|why|(?:are|can|could|did|do|have|should|were) (?:i|they|we|you))\b",
     re.IGNORECASE,
 )
 
-# Further spellings besides the names and file suffixes in `pipeline.syntax.languages`.
+# Spellings of languages that are neither names nor file suffixes in `pipeline.syntax.languages`.
 _LANGUAGE_ALIASES: Final = {"golang": "go", "c++": "cpp", "c#": "csharp", "objc": "objective-c"}
 LANGUAGES: Final = (
     {name: name for name in LANGUAGE_BY_SUFFIX.values()} | LANGUAGE_BY_SUFFIX | _LANGUAGE_ALIASES
 )
-# Names that are also common words count only with this capitalization: "in Go", not "ready in go".
+# Languages whose names are common words need this capitalization: "in Go", not "ready in go".
 _AMBIGUOUS_NAMES: Final = {"c": "C", "d": "D", "go": "Go", "r": "R", "swift": "Swift", "dart": "Dart"}
-# "Quotes in JSON" asks for code that writes JSON: data and markup languages need `language:json`.
+# "Quotes in JSON" asks for code that writes JSON, so only `language:json` filters by a data or markup language.
 _FILTERABLE_LANGUAGES: Final = (
     frozenset(LANGUAGE_BY_SUFFIX.values())
     - LANGUAGES_WITHOUT_SYMBOLS
     - {"make", "cmake", "sql", "graphql", "protobuf"}
 )
 
-# Each path costs a lookup in the index, and a pasted text may have thousands of slashes.
+# Paths of a query to look up. Each costs a query of the index, and a pasted text may have thousands of slashes.
 MAX_PATHS: Final = 20
 
 _LANGUAGE_FIELD: Final = re.compile(r"\b(?:language|lang):\s*([\w+#-]+)", re.IGNORECASE)
@@ -75,9 +77,9 @@ _LANGUAGE_MENTION: Final = re.compile(
     r"|\b([\w+#-]{1,40}) (?:code|files?|sources?)\b",
     re.IGNORECASE,
 )
-# Between two languages: "in Java or Python" does not filter by either.
+# Text between two alternative languages: "in Java or Python" filters by neither.
 _CONJUNCTION: Final = r"\s*(?:,|/|&|\band\b|\bor\b)\s*"
-# Characters before a language that are searched for the previous alternative.
+# Characters before a language in which to search for the previous alternative.
 CONJUNCTION_WINDOW: Final = 60
 _NEXT_ALTERNATIVE: Final = re.compile(rf"{_CONJUNCTION}(?:in\s+)?([\w+#-]{{1,40}})", re.IGNORECASE)
 _PREVIOUS_ALTERNATIVE: Final = re.compile(rf"([\w+#-]{{1,40}}){_CONJUNCTION}$", re.IGNORECASE)
@@ -141,28 +143,28 @@ EMPTY_CONTEXT: Final = RepositoryContext(lambda _: False, lambda _: False)
 
 
 def parse_hints(text: str, now: datetime, context: RepositoryContext) -> Hints:
-    """Find the hints in a query; languages and paths count only where the history has them."""
-    rest, language = _extract_language(text, context.has_language)
-    rest, since = _extract_timeframe(rest, now)
-    rest = " ".join(rest.split())
+    """Find the hints in a query. Languages and paths that the history lacks are no hints."""
+    remaining_text, language = _extract_language(text, context.has_language)
+    remaining_text, since = _extract_timeframe(remaining_text, now)
+    remaining_text = " ".join(remaining_text.split())
     return Hints(
-        # A query of hints only is searched by its own text.
-        text=rest if _WORD_CHARACTER.search(rest) else text,
+        # If the query consists of hints only, search for its whole text.
+        text=remaining_text if _WORD_CHARACTER.search(remaining_text) else text,
         language=language,
         since=since,
-        paths=tuple(filter(context.has_path, islice(dict.fromkeys(_find_paths(rest)), MAX_PATHS))),
-        symbols=tuple(dict.fromkeys(_find_symbols(rest))),
+        paths=tuple(filter(context.has_path, islice(dict.fromkeys(_find_paths(remaining_text)), MAX_PATHS))),
+        symbols=tuple(dict.fromkeys(_find_symbols(remaining_text))),
     )
 
 
 def _extract_language(text: str, has_language: Callable[[str], bool]) -> tuple[str, str | None]:
-    """Return the text without the phrase that names a language, and the language."""
+    """Return the text without the phrase that names a language, and the language; None if no phrase does."""
     for match in _LANGUAGE_FIELD.finditer(text):
         language = LANGUAGES.get(match[1].lower())
         if language and has_language(language):
             return text.replace(match[0], " "), language
     for match in _LANGUAGE_MENTION.finditer(text):
-        language = _mentioned_language(match[1] or match[2])
+        language = _resolve_language_mention(match[1] or match[2])
         if language and has_language(language) and not _names_second_language(text, match):
             return text.replace(match[0], " ", 1), language
     return text, None
@@ -173,11 +175,11 @@ def _names_second_language(text: str, match: re.Match[str]) -> bool:
     # The search is limited, because a pasted text may name a language thousands of times.
     before = _PREVIOUS_ALTERNATIVE.search(text, max(0, match.start() - CONJUNCTION_WINDOW), match.start())
     after = _NEXT_ALTERNATIVE.match(text, match.end())
-    return any(_mentioned_language(other[1]) for other in (before, after) if other)
+    return any(_resolve_language_mention(other[1]) for other in (before, after) if other)
 
 
-def _mentioned_language(word: str) -> str | None:
-    """Return the programming language that a word in running text means, if any."""
+def _resolve_language_mention(word: str) -> str | None:
+    """Return the programming language that a word in running text means; None if it means none."""
     language = LANGUAGES.get(word.lower())
     is_only_suffix = word.lower() in LANGUAGE_BY_SUFFIX and word.lower() != language
     if (
@@ -190,12 +192,12 @@ def _mentioned_language(word: str) -> str | None:
 
 
 def _extract_timeframe(text: str, now: datetime) -> tuple[str, datetime | None]:
-    """Return the text without the phrase that names a time range, and the start of the range."""
+    """Return the text without the phrase that names a time range, and its start; None if no phrase does."""
     if (match := _RELATIVE_PERIOD.search(text)) and (
         match["within"] or match["count"] or _ends_phrase(text, match)
     ):
         count = match["count"] or "1"
-        since = date_ago(_NUMBER_WORDS.get(count.lower()) or int(count), match["unit"].lower(), now)
+        since = subtract_period(_NUMBER_WORDS.get(count.lower()) or int(count), match["unit"].lower(), now)
         return (text.replace(match[0], " "), since) if since else (text, None)
     # A bare year may be a count: "after 2000 requests".
     if (match := _SINCE_DATE.search(text)) and ("-" in match[1] or _ends_phrase(text, match)):
@@ -206,8 +208,8 @@ def _extract_timeframe(text: str, now: datetime) -> tuple[str, datetime | None]:
 
 def _ends_phrase(text: str, match: re.Match[str]) -> bool:
     """Return True if no content word follows, unlike in "previous month button"."""
-    following = _NEXT_WORD.match(text, match.end())
-    return following is None or FUNCTION_WORDS.issuperset(count_terms(following[1]))
+    next_word = _NEXT_WORD.match(text, match.end())
+    return next_word is None or FUNCTION_WORDS.issuperset(count_terms(next_word[1]))
 
 
 def _find_paths(text: str) -> Iterable[str]:
@@ -228,13 +230,13 @@ def _find_symbols(text: str) -> Iterable[str]:
 
 
 def parse_date(text: str, now: datetime) -> datetime:
-    """Parse an age or a date, in UTC; a day, month or year stands for its first instant. Raises BadRequest."""
+    """Parse an age or a date, in UTC; a day, month or year means its first instant. Raises BadRequest."""
     age = _AGE.fullmatch(text.strip())
     try:
         if age:
             return now - int(age[1]) * AGE_UNITS[age[2].lower()]
         if _DATE_REGEX.fullmatch(text.strip()):
-            return _start_of_period(text.strip())
+            return _parse_period_start(text.strip())
         # RFC 3339 allows lower case `t` and `z`.
         parsed = datetime.fromisoformat(text.strip().upper())
         return parsed.astimezone(UTC) if parsed.tzinfo else parsed.replace(tzinfo=UTC)
@@ -254,14 +256,14 @@ def format_date(moment: datetime) -> str:
 
 
 def parse_calendar_date(text: str) -> datetime | None:
-    """Return the first instant of a day, month or year; None if the calendar lacks it."""
+    """Return the first instant of a day, month or year in UTC; None if the calendar lacks it."""
     try:
-        return _start_of_period(text)
+        return _parse_period_start(text)
     except ValueError:
         return None
 
 
-def date_ago(count: int, unit: str, now: datetime) -> datetime | None:
+def subtract_period(count: int, unit: str, now: datetime) -> datetime | None:
     """Return the time `count` units (`day`, `weeks`, ...) before `now`; None if that is before year 1."""
     try:
         return now - count * AGE_UNITS[unit[0]]
@@ -269,25 +271,27 @@ def date_ago(count: int, unit: str, now: datetime) -> datetime | None:
         return None
 
 
-def _start_of_period(text: str) -> datetime:
+def _parse_period_start(text: str) -> datetime:
     return datetime.fromisoformat(f"{text}-01-01"[:10]).replace(tzinfo=UTC)
 
 
-def content_words(terms: Iterable[str]) -> frozenset[str]:
+def extract_content_words(terms: Iterable[str]) -> frozenset[str]:
     """Return the terms without function words."""
     return frozenset(terms) - FUNCTION_WORDS
 
 
 def strip_question_phrases(text: str) -> str:
-    """Remove the function words that a question begins with: "how did we retry" -> "retry".
+    """Remove the function words at the start of a question: "how did we retry" -> "retry".
 
-    The encoder would take them as part of the meaning, all the more in a short question. A text of function words only
-    stays as it is.
+    The encoder would count them as part of the meaning, most of all in a short question. A text without content words
+    stays unchanged.
     """
     if not _QUESTION_START.match(text):
         return text
     tokens = text.split()
     removable = FUNCTION_WORDS - _NEGATIONS
-    kept = (index for index, token in enumerate(tokens) if not removable.issuperset(count_terms(token)))
-    rest = " ".join(tokens[next(kept, 0) :])
-    return text if FUNCTION_WORDS.issuperset(count_terms(rest)) else rest
+    content_indexes = (
+        index for index, token in enumerate(tokens) if not removable.issuperset(count_terms(token))
+    )
+    remaining_text = " ".join(tokens[next(content_indexes, 0) :])
+    return text if FUNCTION_WORDS.issuperset(count_terms(remaining_text)) else remaining_text

@@ -1,8 +1,8 @@
-"""Reranking of candidates, and the best hunk of each commit.
+"""Reranking of candidates, and the choice of one hunk for each commit.
 
 - `FeatureReranker`: logistic regression over the features of a candidate.
 - `CrossEncoderReranker`: the same with the score of a cross-encoder as one more feature.
-- `best_hunk_per_commit`: the hits to show, one hunk for each commit.
+- `select_best_hunks`: choice of one hunk for each commit.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ CROSS_ENCODER_WEIGHTS: Final = {
 }
 CROSS_ENCODER_BIAS: Final = -9.353
 
-# The best hit is below this for 1 in 13 queries that the repository answers, and for 6 in 7 of those it does not.
+# The best hit is below this probability for 1 in 13 queries that the repository answers, and for 6 in 7 others.
 WEAK_PROBABILITY: Final = 0.05
-# Added to a candidate's logit for a path or quoted name of the query: 0.5 becomes 0.82, 0.1 becomes 0.33. A much
-# likelier candidate without it stays ahead: these are hints, not filters.
+# Added to the logit of a candidate that has a path or quoted name of the query: 0.5 becomes 0.82, 0.1 becomes 0.33.
+# These are hints, not filters, so a much likelier candidate without them still comes first.
 LITERAL_BOOST: Final = 1.5
-# See "Which hunk of a commit is shown" in serve/README.md.
+# A hunk of a preferred role replaces the best one from this share of its probability on. See "Which hunk of a commit is
+# shown" in serve/README.md.
 MIN_RELATIVE_PROBABILITY: Final = 0.5
 
 
@@ -64,14 +65,14 @@ MIN_RELATIVE_PROBABILITY: Final = 0.5
 class ScoredCandidate:
     """A candidate with the score that orders it.
 
-    `matched` are the query terms it contains. `probability` is the reranker's, without boosts. `has_message` is
-    True if its commit message is informative. `literal_matches` are the query's literal hints that it has, as in
-    `LITERAL_HINTS`. Without reranking only the candidate and the score are known.
+    `matched_terms` counts the query terms in it. `probability` is the reranker's, without boosts. `has_message` is True
+    if its commit message is informative. `literal_matches` has a value for each of `LITERAL_HINTS`: True if the hunk
+    has the query's path or quoted name. Without reranking, only the candidate and the score are set.
     """
 
     candidate: Candidate
     score: float
-    matched: MatchedTerms | None = None
+    matched_terms: MatchedTerms | None = None
     probability: float | None = None
     has_message: bool = True
     literal_matches: tuple[bool, ...] = ()
@@ -100,7 +101,9 @@ class FeatureReranker:
 
     def predict(self, features: CandidateFeatures) -> Floats:
         """Return the probabilities by `FEATURE_WEIGHTS`."""
-        return _predict(features.rows, [FEATURE_WEIGHTS[feature] for feature in FEATURES], FEATURE_BIAS)
+        return _predict_probabilities(
+            features.rows, [FEATURE_WEIGHTS[feature] for feature in FEATURES], FEATURE_BIAS
+        )
 
 
 class CrossEncoderScorer(Protocol):
@@ -115,7 +118,7 @@ class CrossEncoderScorer(Protocol):
 class CrossEncoderReranker:
     """Logistic regression over the features and the score of a cross-encoder.
 
-    `load_model` is called for every query, so its owner may unload the model in between.
+    Every query calls `load_model`. The reranker holds no model, so the caller can unload it between queries.
     """
 
     load_model: Callable[[], CrossEncoderScorer]
@@ -126,17 +129,17 @@ class CrossEncoderReranker:
         scores = self.load_model().score_changes(inputs.question, inputs.load_changes())
         rows: Floats = np.column_stack((features.rows, scores)).astype(np.float64)
         weights = [CROSS_ENCODER_WEIGHTS[name] for name in (*FEATURES, CROSS_ENCODER_SCORE)]
-        return _predict(rows, weights, CROSS_ENCODER_BIAS)
+        return _predict_probabilities(rows, weights, CROSS_ENCODER_BIAS)
 
 
-def _predict(rows: Floats, weights: Sequence[float], bias: float) -> Floats:
-    # Summed by row: a matrix product can differ in the last bit for equal rows and so break ties of fusion.
+def _predict_probabilities(rows: Floats, weights: Sequence[float], bias: float) -> Floats:
+    # Not a matrix product: it can differ in the last bit for equal rows, which would change the order of ties.
     logits = (rows * np.array(weights)).sum(axis=1) + bias
     return np.asarray(1 / (1 + np.exp(-logits)))
 
 
 def order_by_fusion(candidates: Sequence[Candidate]) -> list[ScoredCandidate]:
-    """Wrap the candidates in their given order, for searches without reranking."""
+    """Return the candidates with their score and order of rank fusion, for searches without reranking."""
     return [ScoredCandidate(candidate, candidate.score) for candidate in candidates]
 
 
@@ -144,34 +147,36 @@ def rerank_by_features(
     candidates: Sequence[Candidate],
     features: CandidateFeatures,
     reranker: Reranker,
-    recency_weight: Callable[[Candidate], float],
+    compute_recency_weight: Callable[[Candidate], float],
 ) -> list[ScoredCandidate]:
     """Order candidates by probability, boosted by literal matches and by the recency of the commit.
 
     Ties keep the order of fusion.
     """
     probabilities = reranker.predict(features)
-    boosted = _add_to_logits(probabilities, LITERAL_BOOST * features.literal_matches.sum(axis=1))
-    scored = [
+    boosted_probabilities = _add_to_logits(
+        probabilities, LITERAL_BOOST * features.literal_matches.sum(axis=1)
+    )
+    scored_candidates = [
         ScoredCandidate(
             candidate,
-            score=boosted_probability * (1 + recency_weight(candidate)),
-            matched=matched,
+            score=boosted_probability * (1 + compute_recency_weight(candidate)),
+            matched_terms=matched_terms,
             probability=probability,
             has_message=has_message,
             literal_matches=tuple(literal_matches),
         )
-        for candidate, matched, has_message, literal_matches, probability, boosted_probability in zip(
+        for candidate, matched_terms, has_message, literal_matches, probability, boosted_probability in zip(
             candidates,
-            features.matched,
+            features.matched_terms,
             features.has_message.tolist(),
             features.literal_matches.tolist(),
             probabilities.tolist(),
-            boosted.tolist(),
+            boosted_probabilities.tolist(),
             strict=True,
         )
     ]
-    return sorted(scored, key=lambda candidate: -candidate.score)
+    return sorted(scored_candidates, key=lambda candidate: -candidate.score)
 
 
 def _add_to_logits(probabilities: Floats, amounts: Floats) -> Floats:
@@ -182,34 +187,38 @@ def _add_to_logits(probabilities: Floats, amounts: Floats) -> Floats:
     )
 
 
-def best_hunk_per_commit(
-    ordered: Iterable[ScoredCandidate], count: int, roles: frozenset[FileRole]
+def select_best_hunks(
+    ranked_candidates: Iterable[ScoredCandidate], count: int, roles: frozenset[FileRole]
 ) -> tuple[ScoredCandidate, ...]:
-    """Return the first `count` commits, each with the score of its best hunk.
+    """Return one hunk for each of the first `count` commits, with the score of the commit's best hunk.
 
-    A commit is shown by the best hunk of source code, or of the `roles` that the query also asks for, where such a
-    hunk is likely enough; else by its best hunk.
+    It is the commit's best hunk of source code, or of the file `roles` that the query also asks for, if that is likely
+    enough (`MIN_RELATIVE_PROBABILITY`); else the commit's best hunk.
     """
     by_commit: dict[str, list[ScoredCandidate]] = {}
-    for scored in ordered:
-        by_commit.setdefault(scored.candidate.commit_sha, []).append(scored)
+    for candidate in ranked_candidates:
+        by_commit.setdefault(candidate.candidate.commit_sha, []).append(candidate)
     return tuple(_choose_hunk(hunks, roles | {"source"}) for hunks in islice(by_commit.values(), count))
 
 
 def _choose_hunk(hunks: Sequence[ScoredCandidate], roles: frozenset[FileRole]) -> ScoredCandidate:
-    """Return the first of a commit's hunks, showing the first likely one that has one of the roles."""
+    """Return the first likely hunk with one of the roles, else the first one; with the first one's score."""
     first = hunks[0]
-    if first.probability is None:  # without reranking, the order of fusion also holds within a commit
+    if first.probability is None:  # without reranking, nothing tells how likely the other hunks are
         return first
     minimum = MIN_RELATIVE_PROBABILITY * first.probability
-    likely = (
-        hunk for hunk in hunks if (hunk.probability or 0.0) >= minimum and _matches_hints_of(hunk, first)
+    likely_hunks = (
+        hunk
+        for hunk in hunks
+        if (hunk.probability or 0.0) >= minimum and _has_literal_matches_of(hunk, first)
     )
-    shown = next((hunk for hunk in likely if classify_role(hunk.candidate.file_path) in roles), first)
-    return replace(first, candidate=shown.candidate, matched=shown.matched)
+    shown_hunk = next(
+        (hunk for hunk in likely_hunks if classify_role(hunk.candidate.file_path) in roles), first
+    )
+    return replace(first, candidate=shown_hunk.candidate, matched_terms=shown_hunk.matched_terms)
 
 
-def _matches_hints_of(hunk: ScoredCandidate, first: ScoredCandidate) -> bool:
+def _has_literal_matches_of(hunk: ScoredCandidate, first: ScoredCandidate) -> bool:
     """Return True if the hunk has every literal match of the first one."""
     pairs = zip(hunk.literal_matches, first.literal_matches, strict=True)
     return all(is_match or not is_first_match for is_match, is_first_match in pairs)

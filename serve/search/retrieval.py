@@ -1,7 +1,9 @@
 """Retrievers of a search and the fusion of their rankings.
 
-- `run_retrievers` runs the three lanes: vectors, hunk text and symbol names.
-- `reciprocal_rank_fusion` merges their rankings into one list of candidates.
+A hunk is the diff of one file in one commit. A lane is one retriever's ranking of hunks, the best first.
+
+- `run_retrievers` computes three lanes: by vectors, by hunk text and by symbol names.
+- `fuse_rankings` merges the lanes into one list of candidates.
 """
 
 from __future__ import annotations
@@ -38,89 +40,97 @@ RRF_CONSTANT: Final = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RetrieverResults:
-    """Best hunks of each lane, and what they were computed from.
+    """The three lanes of a search, and the data they were computed from.
 
-    `vectors`, `hunk_text` and `symbol_names` are the rankings of the lanes, best first. `vector` is the encoded query.
-    `term_lookup` has the postings of the query's terms. `filter_mask` is the query's filters applied to the snapshot.
-    `messages` holds the message of every commit in a lane. `details` loads the details of hunks.
+    `query_vector` is the encoded query. `term_lookup` has the postings of the query's terms. `filter_mask` marks the
+    hunks of the snapshot that pass the query's filters. `messages` holds the message of every commit in a lane.
+    `details` loads the details of hunks.
     """
 
-    vectors: tuple[RankedHunk, ...]
-    hunk_text: tuple[RankedHunk, ...]
-    symbol_names: tuple[RankedHunk, ...]
-    vector: npt.NDArray[np.float32]
+    vector_lane: tuple[RankedHunk, ...]
+    hunk_text_lane: tuple[RankedHunk, ...]
+    symbol_lane: tuple[RankedHunk, ...]
+    query_vector: npt.NDArray[np.float32]
     term_lookup: TermLookup
-    loaded: LoadedSnapshot
+    loaded_snapshot: LoadedSnapshot
     filter_mask: FilterMask
     messages: CommitMessages
     details: HunkDetailsCache
 
     @property
     def lanes(self) -> Sequence[tuple[RankedHunk, ...]]:
-        """Rankings to fuse."""
-        return self.vectors, self.hunk_text, self.symbol_names
+        """The lanes to fuse."""
+        return self.vector_lane, self.hunk_text_lane, self.symbol_lane
 
 
 def run_retrievers(
     connection: Connection, load_snapshot: Callable[[], LoadedSnapshot], query: Query, encoder: Encoder
 ) -> RetrieverResults:
-    """Run every lane that the query's profile allows; `load_snapshot` returns the snapshot to search.
+    """Compute the lanes; the symbol lane is empty if the query's retrieval profile turns it off.
 
-    The query is encoded in a thread while the snapshot is loaded and the full-text lanes run.
+    A thread encodes the query while this thread calls `load_snapshot` and searches the full-text postings.
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder") as pool:
-        encoded = pool.submit(encoder.encode, [query.text])
-        loaded = load_snapshot()
-        snapshot = loaded.snapshot
+        vector_future = pool.submit(encoder.encode, [query.text])
+        loaded_snapshot = load_snapshot()
+        snapshot = loaded_snapshot.snapshot
         filter_mask = filters.apply_filter(connection, snapshot, query.filters)
         term_lookup = fulltext.look_up_terms(connection, snapshot, query.terms)
-        hunk_text = fulltext.search_hunk_text(snapshot, term_lookup, filter_mask)
-        symbol_names = _search_symbol_names(connection, loaded, query, term_lookup, filter_mask)
-        vector = encoded.result()[0]
-    nearest = vector_search.search(connection, snapshot, loaded.texts, vector, filter_mask)
-    shas = dict.fromkeys(hunk.commit_sha for hunk in chain(nearest, hunk_text, symbol_names))
-    messages = loaded.messages or vector_search.load_messages(connection, tuple(shas))
+        hunk_text_lane = fulltext.search_hunk_text(snapshot, term_lookup, filter_mask)
+        symbol_lane = _search_symbol_names(connection, loaded_snapshot, query, term_lookup, filter_mask)
+        query_vector = vector_future.result()[0]
+    nearest_hunks = vector_search.search(
+        connection, snapshot, loaded_snapshot.texts, query_vector, filter_mask
+    )
+    shas = dict.fromkeys(hunk.commit_sha for hunk in chain(nearest_hunks, hunk_text_lane, symbol_lane))
+    messages = loaded_snapshot.messages or vector_search.load_messages(connection, tuple(shas))
     return RetrieverResults(
-        vectors=order_with_messages(nearest, messages, vector),
-        hunk_text=hunk_text,
-        symbol_names=symbol_names,
-        vector=vector,
+        vector_lane=order_with_messages(nearest_hunks, messages, query_vector),
+        hunk_text_lane=hunk_text_lane,
+        symbol_lane=symbol_lane,
+        query_vector=query_vector,
         term_lookup=term_lookup,
-        loaded=loaded,
+        loaded_snapshot=loaded_snapshot,
         filter_mask=filter_mask,
         messages=messages,
-        details=HunkDetailsCache(connection, loaded.diffs),
+        details=HunkDetailsCache(connection, loaded_snapshot.diffs),
     )
 
 
 def order_with_messages(
-    nearest: Sequence[RankedHunk], messages: CommitMessages, vector: npt.NDArray[np.float32]
+    hunks: Sequence[RankedHunk], messages: CommitMessages, query_vector: npt.NDArray[np.float32]
 ) -> tuple[RankedHunk, ...]:
     """Order hunks by a weighted mean of their own similarity to the query and that of their commit's message.
 
-    So a commit whose message names the change comes before one whose diff only looks alike. Ties keep their order.
+    This puts a commit whose message names the change before one whose diff merely looks similar. Ties keep their order.
     """
-    if not nearest:
+    if not hunks:
         return ()
-    message_vectors = messages.vectors_of([hunk.commit_sha for hunk in nearest])
-    similarities = vector_search.compute_cosine_similarities(message_vectors, vector).tolist()
-    rescored = (
+    message_vectors = messages.get_vectors([hunk.commit_sha for hunk in hunks])
+    similarities = vector_search.compute_cosine_similarities(message_vectors, query_vector).tolist()
+    rescored_hunks = (
         replace(hunk, score=(1 - MESSAGE_WEIGHT) * hunk.score + MESSAGE_WEIGHT * similarity)
-        for hunk, similarity in zip(nearest, similarities, strict=True)
+        for hunk, similarity in zip(hunks, similarities, strict=True)
     )
-    return tuple(sorted(rescored, key=lambda hunk: -hunk.score))
+    return tuple(sorted(rescored_hunks, key=lambda hunk: -hunk.score))
 
 
 def _search_symbol_names(
-    connection: Connection, loaded: LoadedSnapshot, query: Query, lookup: TermLookup, filter_mask: FilterMask
+    connection: Connection,
+    loaded_snapshot: LoadedSnapshot,
+    query: Query,
+    term_lookup: TermLookup,
+    filter_mask: FilterMask,
 ) -> tuple[RankedHunk, ...]:
-    if not query.profile.uses_symbol_lane:
+    if not query.retrieval_profile.uses_symbol_lane:
         return ()
     if query.symbols:
-        # Quoted names say which words are symbols, so only those are looked up.
-        lookup = fulltext.look_up_terms(connection, loaded.snapshot, count_terms(" ".join(query.symbols)))
+        # If the query quotes names, its other words are no symbols.
+        term_lookup = fulltext.look_up_terms(
+            connection, loaded_snapshot.snapshot, count_terms(" ".join(query.symbols))
+        )
     return fulltext.search_symbol_names(
-        connection, loaded.snapshot, lookup, filter_mask, quoted_names=query.symbols
+        connection, loaded_snapshot.snapshot, term_lookup, filter_mask, quoted_names=query.symbols
     )
 
 
@@ -135,19 +145,19 @@ class Candidate:
     file_path: str
 
 
-def reciprocal_rank_fusion(rankings: Sequence[Sequence[RankedHunk]], limit: int) -> tuple[Candidate, ...]:
+def fuse_rankings(rankings: Sequence[Sequence[RankedHunk]], limit: int) -> tuple[Candidate, ...]:
     """Merge rankings into one; return the best `limit` hunks.
 
     Ties are broken by the best rank in any lane, then by content (newest commit, sha, path), never by lane order.
     """
-    unit, *gains = _reciprocal_ranks(max(map(len, rankings), default=0))
+    denominator, *numerators = _compute_reciprocal_ranks(max(map(len, rankings), default=0))
     scores: dict[int, int] = defaultdict(int)
     best_ranks: dict[int, int] = {}
     hunks: dict[int, RankedHunk] = {}
     for ranking in rankings:
         for rank, hunk in enumerate(ranking):
             hunk_id = hunk.hunk_id
-            scores[hunk_id] += gains[rank]
+            scores[hunk_id] += numerators[rank]
             best_ranks[hunk_id] = min(rank, best_ranks.get(hunk_id, rank))
             hunks[hunk_id] = hunk
 
@@ -156,8 +166,8 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[RankedHunk]], limit: int)
         newest_first = -hunk.commit_date.timestamp()
         return -scores[hunk_id], best_ranks[hunk_id], newest_first, hunk.commit_sha, hunk.file_path
 
-    best = nsmallest(limit, hunks, key=sort_key)
-    return tuple(_to_candidate(hunks[hunk_id], scores[hunk_id] / unit) for hunk_id in best)
+    best_ids = nsmallest(limit, hunks, key=sort_key)
+    return tuple(_to_candidate(hunks[hunk_id], scores[hunk_id] / denominator) for hunk_id in best_ids)
 
 
 def _to_candidate(hunk: RankedHunk, score: float) -> Candidate:
@@ -165,11 +175,11 @@ def _to_candidate(hunk: RankedHunk, score: float) -> Candidate:
 
 
 @lru_cache
-def _reciprocal_ranks(count: int) -> tuple[int, ...]:
-    """Return a unit and 1 / (60 + rank) for `count` ranks, all as integers in that unit.
+def _compute_reciprocal_ranks(count: int) -> tuple[int, ...]:
+    """Return a common denominator and the numerators of 1 / (60 + rank) for the ranks 1 to `count`.
 
-    Integer sums are exact. Sums of floats depend on the order of the lanes and could separate equal scores.
+    Sums of integers are exact. Sums of floats depend on the order of the lanes, so equal scores could differ.
     """
     ranks = range(RRF_CONSTANT + 1, RRF_CONSTANT + count + 1)
-    unit = lcm(*ranks)
-    return unit, *(unit // rank for rank in ranks)
+    denominator = lcm(*ranks)
+    return denominator, *(denominator // rank for rank in ranks)

@@ -29,48 +29,49 @@ decide, not after.
   these lines, newest first, with their messages.
 
 Neither tool finds where something is defined or used now: search the files for that. Without the tools, the commands
-print the same answers as JSON. The index is updated in the background after every commit. If an answer says that it
-is behind HEAD and that matters, run `lineage index --incremental`.
+print the same answers as JSON. The index is updated in the background after every commit. If an answer says that the
+index is behind HEAD and you need the newest commits, run `lineage index --incremental`.
 <!-- lineage:end -->"""
 
-# In order of preference. Most agents read the first, which is created if there is none; the others are client-specific.
+# In order of preference. Most agents read the first, which is created if no file exists; some read only another one.
 FILE_NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", "AGENT.md")
 
 
 class InvalidInstructionsFile(LineageError):
-    """The file cannot take the section: it is no regular file, or a section in it has no end marker."""
+    """Error for a file that the section cannot be inserted into: not a regular file, or without an end marker."""
 
 
 def plan_install(repository: Repository) -> FileChange:
-    """Plan the section in the file that has it already, else in the first existing file, else in a new one."""
-    existing = [name for name in FILE_NAMES if os.path.lexists(repository.root / name)]
-    with_section = [name for name in existing if _has_section(repository, name)]
-    name = next(iter([*with_section, *existing, *FILE_NAMES]))
+    """Plan to write the section: into the file that has it, else the first existing file, else a new AGENTS.md."""
+    existing_names = [name for name in FILE_NAMES if os.path.lexists(repository.root / name)]
+    names_with_section = [name for name in existing_names if _has_section(repository, name)]
+    name = next(iter([*names_with_section, *existing_names, *FILE_NAMES]))
     file = repository.root / name
-    check_editable(repository, file, InvalidInstructionsFile, content_name="the text")
+    check_editable(repository, file, InvalidInstructionsFile, content_name="the instructions")
     before = read_file(file)
     if before is None:
-        return FileChange(name, file, "created", AGENT_INSTRUCTIONS + b"\n")
+        return FileChange(file, "created", AGENT_INSTRUCTIONS + b"\n")
     if not _has_section(repository, name):
         after = SECTION.insert_into(before, AGENT_INSTRUCTIONS, offset=len(before))
-        return FileChange(name, file, "added", after)
+        return FileChange(file, "added", after)
     after = SECTION.update_in(before, AGENT_INSTRUCTIONS)
     if after == before:
-        return FileChange(name, file, "unchanged")
-    return FileChange(name, file, "updated", after)
+        return FileChange(file, "unchanged")
+    return FileChange(file, "updated", after)
 
 
 def plan_removals(repository: Repository) -> list[FileChange]:
-    """Plan the removal of the section from each file that has it. A file with nothing else in it is deleted."""
+    """Plan to remove the section from each file that has it. A file with nothing else in it is deleted."""
     return [_plan_removal(repository, name) for name in FILE_NAMES if _has_section(repository, name)]
 
 
 def _plan_removal(repository: Repository, name: str) -> FileChange:
     file = repository.root / name
     after = SECTION.remove_from(read_file(file) or b"")
+    # Deleting a link would leave its target, which has the section.
     if after.strip() or file.is_symlink():
-        return FileChange(name, file, "removed", after)
-    return FileChange(name, file, "deleted", is_deletion=True)
+        return FileChange(file, "removed", after)
+    return FileChange(file, "deleted", is_deletion=True)
 
 
 def _has_section(repository: Repository, name: str) -> bool:

@@ -22,17 +22,18 @@ from stores.errors import LineageError
 
 
 class SectionMarkerError(LineageError):
-    """A start marker without an end marker, so the extent of the section is unknown."""
+    """Start marker without an end marker, so the end of the section is unknown."""
 
     def __init__(self, start: bytes, end: bytes) -> None:
         super().__init__(
-            f"A `{start.decode()}` has no `{end.decode()}` after it, so the end of lineage's section is unknown.",
-            hint="Delete the rest of that section by hand, including its marker, and run the command again.",
+            f"The line `{start.decode()}` is not followed by `{end.decode()}`, so lineage cannot find the end of its "
+            "section.",
+            hint="Delete what is left of the section, including its first line. Then run the command again.",
         )
 
 
 class FileAccessError(LineageError):
-    """The system refused to read or write the file."""
+    """Error of the operating system on reading, writing, renaming or deleting a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +53,23 @@ class ManagedSection:
         """Return whether the text has the section. Raise SectionMarkerError if the end marker is missing."""
         return bool(self._find_spans(text))
 
-    def insert_into(self, text: bytes, section: bytes, offset: int) -> bytes:
-        """Return the text with the section (markers included) as separate lines before the byte at `offset`."""
-        eol, section = self._line_ending_of(text), self._with_line_endings_of(section, text)
+    def insert_into(self, text: bytes, section_text: bytes, offset: int) -> bytes:
+        """Return the text with the section (markers included) on lines of its own before the byte at `offset`."""
+        eol, section_text = self._get_line_ending(text), self._convert_line_endings(section_text, text)
         before, after = text[:offset], text[offset:]
         if not before:
-            return section + eol + after
+            return section_text + eol + after
         if before.endswith(b"\n"):
-            return before + eol * (self.leading_line_breaks - 1) + section + eol + after
-        return before + eol * self.leading_line_breaks + section  # the text does not end with a line break
+            return before + eol * (self.leading_line_breaks - 1) + section_text + eol + after
+        # The text has no final line break, so the section is written without one too.
+        return before + eol * self.leading_line_breaks + section_text
 
-    def update_in(self, text: bytes, section: bytes) -> bytes:
+    def update_in(self, text: bytes, section_text: bytes) -> bytes:
         """Return the text with its first section replaced by this one, and without further sections."""
         (start, end), *duplicates = self._find_spans(text)
         for span in reversed(duplicates):
             text = self._remove_span(text, *span)
-        return text[:start] + self._with_line_endings_of(section, text) + text[end:]
+        return text[:start] + self._convert_line_endings(section_text, text) + text[end:]
 
     def remove_from(self, text: bytes) -> bytes:
         """Return the text without the section, as it was before the section was inserted."""
@@ -76,18 +78,20 @@ class ManagedSection:
         return text
 
     def _remove_span(self, text: bytes, start: int, end: int) -> bytes:
-        eol = self._line_ending_of(text)
+        """Return the text without the bytes of a section and the line breaks that `insert_into` added around it."""
+        eol = self._get_line_ending(text)
         before, after = text[:start], text[end:]
         if not after:
             return _remove_line_endings(before, eol, self.leading_line_breaks)
         shortened = _remove_line_endings(before, eol, self.leading_line_breaks - 1)
         return (shortened if shortened.endswith(b"\n") else before) + after.removeprefix(eol)
 
-    def _line_ending_of(self, text: bytes) -> bytes:
+    def _get_line_ending(self, text: bytes) -> bytes:
+        """Return the line ending of sections in this text."""
         return self.line_ending or (b"\r\n" if b"\r\n" in text else b"\n")
 
-    def _with_line_endings_of(self, section: bytes, text: bytes) -> bytes:
-        return section.replace(b"\n", self._line_ending_of(text))
+    def _convert_line_endings(self, section: bytes, text: bytes) -> bytes:
+        return section.replace(b"\n", self._get_line_ending(text))
 
     def _find_spans(self, text: bytes) -> list[tuple[int, int]]:
         """Return start and end offset of each section, without the line break after it."""
@@ -115,12 +119,11 @@ def _remove_line_endings(text: bytes, line_ending: bytes, count: int) -> bytes:
 class FileChange:
     """Planned change of one file.
 
-    `name` and `action` are shown to the user ("created", "updated", ...). `content` is the new content; None leaves
-    the content alone. `is_deletion` deletes the file. `backup` is the path that the current file is renamed to first;
-    `restore_from` is a file that is renamed to this one.
+    `action`: "created", "updated", ..., shown to the user. `content`: the new content, None to leave it unchanged.
+    `is_deletion`: the file is deleted. `backup`: path that the current file is renamed to first. `restore_from`: file
+    that is renamed to this one. `notes`: sentences that are shown to the user below the action.
     """
 
-    name: str
     file: Path
     action: str
     content: bytes | None = None
@@ -179,14 +182,14 @@ def delete_file(file: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def rename_file(file: Path, new: Path) -> None:
-    """Rename the file. A link is renamed itself, not its target."""
+def rename_file(file: Path, new_path: Path) -> None:
+    """Rename the file. If it is a link, the link is renamed and its target stays."""
     with _convert_os_errors(file):
-        file.rename(new)
+        file.rename(new_path)
 
 
 def _write_temp_file(temp_file: Path, content: bytes, mode_source: Path) -> None:
-    # open() creates the file, so that a new file gets the mode that the user's umask gives.
+    # `tempfile` would create the file with mode 0600. A new file should get the mode of the user's umask.
     with temp_file.open("xb") as out:
         if mode_source.exists():
             _copy_mode_and_owner(temp_file, mode_source)
@@ -196,7 +199,7 @@ def _write_temp_file(temp_file: Path, content: bytes, mode_source: Path) -> None
 
 
 def _copy_mode_and_owner(temp_file: Path, source: Path) -> None:
-    # A rename would replace the file without write permission on the file itself.
+    # Replacing a file needs write permission only on its directory, so a read-only file would be overwritten.
     if not os.access(source, os.W_OK):
         raise PermissionError(None, "the file is read-only")
     status = source.stat()
@@ -211,6 +214,6 @@ def _convert_os_errors(file: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise FileAccessError(
-            f"{file} was not changed: {(error.strerror or str(error)).lower()}.",
+            f"{file} could not be read or changed: {(error.strerror or str(error)).lower()}.",
             hint="Check its permissions and the free disk space, then try again.",
         ) from error

@@ -28,7 +28,7 @@ SECTION: Final = ManagedSection(
 )
 SHEBANG: Final = b"#!/bin/sh\n"
 
-# Every git hook that runs after HEAD has changed.
+# The git hooks that run after HEAD has changed.
 HOOK_NAMES: Final = ("post-commit", "post-merge", "post-checkout", "post-rewrite")
 
 # The reasons for each line are in serve/README.md, "Hook snippet".
@@ -72,15 +72,15 @@ BACKUP_SUFFIX: Final = ".before-lineage"
 
 
 class OutsideRepository(LineageError):
-    """A hook or an instructions file is outside the repository, so other repositories may use it too."""
+    """Error for a file or hooks directory outside the repository, which other repositories may use too."""
 
 
 class BareRepository(LineageError):
-    """The operation needs a work tree, and the repository has none."""
+    """Error for an operation that needs a work tree, in a repository without one."""
 
 
 class UnsupportedHook(LineageError):
-    """An existing hook file that the snippet cannot be inserted into."""
+    """Error for an existing hook file that the snippet cannot be inserted into."""
 
 
 def find_hooks_directory(repository: Repository) -> Path:
@@ -93,25 +93,27 @@ def find_hooks_directory(repository: Repository) -> Path:
             f"{repository.root} is a bare repository. Nobody commits in it, so its hooks would never run.",
             hint="Run `lineage index --incremental` after each fetch or push, or run `lineage init` in a work tree.",
         )
-    configured_path = configured_hooks_path(repository)
+    configured_path = read_hooks_path_setting(repository)
     if configured_path is None:
         directory = repository.common_dir / "hooks"
     else:
         directory = _resolve_hooks_path(configured_path, repository)
     if configured_path == "" or not is_inside_repository(repository, directory):
-        raise _outside_repository_error(directory, configured_path)
+        raise _create_outside_error(directory, configured_path)
     return directory
 
 
-def configured_hooks_path(repository: Repository) -> str | None:
+def read_hooks_path_setting(repository: Repository) -> str | None:
     """Return git's `core.hooksPath`, or None if it is not set."""
     return dict(repository.config).get("core.hookspath")
 
 
 def is_inside_repository(repository: Repository, path: Path) -> bool:
     """Return whether the path, with all links resolved, is in the work tree or the git directory."""
-    real = Path(os.path.realpath(path))
-    return any(real.is_relative_to(directory) for directory in (repository.root, repository.common_dir))
+    resolved_path = Path(os.path.realpath(path))
+    return any(
+        resolved_path.is_relative_to(directory) for directory in (repository.root, repository.common_dir)
+    )
 
 
 def check_editable(
@@ -120,7 +122,7 @@ def check_editable(
     """Check that the file is missing, or a regular file inside the repository.
 
     Raise OutsideRepository for a link that leads out of the repository, and `error_class` for a directory, a device or
-    a broken link. `content_name` names what the user can add by hand instead.
+    a broken link. `content_name`: name of the content in the hint, such as "the patterns", to be added by hand.
     """
     if not is_inside_repository(repository, file):
         raise OutsideRepository(
@@ -139,7 +141,7 @@ def _resolve_hooks_path(configured_path: str, repository: Repository) -> Path:
     return repository.root / path  # git's working directory when it runs a hook
 
 
-def _outside_repository_error(directory: Path, configured_path: str | None) -> OutsideRepository:
+def _create_outside_error(directory: Path, configured_path: str | None) -> OutsideRepository:
     reason = "it is a link" if configured_path is None else f"core.hooksPath is '{configured_path}'"
     return OutsideRepository(
         f"Git looks for hooks in {directory}, outside this repository ({reason}). Others may use them too.",
@@ -150,10 +152,13 @@ def _outside_repository_error(directory: Path, configured_path: str | None) -> O
 
 
 def plan_install(file: Path, repository: Repository) -> FileChange:
-    """Plan the hook file with the snippet in it. Raise UnsupportedHook if it cannot be inserted."""
+    """Plan to create the hook file with the snippet, or to insert or update the snippet in it.
+
+    Raise UnsupportedHook if the snippet cannot be inserted.
+    """
     before = _read_editable_hook(file, repository)
     if before is None:
-        return FileChange(file.name, file, "created", SHEBANG + HOOK_SNIPPET + b"\n", is_executable=True)
+        return FileChange(file, "created", SHEBANG + HOOK_SNIPPET + b"\n", is_executable=True)
     after = _insert_snippet(file, before)
     is_lineage_only = _is_lineage_only(SECTION.remove_from(after))
     if not os.access(file, os.X_OK) and not is_lineage_only:
@@ -162,13 +167,16 @@ def plan_install(file: Path, repository: Repository) -> FileChange:
             hint=f"Run `chmod +x {quote(str(file))}` to enable it, or use `--force` to replace it with lineage's hook.",
         )
     if after == before and os.access(file, os.X_OK):
-        return FileChange(file.name, file, "unchanged")
+        return FileChange(file, "unchanged")
     action = "updated" if SECTION.is_in(before) else "added"
-    return FileChange(file.name, file, action, after, is_executable=is_lineage_only)
+    return FileChange(file, action, after, is_executable=is_lineage_only)
 
 
 def plan_forced_install(file: Path, repository: Repository) -> FileChange:
-    """Plan a hook with nothing but the snippet in place of one without it. The old hook becomes a backup."""
+    """Plan to replace a hook without the snippet by one with only the snippet, and to back the old hook up.
+
+    Raise UnsupportedHook if there is a backup already.
+    """
     if not os.path.lexists(file) or _has_snippet(file):
         return plan_install(file, repository)
     backup = file.with_name(file.name + BACKUP_SUFFIX)
@@ -178,7 +186,6 @@ def plan_forced_install(file: Path, repository: Repository) -> FileChange:
             hint="Move it away, or delete it if you no longer need it.",
         )
     return FileChange(
-        file.name,
         file,
         "replaced",
         SHEBANG + HOOK_SNIPPET + b"\n",
@@ -189,7 +196,10 @@ def plan_forced_install(file: Path, repository: Repository) -> FileChange:
 
 
 def plan_removal(file: Path, repository: Repository) -> FileChange | None:
-    """Plan the hook without the snippet, and no hook if nothing else is in it. Return None if there is no snippet."""
+    """Plan to remove the snippet from a hook, and the hook if nothing else is in it.
+
+    A hook that `plan_forced_install` replaced is restored. Return None if the hook has no snippet.
+    """
     if not file.is_file() or not is_inside_repository(repository, file):
         return None
     before = read_file(file) or b""
@@ -197,14 +207,17 @@ def plan_removal(file: Path, repository: Repository) -> FileChange | None:
         return None
     after, backup = SECTION.remove_from(before), file.with_name(file.name + BACKUP_SUFFIX)
     if not _is_lineage_only(after) or file.is_symlink():
-        return FileChange(file.name, file, "removed", after)
+        return FileChange(file, "removed", after)
     if os.path.lexists(backup):
-        return FileChange(file.name, file, "restored", restore_from=backup)
-    return FileChange(file.name, file, "deleted", is_deletion=True)
+        return FileChange(file, "restored", restore_from=backup)
+    return FileChange(file, "deleted", is_deletion=True)
 
 
 def _read_editable_hook(file: Path, repository: Repository) -> bytes | None:
-    """Return the content of the hook, or None if there is no file. Raise UnsupportedHook if it must not be written."""
+    """Return the content of the hook, or None if there is no file.
+
+    Raise UnsupportedHook if it is not a regular file inside the repository.
+    """
     if not os.path.lexists(file):
         return None
     if not is_inside_repository(repository, file):
@@ -229,7 +242,7 @@ def _insert_snippet(file: Path, text: bytes) -> bytes:
     first_line, _, _ = text.partition(b"\n")
     if not text.startswith(b"#!"):
         _check_not_binary(file, text)
-        return SECTION.insert_into(text, HOOK_SNIPPET, offset=0)  # git runs a hook without `#!` with sh
+        return SECTION.insert_into(text, HOOK_SNIPPET, offset=0)  # without `#!`, git runs the hook with sh
     _check_interpreter(file, first_line)
     return SECTION.insert_into(text, HOOK_SNIPPET, offset=min(len(first_line) + 1, len(text)))
 
@@ -237,7 +250,7 @@ def _insert_snippet(file: Path, text: bytes) -> bytes:
 def _check_interpreter(file: Path, first_line: bytes) -> None:
     if first_line.endswith(b"\r"):
         raise UnsupportedHook(
-            f"{file} has Windows line endings, so the system does not find its interpreter.",
+            f"{file} has Windows line endings, so the system cannot find its interpreter.",
             hint="Convert it, for example with `sed -i 's/\\r$//'`. `--force` replaces it with lineage's hook.",
         )
     if parse_interpreter(first_line) not in SUPPORTED_SHELLS:
@@ -275,5 +288,5 @@ def _has_snippet(file: Path) -> bool:
 
 
 def _is_lineage_only(remaining: bytes) -> bool:
-    """Return whether a hook without the snippet is empty, or only the first line that lineage writes."""
+    """Return whether the rest of a hook, without the snippet, is nothing or only the `#!` line that lineage writes."""
     return remaining in (b"", SHEBANG)

@@ -1,4 +1,7 @@
-"""`lineage init`: installs or removes git hooks and agent instructions. All changes are planned before any is made."""
+"""Command `lineage init`: installation and removal of git hooks and agent instructions.
+
+All changes are planned before the first is made, so that an error in a plan leaves all files unchanged.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ def initialize(path: Path, options: InitOptions) -> list[str]:
     changes = list(_plan_removal(repository) if options.remove else _plan_install(repository, options))
     for change in changes:
         change.apply()
-    return [*_format_changes(changes, repository), *(() if options.remove else _next_steps(repository))]
+    return [
+        *_format_changes(changes, repository),
+        *(() if options.remove else _format_next_steps(repository)),
+    ]
 
 
 def _plan_install(repository: Repository, options: InitOptions) -> Iterator[FileChange]:
@@ -61,15 +67,15 @@ def _plan_install(repository: Repository, options: InitOptions) -> Iterator[File
 
 
 def _plan_optional_hook(file: Path, repository: Repository) -> FileChange:
-    """Plan the hook, or skip it if it cannot take the snippet: the next commit updates the index anyway."""
+    """Plan to install the hook, or skip it if that is not possible. The next commit updates the index anyway."""
     try:
         return git_hooks.plan_install(file, repository)
     except UnsupportedHook as error:
-        return FileChange(file.name, file, "skipped", notes=(error.message,))
+        return FileChange(file, "skipped", notes=(error.message,))
 
 
 def _plan_removal(repository: Repository) -> Iterator[FileChange]:
-    for directory in _hooks_directories(repository):
+    for directory in _list_hooks_directories(repository):
         for name in HOOK_NAMES:
             if change := git_hooks.plan_removal(directory / name, repository):
                 yield change
@@ -77,8 +83,8 @@ def _plan_removal(repository: Repository) -> Iterator[FileChange]:
         yield from agent_instructions.plan_removals(repository)
 
 
-def _hooks_directories(repository: Repository) -> list[Path]:
-    """Return the directories that may have our hooks: git's default, and the one of `core.hooksPath`."""
+def _list_hooks_directories(repository: Repository) -> list[Path]:
+    """Return the directories that may have lineage's hooks: git's default, and the one of `core.hooksPath`."""
     directories = [repository.common_dir / "hooks"]
     with suppress(OutsideRepository, BareRepository):
         directories.append(find_hooks_directory(repository))
@@ -90,23 +96,25 @@ def _format_changes(changes: list[FileChange], repository: Repository) -> Iterat
     if not changes:
         yield f"nothing to remove in {repository.root}"
     for change in changes:
-        yield f"{change.action:<12} {_display_path(change.file, repository)}"
+        yield f"{change.action:<12} {_format_path(change.file, repository)}"
         yield from (f"{'':<12} {note}" for note in change.notes)
-    if any(_is_in_work_tree(change.file, repository) for change in changes if change.name in HOOK_NAMES):
+    if any(_is_in_work_tree(change.file, repository) for change in changes if change.file.name in HOOK_NAMES):
         yield "These hooks are in the work tree. If you commit them, they also run for others who have lineage."
 
 
-def _display_path(file: Path, repository: Repository) -> str:
+def _format_path(file: Path, repository: Repository) -> str:
     return str(file.relative_to(repository.root) if file.is_relative_to(repository.root) else file)
 
 
 def _is_in_work_tree(file: Path, repository: Repository) -> bool:
-    real = file.resolve()
-    return real.is_relative_to(repository.root) and not real.is_relative_to(repository.common_dir)
+    resolved_path = file.resolve()
+    return resolved_path.is_relative_to(repository.root) and not resolved_path.is_relative_to(
+        repository.common_dir
+    )
 
 
-def _next_steps(repository: Repository) -> Iterator[str]:
-    """Yield what is missing for the hooks to work, or what the user may want to do at once."""
+def _format_next_steps(repository: Repository) -> Iterator[str]:
+    """Yield a sentence if there is no index yet, and one if the hooks cannot find the program."""
     if find_index(config.load_settings().home, repository) is None:
         yield "Not indexed yet. Run `lineage index` now, or let the next commit start it in the background."
     if shutil.which("lineage") is None:

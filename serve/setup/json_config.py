@@ -53,7 +53,7 @@ def remove_entry(text: str, key: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """Text offsets of an object member: start of its name, start and end of its value."""
+    """Text offsets of a member of an object: start of its name, start and end of its value."""
 
     name_start: int
     value_start: int
@@ -75,7 +75,7 @@ class _JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """Layout of a JSON text. `indent`: indentation of one level, None if the text is on one line."""
+    """Layout of a JSON text. `indent`: indentation of one level, None if the text is one line."""
 
     indent: str | None
     line_ending: str
@@ -96,19 +96,23 @@ class _Style:
         member = f"{json.dumps(name, ensure_ascii=False)}: {formatted}"
         if parent.members:
             offset = max(member.value_end for member in parent.members.values())
-            separator = " " if is_inline else self._line_break(depth + 1)
+            separator = " " if is_inline else self._format_line_break(depth + 1)
             return f"{text[:offset]},{separator}{member}{text[offset:]}"
-        content = member if is_inline else f"{self._line_break(depth + 1)}{member}{self._line_break(depth)}"
+        content = (
+            member
+            if is_inline
+            else f"{self._format_line_break(depth + 1)}{member}{self._format_line_break(depth)}"
+        )
         return f"{text[: parent.start + 1]}{content}{text[parent.end - 1 :]}"
 
     def format_value(self, value: Any, *, depth: int, is_inline: bool) -> str:
-        """Return the JSON of a value of an object at nesting level `depth`."""
+        """Return the JSON of a member's value. `depth`: nesting level of the member."""
         if is_inline or self.indent is None:
             return json.dumps(value, ensure_ascii=False)
         formatted = json.dumps(value, ensure_ascii=False, indent=self.indent)
-        return formatted.replace("\n", self._line_break(depth))
+        return formatted.replace("\n", self._format_line_break(depth))
 
-    def _line_break(self, depth: int) -> str:
+    def _format_line_break(self, depth: int) -> str:
         return self.line_ending + (self.indent or "") * depth
 
 
@@ -128,13 +132,13 @@ def _parse_object(text: str, start: int) -> _JsonObject:
 
 def _remove_member(text: str, parent: _JsonObject, name: str) -> str:
     """Return the text without a member and the separator next to it."""
-    removed = parent.members[name]
-    ordered = sorted(parent.members.values(), key=lambda member: member.name_start)
-    for previous, member in pairwise(ordered):
-        if member == removed:
-            return text[: previous.value_end] + text[removed.value_end :]
-        if previous == removed:
-            return text[: removed.name_start] + text[member.name_start :]
+    removed_member = parent.members[name]
+    members = sorted(parent.members.values(), key=lambda member: member.name_start)
+    for previous, member in pairwise(members):
+        if member == removed_member:
+            return text[: previous.value_end] + text[removed_member.value_end :]
+        if previous == removed_member:
+            return text[: removed_member.name_start] + text[member.name_start :]
     return text[: parent.start + 1] + text[parent.end - 1 :]
 
 

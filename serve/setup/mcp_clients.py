@@ -1,7 +1,7 @@
 """Known MCP clients: paths and entry shapes of their configuration files, and the server that they start.
 
 - `Server`: command, arguments and environment of an MCP server.
-- `Shape`: a form of server entries in configuration files.
+- `Shape`: format of server entries in configuration files.
 - `Client`, `CLIENTS`: the known clients. Their paths are taken from each client's documentation and begin with a
   directory in braces: {home}, {config} (XDG), {apps} (application data on macOS) or {codex}.
 """
@@ -21,11 +21,11 @@ from stores.errors import LineageError
 
 
 class ServerNotInstalled(LineageError):
-    """The program that clients start is not installed."""
+    """Error for an MCP server program that is not installed."""
 
 
 class NotUtf8(LineageError):
-    """The server's name, path or environment is not valid UTF-8, which all client configuration files need."""
+    """Error for a server whose name, path or environment is not valid UTF-8, as client configuration files must be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Server:
         return {name: value for name, value in self.environment.items() if value is not None}
 
     def check_encoding(self) -> None:
-        """Raise NotUtf8 if a text of the server is not valid UTF-8; a path can have any bytes."""
+        """Raise NotUtf8 if the name, path or a variable is not valid UTF-8. Paths can have any bytes."""
         texts = {"server name": self.name, "program path": str(self.command)}
         texts |= {f"value of {name}": value for name, value in self.variables.items()}
         for name, text in texts.items():
@@ -69,13 +69,13 @@ def find_program(program: str, distribution: str, *, is_required: bool) -> Path:
     if not is_required:
         return Path(program)
     siblings = [Path(sys.argv[0]).absolute().with_name(program), Path(sys.executable).with_name(program)]
-    found = next((path for path in siblings if shutil.which(path)), None) or shutil.which(program)
-    if found is None:
+    path = next((path for path in siblings if shutil.which(path)), None) or shutil.which(program)
+    if path is None:
         raise ServerNotInstalled(
             f"`{program}`, the program that clients start, is not installed.",
             hint=f"Install it with `pip install {distribution}`, or add its directory to PATH.",
         )
-    return Path(found).absolute()
+    return Path(path).absolute()
 
 
 Entry = dict[str, Any]
@@ -83,7 +83,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Form of server entries in a configuration file.
+    """Format of server entries in a configuration file.
 
     `key`: top-level key of the object that has the entries. `build_entry`: builds the entry of a server.
     `environment_key`: key of the environment variables in an entry. `language`: "json" or "toml".
@@ -111,27 +111,27 @@ class Shape:
         return entry
 
 
-def _command_entry(server: Server) -> Entry:
+def _build_command_entry(server: Server) -> Entry:
     return {"command": str(server.command), "args": list(server.arguments), "env": {}}
 
 
-def _stdio_entry(server: Server) -> Entry:
-    return {"type": "stdio", **_command_entry(server)}
+def _build_stdio_entry(server: Server) -> Entry:
+    return {"type": "stdio", **_build_command_entry(server)}
 
 
-def _local_entry(server: Server) -> Entry:
+def _build_local_entry(server: Server) -> Entry:
     return {"type": "local", "command": [str(server.command), *server.arguments], "enabled": True}
 
 
-def _toml_entry(server: Server) -> Entry:
+def _build_toml_entry(server: Server) -> Entry:
     return {"command": str(server.command), "args": list(server.arguments)}
 
 
-MCP_SERVERS: Final = Shape("mcpServers", "mcpServers", _command_entry)
-MCP: Final = Shape("mcp", "mcp", _local_entry, environment_key="environment")
-TOML: Final = Shape("toml", "mcp_servers", _toml_entry, language="toml")
-SERVERS: Final = Shape("servers", "servers", _stdio_entry)
-CONTEXT_SERVERS: Final = Shape("context_servers", "context_servers", _command_entry)
+MCP_SERVERS: Final = Shape("mcpServers", "mcpServers", _build_command_entry)
+MCP: Final = Shape("mcp", "mcp", _build_local_entry, environment_key="environment")
+TOML: Final = Shape("toml", "mcp_servers", _build_toml_entry, language="toml")
+SERVERS: Final = Shape("servers", "servers", _build_stdio_entry)
+CONTEXT_SERVERS: Final = Shape("context_servers", "context_servers", _build_command_entry)
 SHAPES: Final = {shape.name: shape for shape in (MCP_SERVERS, MCP, TOML, SERVERS, CONTEXT_SERVERS)}
 
 
@@ -148,12 +148,12 @@ def starts_server(entry: Any, server: Server) -> bool:
 
 
 class OutsideProject(LineageError):
-    """The project's configuration file is a link to a file outside the project."""
+    """Error for a project's configuration file that is a link to a file outside the project."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """MCP client. Of several paths the first existing one is used; an empty tuple means that there is no such file.
+    """MCP client and its configuration files. The first path that exists is used; an empty tuple means no such file.
 
     `user_paths`: the user's own configuration; `mac_user_paths`: the same on macOS, if it differs. `project_paths`:
     configuration in a project, relative to its root.
@@ -235,14 +235,14 @@ def get_client(name: str) -> Client:
     return CLIENTS[name]
 
 
-def user_config_paths(client: Client, *, is_mac: bool) -> tuple[str, ...]:
+def list_user_config_paths(client: Client, *, is_mac: bool) -> tuple[str, ...]:
     """Return the possible paths of the user's own configuration file on this system."""
     return client.mac_user_paths if is_mac and client.mac_user_paths else client.user_paths
 
 
-def user_config_file(client: Client, directories: Mapping[str, str], *, is_mac: bool) -> Path:
+def find_user_config_file(client: Client, directories: Mapping[str, str], *, is_mac: bool) -> Path:
     """Return the user's own configuration file: the first that exists, or the one to create."""
-    paths = [Path(path.format_map(directories)) for path in user_config_paths(client, is_mac=is_mac)]
+    paths = [Path(path.format_map(directories)) for path in list_user_config_paths(client, is_mac=is_mac)]
     if not paths:
         raise BadRequest(
             f"{client.title} has no known user configuration file on this system.",
@@ -251,7 +251,7 @@ def user_config_file(client: Client, directories: Mapping[str, str], *, is_mac: 
     return next((path for path in paths if path.exists()), paths[0])
 
 
-def project_config_file(client: Client, project: Path) -> Path:
+def find_project_config_file(client: Client, project: Path) -> Path:
     """Return the project's configuration file: the first that exists, or the one to create."""
     if not client.project_paths:
         raise BadRequest(

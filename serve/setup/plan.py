@@ -1,6 +1,6 @@
-"""`lineage plan`: surveys the history, suggests ignore patterns and writes them to `.lineageignore`.
+"""Command `lineage plan`: survey of the history, suggested ignore patterns, edits of `.lineageignore`.
 
-The suggestions are a managed section above the user's own lines, which so take precedence.
+The suggestions are a managed section above the user's own lines. Later lines take precedence, so the user's lines win.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ SECTION: Final = ManagedSection(
     b"# <<< lineage plan <<<",
     leading_line_breaks=1,
 )
-# Suffix of the copy of a file that --replace overwrites and git does not have.
+# Suffix of the copy that --replace makes of a file that git does not have.
 BACKUP_SUFFIX: Final = ".bak"
 
+# Characters of a bar that stands for 100 %.
 BAR_WIDTH: Final = 20
-# Directories in the table. The share of each further one is too small to matter.
+# Maximum number of directories in the table. The shares of further ones are too small to matter.
 MAX_DIRECTORIES: Final = 20
+# Characters of a directory name that leave room for the other columns on 80 columns.
 MAX_NAME_WIDTH: Final = 32
 
 
 class InvalidIgnoreFile(LineageError):
-    """The file cannot take the section: it is no regular file, or a section in it has no end marker."""
+    """Error for an ignore file that is not a regular file or has a section without an end marker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def run_plan(path: Path, options: PlanOptions) -> list[str]:
     repository = open_repository(path)
     if options.write:
         check_writable(repository)
-    own_patterns = () if options.replace else user_patterns(read_ignore_file(repository))
+    own_patterns = () if options.replace else parse_user_patterns(read_ignore_file(repository))
     plan = plan_ignore_patterns(repository, own_patterns)
     return [*format_plan(plan), *_write_suggestions(repository, plan, options)]
 
@@ -73,14 +75,14 @@ def _write_suggestions(repository: Repository, plan: IgnorePlan, options: PlanOp
     yield ""
     for change in changes:
         change.apply()
-        yield f"{change.action:<12} {change.name}"
+        yield f"{change.action:<12} {change.file.name}"
         yield from (f"{'':<12} {note}" for note in change.notes)
     if changes[-1].action != "unchanged":
         yield "Future index runs use it. `lineage index --rebuild --yes` applies it to the whole history."
 
 
-def user_patterns(content: bytes | None) -> tuple[str, ...]:
-    """Return the patterns outside lineage's section."""
+def parse_user_patterns(content: bytes | None) -> tuple[str, ...]:
+    """Return the ignore patterns in the content of a file, except those in lineage's section."""
     try:
         return parse_patterns(SECTION.remove_from(content or b""))
     except SectionMarkerError as error:
@@ -88,15 +90,15 @@ def user_patterns(content: bytes | None) -> tuple[str, ...]:
 
 
 def read_ignore_file(repository: Repository) -> bytes | None:
-    """Return the content of the file in the work tree, or at HEAD in a bare repository."""
+    """Return the content of `.lineageignore`, in a bare repository at HEAD. Return None if there is no such file."""
     if repository.is_bare:
-        return repository.read_at_head(IGNORE_FILE)
+        return repository.read_file_at_head(IGNORE_FILE)
     file = repository.root / IGNORE_FILE
     return read_file(file) if file.is_file() else None
 
 
 def check_writable(repository: Repository) -> None:
-    """Raise an error if the file cannot be written, before the history is surveyed."""
+    """Raise an error if `.lineageignore` cannot be written, before the slow survey of the history."""
     file = repository.root / IGNORE_FILE
     if repository.is_bare:
         raise BareRepository(
@@ -107,38 +109,40 @@ def check_writable(repository: Repository) -> None:
 
 
 def plan_merge(repository: Repository, suggestions: Sequence[Suggestion]) -> list[FileChange]:
-    """Plan the file with the suggestions as its section, or without the section if there are none."""
+    """Plan to insert or update the section with the suggestions, or to remove it if there are none."""
     file, before = repository.root / IGNORE_FILE, read_ignore_file(repository)
-    old = before or b""
-    has_section = SECTION.is_in(old)
+    old_content = before or b""
+    has_section = SECTION.is_in(old_content)
     if not suggestions:
-        after, action = (SECTION.remove_from(old), "removed") if has_section else (old, "unchanged")
+        after, action = (
+            (SECTION.remove_from(old_content), "removed") if has_section else (old_content, "unchanged")
+        )
     elif has_section:
-        after, action = SECTION.update_in(old, _format_section(suggestions)), "updated"
+        after, action = SECTION.update_in(old_content, _format_section(suggestions)), "updated"
     else:
-        after = SECTION.insert_into(old, _format_section(suggestions), offset=0)
+        after = SECTION.insert_into(old_content, _format_section(suggestions), offset=0)
         action = "created" if before is None else "added"
-    if after == old:
-        return [FileChange(IGNORE_FILE, file, "unchanged")]
-    return [FileChange(IGNORE_FILE, file, action, after)]
+    if after == old_content:
+        return [FileChange(file, "unchanged")]
+    return [FileChange(file, action, after)]
 
 
 def plan_replacement(repository: Repository, suggestions: Sequence[Suggestion]) -> list[FileChange]:
-    """Plan the file with nothing but the suggestions, and a backup if git does not have the old content."""
+    """Plan to replace the content by the suggestions, after a backup if git does not have the old content."""
     file, before = repository.root / IGNORE_FILE, read_ignore_file(repository)
     after = _format_section(suggestions) + b"\n" if suggestions else b""
     if (before or b"") == after:
-        return [FileChange(IGNORE_FILE, file, "unchanged")]
-    change = FileChange(IGNORE_FILE, file, "created" if before is None else "replaced", after)
-    if not before or before == repository.read_at_head(IGNORE_FILE):
+        return [FileChange(file, "unchanged")]
+    change = FileChange(file, "created" if before is None else "replaced", after)
+    if not before or before == repository.read_file_at_head(IGNORE_FILE):
         return [change]
-    backup = _unused_path(file.with_name(IGNORE_FILE + BACKUP_SUFFIX))
+    backup = _find_unused_path(file.with_name(IGNORE_FILE + BACKUP_SUFFIX))
     note = f"copy of the old {IGNORE_FILE}, which git does not have"
-    return [FileChange(backup.name, backup, "backed up", before, notes=(note,)), change]
+    return [FileChange(backup, "backed up", before, notes=(note,)), change]
 
 
 def _format_section(suggestions: Sequence[Suggestion]) -> bytes:
-    # Without the figures after the colon of a reason, which every commit would change.
+    # The figures after the colon of a reason are omitted, because every commit would change them.
     lines = [
         line
         for suggestion in suggestions
@@ -147,7 +151,7 @@ def _format_section(suggestions: Sequence[Suggestion]) -> bytes:
     return b"\n".join((SECTION.start, *(os.fsencode(line) for line in lines), SECTION.end))
 
 
-def _unused_path(file: Path) -> Path:
+def _find_unused_path(file: Path) -> Path:
     """Return the path, with a number appended if it exists."""
     paths = (file if not number else file.with_name(f"{file.name}{number}") for number in count())
     return next(path for path in paths if not os.path.lexists(path))
@@ -167,14 +171,14 @@ def format_plan(plan: IgnorePlan) -> Iterator[str]:
 
 
 def _format_table(plan: IgnorePlan) -> Iterator[str]:
-    shown = plan.directories[:MAX_DIRECTORIES]
-    width = max(map(len, ["directory", *map(_directory_name, shown)]))
+    directories = plan.directories[:MAX_DIRECTORIES]
+    width = max(map(len, ["directory", *map(_format_directory_name, directories)]))
     yield f"{'directory':<{width}}  {'commits':>9}  {'share':<{BAR_WIDTH + 5}}  {'hunks':>9}  mostly"
-    for directory in shown:
+    for directory in directories:
         share = directory.commits / max(plan.commits, 1)
         bar = f"{'█' * round(share * BAR_WIDTH):<{BAR_WIDTH}} {share:>4.0%}"
         counts = f"{directory.commits:>9,}  {bar}  {directory.hunks:>9,}"
-        yield f"{_directory_name(directory):<{width}}  {counts}  {_main_kind(directory)}"
+        yield f"{_format_directory_name(directory):<{width}}  {counts}  {_find_main_file_kind(directory)}"
     if len(plan.directories) > MAX_DIRECTORIES:
         yield f"and {len(plan.directories) - MAX_DIRECTORIES:,} more directories"
     yield "A commit counts in each directory it changes, so the shares add up to more than 100 %."
@@ -202,13 +206,13 @@ def _format_effect(effect: PatternEffect, plan: IgnorePlan) -> str:
     )
 
 
-def _directory_name(directory: DirectoryStats) -> str:
+def _format_directory_name(directory: DirectoryStats) -> str:
     name = "(top level)" if directory.path == TOP_LEVEL else escape_controls(directory.path)
     return name if len(name) <= MAX_NAME_WIDTH else f"{name[: MAX_NAME_WIDTH - 1]}…"
 
 
-def _main_kind(directory: DirectoryStats) -> str:
-    """Return the kind of most of its files."""
+def _find_main_file_kind(directory: DirectoryStats) -> str:
+    """Return the kind of most files of the directory, for the column "mostly"."""
     if directory.inspected_files and directory.generated_files / directory.inspected_files > 0.5:
         return "generated"
     kinds = {"code": directory.code_files, "prose": directory.prose_files, "data": directory.data_files}

@@ -1,4 +1,4 @@
-"""`register`: shows the configuration of an MCP server, or adds it to or removes it from a client's file.
+"""Command `register`: display of an MCP server's configuration, and its edits in a client's file.
 
 A client's file is backed up before a change. After an edit it is parsed again: if anything but the entry differs,
 nothing is written and the user is asked to edit the file by hand.
@@ -25,11 +25,11 @@ from serve.setup.mcp_clients import (
     Server,
     Shape,
     check_inside_project,
+    find_project_config_file,
+    find_user_config_file,
     get_client,
-    project_config_file,
+    list_user_config_paths,
     starts_server,
-    user_config_file,
-    user_config_paths,
 )
 from stores.errors import LineageError
 
@@ -54,11 +54,11 @@ _LANGUAGES: Final[dict[str, ConfigLanguage]] = {"json": json_config, "toml": tom
 
 
 class ManualEditRequired(LineageError):
-    """The file cannot be edited without a risk for its other content."""
+    """Error for a file that cannot be edited without a risk for its other content."""
 
 
 class ServerNameTaken(LineageError):
-    """The file has another server with that name."""
+    """Error for a file that has another server with the same name."""
 
 
 class EditAction(Enum):
@@ -72,7 +72,7 @@ class EditAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """Effect of an edit, and the backup of the previous content if it changed."""
+    """Effect of an edit on the file `path`. `backup`: copy of the old content, None if there was no file or change."""
 
     action: EditAction
     path: Path
@@ -86,15 +86,15 @@ class ConfigFile:
     path: Path
     shape: Shape
 
-    def snippet(self, server: Server) -> str:
+    def format_snippet(self, server: Server) -> str:
         """Return the text of a file with only this server."""
         return self._language.format_document(self.shape.key, server.name, self.shape.merge_entry(server))
 
     def write(self, server: Server, now: datetime) -> EditResult:
         """Add or update the server's entry. Raise ServerNameTaken or ManualEditRequired if that is not possible."""
         before = file_edit.read_file(self.path)
-        text = self._decode(before, hint=f"Add this by hand:\n\n{self.snippet(server)}")
-        existing = self._existing_entry(text, server)
+        text = self._decode(before, hint=f"Add this by hand:\n\n{self.format_snippet(server)}")
+        existing = self._find_entry(text, server)
         if existing is not None and not starts_server(existing, server):
             raise ServerNameTaken(
                 f"{self.path} has another server with the name {server.name!r}.",
@@ -104,18 +104,18 @@ class ConfigFile:
         if entry == existing:
             return EditResult(EditAction.UNCHANGED, self.path)
         after = self._language.set_entry(text, self.shape.key, server.name, entry)
-        self._check_edit(text, after, {**self._servers(text), server.name: entry})
+        self._check_edit(text, after, {**self._parse_servers(text), server.name: entry})
         return self._replace_file(before, after, now)
 
     def remove(self, server: Server, now: datetime) -> EditResult:
         """Remove the server's entry, and the file if nothing else is in it."""
         before = file_edit.read_file(self.path)
         text = self._decode(before, hint=f"Remove `{server.name}` from its `{self.shape.key}` by hand.")
-        existing = self._existing_entry(text, server)
+        existing = self._find_entry(text, server)
         if existing is None or not starts_server(existing, server):
             return EditResult(EditAction.UNCHANGED, self.path)
         after = self._language.remove_entry(text, self.shape.key, server.name)
-        remaining = {name: entry for name, entry in self._servers(text).items() if name != server.name}
+        remaining = {name: entry for name, entry in self._parse_servers(text).items() if name != server.name}
         self._check_edit(text, after, remaining)
         return self._replace_file(before, after, now)
 
@@ -135,15 +135,15 @@ class ConfigFile:
         except ValueError as error:
             language = {"json": "plain JSON, without comments", "toml": "TOML"}[self.shape.language]
             raise ManualEditRequired(
-                f"{self.path} cannot be changed safely, because it is not {language}: {error}", hint=hint
+                f"{self.path} cannot be changed safely, because it is not {language} ({error}).", hint=hint
             ) from error
         return text
 
-    def _servers(self, text: str) -> dict[str, Any]:
+    def _parse_servers(self, text: str) -> dict[str, Any]:
         return dict(self._language.parse(text).get(self.shape.key, {}))
 
-    def _existing_entry(self, text: str, server: Server) -> Any:
-        return self._servers(text).get(server.name)
+    def _find_entry(self, text: str, server: Server) -> Any:
+        return self._parse_servers(text).get(server.name)
 
     def _check_edit(self, before: str, after: str, servers: dict[str, Any]) -> None:
         """Raise ManualEditRequired if `after` differs from `before` in anything but the servers."""
@@ -156,7 +156,7 @@ class ConfigFile:
 
     def _replace_file(self, before: bytes | None, after: str, now: datetime) -> EditResult:
         is_empty = not self._language.parse(after)
-        backup = None if before is None else self._back_up(before, now)
+        backup = None if before is None else self._write_backup(before, now)
         if file_edit.read_file(self.path) != before:
             raise ManualEditRequired(
                 f"Another program changed {self.path} at the same time.", hint="Run the command again."
@@ -167,7 +167,7 @@ class ConfigFile:
         file_edit.write_file(self.path, after.encode())
         return EditResult(EditAction.CREATED if before is None else EditAction.CHANGED, self.path, backup)
 
-    def _back_up(self, content: bytes, now: datetime) -> Path:
+    def _write_backup(self, content: bytes, now: datetime) -> Path:
         """Write the content to an unused name in the same directory, with the mode of the file."""
         stem = f"{self.path.name}.{now:%Y%m%dT%H%M%S}"
         paths = (self.path.with_name(f"{stem}{f'-{number}' if number else ''}.bak") for number in count())
@@ -209,7 +209,7 @@ def register(options: RegisterOptions, server: Server, now: datetime) -> Registe
     if options.remove:
         return RegisterResult(_format_result(config_file.remove(server, now), server))
     note = f"Add this to {config_file.path}, or let --write add it."
-    return RegisterResult(config_file.snippet(server), note)
+    return RegisterResult(config_file.format_snippet(server), note)
 
 
 def _check_options(options: RegisterOptions) -> None:
@@ -227,7 +227,7 @@ def _check_options(options: RegisterOptions) -> None:
     if (options.write or options.remove) and not (options.client or options.file):
         raise BadRequest(
             "No client is named.",
-            hint=f"Use --client with one of {', '.join(CLIENTS)}; or --file with --shape.",
+            hint=f"Use --client with one of {', '.join(CLIENTS)}, or --file with --shape.",
         )
 
 
@@ -238,11 +238,13 @@ def _select_config_file(options: RegisterOptions) -> ConfigFile | None:
         return None
     client = get_client(options.client)
     if options.project is not None:
-        file = project_config_file(client, options.project)
+        file = find_project_config_file(client, options.project)
         if options.write or options.remove:
             check_inside_project(file, options.project)
         return ConfigFile(file, client.shape)
-    return ConfigFile(user_config_file(client, config.config_directories(), is_mac=_is_mac()), client.shape)
+    return ConfigFile(
+        find_user_config_file(client, config.list_config_directories(), is_mac=_is_mac()), client.shape
+    )
 
 
 def _get_shape(name: str) -> Shape:
@@ -253,26 +255,28 @@ def _get_shape(name: str) -> Shape:
 
 def _format_overview(server: Server) -> Iterator[str]:
     """Yield each shape, with the clients and files that use it."""
-    directories, is_mac = config.config_directories(), _is_mac()
+    directories, is_mac = config.list_config_directories(), _is_mac()
     for shape in SHAPES.values():
         yield f"{shape.name}:"
         for client in CLIENTS.values():
-            paths = [*user_config_paths(client, is_mac=is_mac)[:1], *client.project_paths[:1]]
+            paths = [*list_user_config_paths(client, is_mac=is_mac)[:1], *client.project_paths[:1]]
             if client.shape is shape and paths:
                 alternatives = " or ".join(path.format_map(directories) for path in paths)
                 yield f"  --client {client.name:<15} {alternatives}"
         yield ""
-        yield from (f"    {line}".rstrip() for line in ConfigFile(Path(), shape).snippet(server).splitlines())
+        yield from (
+            f"    {line}".rstrip() for line in ConfigFile(Path(), shape).format_snippet(server).splitlines()
+        )
         yield ""
     yield "`--client NAME --write` adds it to the client's file, after a backup; `--project PATH` to a project's file."
 
 
 def _format_result(result: EditResult, server: Server) -> str:
     messages = {
-        EditAction.UNCHANGED: f"{result.path} was not changed: nothing to do for {server.name!r}.",
+        EditAction.UNCHANGED: f"{result.path} was not changed, because {server.name!r} needs no change.",
         EditAction.CREATED: f"Created {result.path} with {server.name!r}. Restart the client to use it.",
         EditAction.CHANGED: f"Changed {result.path} for {server.name!r}. Restart the client to apply it.",
-        EditAction.DELETED: f"Deleted {result.path}: {server.name!r} was its only content.",
+        EditAction.DELETED: f"Deleted {result.path}, because {server.name!r} was its only content.",
     }
     backup = f"\nBackup: {result.backup}" if result.backup else ""
     return messages[result.action] + backup

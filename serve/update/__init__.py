@@ -1,6 +1,6 @@
-"""`lineage update`: installs a newer version with the installer and from the source of the current one.
+"""Command `lineage update`: installation of a newer version, from the source and with the installer of the current one.
 
-- `installers`: decides what to install, runs pip, pipx or uv, and restores the environment on failure
+- `installers`: the command; runs of pip, pipx and uv; restoring the environment on failure
 - `receipt`: install receipt and versioned environments; the last step of install.sh
 - `sources`: versions that a directory, wheels, a git repository or a package index offers
 """

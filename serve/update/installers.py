@@ -1,8 +1,8 @@
-"""`lineage update` command: finds the newest version of the installed source and runs pip, pipx or uv.
+"""Command `lineage update`: installation of the newest version from the recorded source, with pip, pipx or uv.
 
-With pip, a new environment is created next to the one in use and activated once it runs (see `receipt`). pipx and uv
-change their environment in place, so it is backed up first and restored on failure. A killed process restores nothing:
-the command that restores it is printed beforehand.
+With pip, a new environment is created next to the one in use and activated after it has run once (see `receipt`). pipx
+and uv change their environment in place, so it is backed up first and restored on failure. A killed process cannot
+restore it, so the command that does is printed beforehand.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from stores.locks import Deadline
 LOCK_FILE: Final = ".lineage-update.lock"
 BACKUP_SUFFIX: Final = ".before-update"
 BROKEN_SUFFIX: Final = ".broken-update"
-# Larger files of a backup are hard links: installers replace files and never write into them. Some small files are
-# rewritten in place, so these are copied.
+# Size above which a backup links files instead of copying them. Installers rewrite some small files in place, but
+# replace larger ones.
 MAX_COPIED_BYTES: Final = 1 << 20
 # Exit codes: UPDATE_AVAILABLE if `--check` finds a newer version, UP_TO_DATE otherwise.
 UPDATE_AVAILABLE: Final = 2
@@ -40,7 +40,7 @@ UP_TO_DATE: Final = 0
 
 
 class UpdateFailed(LineageError):
-    """The new version could not be installed; the old one is unchanged."""
+    """Error for a new version that could not be installed. The old one is unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,80 +65,93 @@ def update(options: UpdateOptions, report: Callable[[str], None]) -> UpdateResul
 
     `report` is called with notes for the user before anything is changed in place.
     """
-    commands_dir, installed = receipt.find_receipt()
-    offer = sources.find_newest(installed, prerelease=options.prerelease)
-    current = Version(config.version())  # not the receipt's, which a killed update has not rewritten
-    if options.check and offer.version > current:
+    commands_dir, install_receipt = receipt.find_receipt()
+    offer = sources.find_newest(install_receipt, prerelease=options.prerelease)
+    current_version = Version(
+        config.read_version()
+    )  # the receipt may have an older one after a killed update
+    if options.check and offer.version > current_version:
         return UpdateResult(
-            f"lineage {offer.version} is available in {installed.source}; installed is {current}. "
-            "`lineage update` installs it.",
+            f"lineage {offer.version} is available in {install_receipt.source}. "
+            f"Version {current_version} is installed. Run `lineage update` to update.",
             UPDATE_AVAILABLE,
         )
-    if options.check or (offer.version <= current and not options.force):
-        return UpdateResult(_no_update_message(installed, current, offer))
-    with locks.exclusive_lock(commands_dir / LOCK_FILE, Deadline.after(0, _already_running)):
-        _install_or_fail(installed, offer, commands_dir, report)
+    if options.check or (offer.version <= current_version and not options.force):
+        return UpdateResult(_format_no_update(install_receipt, current_version, offer))
+    with locks.acquire_exclusive_lock(
+        commands_dir / LOCK_FILE, Deadline.after(0, _create_already_running_error)
+    ):
+        _install_or_fail(install_receipt, offer, commands_dir, report)
         updated = Receipt.create(
-            str(offer.version), installed.installer, installed.source, Path(installed.environment)
+            str(offer.version),
+            install_receipt.installer,
+            install_receipt.source,
+            Path(install_receipt.environment),
         )
-        receipt.write_receipt(commands_dir, replace(updated, commands=installed.commands))
+        receipt.write_receipt(commands_dir, replace(updated, commands=install_receipt.commands))
     action = (
-        "Reinstalled" if offer.version == current else "Updated" if offer.version > current else "Downgraded"
+        "Reinstalled"
+        if offer.version == current_version
+        else "Updated"
+        if offer.version > current_version
+        else "Downgraded"
     )
     return UpdateResult(
-        f"{action}: lineage {current} -> {offer.version}, from {installed.source}, with {installed.installer}."
+        f"{action}: lineage {current_version} -> {offer.version}, from {install_receipt.source}, "
+        f"with {install_receipt.installer}."
     )
 
 
-def _no_update_message(installed: Receipt, current: Version, offer: Offer) -> str:
-    if offer.version == current:
-        return f"lineage {current} is up to date with {installed.source}."
+def _format_no_update(install_receipt: Receipt, current_version: Version, offer: Offer) -> str:
+    if offer.version == current_version:
+        return f"lineage {current_version} is up to date with {install_receipt.source}."
     return (
-        f"lineage {current} is newer than {offer.version} in {installed.source}; "
-        "`lineage update --force` installs the older version."
+        f"lineage {current_version} is newer than {offer.version} in {install_receipt.source}. "
+        "Run `lineage update --force` to install the older version."
     )
 
 
 def _install_or_fail(
-    installed: Receipt, offer: Offer, commands_dir: Path, report: Callable[[str], None]
+    install_receipt: Receipt, offer: Offer, commands_dir: Path, report: Callable[[str], None]
 ) -> None:
-    """Install the offer; raise UpdateFailed or Cancelled with the old version unchanged."""
-    current = config.version()
+    """Install the offer. On failure the old version is unchanged: raise UpdateFailed, or Cancelled after Ctrl-C."""
+    current_version = config.read_version()
 
     def report_restore_command(command: str) -> None:
         report(
-            f"If this update is killed and lineage no longer runs, this command restores {current}:\n  {command}"
+            "If this update is killed and lineage no longer runs, this command restores "
+            f"{current_version}:\n  {command}"
         )
 
     try:
-        install(installed, offer, commands_dir, report_restore_command)
+        install(install_receipt, offer, commands_dir, report_restore_command)
     except LineageError as error:
         raise UpdateFailed(
-            f"lineage {offer.version} was not installed; {current} still works. {error.message}",
+            f"lineage {offer.version} was not installed; {current_version} still works. {error.message}",
             hint="Fix the problem, then run `lineage update` again.",
         ) from error
     except KeyboardInterrupt as error:
-        raise Cancelled(f"Interrupted: lineage {current} still works.") from error
+        raise Cancelled(f"Interrupted. lineage {current_version} still works.") from error
 
 
-def _already_running(_seconds: float) -> LineageError:
+def _create_already_running_error(_seconds: float) -> LineageError:
     return UpdateFailed("Another `lineage update` is running.", hint="Wait until it has finished.")
 
 
 def install(
-    installed: Receipt, offer: Offer, commands_dir: Path, report_restore_command: Callable[[str], None]
+    install_receipt: Receipt, offer: Offer, commands_dir: Path, report_restore_command: Callable[[str], None]
 ) -> None:
     """Install the offer with the installer of the receipt, and its commands into `commands_dir`.
 
-    For installers that work in place, `report_restore_command` is called first with a shell command that undoes it.
+    For pipx and uv, `report_restore_command` is called first with a shell command that restores the old version.
     """
-    environment = Path(installed.environment)
-    if installed.installer == "pip":
+    environment = Path(install_receipt.environment)
+    if install_receipt.installer == "pip":
         _install_with_pip(environment, offer)
         link_commands(environment, commands_dir)
         return
     with restore_on_failure(environment, report_restore_command):
-        if installed.installer == "pipx":
+        if install_receipt.installer == "pipx":
             _install_with_pipx(environment, offer, commands_dir)
         else:
             _install_with_uv(environment, offer, commands_dir)
@@ -147,25 +160,27 @@ def install(
 
 @contextmanager
 def restore_on_failure(directory: Path, report_restore_command: Callable[[str], None]) -> Iterator[None]:
-    """Let the body change a directory, and restore it if the body fails or is interrupted.
+    """Restore the directory if the body of the `with` statement fails or is interrupted.
 
     `report_restore_command` is called first with a shell command that restores it after a kill.
     """
     backup = directory.with_name(directory.name + BACKUP_SUFFIX)
-    shutil.rmtree(backup, ignore_errors=True)  # left by an update that was killed
+    shutil.rmtree(backup, ignore_errors=True)  # a killed update leaves a backup
     shutil.copytree(directory, backup, symlinks=True, copy_function=_link_or_copy)
-    old, new = shlex.quote(str(directory)), shlex.quote(str(backup))
-    report_restore_command(f"test -d {new} && rm -rf {old} && mv {new} {old}")
+    quoted_directory, quoted_backup = shlex.quote(str(directory)), shlex.quote(str(backup))
+    report_restore_command(
+        f"test -d {quoted_backup} && rm -rf {quoted_directory} && mv {quoted_backup} {quoted_directory}"
+    )
     try:
         yield
     except BaseException:
-        # Rename first and delete afterwards: the old directory is back at once.
-        broken = directory.with_name(directory.name + BROKEN_SUFFIX)
-        shutil.rmtree(broken, ignore_errors=True)
+        # Renaming is faster than deleting, so the old directory is restored at once and the broken one deleted later.
+        broken_directory = directory.with_name(directory.name + BROKEN_SUFFIX)
+        shutil.rmtree(broken_directory, ignore_errors=True)
         if directory.exists():
-            directory.rename(broken)
+            directory.rename(broken_directory)
         backup.rename(directory)
-        shutil.rmtree(broken, ignore_errors=True)
+        shutil.rmtree(broken_directory, ignore_errors=True)
         raise
     shutil.rmtree(backup, ignore_errors=True)
 
@@ -181,8 +196,8 @@ def _link_or_copy(source: str, target: str) -> str:
 
 
 def _install_with_pip(prefix: Path, offer: Offer) -> None:
-    """Create a new environment next to the one in use, and activate it once it runs."""
-    environment = receipt.new_environment_path(prefix, str(offer.version))
+    """Create a new environment next to the one in use, and activate it after its program has run."""
+    environment = receipt.create_environment_path(prefix, str(offer.version))
     pip = (environment / "bin" / "python", "-m", "pip")
     options = ("--quiet", "--disable-pip-version-check", *offer.options)
     try:
@@ -191,8 +206,8 @@ def _install_with_pip(prefix: Path, offer: Offer) -> None:
             *pip,
             "install",
             *options,
-            _pip_requirement(offer.requirement),
-            variables=_constraint_variables(offer, "PIP_CONSTRAINT"),
+            _format_pip_requirement(offer.requirement),
+            variables=_build_constraint_variables(offer, "PIP_CONSTRAINT"),
         )
         _check_installed_version(environment, offer)
     except BaseException:
@@ -201,10 +216,10 @@ def _install_with_pip(prefix: Path, offer: Offer) -> None:
     receipt.activate_environment(environment)
 
 
-def _pip_requirement(requirement: str) -> str:
+def _format_pip_requirement(requirement: str) -> str:
     """Rewrite a git requirement for the pip of Python 3.11, which rejects `NAME @ git+file:///...`."""
-    name, found, address = requirement.partition(" @ git+")
-    return f"git+{address}#egg={name}" if found and name == config.DISTRIBUTION else requirement
+    name, separator, address = requirement.partition(" @ git+")
+    return f"git+{address}#egg={name}" if separator and name == config.DISTRIBUTION else requirement
 
 
 def _install_with_pipx(environment: Path, offer: Offer, commands_dir: Path) -> None:
@@ -212,10 +227,10 @@ def _install_with_pipx(environment: Path, offer: Offer, commands_dir: Path) -> N
     variables = {
         "PIPX_HOME": str(environment.parent.parent),
         "PIPX_BIN_DIR": str(commands_dir),
-        **_constraint_variables(offer, "PIP_CONSTRAINT"),
+        **_build_constraint_variables(offer, "PIP_CONSTRAINT"),
     }
     pip_args = [f"--pip-args={shlex.join(offer.options)}"] if offer.options else []
-    command = ("pipx", "install", "--force", f"--python={_base_python()}", *pip_args, offer.requirement)
+    command = ("pipx", "install", "--force", f"--python={_find_base_python()}", *pip_args, offer.requirement)
     run_program(*command, variables=variables)
 
 
@@ -223,9 +238,17 @@ def _install_with_uv(environment: Path, offer: Offer, commands_dir: Path) -> Non
     variables = {
         "UV_TOOL_DIR": str(environment.parent),
         "UV_TOOL_BIN_DIR": str(commands_dir),
-        **_constraint_variables(offer, "UV_CONSTRAINT"),
+        **_build_constraint_variables(offer, "UV_CONSTRAINT"),
     }
-    command = ("uv", "tool", "install", "--quiet", "--force", "--reinstall", f"--python={_base_python()}")
+    command = (
+        "uv",
+        "tool",
+        "install",
+        "--quiet",
+        "--force",
+        "--reinstall",
+        f"--python={_find_base_python()}",
+    )
     run_program(*command, *offer.options, offer.requirement, variables=variables)
 
 
@@ -236,12 +259,12 @@ def _check_installed_version(environment: Path, offer: Offer) -> None:
         raise ProgramFailed(f"The installed program prints `{output}`, not `lineage {offer.version}`.")
 
 
-def _constraint_variables(offer: Offer, variable: str) -> Mapping[str, str]:
-    """Return the installer's variable for the `constraints.txt` of a source directory, if it has one."""
+def _build_constraint_variables(offer: Offer, variable: str) -> Mapping[str, str]:
+    """Return the environment variable that applies the `constraints.txt` of a source directory, if it has one."""
     constraints = Path(offer.requirement) / "constraints.txt"
     return {variable: str(constraints)} if constraints.is_file() else {}
 
 
-def _base_python() -> str:
+def _find_base_python() -> str:
     """Return the Python that this environment was created with."""
     return str(getattr(sys, "_base_executable", sys.executable))

@@ -31,7 +31,7 @@ from serve.setup import file_edit
 from stores.errors import LineageError
 
 RECEIPT_FILE: Final = "lineage-receipt.json"
-# Raise when an older program could misread a newer receipt.
+# Format version of the receipt. Increase it when an older program could misread a newer receipt.
 RECEIPT_FORMAT: Final = 1
 COMMANDS: Final = ("lineage", "lineage-mcp", "mindmap")
 CURRENT: Final = "current"
@@ -47,7 +47,7 @@ SourceKind = Literal["directory", "wheels", "git", "index"]
 
 
 class NoReceipt(LineageError):
-    """There is no valid receipt for the program that is running."""
+    """Error for a running program without a valid receipt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +121,13 @@ def find_receipt() -> tuple[Path, Receipt]:
     directory = next((directory for directory in candidates if (directory / RECEIPT_FILE).is_file()), None)
     if directory is None:
         raise NoReceipt(
-            f"There is no {RECEIPT_FILE} next to {command}: it was not installed by install.sh.", hint=_HINT
+            f"There is no {RECEIPT_FILE} next to {command}, so install.sh did not install it.", hint=_HINT
         )
     receipt = read_receipt(directory / RECEIPT_FILE)
     if not Path(sys.prefix).resolve().is_relative_to(Path(receipt.environment).resolve()):
         raise NoReceipt(
-            f"{directory / RECEIPT_FILE} belongs to another installation, in {receipt.environment}; "
-            f"this one runs in {sys.prefix}.",
+            f"{directory / RECEIPT_FILE} belongs to another installation, in {receipt.environment}. "
+            f"This one runs in {sys.prefix}.",
             hint=_HINT,
         )
     return directory, receipt
@@ -144,15 +144,15 @@ def read_receipt(file: Path) -> Receipt:
     return receipt
 
 
-def new_environment_path(prefix: Path, version: str) -> Path:
-    """Return an unused path for a new environment under `prefix`."""
+def create_environment_path(prefix: Path, version: str) -> Path:
+    """Create the directory of the environments under `prefix`. Return an unused path for a new one in it."""
     versions = prefix / VERSIONS
     versions.mkdir(parents=True, exist_ok=True)
     return versions / f"{version}-{secrets.token_hex(3)}"
 
 
 def activate_environment(environment: Path) -> None:
-    """Link `current` to an environment, then replace the other environments by links to it."""
+    """Link `current` to this environment, then replace each other environment by a link to it."""
     prefix = environment.parent.parent
     _replace_link(prefix / CURRENT, Path(VERSIONS) / environment.name)
     for other in (prefix / VERSIONS).iterdir():
@@ -169,22 +169,22 @@ def link_commands(prefix: Path, commands_dir: Path) -> None:
 
 def _retire_environment(environment: Path, successor: str) -> None:
     """Replace an environment by a link to its successor, for programs that still run in it."""
-    # A link was retired by an earlier update. Programs that started in it have most likely ended.
+    # A link is from an earlier update. Programs that started in its environment have most likely ended.
     if environment.is_symlink():
         environment.unlink()
         return
-    old = environment.with_name(f".{environment.name}")
+    old_environment = environment.with_name(f".{environment.name}")
     with suppress(OSError):
-        environment.rename(old)
+        environment.rename(old_environment)
         environment.symlink_to(successor)
-    shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(old_environment, ignore_errors=True)
 
 
 def _replace_link(link: Path, target: Path) -> None:
     """Create or replace a symbolic link, atomically."""
-    new = link.with_name(f".{link.name}.{secrets.token_hex(4)}")
-    new.symlink_to(target)
-    new.replace(link)
+    temp_link = link.with_name(f".{link.name}.{secrets.token_hex(4)}")
+    temp_link.symlink_to(target)
+    temp_link.replace(link)
 
 
 def main() -> None:
@@ -199,7 +199,9 @@ def main() -> None:
         environment = environment.parent.parent
         link_commands(environment, commands_dir)
     source = Source(arguments.kind, arguments.location, arguments.ref)
-    write_receipt(commands_dir, Receipt.create(config.version(), arguments.installer, source, environment))
+    write_receipt(
+        commands_dir, Receipt.create(config.read_version(), arguments.installer, source, environment)
+    )
 
 
 if __name__ == "__main__":

@@ -27,22 +27,22 @@ from stores.errors import LineageError
 
 # The last lines of a failed program's output, which usually have the reason.
 MAX_REPORTED_LINES: Final = 12
-# No password prompt, and no transport that runs a program of the address's choice.
+# git does not ask for passwords, and does not use transports that run a program named in the address.
 GIT_ENVIRONMENT: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
 _VERSION_TAG: Final = re.compile(r"\trefs/tags/(v?(\d[^\s^]*))$", re.MULTILINE)
 
 
 class ProgramFailed(LineageError):
-    """A program is missing or failed."""
+    """Error of a program that is missing or failed."""
 
 
 class SourceFailed(LineageError):
-    """The source does not exist or offers no version."""
+    """Error for a source that does not exist or offers no version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A version, with the requirement and further options to pass to the installer for it."""
+    """Version that a source offers, with the requirement and options to pass to the installer."""
 
     version: Version
     requirement: str
@@ -50,22 +50,25 @@ class Offer:
 
 
 def find_newest(receipt: Receipt, *, prerelease: bool) -> Offer:
-    """Return the newest version that the source offers, pre-releases only if `prerelease` is set."""
+    """Return the newest version that the source offers, without pre-releases unless `prerelease` is set.
+
+    Raise SourceFailed if it offers none, ProgramFailed if git or the installer fails.
+    """
     match receipt.source.kind:
         case "directory":
-            offers = [_directory_offer(Path(receipt.source.location))]
+            offers = [_build_directory_offer(Path(receipt.source.location))]
         case "wheels":
-            offers = _wheel_offers(Path(receipt.source.location))
+            offers = _list_wheel_offers(Path(receipt.source.location))
         case "git":
-            offers = _git_offers(receipt.source)
+            offers = _list_git_offers(receipt.source)
         case "index":
-            offers = _index_offers(receipt, prerelease=prerelease)
-    allowed = [offer for offer in offers if prerelease or not offer.version.is_prerelease]
-    if allowed:
-        return max(allowed, key=lambda offer: offer.version)
+            offers = _list_index_offers(receipt, prerelease=prerelease)
+    allowed_offers = [offer for offer in offers if prerelease or not offer.version.is_prerelease]
+    if allowed_offers:
+        return max(allowed_offers, key=lambda offer: offer.version)
     raise SourceFailed(
         f"There is no version of {config.DISTRIBUTION} in {receipt.source}.",
-        hint="`--prerelease` includes pre-releases."
+        hint="Run `lineage update --prerelease` to include pre-releases."
         if offers
         else "Install from another source with install.sh.",
     )
@@ -113,11 +116,11 @@ def read_declared_version(project: Path) -> Version:
     return version
 
 
-def _directory_offer(project: Path) -> Offer:
+def _build_directory_offer(project: Path) -> Offer:
     return Offer(read_declared_version(project), str(project))
 
 
-def _wheel_offers(directory: Path) -> list[Offer]:
+def _list_wheel_offers(directory: Path) -> list[Offer]:
     if not directory.is_dir():
         raise SourceFailed(
             f"{directory} does not exist.",
@@ -128,11 +131,11 @@ def _wheel_offers(directory: Path) -> list[Offer]:
     return [
         Offer(version, str(file), options)
         for file in directory.glob("*.whl")
-        if (version := _wheel_version(file))
+        if (version := _parse_wheel_version(file))
     ]
 
 
-def _wheel_version(wheel: Path) -> Version | None:
+def _parse_wheel_version(wheel: Path) -> Version | None:
     """Return the version of a wheel of this project, None for another wheel."""
     try:
         name, version, _, _ = parse_wheel_filename(wheel.name)
@@ -141,28 +144,28 @@ def _wheel_version(wheel: Path) -> Version | None:
     return version if name == config.DISTRIBUTION else None
 
 
-def _git_offers(source: Source) -> list[Offer]:
-    """Return the version tags; with a ref, or without such tags, the version of the ref or default branch."""
+def _list_git_offers(source: Source) -> list[Offer]:
+    """Return an offer for each version tag. With a ref, or without such tags, return the ref or default branch."""
     if not source.ref:
         tags = run_program("git", "ls-remote", "--tags", "--", source.location, variables=GIT_ENVIRONMENT)
         versions = {
             tag: version for tag, text in _VERSION_TAG.findall(tags) if (version := _parse_version(text))
         }
         if versions:
-            return [Offer(version, _git_requirement(source, tag)) for tag, version in versions.items()]
+            return [Offer(version, _format_git_requirement(source, tag)) for tag, version in versions.items()]
     branch = [f"--branch={source.ref}"] if source.ref else []
     with tempfile.TemporaryDirectory(prefix="lineage-update-") as clone:
         command = ("git", "clone", "--quiet", "--depth=1", *branch, "--", source.location, clone)
         run_program(*command, variables=GIT_ENVIRONMENT)
-        return [Offer(read_declared_version(Path(clone)), _git_requirement(source, source.ref))]
+        return [Offer(read_declared_version(Path(clone)), _format_git_requirement(source, source.ref))]
 
 
-def _git_requirement(source: Source, ref: str) -> str:
+def _format_git_requirement(source: Source, ref: str) -> str:
     return f"{config.DISTRIBUTION} @ git+{source.location}" + (f"@{ref}" if ref else "")
 
 
-def _index_offers(receipt: Receipt, *, prerelease: bool) -> list[Offer]:
-    """Return the versions that the installer itself finds in the index."""
+def _list_index_offers(receipt: Receipt, *, prerelease: bool) -> list[Offer]:
+    """Return the versions that the installer finds in the package index."""
     index = [f"--index-url={receipt.source.location}"] if receipt.source.location else []
     pip_arguments = ("index", "versions", config.DISTRIBUTION, *(["--pre"] if prerelease else []), *index)
     match receipt.installer:

@@ -40,7 +40,9 @@ def viewer_command(
 
     def print_address() -> None:
         if requested_port not in (0, listener.port):
-            print_raw(f"Port {requested_port} is in use. Using the next free port, {listener.port}.")
+            print_raw(
+                f"Port {requested_port} is in use. The viewer uses the next free port, {listener.port}."
+            )
         print_raw(f"{address} shows the maps in {settings.maps_dir}. Press Ctrl-C to stop.")
         if other_address:
             print_raw(f"Another viewer already shows them: {other_address}")

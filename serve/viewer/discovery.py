@@ -1,6 +1,7 @@
-"""Address file of the running viewer: a small JSON file in the data directory, locked while the viewer runs.
+"""Address file of the running viewer: a JSON file with its port in the data directory, locked while the viewer runs.
 
-The lock ends with its process, so the file of a killed viewer is recognized as stale, even if its pid is in use again.
+The system releases the lock when the process ends. So the file of a killed viewer is recognized as stale, even if
+another process has its pid.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# The leading dot keeps it from being a map id.
+# The name has no suffix `.json`, so it is not the file of a map.
 ADDRESS_FILE: Final = ".viewer"
 HOST: Final = "127.0.0.1"
 START_COMMAND: Final = "mindmap viewer"
@@ -22,36 +23,37 @@ START_COMMAND: Final = "mindmap viewer"
 
 @dataclass(slots=True)
 class AddressFile:
-    """Published address of a viewer: `port` on this machine, for the data directory `folder`.
+    """Address file of a viewer at `port` on this machine, for the mindmaps in `directory`.
 
-    Of several viewers of one directory, the first is published; the next takes over when that one ends.
+    If several viewers show one directory, the file has the address of the first. When that one exits, another viewer
+    publishes its own. `_descriptor` is the open, locked file; None if this viewer's address is not published.
     """
 
-    folder: Path
+    directory: Path
     port: int
     _descriptor: int | None = None
 
     def publish_if_free(self) -> None:
-        """Publish the address unless another viewer's is published. Call this periodically."""
+        """Publish the address unless another viewer has published its own. Call this periodically."""
         if self._descriptor is not None and not self._is_current_file():
             self._release()
         if self._descriptor is None:
-            with suppress(OSError):  # the directory is not writable: stay unpublished
+            with suppress(OSError):  # the directory is not writable; the viewer works unpublished
                 self._acquire()
 
     def withdraw(self) -> None:
         """Delete the file and release its lock."""
         if self._descriptor is not None:
-            # Deleted while locked, so that another viewer's new file is never deleted.
+            # This viewer still holds the lock, so no other viewer can have published its address in this file.
             if self._is_current_file():
                 with suppress(OSError):
-                    (self.folder / ADDRESS_FILE).unlink()
+                    (self.directory / ADDRESS_FILE).unlink()
             self._release()
 
     def _acquire(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._descriptor = os.open(self.folder / ADDRESS_FILE, flags, 0o600)
+        self._descriptor = os.open(self.directory / ADDRESS_FILE, flags, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(self._descriptor, 0)
@@ -59,16 +61,16 @@ class AddressFile:
         except OSError:
             self._release()
         else:
-            if not self._is_current_file():  # another viewer deleted the file between open and lock
+            if not self._is_current_file():  # another viewer deleted the file before this one locked it
                 self._release()
 
     def _is_current_file(self) -> bool:
-        """Return True if the locked file is still the one at the path."""
+        """Return True if the locked file is still the one at the path of the address file."""
         try:
-            current = (self.folder / ADDRESS_FILE).lstat()
+            file_status = (self.directory / ADDRESS_FILE).lstat()
         except OSError:
             return False
-        return self._descriptor is not None and os.path.samestat(current, os.fstat(self._descriptor))
+        return self._descriptor is not None and os.path.samestat(file_status, os.fstat(self._descriptor))
 
     def _release(self) -> None:
         if self._descriptor is not None:
@@ -77,9 +79,9 @@ class AddressFile:
 
 
 @contextmanager
-def publish_address(folder: Path, port: int) -> Iterator[AddressFile]:
-    """Keep the viewer's address published while the body runs."""
-    address_file = AddressFile(folder, port)
+def publish_address(directory: Path, port: int) -> Iterator[AddressFile]:
+    """Publish the viewer's address, and withdraw it after the body of the `with` statement."""
+    address_file = AddressFile(directory, port)
     address_file.publish_if_free()
     try:
         yield address_file
@@ -87,11 +89,11 @@ def publish_address(folder: Path, port: int) -> Iterator[AddressFile]:
         address_file.withdraw()
 
 
-def read_address(folder: Path, mindmap_id: str = "") -> str | None:
+def read_address(directory: Path, mindmap_id: str = "") -> str | None:
     """Return the URL of the running viewer, or of one map on its page; None if no viewer runs."""
     try:
         descriptor = os.open(
-            folder / ADDRESS_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            directory / ADDRESS_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         )
     except OSError:
         return None

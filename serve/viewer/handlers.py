@@ -20,7 +20,7 @@ from serve.viewer.responses import JSON, ErrorResponse, NoSuchRoute, TooBusy, To
 from serve.viewer.state import ViewerState
 from stores.errors import LineageError
 
-# The page is one script and its images. The script creates the style sheet, which the policy need not allow.
+# The page loads one script and images. The script creates the style sheet itself, so the policy allows no others.
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -33,27 +33,28 @@ RESPONSE_HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # Browsers revalidate every time; the answer is 304 while nothing has changed.
+    # Browsers ask again each time; the response is 304 (Not Modified) if nothing has changed.
     "Cache-Control": "no-cache",
 }
-# Requests contain an id and a path at most.
+# The largest valid request has an id and a path.
 MAX_BODY_BYTES: Final = 64 << 10
-# A body up to this size is read before it is rejected: closing a connection while the client still sends can lose
-# the response. Anything larger is rejected at once.
+# A rejected body up to this size is read first, as closing a connection while the client still sends can lose the
+# response. A larger one is rejected at once.
 MAX_DISCARDED_BYTES: Final = 16 << 20
+# Digits of `Content-Length` that are parsed, as Python's `int` rejects numbers of thousands of digits.
 MAX_LENGTH_DIGITS: Final = 15
 # Time for a client to receive a response: 170 kB/s for a map of 10 MB.
 SEND_TIMEOUT_SECONDS: Final = 60.0
-# Slow tasks that fill the queue have made progress by then.
+# Value of `Retry-After` if there are too many requests. Some of the slow tasks have finished by then.
 RETRY_AFTER_SECONDS: Final = "5"
-# Far more than the open pages of one user, and below the limit of open files.
+# Open event streams: far more than the pages that one user opens, and below the limit of open files.
 MAX_LISTENERS: Final = 500
-# Proxies and tunnels close connections that are silent for longer, usually after 30 s or more.
+# Interval of heartbeats. Proxies and tunnels close silent connections, usually after 30 s or more.
 HEARTBEAT_SECONDS: Final = 15.0
 HEARTBEAT: Final = ": still here\n\n"
 # Delay before a browser reconnects to the event stream.
 RETRY_MILLISECONDS: Final = 1_000
-# Room for hundreds of events. The system's default is megabytes, filled with outdated events for a slow reader.
+# Enough for hundreds of events. The system's default of megabytes would fill with outdated events for a slow reader.
 SEND_BUFFER_BYTES: Final = 64 << 10
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class ViewerHandler(RequestHandler):
 
     @property
     def connection(self) -> HTTP1Connection:
-        """The client's connection; Tornado's HTTP server has no other kind."""
+        """The client's connection. Tornado's HTTP server uses only HTTP1Connection."""
         return cast("HTTP1Connection", self.request.connection)
 
     def set_default_headers(self) -> None:
@@ -88,7 +89,6 @@ class ViewerHandler(RequestHandler):
     def prepare(self) -> None:
         """Check the request's headers before its body is read. Tornado calls this."""
         length = self.request.headers.get("Content-Length", "")
-        # Python's `int` rejects numbers of thousands of digits.
         size = int(length[:MAX_LENGTH_DIGITS]) if length.isdecimal() else 0
         # `data_received` enforces the limit, because Tornado's own response to an oversized body is not JSON.
         self.connection.set_max_body_size(max(size, MAX_DISCARDED_BYTES))
@@ -96,7 +96,7 @@ class ViewerHandler(RequestHandler):
         try:
             self.check_access()
             if size > MAX_BODY_BYTES:
-                raise _body_too_large()
+                raise _create_body_size_error()
         except LineageError as error:
             if not has_body or size > MAX_DISCARDED_BYTES:
                 raise
@@ -109,12 +109,12 @@ class ViewerHandler(RequestHandler):
     def data_received(self, chunk: bytes) -> None:
         """Collect a piece of the body. Tornado calls this."""
         if self.rejection is None and len(self.body) + len(chunk) > MAX_BODY_BYTES:
-            self.rejection = _body_too_large()
+            self.rejection = _create_body_size_error()
         if self.rejection is None:
             self.body += chunk
 
     def raise_if_rejected(self) -> None:
-        """Raise the error found before or while the body was read."""
+        """Raise the error that `prepare` or `data_received` has found, if any."""
         if self.rejection is not None:
             raise self.rejection
 
@@ -123,28 +123,28 @@ class ViewerHandler(RequestHandler):
         self.set_header("Content-Type", media_type)
         await self.wait_or_close(self.finish(content))
 
-    async def wait_or_close(self, sending: asyncio.Future[None]) -> None:
-        """Wait until the data is sent; close the connection of a client that does not read it in time."""
+    async def wait_or_close(self, send_future: asyncio.Future[None]) -> None:
+        """Wait until the data is sent. After SEND_TIMEOUT_SECONDS, close the connection and raise StreamClosedError."""
         try:
             await gen.with_timeout(
-                timedelta(seconds=SEND_TIMEOUT_SECONDS), sending, quiet_exceptions=StreamClosedError
+                timedelta(seconds=SEND_TIMEOUT_SECONDS), send_future, quiet_exceptions=StreamClosedError
             )
         except TimeoutError:
             self.connection.stream.close()
             raise StreamClosedError from None
 
     def write_error(self, status_code: int, **details: Any) -> None:
-        """Send an error as JSON. Tornado calls this with every error."""
+        """Send an error as JSON. Tornado calls this for every error."""
         error = details["exc_info"][1] if "exc_info" in details else None
         try:
-            # Some errors occur before `prepare`; a foreign host must not see them either.
+            # Some errors occur before `prepare` has checked the host; a page at a foreign host must not see them.
             self.viewer.origin_policy.check_host(self.request.headers)
-        except LineageError as foreign:
-            error = foreign
+        except LineageError as host_error:
+            error = host_error
         response = ErrorResponse.from_error(error, status_code)
         self.set_status(response.status)
         if response.status == HTTPStatus.METHOD_NOT_ALLOWED:
-            self.set_header("Allow", ", ".join(sorted(self._allowed_methods())))
+            self.set_header("Allow", ", ".join(sorted(self._list_allowed_methods())))
         if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
             self.set_header("Retry-After", RETRY_AFTER_SECONDS)
         self.set_header("Content-Type", JSON)
@@ -152,11 +152,11 @@ class ViewerHandler(RequestHandler):
         self.finish(response.content)
 
     def log_exception(self, kind: Any, value: BaseException | None, trace: Any) -> None:
-        """Log unexpected errors only. Tornado calls this with every error."""
+        """Log an error if it is unexpected. Tornado calls this for every error."""
         if not isinstance(value, LineageError | HTTPError | StreamClosedError):
             logger.error("event=failed target=%s", self.request.path, exc_info=value and (kind, value, trace))
 
-    def _allowed_methods(self) -> list[str]:
+    def _list_allowed_methods(self) -> list[str]:
         defaults = {name: getattr(RequestHandler, name.lower()) for name in self.SUPPORTED_METHODS}
         return [
             name for name, default in defaults.items() if getattr(type(self), name.lower()) is not default
@@ -164,7 +164,7 @@ class ViewerHandler(RequestHandler):
 
 
 class SameOriginHandler(ViewerHandler):
-    """Base class of handlers that answer the viewer's own page and local programs, but no page of another site."""
+    """Base class of handlers that answer the viewer's own page and local programs, but no pages of other sites."""
 
     def check_access(self) -> None:
         """Check the host and the origin."""
@@ -173,7 +173,7 @@ class SameOriginHandler(ViewerHandler):
 
 
 class NotFoundHandler(ViewerHandler):
-    """Handler of every path without a route."""
+    """Handler of all paths without a route."""
 
     def check_access(self) -> None:
         """Check the host, then raise NoSuchRoute."""
@@ -190,7 +190,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EventStreamHandler(SameOriginHandler):
-    """Server-Sent Events of changed maps, from now on or from the event after `Last-Event-ID`."""
+    """Handler of the Server-Sent Events of changed maps, from now on or from the event after `Last-Event-ID`."""
 
     def initialize(self, viewer: ViewerState) -> None:
         """Set the handler's state. Tornado calls this first."""
@@ -201,7 +201,7 @@ class EventStreamHandler(SameOriginHandler):
         """Send events until the client disconnects or the viewer stops."""
         self.raise_if_rejected()
         if self.viewer.listener_count >= MAX_LISTENERS:
-            raise TooBusy("Too many pages are open.", hint="Close some of them.")
+            raise TooBusy("Too many pages of the viewer are open.", hint="Close some of them, then reload.")
         self.viewer.listener_count += 1
         self.connection.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         try:
@@ -216,21 +216,21 @@ class EventStreamHandler(SameOriginHandler):
         self._set_stream_headers()
 
     def on_connection_close(self) -> None:
-        """Note that the client has disconnected. Tornado calls this."""
+        """End the event stream of a client that has disconnected. Tornado calls this."""
         super().on_connection_close()
         if not self._disconnected.done():
             self._disconnected.set_result(None)
 
     async def _send_changes(self) -> None:
         log = self.viewer.changes
-        position = log.resume_position(self.request.headers.get("Last-Event-ID", ""))
+        position = log.parse_resume_position(self.request.headers.get("Last-Event-ID", ""))
         self._set_stream_headers()
         connected = _format_event(Event("connected", utc_now()), log.format_event_id(position))
         self.write(f"retry: {RETRY_MILLISECONDS}\n{connected}")
         await self.wait_or_close(self.flush())
         while not (self._disconnected.done() or log.is_closed):
-            changes = log.changes_after(position)
-            if changes is None:  # too far behind: the browser reconnects and reloads everything
+            changes = log.list_changes_after(position)
+            if changes is None:  # they are no longer stored; the browser reconnects and reloads everything
                 return
             for change in changes:
                 position = change.number
@@ -251,8 +251,8 @@ class EventStreamHandler(SameOriginHandler):
         self.set_header("X-Accel-Buffering", "no")
 
 
-def _body_too_large() -> TooLarge:
-    return TooLarge(f"The request body exceeds {MAX_BODY_BYTES:,} bytes.", hint="Send less.")
+def _create_body_size_error() -> TooLarge:
+    return TooLarge(f"The request body exceeds {MAX_BODY_BYTES:,} bytes.", hint="Send a smaller body.")
 
 
 def _format_event(event: Event, event_id: str) -> str:

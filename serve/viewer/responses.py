@@ -1,7 +1,7 @@
 """Rules for requests and responses: host and origin checks, gzip, error responses, files of the page.
 
-A page of another site can point its own host name at 127.0.0.1 and read what answers there (DNS rebinding). Its
-requests carry that name in `Host`, so only the viewer's own names and port are answered.
+A site can resolve its own host name to 127.0.0.1 and then read the responses of local servers (DNS rebinding). Such
+requests have the site's name in `Host`, so the viewer answers only requests with its own names and port.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _REFUSES_GZIP: Final = re.compile(r"\bgzip\s*;\s*q=0(\.0*)?\s*(,|$)")
 
 
 class Compression(GZipContentEncoding):
-    """Tornado's gzip transform. It leaves the event stream uncompressed and respects `gzip;q=0`."""
+    """Tornado's gzip transform, but without compression of the event stream, and of responses to `gzip;q=0`."""
 
     # For a map of 2 MB, level 1 takes 12 ms (0.2 MB), the default level 6 takes 60 ms (0.15 MB).
     GZIP_LEVEL = 1
@@ -52,37 +52,37 @@ class Compression(GZipContentEncoding):
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 # Browsers omit the port in `Host` if it is this one.
 HTTP_PORT: Final = 80
-# `Sec-Fetch-Site` of requests by the viewer's own page, and of addresses that the user typed in.
+# Values of `Sec-Fetch-Site` in requests of the viewer's own page, and for addresses that the user typed.
 ALLOWED_FETCH_SITES: Final = frozenset({"same-origin", "none"})
 
 
 class ForeignHost(LineageError):
-    """The `Host` header names another host or port than the viewer's."""
+    """Error for a `Host` header with another host or port than the viewer's."""
 
 
 class ForeignOrigin(LineageError):
-    """A page of another site made the request."""
+    """Error for a request of another site's page."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestOriginPolicy:
-    """Host and origin checks of the viewer at `port`."""
+    """Host and origin checks for requests to the viewer at `port`."""
 
     port: int
 
     @property
     def allowed_hosts(self) -> frozenset[str]:
         """The accepted values of `Host`."""
-        bare = LOOPBACK_NAMES if self.port == HTTP_PORT else ()
-        return frozenset((*(f"{name}:{self.port}" for name in LOOPBACK_NAMES), *bare))
+        names_without_port = LOOPBACK_NAMES if self.port == HTTP_PORT else ()
+        return frozenset((*(f"{name}:{self.port}" for name in LOOPBACK_NAMES), *names_without_port))
 
     def check_host(self, headers: HTTPHeaders) -> None:
-        """Raise ForeignHost unless the request has exactly one `Host` header that names this viewer."""
+        """Raise ForeignHost unless the request has exactly one `Host` header, with one of `allowed_hosts`."""
         hosts = headers.get_list("Host")
         if len(hosts) != 1 or hosts[0].lower() not in self.allowed_hosts:
             raise ForeignHost(
                 f"The viewer does not answer requests for {', '.join(hosts) or 'an unnamed host'}.",
-                hint=f"Open http://127.0.0.1:{self.port}/. For remote access, forward the same port.",
+                hint=f"Open http://127.0.0.1:{self.port}/. From another machine, forward the same port.",
             )
 
     def check_origin(self, headers: HTTPHeaders) -> None:
@@ -98,35 +98,35 @@ class RequestOriginPolicy:
 
 
 class TooLarge(LineageError):
-    """The request body exceeds the limit."""
+    """Error for a request body that exceeds the limit."""
 
 
 class NotJson(LineageError):
-    """The request's content type is not JSON."""
+    """Error for a request whose content type is not JSON."""
 
 
 class NotTouched(LineageError):
-    """The map has no such file."""
+    """Error for a file that the map does not have."""
 
 
 class NoSuchRoute(LineageError):
-    """No route has this path."""
+    """Error for a path without a route."""
 
 
 class NotBuilt(LineageError):
-    """A file of the page is missing."""
+    """Error for a missing file of the page."""
 
 
 class TooBusy(LineageError):
-    """Too many requests or listeners at once."""
+    """Error for too many requests or listeners at once."""
 
 
 class TookTooLong(LineageError):
-    """A slow task, usually git, did not finish in time."""
+    """Error for a slow task, usually of git, that did not finish in time."""
 
 
-# 400: fix the request. 409: fix the map or its workspace first. 500: the viewer's files are damaged.
-# Any other error is 422, mostly an error of git.
+# 400: correct the request. 409: correct the map or its workspace first. 500: a file of the viewer cannot be read.
+# An error that is not listed has status 422; most of them come from git.
 STATUSES: Final[dict[type[LineageError], HTTPStatus]] = {
     BadRequest: HTTPStatus.BAD_REQUEST,
     BadMindmapId: HTTPStatus.BAD_REQUEST,
@@ -174,11 +174,11 @@ class ErrorResponse:
 
     @classmethod
     def from_error(cls, error: BaseException | None, status: int) -> ErrorResponse:
-        """Build the response for an error. `status` applies to errors outside the project's own tree."""
+        """Return the response for an error. `status` applies to None and to errors other than LineageError."""
         if isinstance(error, LineageError):
-            known = (STATUSES[base] for base in type(error).__mro__ if base in STATUSES)
-            status = next(known, HTTPStatus.UNPROCESSABLE_ENTITY)
-            return cls(status, error_code(error), error.message, error.hint)
+            statuses = (STATUSES[base] for base in type(error).__mro__ if base in STATUSES)
+            status = next(statuses, HTTPStatus.UNPROCESSABLE_ENTITY)
+            return cls(status, format_error_code(error), error.message, error.hint)
         message = (error.get_message() if isinstance(error, HTTPError) else "") or HTTPStatus(status).phrase
         hint = "See the viewer's log." if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ""
         return cls(
@@ -186,13 +186,13 @@ class ErrorResponse:
         )
 
 
-def error_code(error: LineageError) -> str:
+def format_error_code(error: LineageError) -> str:
     """Return the error's code in JSON: its class name in snake_case."""
     return _WORD_BOUNDARY.sub("_", type(error).__name__).lower()
 
 
 PAGE_DIRECTORY: Final = Path(mindmap.__file__).parent / "static"
-# Path -> file and media type. Other files of the directory are not served.
+# URL path -> file and media type. Other files of the directory are not served.
 PAGE_FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/app.js": ("app.js", "text/javascript; charset=utf-8"),
@@ -209,5 +209,6 @@ def read_page_file(directory: Path, path: str) -> tuple[bytes, str]:
         return file.read_bytes(), media_type
     except OSError as error:
         raise NotBuilt(
-            f"The page's file {file} is missing.", hint="Reinstall; in a source checkout, build the page."
+            f"The page's file {file} is missing.",
+            hint="Reinstall mindmap, or in a source checkout, build the page.",
         ) from error

@@ -1,4 +1,4 @@
-"""Routes of the viewer and their handlers."""
+"""Routes of the mindmap viewer and their handlers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILE_EXTENSIONS: Final = {"markdown": "md", "mermaid": "mmd", "json": "json"}
 
 
 def build_routes(viewer: ViewerState) -> list[Route]:
-    """Return the path patterns with their handlers."""
+    """Return the path patterns with their handlers, in the order in which they are tried."""
     arguments = {"viewer": viewer}
     page_files: list[Route] = [(path, PageFileHandler, arguments) for path in PAGE_FILES]
     return [
@@ -40,9 +40,9 @@ def build_routes(viewer: ViewerState) -> list[Route]:
 
 
 class PageFileHandler(ViewerHandler):
-    """Files of the page."""
+    """Handler of the files of the page."""
 
-    # StaticFileHandler does not fit: it caches ETags until the server ends, so a rebuilt page would not be reloaded.
+    # StaticFileHandler is not used: it caches ETags until the server exits, so browsers would not reload a new build.
     async def get(self) -> None:
         """Send the file at the request's path."""
         self.raise_if_rejected()
@@ -55,7 +55,7 @@ class PageFileHandler(ViewerHandler):
 
 
 class MapListHandler(SameOriginHandler):
-    """Summaries of all maps, newest first."""
+    """Handler of the list of all maps: their summaries, last updated first."""
 
     async def get(self) -> None:
         """Send the summaries as a JSON list."""
@@ -67,7 +67,7 @@ class MapListHandler(SameOriginHandler):
 
 
 class MapHandler(SameOriginHandler):
-    """One map."""
+    """Handler of one map."""
 
     async def get(self, mindmap_id: str) -> None:
         """Send the map as JSON."""
@@ -81,7 +81,7 @@ class MapHandler(SameOriginHandler):
 
 
 class MapExportHandler(SameOriginHandler):
-    """Download of one map in another format."""
+    """Handler of the download of one map in an export format."""
 
     async def get(self, mindmap_id: str) -> None:
         """Send the map in the format named by the query argument `format`, markdown by default."""
@@ -99,7 +99,7 @@ class MapExportHandler(SameOriginHandler):
 
 
 class StatusHandler(SameOriginHandler):
-    """Status of the viewer."""
+    """Handler of the status of the viewer."""
 
     async def get(self) -> None:
         """Send version, data directory, watch mode, number of listeners, and files that cannot be shown."""
@@ -107,7 +107,7 @@ class StatusHandler(SameOriginHandler):
         viewer = self.viewer
         _, problems = await viewer.threads.run_quick(viewer.documents.list_maps, time.monotonic())
         status = {
-            "version": config.version(),
+            "version": config.read_version(),
             "dataDir": str(viewer.directory),
             "watching": viewer.watcher.mode,
             "listeners": viewer.listener_count,
@@ -119,7 +119,7 @@ class StatusHandler(SameOriginHandler):
 
 
 class LineageHandler(SameOriginHandler):
-    """Lineage of a file that a map contains."""
+    """Handler of the lineage of a file in a map: the commits that wrote its lines."""
 
     async def get(self) -> None:
         """Send the answer of `lineage explain` for the file and lines in the query arguments."""
@@ -143,10 +143,10 @@ class SyncRequest(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
 
 
 class GitSyncHandler(SameOriginHandler):
-    """Attaches the files that git reports as changed in a map's workspace."""
+    """Handler that attaches the files of a map's workspace that differ from HEAD to the map."""
 
     def check_access(self) -> None:
-        """Check host, origin and content type. HTML forms of other sites cannot send JSON."""
+        """Check host, origin and content type. HTML forms of other sites cannot send the content type of JSON."""
         super().check_access()
         media_type = self.request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if self.request.method == "POST" and media_type != "application/json":

@@ -1,4 +1,4 @@
-"""The viewer's HTTP server: port selection, start and shutdown."""
+"""HTTP server of the mindmap viewer: port selection, start and shutdown."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from stores.mindmap_files import FolderUnusable
 
 # Not registered with IANA, and not used by common developer tools.
 DEFAULT_PORT: Final = 4870
-# Ports to try, starting with the requested one.
+# Number of ports to try, starting with the requested one.
 PORT_ATTEMPTS: Final = 50
 LAST_PORT: Final = 65_535
 BACKLOG: Final = 512
-# A client that takes longer to send its request blocks a connection that others need.
+# Longest time for a client to send its request. A slower client occupies a connection that others need.
 HEADER_TIMEOUT_SECONDS: Final = 20.0
 BODY_TIMEOUT_SECONDS: Final = 15.0
 MAX_HEADER_BYTES: Final = 16 << 10
-# The listeners (`MAX_LISTENERS`) and the other requests of a few pages. Each connection is an open file.
+# Event streams (`MAX_LISTENERS`) and the other requests of a few pages. Each connection is an open file.
 MAX_CONNECTIONS: Final = 800
 OPEN_FILE_LIMIT: Final = 2_048
-# Time for running slow tasks to finish after a signal; unfinished ones are abandoned.
+# Time for slow tasks to finish after a signal; the viewer does not wait longer.
 SHUTDOWN_SECONDS: Final = 5.0
 TICK_SECONDS: Final = 0.5
 
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 
 class PortUnavailable(LineageError):
-    """No port is available."""
+    """Error if the viewer can listen on none of the tried ports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +63,23 @@ class BoundSocket:
 
 
 def bind_port(port: int) -> BoundSocket:
-    """Listen on this port, or on the next free one if it is in use; 0 means any free port."""
-    last = min(port + PORT_ATTEMPTS - 1, LAST_PORT) if port else 0
-    for candidate in range(port, last + 1):
+    """Listen on this port, or on the next free one if it is in use; 0 means any free port. Raises PortUnavailable."""
+    last_port = min(port + PORT_ATTEMPTS - 1, LAST_PORT) if port else 0
+    for tried_port in range(port, last_port + 1):
         try:
-            listener = socket.create_server((HOST, candidate), backlog=BACKLOG)
+            listener = socket.create_server((HOST, tried_port), backlog=BACKLOG)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise PortUnavailable(
-                    f"Cannot listen on port {candidate}: {error.strerror}.",
-                    hint="Choose another with --port.",
+                    f"Cannot listen on port {tried_port}: {error.strerror}.",
+                    hint="Choose another port with --port.",
                 ) from error
         else:
             listener.setblocking(False)
             return BoundSocket(listener, listener.getsockname()[1])
-    raise PortUnavailable(f"Ports {port} to {last} are all in use.", hint="Choose another with --port.")
+    raise PortUnavailable(
+        f"Ports {port} to {last_port} are all in use.", hint="Choose another port with --port."
+    )
 
 
 class _LimitedServer(HTTPServer):
@@ -90,13 +92,15 @@ class _LimitedServer(HTTPServer):
             super().handle_stream(stream, address)
 
 
-def run_viewer(folder: Path, listener: BoundSocket, backend: Backend, on_ready: Callable[[], None]) -> None:
-    """Serve the maps of a directory until SIGINT or SIGTERM. `on_ready` is called once the page can be opened."""
-    create_directory(folder)
+def run_viewer(
+    directory: Path, listener: BoundSocket, backend: Backend, on_ready: Callable[[], None]
+) -> None:
+    """Serve the maps of a directory until SIGINT or SIGTERM. `on_ready` is called when the page can be opened."""
+    create_directory(directory)
     raise_file_limit()
-    # Hides Tornado's messages about malformed requests.
+    # Tornado logs malformed requests as information; they are not shown.
     logging.getLogger("tornado.general").setLevel(logging.WARNING)
-    has_finished = asyncio.run(_run_until_shutdown(folder, listener, backend, on_ready))
+    has_finished = asyncio.run(_run_until_shutdown(directory, listener, backend, on_ready))
     if not has_finished:
         # A normal exit would wait for the threads, however long git takes.
         logger.warning("event=ended running tasks were abandoned")
@@ -105,32 +109,32 @@ def run_viewer(folder: Path, listener: BoundSocket, backend: Backend, on_ready: 
         os._exit(0)
 
 
-def create_directory(folder: Path) -> None:
+def create_directory(directory: Path) -> None:
     """Create the data directory. Raise FolderUnusable if that fails."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise FolderUnusable(
-            f"Cannot use {folder} as data directory: {error.strerror or error}.",
-            hint="Name another directory in MINDMAP_DATA_DIR.",
+            f"Cannot use {directory} as data directory: {error.strerror or error}.",
+            hint="Set MINDMAP_DATA_DIR to another directory.",
         ) from error
 
 
 def raise_file_limit() -> None:
-    """Raise the limit of open files to one for each connection; macOS starts with 256."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    target = OPEN_FILE_LIMIT if hard == resource.RLIM_INFINITY else min(OPEN_FILE_LIMIT, hard)
-    if soft != resource.RLIM_INFINITY and soft < target:
+    """Raise the limit of open files to OPEN_FILE_LIMIT, enough for all connections. On macOS the default is 256."""
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    new_limit = OPEN_FILE_LIMIT if hard_limit == resource.RLIM_INFINITY else min(OPEN_FILE_LIMIT, hard_limit)
+    if soft_limit != resource.RLIM_INFINITY and soft_limit < new_limit:
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard_limit))
 
 
 async def _run_until_shutdown(
-    folder: Path, listener: BoundSocket, backend: Backend, on_ready: Callable[[], None]
+    directory: Path, listener: BoundSocket, backend: Backend, on_ready: Callable[[], None]
 ) -> bool:
     """Run the server. Return True if all slow tasks had finished at shutdown."""
-    with discovery.publish_address(folder, listener.port) as address_file:
-        viewer = ViewerState(folder, listener.port, backend)
+    with discovery.publish_address(directory, listener.port) as address_file:
+        viewer = ViewerState(directory, listener.port, backend)
         http_common.set_event_on_signals(viewer.shutdown)
         await viewer.watcher.start()
         server = start_server(viewer, listener)

@@ -27,12 +27,12 @@ from serve.viewer.documents import DocumentCache
 from serve.viewer.responses import PAGE_DIRECTORY, NotTouched, RequestOriginPolicy, TooBusy, TookTooLong
 from serve.viewer.watcher import DirectoryWatcher
 
-# Changed maps that are remembered. A client that missed more reloads everything.
+# Changed maps in the change log. A client that has missed more reloads everything.
 MAX_CHANGES: Final = 10_000
 QUICK_THREADS: Final = 4
 # Each of them runs git or waits for the daemon.
 SLOW_THREADS: Final = 4
-# Slow tasks that run or wait; more than one page requests at once.
+# Most slow tasks that run or wait: more than a page requests at once.
 MAX_SLOW_TASKS: Final = 32
 # Enough for `git status` of the largest work trees on a cold disk. Browsers give up after minutes.
 SLOW_TASK_SECONDS: Final = 60.0
@@ -52,8 +52,9 @@ class Change:
 class ChangeLog:
     """Changed maps in order of their latest change. Not thread-safe: use it on one event loop.
 
-    Clients need no queues: each changed map is stored once, with the number of its latest change, and a client
-    remembers one number. A slow client therefore gets one event per changed map. `epoch` identifies the run in ids.
+    Each changed map is stored once, with the number of its latest change. A client of the event stream stores only the
+    last number that it has received, so it needs no queue, and a slow client gets one event per changed map. `epoch` is
+    a random text in event ids: with it the viewer recognizes ids of an earlier run.
     """
 
     def __init__(self) -> None:
@@ -78,15 +79,15 @@ class ChangeLog:
         self.is_closed = True
         self._notify()
 
-    def changes_after(self, number: int) -> list[Change] | None:
+    def list_changes_after(self, number: int) -> list[Change] | None:
         """Return the changes after this number, oldest first; None if some of them are no longer stored."""
         if number < self._last_dropped:
             return None
         newer = takewhile(lambda change: change.number > number, reversed(self._changes.values()))
         return list(newer)[::-1]
 
-    def resume_position(self, last_event_id: str) -> int:
-        """Return the number in a `Last-Event-ID`; the current number if it is empty, invalid or of another run."""
+    def parse_resume_position(self, last_event_id: str) -> int:
+        """Return the number in a `Last-Event-ID`, or the last number if the id is empty, invalid or of another run."""
         epoch, _, number = last_event_id.partition("-")
         if epoch != self.epoch or not number.isdecimal() or len(number) > len(str(self.last_number)):
             return self.last_number
@@ -103,8 +104,8 @@ class ChangeLog:
         )
 
     def _notify(self) -> None:
-        current, self._next_change = self._next_change, asyncio.get_running_loop().create_future()
-        current.set_result(None)
+        future, self._next_change = self._next_change, asyncio.get_running_loop().create_future()
+        future.set_result(None)
 
 
 class ThreadPools:
@@ -122,10 +123,11 @@ class ThreadPools:
     async def run_slow(self, function: Callable[..., Result], *arguments: object) -> Result:
         """Run a function that may take seconds.
 
-        Raise TooBusy if too many wait already, TookTooLong after SLOW_TASK_SECONDS; the function then runs on.
+        Raises TooBusy if MAX_SLOW_TASKS run or wait, and TookTooLong after SLOW_TASK_SECONDS; then the function
+        continues in the background.
         """
         if self.slow_tasks >= MAX_SLOW_TASKS:
-            raise TooBusy("The viewer is busy.", hint="Try again in a moment.")
+            raise TooBusy("The viewer has too many slow requests.", hint="Try again in a few seconds.")
         self.slow_tasks += 1
         future = asyncio.get_running_loop().run_in_executor(self._slow_pool, function, *arguments)
         future.add_done_callback(self._on_slow_task_done)
@@ -138,14 +140,14 @@ class ThreadPools:
             ) from error
 
     def shutdown(self) -> None:
-        """Cancel waiting tasks, without waiting for running ones."""
+        """Cancel tasks that have not started, without waiting for running ones."""
         for pool in (self._quick_pool, self._slow_pool):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _on_slow_task_done(self, future: asyncio.Future[Result]) -> None:
         self.slow_tasks -= 1
         if not future.cancelled():
-            future.exception()  # marks the error as retrieved if the request has timed out
+            future.exception()  # otherwise asyncio logs the error of a task whose request has timed out
 
 
 @dataclass(slots=True)
@@ -173,17 +175,23 @@ class ViewerState:
 
 @dataclass(frozen=True, slots=True)
 class LineageLookup:
-    """Request for the lineage of a file. `lines` is a range such as `3-8`; empty means the whole file."""
+    """Request for the lineage of a file: the commits that wrote its lines.
+
+    `path` is the file as stored in the map. `lines` is a range such as `3-8`; empty means the whole file.
+    """
 
     path: str
     lines: str = ""
 
     def explain(self, document: Mindmap, backend: Backend) -> ExplainAnswer:
-        """Return the answer of `lineage explain` for a file that the map contains and that lies in its workspace."""
+        """Return the answer of `lineage explain` for a file that the map has and that is in its workspace.
+
+        Raises NoWorkspace, NotTouched, BadPath or BadLines.
+        """
         workspace = document.workspace_path
         if not workspace:
             raise NoWorkspace(
-                "The map has no workspace.", hint="Sync it with git once and give its work tree."
+                "The map has no workspace.", hint="Sync the map with git, and give the path of its work tree."
             )
         file = _resolve_file(document, workspace, self.path)
         start, end = parse_line_range(self.lines) if self.lines.strip() else (1, 0)
@@ -192,22 +200,20 @@ class LineageLookup:
 
 
 def _resolve_file(document: Mindmap, workspace: str, path: str) -> str:
-    """Return the file's absolute path. Raise NotTouched if not in the map, BadPath if outside the workspace."""
-    known_paths = {
-        name
+    """Return the file's absolute path. Raises NotTouched if not in the map, BadPath if outside the workspace."""
+    touched_paths = {
+        touched_path
         for node in document.nodes.values()
         for touch in node.files
-        for name in (touch.path, touch.previous_path)
+        for touched_path in (touch.path, touch.previous_path)
     }
-    if path not in known_paths:
+    if path not in touched_paths:
         raise NotTouched(f"{document.id} has no file {path!r}.", hint="Give a path as stored in the map.")
     paths = WorkspacePaths.from_workspace(workspace)
     stored_path = paths.normalize(path)
     file = Path(paths.root, stored_path)
-    # Linked directories may lead out of the workspace. A file that is a link is explained itself.
+    # A linked directory may be outside the workspace. Of a file that is a link, git blames the link itself.
     parent = os.path.realpath(file.parent)
     if stored_path.startswith("/") or not Path(parent).is_relative_to(paths.root):
-        raise BadPath(
-            f"{path!r} is outside the workspace.", hint="Only files in the workspace have a lineage."
-        )
+        raise BadPath(f"{path!r} is outside the workspace.", hint="Choose a file in the workspace.")
     return str(file)

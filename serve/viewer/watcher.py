@@ -1,8 +1,8 @@
-"""Watcher of the data directory, with a debouncer for maps that are written often.
+"""Watcher of the data directory of the mindmaps (short: maps), with a debouncer for maps that are written often.
 
-File system events are fast but unreliable: watches may be exhausted, writes of other machines on a shared disk cause
-no events, nor does anything in a directory that was deleted and created again. So the directory is also scanned every
-two seconds, or four times a second without events.
+File-system events are fast but unreliable. The system may allow no more watches. Writes of other machines on a shared
+disk cause no events, and neither do changes in a directory that was deleted and created again. So the directory is also
+scanned: every SCAN_SECONDS, or every POLL_SECONDS if there are no events.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
 from mindmap.observer import FILE_EVENTS
-from serve.http_common import file_identity
+from serve.http_common import read_file_identity
 from serve.viewer.documents import FileSignature, read_signature, read_signatures
-from stores.mindmap_files import id_from_file_name
+from stores.mindmap_files import parse_file_name
 
-# Pause after a write before the change is reported, and the longest delay if the writes never pause.
+# A change is reported if no write follows within QUIET_SECONDS, or MAX_DELAY_SECONDS after the first write.
 QUIET_SECONDS: Final = 0.1
 MAX_DELAY_SECONDS: Final = 0.5
 SCAN_SECONDS: Final = 2.0
-# Scanning a directory of a thousand maps takes 3 ms.
+# A scan of a directory with a thousand maps takes 3 ms.
 POLL_SECONDS: Final = 0.25
-# Watches may be available again by then.
+# Time until the next attempt to watch the directory, after a failure.
 RETRY_SECONDS: Final = 60.0
 EVENTS: Final = "events"
 POLLING: Final = "polling"
@@ -60,56 +60,60 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _PendingCall:
-    first_event_at: float
+    first_trigger_at: float
     timer: TimerHandle
 
 
 @dataclass(frozen=True, slots=True)
 class Debouncer:
-    """Calls `callback` with a name once it has not been triggered for QUIET_SECONDS, at most MAX_DELAY_SECONDS late."""
+    """Debouncer: calls `callback` once for several triggers of a name that follow each other quickly.
+
+    The call comes QUIET_SECONDS after the last trigger, but at most MAX_DELAY_SECONDS after the first.
+    """
 
     clock: Clock
     callback: Callable[[str], object]
-    _pending: dict[str, _PendingCall] = field(default_factory=dict)
+    _pending_calls: dict[str, _PendingCall] = field(default_factory=dict)
 
     def trigger(self, name: str) -> None:
-        """Note an event, and postpone the callback for this name."""
+        """Schedule the callback for this name, or postpone it if it is scheduled already."""
         now = self.clock.time()
-        pending = self._pending.get(name)
-        first_event_at = pending.first_event_at if pending else now
-        if pending:
-            pending.timer.cancel()
-        due = min(now + QUIET_SECONDS, first_event_at + MAX_DELAY_SECONDS)
-        self._pending[name] = _PendingCall(first_event_at, self.clock.call_at(due, self._fire, name))
+        pending_call = self._pending_calls.get(name)
+        first_trigger_at = pending_call.first_trigger_at if pending_call else now
+        if pending_call:
+            pending_call.timer.cancel()
+        due_at = min(now + QUIET_SECONDS, first_trigger_at + MAX_DELAY_SECONDS)
+        timer = self.clock.call_at(due_at, self._run_callback, name)
+        self._pending_calls[name] = _PendingCall(first_trigger_at, timer)
 
-    def _fire(self, name: str) -> None:
-        del self._pending[name]
+    def _run_callback(self, name: str) -> None:
+        del self._pending_calls[name]
         self.callback(name)
 
 
 class DirectoryWatcher:
-    """Watches the maps in a directory and calls `on_change` with each changed map's id, on the event loop.
+    """Watcher of the maps in a directory. It calls `on_change` with each changed map's id, on the event loop.
 
     `mode` is `events`, or `polling` while the system provides no events.
     """
 
-    def __init__(self, folder: Path, on_change: Callable[[str], None]) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path, on_change: Callable[[str], None]) -> None:
+        self._directory = directory
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._debouncer = Debouncer(self._loop, self._on_quiet)
         self._signatures: dict[str, FileSignature | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._observed: _ObservedDirectory | None = None
+        self._observer: _DirectoryObserver | None = None
         self._last_attempt = -RETRY_SECONDS
         self._has_warned = False
         self._is_stopped = False
         self.mode = POLLING
 
     async def start(self) -> None:
-        """Record the present state and start watching."""
+        """Store the signatures of all maps and start watching. Only later changes are reported."""
         await asyncio.to_thread(self._ensure_observer)
-        self._signatures = {**await asyncio.to_thread(_read_signatures, self._folder)}
+        self._signatures = {**await asyncio.to_thread(_read_signatures, self._directory)}
         self._create_task(self._scan_repeatedly())
 
     async def stop(self) -> None:
@@ -119,8 +123,8 @@ class DirectoryWatcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._observed is not None:
-            await asyncio.to_thread(self._observed.stop)
+        if self._observer is not None:
+            await asyncio.to_thread(self._observer.stop)
 
     async def _scan_repeatedly(self) -> None:
         while True:
@@ -128,17 +132,17 @@ class DirectoryWatcher:
             try:
                 await self._scan()
             except Exception:  # the next scan may succeed
-                logger.exception("event=look_failed folder=%s", self._folder)
+                logger.exception("event=look_failed folder=%s", self._directory)
 
     async def _scan(self) -> None:
         await asyncio.to_thread(self._ensure_observer)
-        signatures = await asyncio.to_thread(_read_signatures, self._folder)
+        signatures = await asyncio.to_thread(_read_signatures, self._directory)
         for mindmap_id in signatures.keys() | self._signatures.keys():
             if not self._is_unchanged(mindmap_id, signatures.get(mindmap_id)):
                 self._debouncer.trigger(mindmap_id)
 
     def _on_file_names(self, names: set[str]) -> None:
-        for mindmap_id in filter(None, map(id_from_file_name, names)):
+        for mindmap_id in filter(None, map(parse_file_name, names)):
             self._debouncer.trigger(mindmap_id)
 
     def _on_quiet(self, mindmap_id: str) -> None:
@@ -146,14 +150,14 @@ class DirectoryWatcher:
             self._create_task(self._report_if_changed(mindmap_id))
 
     async def _report_if_changed(self, mindmap_id: str) -> None:
-        """Report a map if its signature differs from the last one: a scan and an event may both note a change."""
-        signature = await asyncio.to_thread(read_signature, self._folder, mindmap_id)
+        """Report a map if its signature differs from the last one, as a scan and an event may find the same change."""
+        signature = await asyncio.to_thread(read_signature, self._directory, mindmap_id)
         if self._is_unchanged(mindmap_id, signature):
             return
         if signature is None:
             del self._signatures[mindmap_id]
         else:
-            # After an unsettled signature, anything counts as a change: the next write may look the same.
+            # The next write may not change an unsettled signature. None differs from every signature.
             self._signatures[mindmap_id] = signature if signature.is_settled else None
         self._on_change(mindmap_id)
 
@@ -168,19 +172,19 @@ class DirectoryWatcher:
         task.add_done_callback(self._tasks.discard)
 
     def _ensure_observer(self) -> None:
-        """Observe the directory that exists now; after a failure, try again in RETRY_SECONDS."""
-        if self._observed is not None and self._observed.identity == file_identity(self._folder):
+        """Watch the directory that is at the path now. After a failure, the next attempt is after RETRY_SECONDS."""
+        if self._observer is not None and self._observer.identity == read_file_identity(self._directory):
             return
-        if self._observed is not None:
-            self._observed.stop()
-            self._observed, self._last_attempt = None, -RETRY_SECONDS
-        found, now = file_identity(self._folder), time.monotonic()
-        if found is None or now - self._last_attempt < RETRY_SECONDS:
+        if self._observer is not None:
+            self._observer.stop()
+            self._observer, self._last_attempt = None, -RETRY_SECONDS
+        identity, now = read_file_identity(self._directory), time.monotonic()
+        if identity is None or now - self._last_attempt < RETRY_SECONDS:
             self.mode = POLLING
             return
         self._last_attempt = now
         try:
-            self._observed = _ObservedDirectory(self._folder, found, self._loop, self._on_file_names)
+            self._observer = _DirectoryObserver(self._directory, identity, self._loop, self._on_file_names)
             self.mode = EVENTS
         except OSError as error:
             self.mode = POLLING
@@ -191,18 +195,18 @@ class DirectoryWatcher:
             self._has_warned = True
             logger.warning(
                 "event=polling No file events for %s, which is scanned every %g s instead: %s.",
-                self._folder,
+                self._directory,
                 POLL_SECONDS,
                 error.strerror or error,
             )
 
 
-class _ObservedDirectory(FileSystemEventHandler):
-    """Observer of one directory; `identity` (device, inode) shows whether the path still leads to it."""
+class _DirectoryObserver(FileSystemEventHandler):
+    """Observer of one directory. `identity` is its device and inode; another directory at its path has others."""
 
     def __init__(
         self,
-        folder: Path,
+        directory: Path,
         identity: tuple[int, int],
         loop: asyncio.AbstractEventLoop,
         on_names: Callable[[set[str]], None],
@@ -214,15 +218,15 @@ class _ObservedDirectory(FileSystemEventHandler):
         self._names: set[str] = set()
         self._observer = create_observer()
         try:
-            # Of a symbolic link, the link itself would be watched.
-            self._observer.schedule(self, os.path.realpath(folder), event_filter=FILE_EVENTS)
+            # watchdog would watch a symbolic link itself and not its target.
+            self._observer.schedule(self, os.path.realpath(directory), event_filter=FILE_EVENTS)
             self._observer.start()
         except BaseException:
             self.stop()
             raise
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        """Collect the event's file names. watchdog calls this in the observer's thread."""
+        """Collect the event's file names, to be delivered on the event loop. watchdog calls this on its thread."""
         paths = (event.src_path, event.dest_path)
         names = {os.path.basename(os.fsdecode(path)) for path in paths if path}  # noqa: PTH119 - no Path for every event
         with self._lock:
@@ -244,10 +248,10 @@ class _ObservedDirectory(FileSystemEventHandler):
         self._on_names(names)
 
 
-def _read_signatures(folder: Path) -> dict[str, FileSignature]:
+def _read_signatures(directory: Path) -> dict[str, FileSignature]:
     try:
-        return read_signatures(folder)
-    except OSError:  # reported to the client by the next request for the maps
+        return read_signatures(directory)
+    except OSError:  # the next request for the list of maps reports it to the client
         return {}
 
 

@@ -5,13 +5,12 @@
 
 Each CLONE is the path of a local clone, bare or not; it is only read. `--runs` is the number of rounds whose median
 is reported (5), `--commits` the maximum number of commits (5,000; HEAD is reset to an older one), `--pairs` the
-number of line ranges to explain (200). Ratios are taken within one round against the named reference, so they are
-comparable between machines; seconds are not, and nothing is while the machine is busy. Memory is summed over all
-processes of a run.
+number of line ranges to explain (200). A ratio compares two times of one round, so it is comparable between machines;
+seconds are not. Use an idle machine. Memory is summed over all processes of a run.
 
 - `indexing`: wall time of a full index run and without embedding, peak memory, size by table, symbols by language
 - `memory_growth`: peak memory at 1,000 and at 5,000 commits, also for a uniform history
-- `everyday`: an index run with nothing new, one new commit (also with 5,000 files at HEAD), one query
+- `everyday`: an index run without new commits, one new commit (also with 5,000 files at HEAD), one query
 - `kill_recovery`: `kill -9` at a quarter, half and three quarters; comparison with an undisturbed index
 - `explain`: random ranges against `git blame` and `git show`, in a clean and a modified work tree
 - `warm`: queries with models and index loaded; text lane, encoder and reranking alone
@@ -19,7 +18,7 @@ processes of a run.
 - `hooks`: `git commit` with and without the hooks of `lineage init`
 - `concurrent_queries`: two queries a second during an index run
 - `large_index`: an index of 100,000 or 1,000,000 hunks: side file, matrix in memory, HNSW; options of its own
-- `mindmaps`: writers that are killed, a write on a large map, git sync of many files; takes no clone
+- `mindmaps`: killed writers, a write on a large map, git sync of many files; takes no clone
 - `viewer`: two hundred browsers while maps are written, memory of the viewer; takes no clone
 - `page`: first card, frame rate on a large map, latency of a write; needs Chromium, takes no clone
 
@@ -39,5 +38,5 @@ Shared modules:
 
 from serve import config
 
-# As in the programs; has an effect only before numpy is imported.
+# The programs configure libraries the same way. It has an effect only before numpy is imported.
 config.configure_libraries()

@@ -1,4 +1,4 @@
-"""Every measure, one after the other, and one table at the end.
+"""All benchmarks, one after the other, with one table at the end.
 
 python -m tests.bench CLONE...
 """
@@ -21,7 +21,7 @@ from tests.bench import (
     viewer,
     warm,
 )
-from tests.bench.report import Row, parse_arguments, print_line, print_rows, temporary_directory
+from tests.bench.report import Row, create_temporary_directory, parse_arguments, print_line, print_rows
 
 BENCHMARKS: Final = (
     indexing,
@@ -41,17 +41,17 @@ def main() -> None:
     options = parse_arguments(__doc__ or "")
     rows: list[Row] = []
     for clone in options.clones:
-        for measure in BENCHMARKS:
-            print_line(f"{clone}: {measure.__name__.rpartition('.')[2]}")
-            with temporary_directory() as folder:
-                rows += measure.measure(clone, folder, options)
+        for benchmark in BENCHMARKS:
+            print_line(f"{clone}: {benchmark.__name__.rpartition('.')[2]}")
+            with create_temporary_directory() as folder:
+                rows += benchmark.measure(clone, folder, options)
     for measure_synthetic in (everyday.measure_wide, memory_growth.measure_uniform):
-        with temporary_directory() as folder:
+        with create_temporary_directory() as folder:
             rows += measure_synthetic(folder, options)
-    for without in SYNTHETIC_BENCHMARKS:
-        print_line(without.__module__.rpartition(".")[2])
-        with temporary_directory() as folder:
-            rows += without(folder)
+    for measure_without_clone in SYNTHETIC_BENCHMARKS:
+        print_line(measure_without_clone.__module__.rpartition(".")[2])
+        with create_temporary_directory() as folder:
+            rows += measure_without_clone(folder)
     print_rows(rows)
 
 

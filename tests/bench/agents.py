@@ -1,4 +1,4 @@
-"""Agents at work: what their server takes, ten of them at once, eight asking while the history grows.
+"""Benchmark of MCP servers: memory and start, ten clients at once, and eight clients while commits arrive.
 
 python -m tests.bench.agents CLONE...
 """
@@ -26,17 +26,18 @@ from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths
 from tests.bench.everyday import QUERY
 from tests.bench.histories import History, clone_history
-from tests.bench.programs import LINEAGE, PROJECT, git, program_environment, run_lineage
-from tests.bench.report import BenchmarkOptions, Row, format_seconds, main, median
+from tests.bench.programs import LINEAGE, PROJECT, build_program_environment, run_git, run_lineage
+from tests.bench.report import BenchmarkOptions, Row, compute_median, format_seconds, main
 from tests.repos import Repo
 
-SERVER_BYTES: Final = 90_000_000
-LIST_SECONDS: Final = 2.0
+# Upper bounds of the memory of a server and of the time until it lists its tools.
+MAX_SERVER_BYTES: Final = 90_000_000
+MAX_LIST_SECONDS: Final = 2.0
 SIMULTANEOUS_CLIENTS: Final = 10
 CLIENTS: Final = 8
 LOAD_SECONDS: Final = 60.0
 COMMITS: Final = 20
-# The run of the last hook may wait for a whole forced run.
+# The index run of the last hook may have to wait for a whole forced run.
 MAX_CATCH_UP_SECONDS: Final = 300.0
 SEED: Final = 5
 
@@ -47,25 +48,25 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
     run_lineage(home, "index", history.path, "--no-progress")
     try:
         return [
-            *_simultaneous_start_rows(history, home),
-            *anyio.run(_mcp_server_rows, history, home, options.runs),
-            *_load_rows(history, home),
+            *_measure_simultaneous_start(history, home),
+            *anyio.run(_measure_mcp_server, history, home, options.runs),
+            *_measure_load(history, home),
         ]
     finally:
         DaemonClient(DaemonPaths(home)).stop()
 
 
-def _simultaneous_start_rows(history: History, home: Path) -> list[Row]:
+def _measure_simultaneous_start(history: History, home: Path) -> list[Row]:
     """Start ten queries at the same time, before there is a daemon."""
     command = (*LINEAGE, "query", str(history.path), "--query", QUERY)
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     clients = [
-        subprocess.Popen(command, cwd=PROJECT, env=_daemon_environment(home), stdout=subprocess.PIPE)
+        subprocess.Popen(command, cwd=PROJECT, env=_build_daemon_environment(home), stdout=subprocess.PIPE)
         for _ in range(SIMULTANEOUS_CLIENTS)
     ]
     answers = [client.communicate()[0] for client in clients]
-    elapsed = time.perf_counter() - started
-    wrong = sum(client.returncode != 0 for client in clients) + len(set(answers)) - 1
+    elapsed = time.perf_counter() - start_time
+    failed_count = sum(client.returncode != 0 for client in clients) + len(set(answers)) - 1
     daemons = DaemonPaths(home).log.read_text(encoding="utf-8").count("event=listening")
     hits = len(json.loads(answers[0])["hits"])
     return [
@@ -78,32 +79,32 @@ def _simultaneous_start_rows(history: History, home: Path) -> list[Row]:
         ),
         Row(
             history.name,
-            f"{SIMULTANEOUS_CLIENTS} clients at once: other answers",
-            wrong,
+            f"{SIMULTANEOUS_CLIENTS} clients at once: failed or different answers",
+            failed_count,
             0,
             f"{hits} hits each",
         ),
     ]
 
 
-async def _mcp_server_rows(history: History, home: Path, runs: int) -> list[Row]:
-    """The MCP server beside a running daemon: its memory, and how soon it lists its tools."""
+async def _measure_mcp_server(history: History, home: Path, runs: int) -> list[Row]:
+    """Measure the MCP server's memory and the time until it lists its tools, while the daemon runs."""
     times, sizes = [], []
     for _ in range(runs):
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         async with _connect(history, home) as client:
             await client.list_tools()
-            times.append(time.perf_counter() - started)
+            times.append(time.perf_counter() - start_time)
             await client.call_tool("find_pattern", {"query": QUERY})
-            await client.call_tool("explain_change", {"file": _first_source_file(history)})
-            sizes.append(_resident_bytes())
+            await client.call_tool("explain_change", {"file": _find_source_file(history)})
+            sizes.append(_measure_server_memory())
     return [
-        Row(history.name, "MCP server: resident bytes", max(sizes), SERVER_BYTES, f"largest of {runs}"),
+        Row(history.name, "MCP server: resident bytes", max(sizes), MAX_SERVER_BYTES, f"largest of {runs}"),
         Row(
             history.name,
             "MCP server: seconds to the first tools/list",
-            median(times),
-            LIST_SECONDS,
+            compute_median(times),
+            MAX_LIST_SECONDS,
             format_seconds(times),
         ),
     ]
@@ -111,15 +112,14 @@ async def _mcp_server_rows(history: History, home: Path, runs: int) -> list[Row]
 
 @dataclass(slots=True)
 class LoadResult:
-    """Answers and errors under load."""
+    """Number of answers, errors, and seconds of each call under load."""
 
     answers: int = 0
-    empty: int = 0
     errors: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
 
-def _load_rows(history: History, home: Path) -> list[Row]:
+def _measure_load(history: History, home: Path) -> list[Row]:
     """Query from eight clients while `index --force` runs and commits with hooks arrive."""
     run_lineage(home, "init", history.path)
     result = LoadResult()
@@ -154,7 +154,7 @@ async def _query_repeatedly(
     history: History, home: Path, result: LoadResult, deadline: float, number: int
 ) -> None:
     generator = random.Random(SEED + number)  # noqa: S311 - repeatable questions
-    file = _first_source_file(history)
+    file = _find_source_file(history)
     async with _connect(history, home) as client:
         while time.monotonic() < deadline:
             calls = [
@@ -162,9 +162,9 @@ async def _query_repeatedly(
                 ("explain_change", {"file": file}),
             ]
             tool, arguments = generator.choice(calls)
-            started = time.perf_counter()
+            start_time = time.perf_counter()
             await _record_call(result, partial(client.call_tool, tool, arguments))
-            result.seconds.append(time.perf_counter() - started)
+            result.seconds.append(time.perf_counter() - start_time)
 
 
 async def _record_call(load: LoadResult, call: Callable[[], Awaitable[Any]]) -> None:
@@ -182,7 +182,7 @@ async def _record_call(load: LoadResult, call: Callable[[], Awaitable[Any]]) -> 
 
 async def _run_forced_index(history: History, home: Path, result: LoadResult) -> None:
     command = [*LINEAGE, "index", str(history.path), "--force", "--no-progress"]
-    process = await anyio.run_process(command, cwd=PROJECT, env=_daemon_environment(home), check=False)
+    process = await anyio.run_process(command, cwd=PROJECT, env=_build_daemon_environment(home), check=False)
     if process.returncode:
         result.errors.append(process.stderr.decode())
 
@@ -192,10 +192,10 @@ def _commit(history: History, home: Path, number: int) -> tuple[str, str]:
     word = f"zyx{number}qwv"
     repo = Repo(history.path)
     repo.write(f"stormy{number}.py", f"def {word}():\n    return {number}\n")
-    git(history.path, "add", "-A")
+    run_git(history.path, "add", "-A")
     command = ["git", "-C", str(history.path), "commit", "--quiet", "-m", f"Add the function {word}"]
-    subprocess.run(command, env=_daemon_environment(home), check=True, capture_output=True)
-    return git(history.path, "rev-parse", "HEAD"), word
+    subprocess.run(command, env=_build_daemon_environment(home), check=True, capture_output=True)
+    return run_git(history.path, "rev-parse", "HEAD"), word
 
 
 def _wait_for_hooks(history: History, home: Path) -> int:
@@ -219,22 +219,22 @@ def _connect(history: History, home: Path) -> AbstractAsyncContextManager[Client
         command=sys.executable,
         args=["-m", "serve.mcp.lineage_server"],
         cwd=history.path,
-        env=_daemon_environment(home),
+        env=_build_daemon_environment(home),
     )
     return Client(stdio_client(command))
 
 
-def _daemon_environment(home: Path) -> dict[str, str]:
+def _build_daemon_environment(home: Path) -> dict[str, str]:
     """Return an environment with the daemon enabled and `lineage` on PATH."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return program_environment(home, daemon=True) | {"PATH": path}
+    return build_program_environment(home, daemon=True) | {"PATH": path}
 
 
-def _first_source_file(history: History) -> str:
-    return git(history.path, "ls-files", "*.py", "*.rs", "*.js", "*.java").split("\n")[0]
+def _find_source_file(history: History) -> str:
+    return run_git(history.path, "ls-files", "*.py", "*.rs", "*.js", "*.java").split("\n")[0]
 
 
-def _resident_bytes() -> int:
+def _measure_server_memory() -> int:
     """Return the resident memory of this process's MCP server."""
     listed = subprocess.run(["ps", "-axo", "ppid=,rss=,args="], capture_output=True, text=True, check=True)
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()]

@@ -2,9 +2,9 @@
 
 python -m tests.bench.concurrent_queries CLONE...
 
-Queries run in two modes: as processes that read the index file while the run writes it, without
-the cross-encoder, and through the daemon, which is the default. On a slow machine
-fewer queries are started: at most `MAX_CONCURRENT` run at the same time.
+Queries run in two modes: as processes of their own that read the index file while the run writes it, without the
+cross-encoder; and through the daemon, which is the default. At most MAX_CONCURRENT queries run at the same time, so a
+slow machine starts fewer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.bench.programs import LINEAGE, start_program
 from tests.bench.report import BenchmarkOptions, Row, format_seconds, main
 
 INTERVAL_SECONDS: Final = 0.5
-# Each query loads a model: more would measure memory, not locks.
+# A query process loads a model. With more of them, the benchmark would measure memory instead of locks.
 MAX_CONCURRENT: Final = 12
 
 
@@ -62,51 +62,49 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
     return [
         row
         for number, mode in enumerate(QUERY_MODES)
-        for row in _mode_rows(history, mode, folder / f"home-{number}")
+        for row in _measure_mode(history, mode, folder / f"home-{number}")
     ]
 
 
-def _mode_rows(history: History, mode: QueryMode, home: Path) -> Iterator[Row]:
+def _measure_mode(history: History, mode: QueryMode, home: Path) -> Iterator[Row]:
     try:
         results, seconds_total = _query_during_index_run(history, mode, home)
     finally:
         DaemonClient(DaemonPaths(home)).stop()
-    failed = [answer.error for answer in results if answer.hits is None]
-    with_hits = [answer for answer in results if answer.hits]
-    rate = f"{len(results)} asked in {seconds_total:.0f} s, {len(results) / seconds_total:.1f} a second"
+    errors = [result.error for result in results if result.hits is None]
+    with_hits = [result for result in results if result.hits]
+    rate = f"{len(results)} queries in {seconds_total:.0f} s, {len(results) / seconds_total:.1f} a second"
     detail = f"{rate}; {len(with_hits)} with hits; each {_format_latency(results)}"
-    yield Row(
-        history.name, f"queries {mode.name} that got no answer while an index ran", len(failed), 0, detail
-    )
-    yield from (Row(history.name, "the first error", 1, 0, error) for error in failed[:1])
+    yield Row(history.name, f"queries {mode.name}, failed during an index run", len(errors), 0, detail)
+    yield from (Row(history.name, "first error of them", 1, 0, error) for error in errors[:1])
 
 
 def _query_during_index_run(history: History, mode: QueryMode, home: Path) -> tuple[list[QueryResult], float]:
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     index = start_program((*LINEAGE, "index", str(history.path), "--no-progress"), home=home)
     with ThreadPoolExecutor(MAX_CONCURRENT) as pool, ThreadPoolExecutor(1) as listener:
         index_output = listener.submit(index.communicate)
         futures: list[Future[QueryResult]] = []
         try:
             while not index_output.done():
-                if sum(not answer.done() for answer in futures) < MAX_CONCURRENT:
+                if sum(not future.done() for future in futures) < MAX_CONCURRENT:
                     futures.append(pool.submit(_run_query, history, mode, home))
                 time.sleep(INTERVAL_SECONDS)
         except BaseException:
-            os.killpg(index.pid, signal.SIGTERM)  # else the pools would wait for its end
+            os.killpg(index.pid, signal.SIGTERM)  # otherwise the pools wait for its end
             raise
-        elapsed = time.perf_counter() - started
+        elapsed = time.perf_counter() - start_time
         assert index.returncode == 0, index_output.result()[1]
         return [future.result() for future in futures], elapsed
 
 
 def _run_query(history: History, mode: QueryMode, home: Path) -> QueryResult:
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     command = (*LINEAGE, "query", str(history.path), "--query", QUERY, *mode.arguments)
     process = start_program(command, home=home, daemon=mode.daemon)
     out, err = process.communicate()
     error = [*err.strip().splitlines(), f"exit status {process.returncode}"][0]
-    return QueryResult(time.perf_counter() - started, _count_hits(process, out), error)
+    return QueryResult(time.perf_counter() - start_time, _count_hits(process, out), error)
 
 
 def _count_hits(process: subprocess.Popen[str], out: str) -> int | None:
@@ -114,7 +112,7 @@ def _count_hits(process: subprocess.Popen[str], out: str) -> int | None:
 
 
 def _format_latency(results: Sequence[QueryResult]) -> str:
-    return format_seconds([answer.seconds for answer in results])
+    return format_seconds([result.seconds for result in results])
 
 
 if __name__ == "__main__":

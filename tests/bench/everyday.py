@@ -1,4 +1,4 @@
-"""Benchmark of everyday commands as whole processes: an index run with nothing new, one new commit, a query.
+"""Benchmark of everyday commands as whole processes: an index run without new commits, one with a new commit, a query.
 
 python -m tests.bench.everyday CLONE...
 
@@ -16,14 +16,15 @@ from typing import Final
 from tests.bench import indexes
 from tests.bench.histories import History, add_commit, clone_history, create_wide_history
 from tests.bench.programs import ProgramResult, run_lineage, run_program
-from tests.bench.report import BenchmarkOptions, Row, format_seconds, main, median
+from tests.bench.report import BenchmarkOptions, Row, compute_median, format_seconds, main
 
+# Upper bounds of the wall times.
 NO_OP_SECONDS: Final = 0.5
 COMMIT_SECONDS: Final = 3.0
 QUERY_SECONDS: Final = 3.0
 QUERY: Final = "close the socket when the connection was lost"
 
-# Must not be imported by a run with nothing to do.
+# An index run without new commits must not import these.
 HEAVY_MODULES: Final = ("onnxruntime", "tokenizers", "tree_sitter", "polars", "pyarrow", "numpy")
 
 
@@ -48,23 +49,25 @@ def measure_wide(folder: Path, options: BenchmarkOptions) -> Sequence[Row]:
 
 def measure_no_op(history: History, home: Path, runs: int) -> list[Row]:
     """Measure `index --incremental` when HEAD is indexed: time, files written, heavy modules imported."""
-    before = indexes.index_files(history.path, home)
+    before = indexes.list_index_files(history.path, home)
     results = [run_lineage(home, "index", history.path, "--incremental", memory=False) for _ in range(runs)]
     assert all(run.out.startswith("index up-to-date at ") for run in results), results[0].out
-    written = [
-        name for name, stat in indexes.index_files(history.path, home).items() if before.get(name) != stat
+    written_files = [
+        name
+        for name, stat in indexes.list_index_files(history.path, home).items()
+        if before.get(name) != stat
     ]
     times = [run.seconds for run in results]
-    heavy_modules = _loaded_heavy_modules(history, home)
+    heavy_modules = _list_heavy_modules(history, home)
     return [
         Row(
             history.name,
-            "index --incremental, nothing to do, seconds",
-            median(times),
+            "index --incremental without new commits, seconds",
+            compute_median(times),
             NO_OP_SECONDS,
             format_seconds(times),
         ),
-        Row(history.name, "the same: files written", len(written), 0, ", ".join(written)),
+        Row(history.name, "the same: files written", len(written_files), 0, ", ".join(written_files)),
         Row(
             history.name,
             "the same: heavy modules imported",
@@ -83,8 +86,9 @@ def measure_new_commit(history: History, home: Path, runs: int) -> Row:
         command = ("index", history.path, "--incremental", "--profile", "--no-progress")
         results.append(run_lineage(home, *command, memory=False))
     times = [run.seconds for run in results]
-    detail = f"{format_seconds(times)}; HEAD symbols {median([_head_symbols_ms(run) for run in results]):.0f} ms of it"
-    return Row(history.name, "one new commit, seconds", median(times), COMMIT_SECONDS, detail)
+    head_symbols_ms = compute_median([_parse_head_symbols_ms(run) for run in results])
+    detail = f"{format_seconds(times)}; HEAD symbols {head_symbols_ms:.0f} ms of it"
+    return Row(history.name, "one new commit, seconds", compute_median(times), COMMIT_SECONDS, detail)
 
 
 def measure_query(history: History, home: Path, runs: int) -> Row:
@@ -94,17 +98,17 @@ def measure_query(history: History, home: Path, runs: int) -> Row:
     times = [run.seconds for run in results]
     hits = len(json.loads(results[0].out)["hits"])
     detail = f"{format_seconds(times)}; {hits} hits, peak memory {run_lineage(home, *arguments).peak_bytes:,} bytes"
-    return Row(history.name, "query, seconds", median(times), QUERY_SECONDS, detail)
+    return Row(history.name, "query, seconds", compute_median(times), QUERY_SECONDS, detail)
 
 
-def _loaded_heavy_modules(history: History, home: Path) -> list[str]:
+def _list_heavy_modules(history: History, home: Path) -> list[str]:
     command = ("-X", "importtime", "-m", "serve.cli.app", "index", str(history.path), "--incremental")
     import_log = run_program((sys.executable, *command), home=home).err
     modules = {line.rpartition("|")[2].strip().partition(".")[0] for line in import_log.splitlines()}
     return [name for name in HEAVY_MODULES if name in modules]
 
 
-def _head_symbols_ms(run: ProgramResult) -> float:
+def _parse_head_symbols_ms(run: ProgramResult) -> float:
     return float(json.loads(run.out.splitlines()[-1])["head_symbols_ms"])
 
 

@@ -24,14 +24,14 @@ from pipeline.git.repository import open_repository
 from serve.api_types import ExplainAnswer, ExplainHit, ExplainRequest
 from serve.explain.blame import BlameResult, parse_porcelain
 from serve.explain.cache import BoundedCache
-from serve.explain.excerpts import main_origin
+from serve.explain.excerpts import find_main_origin
 from serve.explain.explain_change import Explainer
 from serve.index_status import truncate_line
 from serve.repositories import locate_index
 from tests.bench.histories import History, clone_history
-from tests.bench.indexing import index_without_embedding_command
-from tests.bench.programs import git_bytes, run_program
-from tests.bench.report import BenchmarkOptions, Row, main, median
+from tests.bench.indexing import build_zero_encoder_command
+from tests.bench.programs import run_git_bytes, run_program
+from tests.bench.report import BenchmarkOptions, Row, compute_median, main
 
 SEED: Final = 11
 # Lines per range: a line, a function, a class.
@@ -59,68 +59,72 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
     rows: list[Row] = []
     for state in ("clean", "dirty"):
         history = clone_history(clone, folder / state, options.commits)
-        requests = list(_random_requests(history, generator, options.pairs, dirty=state == "dirty"))
-        rows += _state_rows(history, f"{state}: ", folder / "home", requests, generator)
+        requests = list(_generate_requests(history, generator, options.pairs, dirty=state == "dirty"))
+        rows += _measure_state(history, f"{state}: ", folder / "home", requests, generator)
     indexed_explainer = Explainer(_build_index(history, folder / "indexed"))
     related_requests = [replace(request, include_related=True) for request in requests]
     rows.append(
-        _first_answer_row(
+        _create_first_answer_row(
             history,
             "dirty, indexed: ",
-            [_compare_with_git(history, indexed_explainer, one) for one in related_requests],
+            [_compare_with_git(history, indexed_explainer, request) for request in related_requests],
         )
     )
     return rows
 
 
-def _state_rows(
+def _measure_state(
     history: History, state: str, home: Path, requests: Sequence[ExplainRequest], generator: random.Random
 ) -> Iterator[Row]:
     explainer = Explainer(home)
     comparisons = [_compare_with_git(history, explainer, request) for request in requests]
-    lines = sum(len(asking.git_blame.lines) for asking in comparisons)
+    line_count = sum(len(comparison.git_blame.lines) for comparison in comparisons)
+    hit_count = sum(len(comparison.answer.hits) for comparison in comparisons)
     yield Row(
         history.name,
-        f"{state}lines blamed on another commit than git's",
+        f"{state}lines with another commit than in git blame",
         sum(map(_count_disagreements, comparisons)),
         0,
-        f"{len(comparisons)} ranges, {lines} lines, {sum(len(asking.answer.hits) for asking in comparisons)} hits",
+        f"{len(comparisons)} ranges, {line_count} lines, {hit_count} hits",
     )
     yield Row(
         history.name,
         f"{state}hits in another order",
-        sum(_count_unordered(history, one) for one in comparisons),
+        sum(_count_unordered(history, comparison) for comparison in comparisons),
         0,
         "",
     )
     wrong = [
         hit
-        for asking in comparisons
-        for hit in asking.answer.hits
-        if not _is_shown_by_git(history, asking, hit)
+        for comparison in comparisons
+        for hit in comparison.answer.hits
+        if not _is_shown_by_git(history, comparison, hit)
     ]
     detail = ", ".join(f"{hit.commit_sha[:10]} {hit.file_path}" for hit in wrong[:3])
-    yield Row(history.name, f"{state}paths or excerpts git does not show", len(wrong), 0, detail)
-    yield _first_answer_row(history, state, comparisons)
-    yield from _repeated_answer_rows(history, state, explainer, comparisons, generator)
+    yield Row(history.name, f"{state}paths or excerpts that git does not show", len(wrong), 0, detail)
+    yield _create_first_answer_row(history, state, comparisons)
+    yield from _measure_repeated_answers(history, state, explainer, comparisons, generator)
 
 
-def _first_answer_row(history: History, state: str, comparisons: Sequence[Comparison]) -> Row:
-    ratios = [one.seconds / (GIT_SHARE * one.git_seconds + ALLOWANCE_SECONDS) for one in comparisons]
+def _create_first_answer_row(history: History, state: str, comparisons: Sequence[Comparison]) -> Row:
+    ratios = [
+        comparison.seconds / (GIT_SHARE * comparison.git_seconds + ALLOWANCE_SECONDS)
+        for comparison in comparisons
+    ]
     answer_seconds, git_seconds = (
-        median([one.seconds for one in comparisons]),
-        median([one.git_seconds for one in comparisons]),
+        compute_median([comparison.seconds for comparison in comparisons]),
+        compute_median([comparison.git_seconds for comparison in comparisons]),
     )
     return Row(
         history.name,
         f"{state}first answer / ({GIT_SHARE} x git blame + 30 ms)",
-        median(ratios),
+        compute_median(ratios),
         1,
         f"{answer_seconds * 1000:.0f} ms, git blame {git_seconds * 1000:.0f} ms",
     )
 
 
-def _repeated_answer_rows(
+def _measure_repeated_answers(
     history: History,
     state: str,
     explainer: Explainer,
@@ -137,27 +141,27 @@ def _repeated_answer_rows(
             times.append(seconds)
             differences += answer != comparison.answer
     yield Row(history.name, f"{state}repeated answers that differ", differences, 0, f"of {len(times)}")
-    warm = median(times[len(comparisons) :])
+    warm = compute_median(times[len(comparisons) :])
     yield Row(
         history.name, f"{state}repeated answer, seconds", warm, REPEATED_SECONDS, f"{warm * 1000:.1f} ms"
     )
 
 
-def _random_requests(
+def _generate_requests(
     history: History, generator: random.Random, count: int, *, dirty: bool
 ) -> Iterator[ExplainRequest]:
-    files = [name for name in git_bytes(history.path, "ls-files", "-z").split(b"\0") if name]
-    changed: set[bytes] = set()
+    files = [name for name in run_git_bytes(history.path, "ls-files", "-z").split(b"\0") if name]
+    changed_files: set[bytes] = set()
     while count:
         name = generator.choice(files)
         file = history.path / os.fsdecode(name)
         content = file.read_bytes() if file.is_file() and not file.is_symlink() else b""
         if not content or b"\0" in content[:8000]:
             continue
-        if dirty and name not in changed:
+        if dirty and name not in changed_files:
             content = _edit_randomly(content, generator)
             file.write_bytes(content)
-            changed.add(name)
+            changed_files.add(name)
         line_count = content.count(b"\n") + (not content.endswith(b"\n"))
         start = generator.randint(1, line_count)
         count -= 1
@@ -169,39 +173,43 @@ def _random_requests(
 def _edit_randomly(content: bytes, generator: random.Random) -> bytes:
     """Change, delete or insert a line at every tenth line."""
     lines = content.split(b"\n")
-    for place in sorted(generator.sample(range(len(lines)), max(1, len(lines) // 10)), reverse=True):
-        lines[place : place + 1] = generator.choice(
-            ([], [lines[place] + b" changed"], [lines[place], b"a new line"])
+    for index in sorted(generator.sample(range(len(lines)), max(1, len(lines) // 10)), reverse=True):
+        lines[index : index + 1] = generator.choice(
+            ([], [lines[index] + b" changed"], [lines[index], b"a new line"])
         )
     return b"\n".join(lines) or b"\n"
 
 
 def _compare_with_git(history: History, explainer: Explainer, request: ExplainRequest) -> Comparison:
     lines = f"-L{request.line_start},{request.line_end}"
-    started = time.perf_counter()
-    porcelain = git_bytes(history.path, "blame", "--porcelain", lines, "--", request.file)
-    git_seconds = time.perf_counter() - started
+    start_time = time.perf_counter()
+    porcelain = run_git_bytes(history.path, "blame", "--porcelain", lines, "--", request.file)
+    git_seconds = time.perf_counter() - start_time
     answer, seconds = _explain(history, explainer, request)
     return Comparison(request, parse_porcelain(porcelain), git_seconds, answer, seconds)
 
 
 def _explain(history: History, explainer: Explainer, request: ExplainRequest) -> tuple[ExplainAnswer, float]:
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     answer = explainer.explain(request, history.path)
-    return answer, time.perf_counter() - started
+    return answer, time.perf_counter() - start_time
 
 
 def _count_disagreements(comparison: Comparison) -> int:
-    theirs = {
+    git_shas = {
         line.number: line.origin.commit_sha if line.is_committed else None
         for line in comparison.git_blame.lines
     }
-    ours = {line.number: line.commit_sha for line in comparison.answer.lines}
-    found = {number: hit.commit_sha for hit in comparison.answer.hits for number in hit.blame_lines}
-    unique = len({sha for sha in theirs.values() if sha})
-    wrong = sum(ours.get(number) != sha for number, sha in theirs.items())
-    wrong += sum(theirs.get(number) != sha for number, sha in found.items())
-    return wrong + (len(ours) != len(theirs)) + (comparison.answer.meta.explain.commits_unique != unique)
+    answer_shas = {line.number: line.commit_sha for line in comparison.answer.lines}
+    hit_shas = {number: hit.commit_sha for hit in comparison.answer.hits for number in hit.blame_lines}
+    unique_count = len({sha for sha in git_shas.values() if sha})
+    wrong = sum(answer_shas.get(number) != sha for number, sha in git_shas.items())
+    wrong += sum(git_shas.get(number) != sha for number, sha in hit_shas.items())
+    return (
+        wrong
+        + (len(answer_shas) != len(git_shas))
+        + (comparison.answer.meta.explain.commits_unique != unique_count)
+    )
 
 
 def _count_unordered(history: History, comparison: Comparison) -> int:
@@ -213,21 +221,21 @@ def _count_unordered(history: History, comparison: Comparison) -> int:
 
 
 def _is_ancestor(history: History, older: str, newer: str) -> bool:
-    return not git_bytes(history.path, "rev-list", "-1", older, f"^{newer}")
+    return not run_git_bytes(history.path, "rev-list", "-1", older, f"^{newer}")
 
 
 def _is_shown_by_git(history: History, comparison: Comparison, hit: ExplainHit) -> bool:
     """Check that every part of the excerpt is in the commit's diff of that file as printed by `git show`."""
     lines = [line for line in comparison.git_blame.lines if line.origin.commit_sha == hit.commit_sha]
-    origin = main_origin(lines)
+    origin = find_main_origin(lines)
     if os.fsencode(hit.file_path) != origin.path or tuple(line.number for line in lines) != hit.blame_lines:
         return False
-    diff = git_bytes(
+    diff = run_git_bytes(
         history.path, "show", "--format=", "-m", "-M", "--no-ext-diff", "--no-textconv", hit.commit_sha
     )
-    if origin.previous:  # what blame calls a rename, `show` may not
+    if origin.previous:  # `git show` may not report a rename that blame follows
         before, path = origin.previous
-        diff += git_bytes(
+        diff += run_git_bytes(
             history.path,
             "diff",
             before + ":" + os.fsdecode(path),
@@ -241,7 +249,7 @@ def _is_shown_by_git(history: History, comparison: Comparison, hit: ExplainHit) 
 
 def _build_index(history: History, home: Path) -> Path:
     """Create a LINEAGE_HOME with the index (without vectors, which explanations do not use) and the commit-graph."""
-    run_program(index_without_embedding_command(history.path), home=home, memory=False)
+    run_program(build_zero_encoder_command(history.path), home=home, memory=False)
     repository = open_repository(history.path)
     commit_graph.refresh(repository, locate_index(home, repository).git_directory)
     return home

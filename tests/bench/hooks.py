@@ -23,11 +23,10 @@ from serve.cli.entry import HOOK_ARGUMENTS
 from serve.repositories import locate_index
 from serve.setup.init import InitOptions, initialize
 from stores import locks
-from stores.locks import closing_descriptor, open_lock_file
-from stores.locks import try_lock as taken
+from stores.locks import close_finally, open_lock_file, try_lock
 from tests.bench.histories import History, clone_history
-from tests.bench.programs import program_environment, run_lineage
-from tests.bench.report import BenchmarkOptions, Row, main, median
+from tests.bench.programs import build_program_environment, run_lineage
+from tests.bench.report import BenchmarkOptions, Row, compute_median, main
 from tests.repos import Repo
 from tests.serve.setup.hook_helpers import find_index_runs, install_real_lineage, is_head_indexed
 
@@ -37,7 +36,7 @@ ROUNDS_PER_RUN: Final = 4
 CONSECUTIVE_COMMITS: Final = 20
 # About a start of Python.
 MAX_QUEUED_SECONDS: Final = 0.15
-# A hook returns before its index run shows among the processes; after this time none is starting.
+# A hook returns before its index run is in the list of processes. After this time no run is starting any more.
 MAX_START_SECONDS: Final = 60
 MAX_RUN_SECONDS: Final = 600
 
@@ -65,11 +64,12 @@ def measure_single_commits(history: History, home: Path, program: Path, rounds: 
         without_hooks.append(_commit(history, home, program, *NO_HOOKS))
         with_hooks.append(_commit(history, home, program))
         _wait_until_indexed(history, home, program)
-    detail = f"{1000 * median(with_hooks):.1f} ms for {1000 * median(without_hooks):.1f} ms, {rounds} of each"
+    median_with, median_without = compute_median(with_hooks), compute_median(without_hooks)
+    detail = f"{1000 * median_with:.1f} ms with, {1000 * median_without:.1f} ms without, {rounds} of each"
     return Row(
         history.name,
         "git commit, seconds more with hooks",
-        median(with_hooks) - median(without_hooks),
+        median_with - median_without,
         MAX_ADDED_SECONDS,
         detail,
     )
@@ -77,10 +77,12 @@ def measure_single_commits(history: History, home: Path, program: Path, rounds: 
 
 def measure_consecutive_commits(history: History, home: Path, program: Path) -> Row:
     """Measure the time that hooks add to consecutive commits, each of which starts a run."""
-    without_hooks = median([_commit(history, home, program, *NO_HOOKS) for _ in range(CONSECUTIVE_COMMITS)])
-    with_hooks = median([_commit(history, home, program) for _ in range(CONSECUTIVE_COMMITS)])
+    without_hooks = compute_median(
+        [_commit(history, home, program, *NO_HOOKS) for _ in range(CONSECUTIVE_COMMITS)]
+    )
+    with_hooks = compute_median([_commit(history, home, program) for _ in range(CONSECUTIVE_COMMITS)])
     _wait_until_indexed(history, home, program)
-    detail = f"{1000 * with_hooks:.1f} ms for {1000 * without_hooks:.1f} ms, {CONSECUTIVE_COMMITS} in a row"
+    detail = f"{1000 * with_hooks:.1f} ms with, {1000 * without_hooks:.1f} ms without, {CONSECUTIVE_COMMITS} in a row"
     return Row(
         history.name, "the same, commits in a row", with_hooks - without_hooks, MAX_ADDED_SECONDS, detail
     )
@@ -89,14 +91,14 @@ def measure_consecutive_commits(history: History, home: Path, program: Path) -> 
 def measure_queued_run(history: History, home: Path, rounds: int) -> Row:
     """Measure the processor time of a run that exits because another is queued."""
     repository = open_repository(history.path)
-    lock_path = locks.queue_lock_path(locate_index(home, repository), repository.git_dir)
-    with closing_descriptor(open_lock_file(lock_path)) as waiting:
-        assert taken(waiting, fcntl.LOCK_EX)
+    lock_path = locks.get_queue_lock_path(locate_index(home, repository), repository.git_dir)
+    with close_finally(open_lock_file(lock_path)) as waiting:
+        assert try_lock(waiting, fcntl.LOCK_EX)
         times = [_run_queued_hook(history, home) for _ in range(rounds)]
     return Row(
         history.name,
         "a run that finds another queued, processor seconds",
-        median(times),
+        compute_median(times),
         MAX_QUEUED_SECONDS,
         f"{min(times):.2f}-{max(times):.2f} s",
     )
@@ -105,29 +107,29 @@ def measure_queued_run(history: History, home: Path, rounds: int) -> Row:
 def _run_queued_hook(history: History, home: Path) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = (sys.executable, "-P", "-m", "serve.cli.entry", *HOOK_ARGUMENTS)
-    environment = program_environment(home)
+    environment = build_program_environment(home)
     subprocess.run(command, cwd=history.path, env=environment, check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _commit(history: History, home: Path, program: Path, *options: str) -> float:
-    environment = program_environment(home)
+    environment = build_program_environment(home)
     environment["PATH"] = os.pathsep.join([str(program), environment["PATH"]])
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     subprocess.run(["git", *options, *COMMIT], cwd=history.path, env=environment, check=True)
-    return time.perf_counter() - started
+    return time.perf_counter() - start_time
 
 
 def _wait_until_indexed(history: History, home: Path, program: Path) -> None:
     """Wait until HEAD is indexed and no index run is active."""
-    repo, started = Repo(history.path), time.monotonic()
-    quiet_since = started
+    repo, start_time = Repo(history.path), time.monotonic()
+    quiet_since = start_time
     while (is_running := bool(find_index_runs(program))) or not is_head_indexed(repo, home):
         now = time.monotonic()
         quiet_since = now if is_running else quiet_since
         assert now - quiet_since < MAX_START_SECONDS, "HEAD was not indexed"
-        assert now - started < MAX_RUN_SECONDS, "a run did not end"
+        assert now - start_time < MAX_RUN_SECONDS, "a run did not end"
         time.sleep(MAX_ADDED_SECONDS)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 from pipeline.encoders.base import EMBEDDING_MODEL
 from pipeline.git.repository import open_repository
-from pipeline.malloc import limit_malloc_arenas
+from pipeline.malloc import configure_malloc
 from pipeline.workers import count_usable_cpus
 from serve import config
 from serve.cli.index import start_workers
@@ -44,14 +44,17 @@ class ZeroEncoder:
 
 def main() -> None:
     config.configure_libraries()
-    limit_malloc_arenas()
+    configure_malloc()
     repository = open_repository(Path(sys.argv[1]))
     location = locate_index(config.load_settings().home, repository)
     with (
         locks.acquire_run_lock(location),
         start_workers(repository, location, count_usable_cpus()) as workers,
     ):
-        from pipeline.run import IndexRun, RunOptions  # like `lineage index`, while the workers import
+        from pipeline.run import (  # imported while the workers start, as in `lineage index`
+            IndexRun,
+            RunOptions,
+        )
 
         IndexRun(repository, location, RunOptions(), ZeroEncoder(), workers).run()
 

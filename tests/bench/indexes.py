@@ -87,14 +87,14 @@ def open_index(repository: Path, home: Path) -> Iterator[duckdb.DuckDBPyConnecti
         yield connection
 
 
-def embedded_texts(repository: Path, home: Path) -> list[str]:
+def load_embedded_texts(repository: Path, home: Path) -> list[str]:
     """Return the distinct embedded texts."""
     with open_index(repository, home) as connection:
         sql = "SELECT message FROM commits UNION SELECT semantic_text FROM hunks"
         return [text for (text,) in connection.execute(sql).fetchall()]
 
 
-def index_fingerprint(repository: Path, home: Path) -> dict[str, tuple[int, str]]:
+def compute_fingerprint(repository: Path, home: Path) -> dict[str, tuple[int, str]]:
     """Return (row count, sum of row hashes) per table; independent of the order of rows."""
     assert set(TABLE_CONTENT) | {"migrations"} == set(TABLES), "TABLE_CONTENT and TABLES differ"
     with open_index(repository, home) as connection:
@@ -105,18 +105,18 @@ def index_fingerprint(repository: Path, home: Path) -> dict[str, tuple[int, str]
         }
 
 
-def index_files(repository: Path, home: Path) -> dict[str, tuple[int, int]]:
+def list_index_files(repository: Path, home: Path) -> dict[str, tuple[int, int]]:
     """Return (size, modification time) of every file of the index by name."""
     folder = find_location(repository, home).folder
     stats = {file.name: file.stat() for file in sorted(folder.rglob("*")) if file.is_file()}
     return {name: (stat.st_size, stat.st_mtime_ns) for name, stat in stats.items()}
 
 
-def index_size(repository: Path, home: Path) -> int:
-    return sum(length for length, _ in index_files(repository, home).values())
+def measure_index(repository: Path, home: Path) -> int:
+    return sum(length for length, _ in list_index_files(repository, home).values())
 
 
-def table_sizes(repository: Path, home: Path, *, by_column: bool = False) -> pl.DataFrame:
+def measure_tables(repository: Path, home: Path, *, by_column: bool = False) -> pl.DataFrame:
     """Return bytes per table, largest first; the free end of a block counts for its last table."""
     column = ".' || column_name" if by_column else "'"
     segments = " UNION ALL ".join(_SEGMENTS.format(table=table, column=column) for table in TABLES)
@@ -125,7 +125,7 @@ def table_sizes(repository: Path, home: Path, *, by_column: bool = False) -> pl.
         return connection.execute(_TABLE_SIZES.format(segments=segments), {"block": block}).pl()
 
 
-def symbol_shares(repository: Path, home: Path) -> pl.DataFrame:
+def compute_symbol_shares(repository: Path, home: Path) -> pl.DataFrame:
     """Return, per language, the shares of text hunks by confidence of their symbols."""
     with open_index(repository, home) as connection:
         return connection.execute(_SYMBOL_SHARES).pl()

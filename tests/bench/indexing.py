@@ -16,9 +16,17 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench import indexes, references
-from tests.bench.histories import History, clone_history, pack_bytes
+from tests.bench.histories import History, clone_history, measure_pack
 from tests.bench.programs import PROJECT, run_lineage, run_program
-from tests.bench.report import BenchmarkOptions, Row, format_seconds, main, median, print_line, print_table
+from tests.bench.report import (
+    BenchmarkOptions,
+    Row,
+    compute_median,
+    format_seconds,
+    main,
+    print_line,
+    print_table,
+)
 
 # Upper bounds of the ratios, and of the memory in bytes.
 RUNTIME_SHARE: Final = 1.2
@@ -26,12 +34,13 @@ GIT_SHARE: Final = 8.0
 MAX_BYTES: Final = 1.2e9
 PACK_SHARE: Final = 4.0
 
+# Largest columns in the table of sizes.
 SHOWN_COLUMNS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Wall seconds and peak bytes of one round."""
+    """Wall seconds of git, ONNX Runtime alone and both index runs; peak bytes of the run with embedding."""
 
     git: float
     runtime: float
@@ -50,79 +59,89 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
     home = folder / "home"
     rounds = [_measure_round(history, folder, home) for _ in range(options.runs)]
     print_line(f"\n{history.name}: size by column, in bytes")
-    print_table(indexes.table_sizes(history.path, home, by_column=True).head(SHOWN_COLUMNS))
+    print_table(indexes.measure_tables(history.path, home, by_column=True).head(SHOWN_COLUMNS))
     print_line(f"\n{history.name}: symbols by language")
-    print_table(indexes.symbol_shares(history.path, home))
-    return [*_time_rows(history, rounds), _memory_row(history, rounds), _size_row(history, folder, home)]
+    print_table(indexes.compute_symbol_shares(history.path, home))
+    return [
+        *_create_time_rows(history, rounds),
+        _create_memory_row(history, rounds),
+        _create_size_row(history, folder, home),
+    ]
 
 
-def index_without_embedding_command(history: Path) -> tuple[str, ...]:
+def build_zero_encoder_command(history: Path) -> tuple[str, ...]:
     """Return the command that indexes without embedding."""
     return (sys.executable, "-m", "tests.bench.index_without_embedding", str(history))
 
 
 def _measure_round(history: History, folder: Path, home: Path) -> Round:
-    for old in (home, folder / "zeros"):
-        shutil.rmtree(old, ignore_errors=True)
-    git = references.git_log_seconds(history.path)
+    for old_home in (home, folder / "zeros"):
+        shutil.rmtree(old_home, ignore_errors=True)
+    git_seconds = references.time_git_log(history.path)
     without_embedding = run_program(
-        index_without_embedding_command(history.path), home=folder / "zeros", memory=False
+        build_zero_encoder_command(history.path), home=folder / "zeros", memory=False
     ).seconds
     full = run_lineage(home, "index", history.path, "--no-progress")
-    runtime = _runtime_seconds(history, home)
-    return Round(git, runtime, full.seconds, full.peak_bytes, without_embedding)
+    runtime_seconds = _time_runtime(history, home)
+    return Round(git_seconds, runtime_seconds, full.seconds, full.peak_bytes, without_embedding)
 
 
-def _runtime_seconds(history: History, home: Path) -> float:
+def _time_runtime(history: History, home: Path) -> float:
     """Time ONNX Runtime in a new process, without threads and memory of earlier work."""
     code = (
         "import sys; from pathlib import Path; from tests.bench import indexes, references;"
-        "print(references.runtime_seconds(indexes.embedded_texts(*map(Path, sys.argv[1:]))))"
+        "print(references.time_runtime(indexes.load_embedded_texts(*map(Path, sys.argv[1:]))))"
     )
     return float(run_program((sys.executable, "-c", code, str(history.path), str(home)), home=PROJECT).out)
 
 
-def _time_rows(history: History, rounds: Sequence[Round]) -> list[Row]:
-    log, raw = [r.git for r in rounds], [r.runtime for r in rounds]
-    full, without = [r.full for r in rounds], [r.without_embedding for r in rounds]
+def _create_time_rows(history: History, rounds: Sequence[Round]) -> list[Row]:
+    git_seconds = [one_round.git for one_round in rounds]
+    runtime_seconds = [one_round.runtime for one_round in rounds]
+    full_seconds = [one_round.full for one_round in rounds]
+    seconds_without = [one_round.without_embedding for one_round in rounds]
     return [
         Row(
             history.name,
-            f"full index of {history.commits:,} commits / (1.2 x runtime + 8 x git log -p)",
-            median([r.full / r.limit_seconds for r in rounds]),
+            f"full index of {history.commit_count:,} commits / (1.2 x runtime + 8 x git log -p)",
+            compute_median([one_round.full / one_round.limit_seconds for one_round in rounds]),
             1.0,
-            f"index {format_seconds(full)}, runtime {format_seconds(raw)}, git log -p {format_seconds(log)}",
+            f"index {format_seconds(full_seconds)}, runtime {format_seconds(runtime_seconds)}, "
+            f"git log -p {format_seconds(git_seconds)}",
         ),
         Row(
             history.name,
-            "everything but embedding / git log -p",
-            median([r.without_embedding / r.git for r in rounds]),
+            "index run without embedding / git log -p",
+            compute_median([one_round.without_embedding / one_round.git for one_round in rounds]),
             GIT_SHARE,
-            f"without embedding {format_seconds(without)}, git log -p {format_seconds(log)}",
+            f"without embedding {format_seconds(seconds_without)}, git log -p {format_seconds(git_seconds)}",
         ),
     ]
 
 
-def _memory_row(history: History, rounds: Sequence[Round]) -> Row:
+def _create_memory_row(history: History, rounds: Sequence[Round]) -> Row:
     return Row(
         history.name,
         "peak memory of the full index, bytes",
-        max(r.full_bytes for r in rounds),
+        max(one_round.full_bytes for one_round in rounds),
         MAX_BYTES,
         f"all processes, the largest of {len(rounds)}",
     )
 
 
-def _size_row(history: History, folder: Path, home: Path) -> Row:
-    index, pack = indexes.index_size(history.path, home), pack_bytes(history.path, folder / "fresh.git")
-    parts = indexes.table_sizes(history.path, home).head(4).iter_rows()
-    largest = ", ".join(f"{name} {100 * size / index:.0f} %" for name, size in parts)
+def _create_size_row(history: History, folder: Path, home: Path) -> Row:
+    index_bytes, pack_bytes = (
+        indexes.measure_index(history.path, home),
+        measure_pack(history.path, folder / "fresh.git"),
+    )
+    largest_tables = indexes.measure_tables(history.path, home).head(4).iter_rows()
+    table_shares = ", ".join(f"{name} {100 * size / index_bytes:.0f} %" for name, size in largest_tables)
     return Row(
         history.name,
         "index size / pack of a fresh clone",
-        index / pack,
+        index_bytes / pack_bytes,
         PACK_SHARE,
-        f"{index:,} / {pack:,} bytes; {largest}",
+        f"{index_bytes:,} / {pack_bytes:,} bytes; {table_shares}",
     )
 
 

@@ -24,7 +24,7 @@ from pipeline.run import COMMITS_PER_BATCH
 from serve.index_status import load_status_at_path
 from tests.bench import indexes
 from tests.bench.histories import History, clone_history
-from tests.bench.indexing import index_without_embedding_command
+from tests.bench.indexing import build_zero_encoder_command
 from tests.bench.programs import LINEAGE, run_lineage, run_program, start_program
 from tests.bench.report import BenchmarkOptions, Row, main
 
@@ -39,7 +39,7 @@ _EVENT: Final = re.compile(r"event=indexing commits=(\d+) total=(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class KilledRun:
-    """A killed run: commits it reported, and commits of `total` that the index has."""
+    """Killed run: commits that it reported and that the index has, of `total` commits."""
 
     reported: int
     total: int
@@ -54,29 +54,29 @@ class KilledRun:
 def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Row]:
     """Return two rows per share: tables that differ from a clean index, and commits processed again."""
     history = clone_history(clone, folder / "clone", options.commits)
-    generator = random.Random(SEED)  # noqa: S311 - repeatable moments, nothing secret
+    generator = random.Random(SEED)  # noqa: S311 - repeatable times, nothing secret
     run_lineage(folder / "clean", "index", history.path, "--no-progress")
-    clean = indexes.index_fingerprint(history.path, folder / "clean")
-    killed = [
+    clean = indexes.compute_fingerprint(history.path, folder / "clean")
+    kill_rows = [
         row
         for share in KILL_SHARES
-        for row in _rows_for_share(share, history, folder / "killed", clean, generator.random())
+        for row in _measure_share(share, history, folder / "killed", clean, generator.random())
     ]
     return [
-        *killed,
-        _random_kills_row(
+        *kill_rows,
+        _measure_random_kills(
             history, folder, [(turn + generator.random()) / options.runs for turn in range(options.runs)]
         ),
     ]
 
 
-def _rows_for_share(
+def _measure_share(
     share: float, history: History, home: Path, clean: Content, batch_share: float
 ) -> list[Row]:
     shutil.rmtree(home, ignore_errors=True)
     killed = kill_run(history, home, share, batch_share)
     run_lineage(home, "index", history.path, "--no-progress")
-    differences = _compare_tables(clean, indexes.index_fingerprint(history.path, home))
+    differences = _compare_tables(clean, indexes.compute_fingerprint(history.path, home))
     rows = sum(count for count, _ in clean.values())
     progress = f"{killed.reported:,} of {killed.total:,} commits reported, {killed.indexed:,} indexed"
     label = f"kill -9 at {share:.0%}"
@@ -94,16 +94,16 @@ def _rows_for_share(
 
 
 def kill_run(history: History, home: Path, share: float, batch_share: float = 0.0) -> KilledRun:
-    """Start a run, kill it a part of a batch after it reported the share, and return what the index has."""
-    started = time.perf_counter()
+    """Start a run, and kill it `batch_share` of a batch after it reported `share` of the commits."""
+    start_time = time.perf_counter()
     process = start_program((*LINEAGE, "index", str(history.path), "--no-progress"), home=home)
     reported, total = wait_for_progress(process, share)
     assert process.stderr is not None
     batches = max(1, reported // COMMITS_PER_BATCH)
-    time.sleep(batch_share * (time.perf_counter() - started) / batches)
+    time.sleep(batch_share * (time.perf_counter() - start_time) / batches)
     process.kill()
     process.wait()
-    # Immediately, while its workers may still be running.
+    # Read the index at once, while workers of the run may be active.
     behind = load_status_at_path(history.path, home)[1].commits_behind
     reported, total = max(
         map(_parse_counts, _EVENT.finditer(process.stderr.read())), default=(reported, total)
@@ -123,27 +123,27 @@ def wait_for_progress(process: subprocess.Popen[str], share: float) -> tuple[int
     return reported, total
 
 
-def _random_kills_row(history: History, folder: Path, shares: Sequence[float]) -> Row:
+def _measure_random_kills(history: History, folder: Path, shares: Sequence[float]) -> Row:
     """Kill runs without embedding at these shares of an undisturbed run's time, and run again."""
     undisturbed_seconds = run_program(
-        index_without_embedding_command(history.path), home=folder / "clean-zeros", memory=False
+        build_zero_encoder_command(history.path), home=folder / "clean-zeros", memory=False
     ).seconds
-    clean = indexes.index_fingerprint(history.path, folder / "clean-zeros")
+    clean = indexes.compute_fingerprint(history.path, folder / "clean-zeros")
     differences = []
     for share in shares:
         home = folder / f"zeros-{share}"
-        process = start_program(index_without_embedding_command(history.path), home=home)
+        process = start_program(build_zero_encoder_command(history.path), home=home)
         time.sleep(share * undisturbed_seconds)
         process.kill()
         process.communicate()
-        run_program(index_without_embedding_command(history.path), home=home, memory=False)
-        differences += _compare_tables(clean, indexes.index_fingerprint(history.path, home))
+        run_program(build_zero_encoder_command(history.path), home=home, memory=False)
+        differences += _compare_tables(clean, indexes.compute_fingerprint(history.path, home))
     return Row(
         history.name,
-        f"kill -9 at {len(shares)} moments of a run without embedding: tables that differ",
+        f"kill -9 at {len(shares)} times of a run without embedding: tables that differ",
         len(differences),
         0,
-        "; ".join(differences) or f"at {', '.join(f'{moment:.0%}' for moment in sorted(shares))}",
+        "; ".join(differences) or f"at {', '.join(f'{share:.0%}' for share in sorted(shares))}",
     )
 
 

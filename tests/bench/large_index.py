@@ -26,7 +26,7 @@ from stores import history, quantized_vectors
 from stores.index_location import IndexLocation
 from tests.bench import synthetic_index, vector_search_process
 from tests.bench.programs import run_lineage, run_program
-from tests.bench.report import Row, print_line, print_rows, temporary_directory
+from tests.bench.report import Row, create_temporary_directory, print_line, print_rows
 
 DEFAULT_HUNKS: Final = 100_000
 QUERIES: Final = 100
@@ -48,34 +48,36 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     if arguments.hunks <= history.MAX_ROWS_IN_MEMORY:
-        parser.error(f"an index of up to {history.MAX_ROWS_IN_MEMORY:,} texts is kept in memory")
-    with temporary_directory() as folder:
+        parser.error(
+            f"--hunks must be above {history.MAX_ROWS_IN_MEMORY:,}: search loads a smaller index into memory."
+        )
+    with create_temporary_directory() as folder:
         location = _copy_index(arguments.clone, arguments.home, folder)
         print_rows(measure(arguments.clone, location, arguments.hunks, graph=arguments.graph))
 
 
 def measure(clone: Path, location: IndexLocation, hunks: int, *, graph: bool = False) -> Sequence[Row]:
     synthetic_index.enlarge_index(location, hunks)
-    started, cpu_seconds = time.perf_counter(), time.process_time()
+    wall_start, cpu_start = time.perf_counter(), time.process_time()
     quantized_vectors.refresh_quantized_file(location)
-    seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_seconds
+    seconds, cpu_seconds = time.perf_counter() - wall_start, time.process_time() - cpu_start
     name = f"{clone.name} enlarged to {hunks:,}"
-    detail = f"{cpu_seconds:.1f} s of processors; {synthetic_index.file_sizes(location)}"
+    detail = f"{cpu_seconds:.1f} s of processor time; {synthetic_index.measure_files(location)}"
     rows = [Row(name, "building the side file, seconds", seconds, None, detail)]
     if graph:
-        rows.append(_hnsw_build_row(name, clone, location))
+        rows.append(_measure_hnsw_build(name, clone, location))
     exact = None
     for method in [name for name in vector_search_process.METHODS if name != "graph" or graph]:
         figures = _run_method(clone, location, method)
         exact = exact or figures
-        method_rows = _method_rows(name, method, figures, exact, hunks)
+        method_rows = _create_method_rows(name, method, figures, exact, hunks)
         for row in method_rows:  # print immediately: at a million hunks the next method takes minutes
             print_line(f"{row.measure}: {row.value:.3g} ({row.detail})")
         rows += method_rows
     return rows
 
 
-def _method_rows(
+def _create_method_rows(
     name: str, method: str, figures: dict[str, Any], exact: dict[str, Any], hunks: int
 ) -> list[Row]:
     max_bytes, max_missed = (MAX_BYTES_PER_HUNK, MAX_MISSED_SHARE) if method == "codes" else (None, None)
@@ -84,13 +86,13 @@ def _method_rows(
         Row(name, f"{method}: own memory for each hunk, bytes", figures["own"] / hunks, max_bytes, memory)
     ]
     for part, suffix in (("everything", ""), ("newest", " in the newest fiftieth")):
-        found, times = figures["found"][part], figures[part]
-        detail = f"p50 {times['p50'] * 1e3:.0f} ms, p95 {times['p95'] * 1e3:.0f} ms by the clock"
-        missed = 1 - _recall(found, exact["found"][part])
+        hits, times = figures["found"][part], figures[part]
+        detail = f"p50 {times['p50'] * 1e3:.0f} ms, p95 {times['p95'] * 1e3:.0f} ms of wall time"
+        missed = 1 - _compute_recall(hits, exact["found"][part])
         rows += [
             Row(
                 name,
-                f"{method}: a question{suffix}, ms of processors",
+                f"{method}: a query{suffix}, ms of processor time",
                 times["processor"] * 1e3,
                 None,
                 detail,
@@ -100,15 +102,16 @@ def _method_rows(
                 f"{method}: missed of the hundred best{suffix}",
                 missed,
                 max_missed,
-                f"{len(found)} questions",
+                f"{len(hits)} queries",
             ),
         ]
     return rows
 
 
-def _recall(found: np.ndarray, best: np.ndarray) -> float:
-    pairs = zip(found.tolist(), best.tolist(), strict=False)
-    return float(np.mean([len(set(mine) & set(theirs)) / len(set(theirs)) for mine, theirs in pairs]))
+def _compute_recall(hits: np.ndarray, exact_hits: np.ndarray) -> float:
+    """Return the mean share of the exact hits that the hits of a query contain; a row of ids per query."""
+    pairs = zip(hits.tolist(), exact_hits.tolist(), strict=False)
+    return float(np.mean([len(set(row) & set(exact_row)) / len(set(exact_row)) for row, exact_row in pairs]))
 
 
 def _run_method(clone: Path, location: IndexLocation, method: str) -> dict[str, Any]:
@@ -123,7 +126,7 @@ def _run_method(clone: Path, location: IndexLocation, method: str) -> dict[str, 
     return figures | {"found": dict(np.load(result_file))}
 
 
-def _hnsw_build_row(name: str, clone: Path, location: IndexLocation) -> Row:
+def _measure_hnsw_build(name: str, clone: Path, location: IndexLocation) -> Row:
     arguments = (str(location.home), str(clone.absolute()))
     result = run_program((sys.executable, "-m", "tests.bench.hnsw", *arguments), home=location.home)
     figures = json.loads(result.out)
@@ -132,7 +135,7 @@ def _hnsw_build_row(name: str, clone: Path, location: IndexLocation) -> Row:
         "building the graph, seconds",
         figures["seconds"],
         None,
-        f"{figures['processor']:.1f} s of processors; {figures['bytes'] / 1e6:.0f} MB, "
+        f"{figures['processor']:.1f} s of processor time; {figures['bytes'] / 1e6:.0f} MB, "
         f"peak memory {result.peak_bytes / 1e6:.0f} MB",
     )
 

@@ -40,19 +40,19 @@ class PeakMemory:
 
     def _sample(self) -> None:
         while not self._done.wait(INTERVAL_SECONDS):
-            self.bytes = max(self.bytes, session_bytes(self.session))
+            self.bytes = max(self.bytes, measure_session(self.session))
 
 
-def session_bytes(session: int) -> int:
+def measure_session(session: int) -> int:
     """Return the memory of all processes of a session, in bytes."""
     if _PROC.is_dir():
-        return sum(map(_process_bytes, _session_processes(session)))
+        return sum(map(_measure_process, _iter_session_processes(session)))
     listing = subprocess.run(["ps", "-axo", "pgid=,rss="], capture_output=True, text=True, check=True)
     rows = (line.split() for line in listing.stdout.splitlines())
     return sum(int(size) * 1024 for group, size in rows if int(group) == session)
 
 
-def _session_processes(session: int) -> Iterator[Path]:
+def _iter_session_processes(session: int) -> Iterator[Path]:
     for folder in _PROC.glob("[0-9]*"):
         try:
             # The process name may contain brackets and spaces.
@@ -63,7 +63,7 @@ def _session_processes(session: int) -> Iterator[Path]:
             yield folder
 
 
-def _process_bytes(folder: Path) -> int:
+def _measure_process(folder: Path) -> int:
     """Return the proportional set size; 0 for a process that has exited."""
     try:
         lines = (folder / "smaps_rollup").read_text().splitlines()

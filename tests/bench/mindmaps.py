@@ -22,10 +22,10 @@ from mindmap.document import ROOT, EditResult, Mindmap, encode, utc_now
 from mindmap.file_touches import TouchInput, attach_files
 from mindmap.git_sync import WorkspaceSync
 from mindmap.map_store import MapStore
-from mindmap.nodes import NewNode, NodeUpdate, add_nodes, new_map, update_nodes
+from mindmap.nodes import NewNode, NodeUpdate, add_nodes, create_mindmap, update_nodes
 from serve.workspace_git import open_git
 from tests.bench.programs import PROJECT
-from tests.bench.report import Row, print_rows, temporary_directory
+from tests.bench.report import Row, create_temporary_directory, print_rows
 from tests.repos import Repo
 
 WRITERS: Final = 8
@@ -76,14 +76,14 @@ class Writer(threading.Thread):
         self.acknowledged: list[str] = []
 
     def run(self) -> None:
-        reached = 0
-        while reached < WRITES:
-            command = (*self._command, str(reached), str(WRITES))
+        next_number = 0
+        while next_number < WRITES:
+            command = (*self._command, str(next_number), str(WRITES))
             self._process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
             assert self._process.stdout is not None
             for line in self._process.stdout:
                 self.acknowledged.append(f"{self.name}-{line.strip()}")
-                reached = int(line) + 1
+                next_number = int(line) + 1
             self._process.wait()
 
     def kill(self) -> None:
@@ -93,35 +93,41 @@ class Writer(threading.Thread):
 
 def measure(folder: Path) -> Sequence[Row]:
     """Return all rows."""
-    return [*_concurrent_writer_rows(folder), _single_write_row(folder), _git_sync_row(folder)]
+    return [*_measure_concurrent_writers(folder), _measure_single_writes(folder), _measure_git_sync(folder)]
 
 
-def _concurrent_writer_rows(folder: Path) -> Sequence[Row]:
-    store, document = MapStore(folder / "company"), new_map("Company", None, utc_now())
+def _measure_concurrent_writers(folder: Path) -> Sequence[Row]:
+    store, document = MapStore(folder / "company"), create_mindmap("Company", None, utc_now())
     store.create(document)
     writers = [Writer(store, document.id, f"w{number}") for number in range(WRITERS)]
     readers = [_start_reader(store, document.id) for _ in range(READERS)]
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     for writer in writers:
         writer.start()
     kills = _kill_repeatedly(writers)
-    elapsed = time.perf_counter() - started
+    elapsed = time.perf_counter() - start_time
     reads = [reader.communicate("end\n", timeout=60)[0].strip() for reader in readers]
     labels = [node.label for node in store.read(document.id).nodes.values()]
     acknowledged = [label for writer in writers for label in writer.acknowledged]
     lost = set(acknowledged) - set(labels)
     rate = f"{elapsed:.0f} s, {len(acknowledged) / elapsed:.0f} writes/s"
     detail = f"{len(acknowledged):,} acknowledged, {kills} processes killed, {rate}"
-    bad = sum(reader.returncode != 0 for reader in readers)
+    failed_readers = sum(reader.returncode != 0 for reader in readers)
     return [
         Row(
-            "made",
+            "synthetic",
             f"{WRITERS} x {WRITES} writes with kill -9: acknowledged and missing",
             len(lost),
             0,
             detail,
         ),
-        Row("made", "readers that saw a partial or an older map", bad, 0, f"{' and '.join(reads)} reads"),
+        Row(
+            "synthetic",
+            "readers that saw a partial or an older map",
+            failed_readers,
+            0,
+            f"{' and '.join(reads)} reads",
+        ),
     ]
 
 
@@ -134,48 +140,51 @@ def _kill_repeatedly(writers: Sequence[Writer]) -> int:
     generator = random.Random(SEED)  # noqa: S311 - repeatable choice, nothing secret
     kills = 0
     while alive := [writer for writer in writers if writer.is_alive()]:
-        chosen = generator.choice(alive)
-        chosen.join(KILL_EVERY_SECONDS)
-        if chosen.is_alive():
-            chosen.kill()
+        writer = generator.choice(alive)
+        writer.join(KILL_EVERY_SECONDS)
+        if writer.is_alive():
+            writer.kill()
             kills += 1
     return kills
 
 
-def _edit_function(update: NodeUpdate) -> Callable[[Mindmap], EditResult]:
-    return lambda found: update_nodes(found, [update], utc_now())
+def _create_edit(update: NodeUpdate) -> Callable[[Mindmap], EditResult]:
+    return lambda document: update_nodes(document, [update], utc_now())
 
 
-def _single_write_row(folder: Path) -> Row:
-    store, document = MapStore(folder / "large"), new_map("Large", "/workspace", utc_now())
+def _measure_single_writes(folder: Path) -> Row:
+    store, document = MapStore(folder / "large"), create_mindmap("Large", "/workspace", utc_now())
     for number in range(NODES // 100):
         batch = [
             NewNode(f"Part {number}", "plan"),
             *(NewNode(f"Step {n} of {number}", parent=0) for n in range(99)),
         ]
         document = add_nodes(document, ROOT, batch, utc_now()).document
-    touched = list(document.nodes)[1::2]
-    for number, node_id in enumerate(touched):
+    touched_ids = list(document.nodes)[1::2]
+    for number, node_id in enumerate(touched_ids):
         document = attach_files(
             document, node_id, [TouchInput(f"src/part/{number}.py", summary="Done")], "Touched", utc_now()
         )
     store.create(document)
     generator = random.Random(SEED)  # noqa: S311 - repeatable choice, nothing secret
     times = []
-    cpu_seconds = time.process_time()
+    cpu_start = time.process_time()
     for _ in range(SAMPLES):
-        update = NodeUpdate(generator.choice(touched), status=generator.choice(("in_progress", "completed")))
-        started = time.perf_counter()
-        store.change(document.id, _edit_function(update))
-        times.append(time.perf_counter() - started)
-    cpu_seconds = (time.process_time() - cpu_seconds) / SAMPLES
+        update = NodeUpdate(
+            generator.choice(touched_ids), status=generator.choice(("in_progress", "completed"))
+        )
+        start_time = time.perf_counter()
+        store.change(document.id, _create_edit(update))
+        times.append(time.perf_counter() - start_time)
+    cpu_seconds = (time.process_time() - cpu_start) / SAMPLES
     size = len(encode(document)) / 1e6
-    detail = f"median {statistics.median(times) * 1000:.0f} ms, {cpu_seconds * 1000:.0f} ms of it work, {size:.1f} MB"
+    median_ms = statistics.median(times) * 1000
+    detail = f"median {median_ms:.0f} ms, {cpu_seconds * 1000:.0f} ms of it processor time, {size:.1f} MB"
     p95 = statistics.quantiles(times, n=20)[-1]
-    return Row("made", f"one write on {NODES:,} nodes, p95, seconds", p95, MAX_WRITE_SECONDS, detail)
+    return Row("synthetic", f"one write on {NODES:,} nodes, p95, seconds", p95, MAX_WRITE_SECONDS, detail)
 
 
-def _git_sync_row(folder: Path) -> Row:
+def _measure_git_sync(folder: Path) -> Row:
     repo = Repo.create(folder / "repo")
     for number in range(FILES // 2):
         repo.write(f"src/{number % 97}/{number}.py", f"line {number}\n" * 20)
@@ -183,16 +192,16 @@ def _git_sync_row(folder: Path) -> Row:
     for number in range(FILES // 2):
         repo.write(f"src/{number % 97}/{number}.py", f"line {number}\n" * 21)
         repo.write(f"new/{number % 97}/{number}.py", f"line {number}\n" * 20)
-    store, document = MapStore(folder / "synced"), new_map("Synced", str(repo.path), utc_now())
+    store, document = MapStore(folder / "synced"), create_mindmap("Synced", str(repo.path), utc_now())
     store.create(document)
     times = []
     for _ in range(ROUNDS):
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         synced = WorkspaceSync(store, document.id, open_git).attach_changes()
-        times.append(time.perf_counter() - started)
+        times.append(time.perf_counter() - start_time)
     detail = f"{synced.file_count:,} files, half of them new; {min(times):.2f}-{max(times):.2f} s"
     return Row(
-        "made",
+        "synthetic",
         f"git sync on {FILES:,} changed files, seconds",
         statistics.median(times),
         MAX_SYNC_SECONDS,
@@ -201,5 +210,5 @@ def _git_sync_row(folder: Path) -> Row:
 
 
 if __name__ == "__main__":
-    with temporary_directory() as place:
-        print_rows(measure(place))
+    with create_temporary_directory() as temporary_folder:
+        print_rows(measure(temporary_folder))

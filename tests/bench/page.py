@@ -27,9 +27,9 @@ from mindmap.document import ROOT, EditResult, Mindmap, utc_now
 from mindmap.map_store import MapStore
 from mindmap.nodes import NodeUpdate, update_nodes
 from serve.viewer.watcher import QUIET_SECONDS
-from tests.bench.report import Row, print_line, print_rows, temporary_directory
+from tests.bench.report import Row, create_temporary_directory, print_line, print_rows
 from tests.browser import maps
-from tests.serve.viewer.helpers import viewer_process
+from tests.serve.viewer.helpers import start_viewer_process
 
 RUNS: Final = 3
 NODES: Final = 5_000
@@ -67,8 +67,9 @@ GESTURES: Final = """async (frames) => {
   };
   const wheel = (deltaY) => new WheelEvent("wheel", { bubbles: true, cancelable: true, deltaY, ...at });
   const zoom = (by) => counted(() => stage.dispatchEvent(wheel(by)));
-  const found = { "pan, far": await pan(), "zoom in": await zoom(-24), "pan, near": await pan() };
-  return { ...found, "zoom out": await zoom(12), "pan, between": await pan(), "zoom out to the end": await zoom(16) };
+  const frameTimes = { "pan, far": await pan(), "zoom in": await zoom(-24), "pan, near": await pan() };
+  return { ...frameTimes, "zoom out": await zoom(12), "pan, between": await pan(),
+    "zoom out to the end": await zoom(16) };
 }"""
 WAIT_FOR_LABEL: Final = """([id, label]) => {
   window.seen = new Promise((done) => {
@@ -94,14 +95,14 @@ def measure(folder: Path, runs: int = RUNS) -> Sequence[Row]:
     ]
     for document in documents:
         store.create(document)
-    with viewer_process(store.path, "--port", "0") as (_, line), _browser(chromium) as page:
+    with start_viewer_process(store.path, "--port", "0") as (_, line), _open_browser(chromium) as page:
         site = line.split()[0]
-        frames = _frame_rows(page, f"{site}#/map/{documents[0].id}?view=map", runs)
-        return [*frames, *(_write_latency_row(page, site, store, document) for document in documents)]
+        frames = _measure_frames(page, f"{site}#/map/{documents[0].id}?view=map", runs)
+        return [*frames, *(_measure_write_latency(page, site, store, document) for document in documents)]
 
 
 @contextmanager
-def _browser(chromium: str) -> Iterator[Page]:
+def _open_browser(chromium: str) -> Iterator[Page]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser.new_page(viewport={"width": 1440, "height": 900})
@@ -116,7 +117,7 @@ def _open_page(page: Page, address: str) -> float:
     return float(page.evaluate("performance.now()"))
 
 
-def _frame_rows(page: Page, address: str, runs: int) -> Iterator[Row]:
+def _measure_frames(page: Page, address: str, runs: int) -> Iterator[Row]:
     paints: list[float] = []
     rounds: list[dict[str, float]] = []
     for _ in range(runs):
@@ -126,14 +127,16 @@ def _frame_rows(page: Page, address: str, runs: int) -> Iterator[Row]:
             page.wait_for_timeout(SETTLE_MILLISECONDS)
         rounds.append(page.evaluate(GESTURES, FRAMES))
     detail = f"best of {runs}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    yield Row("made", f"first card of {NODES:,} nodes, seconds", min(paints), PAINT_SECONDS, detail)
+    yield Row("synthetic", f"first card of {NODES:,} nodes, seconds", min(paints), PAINT_SECONDS, detail)
     for name in rounds[0]:
-        each = sorted(one[name] for one in rounds)
-        rates = ", ".join(f"{1000 / milliseconds:.0f}" for milliseconds in each)
-        yield Row("made", f"{name}, ms a frame", each[0], FRAME_MILLISECONDS, f"{rates} frames a second")
+        frame_times = sorted(gestures[name] for gestures in rounds)
+        rates = ", ".join(f"{1000 / milliseconds:.0f}" for milliseconds in frame_times)
+        yield Row(
+            "synthetic", f"{name}, ms a frame", frame_times[0], FRAME_MILLISECONDS, f"{rates} frames a second"
+        )
 
 
-def _write_latency_row(page: Page, site: str, store: MapStore, document: Mindmap) -> Row:
+def _measure_write_latency(page: Page, site: str, store: MapStore, document: Mindmap) -> Row:
     """Measure consecutive writes to a visible card."""
     node_id = document.nodes[ROOT].children[0]
     _open_page(page, f"{site}#/map/{document.id}/node/{node_id}?view=map")
@@ -143,21 +146,23 @@ def _write_latency_row(page: Page, site: str, store: MapStore, document: Mindmap
     ]
     p50, p95 = statistics.median(waits), statistics.quantiles(waits, n=20)[-1]
     detail = f"median {p50:.3f} s beyond the debounce of {QUIET_SECONDS:g} s; {WRITES} writes"
-    what = f"a write to the screen, {len(document.nodes):,} nodes, p95, seconds"
-    return Row("made", what, p95, MAX_WRITE_SECONDS, detail)
+    label = f"a write to the screen, {len(document.nodes):,} nodes, p95, seconds"
+    return Row("synthetic", label, p95, MAX_WRITE_SECONDS, detail)
 
 
 def _measure_write(page: Page, store: MapStore, mindmap_id: str, update: NodeUpdate) -> float:
     page.evaluate(WAIT_FOR_LABEL, [update.id, update.label])
-    store.change(mindmap_id, lambda found: EditResult(update_nodes(found, [update], utc_now()).document, ""))
-    done = time.time()
-    seen: Any = page.evaluate("window.seen")
-    return float(seen) / 1000 - done - QUIET_SECONDS
+    store.change(
+        mindmap_id, lambda document: EditResult(update_nodes(document, [update], utc_now()).document, "")
+    )
+    write_end = time.time()
+    frame_milliseconds: Any = page.evaluate("window.seen")
+    return float(frame_milliseconds) / 1000 - write_end - QUIET_SECONDS
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=RUNS, help="rounds of gestures; the best one counts")
-    given = parser.parse_args()
-    with temporary_directory() as place:
-        print_rows(measure(place, given.runs))
+    arguments = parser.parse_args()
+    with create_temporary_directory() as temporary_folder:
+        print_rows(measure(temporary_folder, arguments.runs))

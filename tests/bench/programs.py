@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.memory import PeakMemory
-from tests.repos import environment
+from tests.repos import build_environment
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
 LINEAGE: Final = (sys.executable, "-m", "serve.cli.app")
@@ -40,13 +40,13 @@ def run_lineage(home: Path, *arguments: str | Path, memory: bool = True) -> Prog
 
 def run_program(command: Sequence[str], *, home: Path, memory: bool = True) -> ProgramResult:
     """Run a program that must succeed. Measuring memory adds 8 % to the time of a short run."""
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     process = start_program(command, home=home)
     peak = PeakMemory(process.pid)
     if memory:
         peak.start()
     out, err = process.communicate()
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - start_time
     peak.stop()
     if process.returncode:
         raise ProgramFailed(f"{' '.join(command)} exited with {process.returncode}:\n{err}")
@@ -58,7 +58,7 @@ def start_program(command: Sequence[str], *, home: Path, daemon: bool = False) -
     return subprocess.Popen(
         command,
         cwd=PROJECT,
-        env=program_environment(home, daemon=daemon),
+        env=build_program_environment(home, daemon=daemon),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -67,7 +67,7 @@ def start_program(command: Sequence[str], *, home: Path, daemon: bool = False) -
     )
 
 
-def program_environment(home: Path, *, daemon: bool = False) -> dict[str, str]:
+def build_program_environment(home: Path, *, daemon: bool = False) -> dict[str, str]:
     """Return the environment of a program, with or without the daemon.
 
     Python writes bytecode, as for an installed program.
@@ -79,18 +79,18 @@ def program_environment(home: Path, *, daemon: bool = False) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "",
         "PYTHONPATH": str(PROJECT),
     }
-    return environment() | overrides
+    return build_environment() | overrides
 
 
-def git(repository: Path, *arguments: str) -> str:
+def run_git(repository: Path, *arguments: str) -> str:
     """Return git's output, decoded with replacement of invalid bytes."""
-    return git_bytes(repository, *arguments).decode("utf-8", errors="replace").removesuffix("\n")
+    return run_git_bytes(repository, *arguments).decode("utf-8", errors="replace").removesuffix("\n")
 
 
-def git_bytes(repository: Path, *arguments: str) -> bytes:
+def run_git_bytes(repository: Path, *arguments: str) -> bytes:
     """Return git's output."""
     command = ["git", "-C", str(repository), *arguments]
-    result = subprocess.run(command, env=environment(), capture_output=True, check=False)
+    result = subprocess.run(command, env=build_environment(), capture_output=True, check=False)
     if result.returncode:
         raise ProgramFailed(
             f"{' '.join(command)} exited with {result.returncode}:\n{os.fsdecode(result.stderr)}"

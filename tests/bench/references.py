@@ -15,30 +15,30 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from pipeline.encoders.base import MAX_TEXT_CHARACTERS, MODELS_DIR
-from tests.repos import environment
+from tests.repos import build_environment
 
 # Fixed, so that ratios are comparable between machines.
 THREADS: Final = 2
 
 
-def git_log_seconds(repository: Path) -> float:
+def time_git_log(repository: Path) -> float:
     """Return the wall time of `git log -p --no-merges` with its output discarded."""
     command = ["git", "-C", str(repository), "log", "-p", "--no-merges", "HEAD"]
-    started = time.perf_counter()
-    subprocess.run(command, env=environment(), stdout=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - started
+    start_time = time.perf_counter()
+    subprocess.run(command, env=build_environment(), stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - start_time
 
 
-def runtime_seconds(texts: Sequence[str]) -> float:
+def time_runtime(texts: Sequence[str]) -> float:
     """Return the wall time of ONNX Runtime alone: model loaded and texts tokenized before, one text per run."""
     tokenizer = Tokenizer.from_file(str(MODELS_DIR / "tokenizer.json"))
     inputs = [_tokenize(tokenizer, text) for text in texts]
     session = _create_session()
     with ThreadPoolExecutor(THREADS) as pool:
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         for _ in pool.map(lambda tokens: _run_session(session, tokens), inputs):
             pass
-        return time.perf_counter() - started
+        return time.perf_counter() - start_time
 
 
 def _tokenize(tokenizer: Tokenizer, text: str) -> npt.NDArray[np.int64]:

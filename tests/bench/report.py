@@ -23,7 +23,7 @@ DEFAULT_RANGES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measured value of a repository; `limit` is its upper bound, `detail` lists the values it comes from."""
+    """Measured value of a repository (`history`). `limit`: upper bound, or None; `detail`: the values it comes from."""
 
     history: str
     measure: str
@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkOptions:
-    """Options of a benchmark: clones, rounds, maximum commits, and ranges of lines to explain."""
+    """Options of a benchmark: clones, rounds, maximum commits, and number of line ranges to explain."""
 
     clones: tuple[Path, ...]
     runs: int
@@ -55,7 +55,7 @@ def main(measure: Measure, description: str, measure_synthetic: SyntheticMeasure
     options = parse_arguments(description)
     rows = [row for clone in options.clones for row in _measure_clone(measure, clone, options)]
     if measure_synthetic:
-        with temporary_directory() as folder:
+        with create_temporary_directory() as folder:
             rows += measure_synthetic(folder, options)
     print_rows(rows)
 
@@ -109,17 +109,17 @@ def print_line(line: str) -> None:
     sys.stdout.flush()
 
 
-def median(values: Sequence[float]) -> float:
+def compute_median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
 def format_seconds(values: Sequence[float]) -> str:
     """Format a median with minimum and maximum, in seconds."""
-    return f"{median(values):.2f} s ({min(values):.2f}-{max(values):.2f})"
+    return f"{compute_median(values):.2f} s ({min(values):.2f}-{max(values):.2f})"
 
 
 @contextmanager
-def temporary_directory() -> Iterator[Path]:
+def create_temporary_directory() -> Iterator[Path]:
     """Yield a temporary directory and delete it afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="measuring-"))
     try:
@@ -129,5 +129,5 @@ def temporary_directory() -> Iterator[Path]:
 
 
 def _measure_clone(measure: Measure, clone: Path, options: BenchmarkOptions) -> Sequence[Row]:
-    with temporary_directory() as folder:
+    with create_temporary_directory() as folder:
         return measure(clone, folder, options)

@@ -16,8 +16,8 @@ from stores.whitening import Vectors
 
 SEED: Final = 7
 ROWS_PER_BATCH: Final = 20_000
-# A synthetic vector interpolates between two real ones and adds a difference of two others, so that it
-# varies along the same axes as more history of the project would.
+# A synthetic vector interpolates between two real ones and adds a share of the difference of two others, so that it
+# varies along the same axes as real ones.
 MAX_INTERPOLATION: Final = 0.4
 NOISE_SHARE: Final = 0.15
 
@@ -37,32 +37,30 @@ def enlarge_index(location: IndexLocation, hunks: int) -> None:
     generator = np.random.default_rng(SEED)
     with database.open_for_writing(location) as connection:
         connection.execute("SET memory_limit = '4GB'")
-        real = _matrix(connection.execute(_VECTORS).to_arrow_table().column(0).combine_chunks())
+        real = _to_matrix(connection.execute(_VECTORS).to_arrow_table().column(0).combine_chunks())
         [(count, first)] = connection.execute("SELECT count(*), max(hunk_id) + 1 FROM hunks").fetchall()
         for start in range(first, first + hunks - count, ROWS_PER_BATCH):
             numbers = np.arange(start, min(start + ROWS_PER_BATCH, first + hunks - count))
-            new_rows = _synthetic_rows(real, numbers, generator)
+            new_rows = _create_rows(real, numbers, generator)
             connection.execute("INSERT INTO vectors SELECT text_digest, embedding FROM new_rows")
             connection.execute(_HUNKS, {"real": first})
             del new_rows
         connection.execute("CHECKPOINT")
 
 
-def query_vectors(location: IndexLocation, count: int) -> Vectors:
+def load_query_vectors(location: IndexLocation, count: int) -> Vectors:
     """Return vectors of commit messages of the repository, to use as queries."""
     messages = "FROM vectors SEMI JOIN commits ON text_digest = message_digest"
     sql = f"SELECT embedding {messages} ORDER BY text_digest LIMIT $1"
     with database.open_for_reading(location) as connection:
-        return _matrix(connection.execute(sql, [count]).to_arrow_table().column(0).combine_chunks())
+        return _to_matrix(connection.execute(sql, [count]).to_arrow_table().column(0).combine_chunks())
 
 
-def _synthetic_rows(
-    real: Vectors, numbers: npt.NDArray[np.int64], generator: np.random.Generator
-) -> pa.Table:
+def _create_rows(real: Vectors, numbers: npt.NDArray[np.int64], generator: np.random.Generator) -> pa.Table:
     count = len(numbers)
-    one, other, from_, to = (real[generator.integers(0, len(real), count)] for _ in range(4))
+    start, end, noise_start, noise_end = (real[generator.integers(0, len(real), count)] for _ in range(4))
     shares = generator.uniform(0, MAX_INTERPOLATION, (count, 1)).astype(np.float32)
-    rows = one + shares * (other - one) + np.float32(NOISE_SHARE) * (to - from_)
+    rows = start + shares * (end - start) + np.float32(NOISE_SHARE) * (noise_end - noise_start)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     digests = [generator.bytes(16) for _ in range(count)]
     embeddings = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), EMBEDDING_DIMENSION)
@@ -71,11 +69,11 @@ def _synthetic_rows(
     )
 
 
-def _matrix(column: pa.Array) -> Vectors:
+def _to_matrix(column: pa.Array) -> Vectors:
     return np.array(column.flatten().to_numpy(zero_copy_only=False)).reshape(-1, EMBEDDING_DIMENSION)
 
 
-def file_sizes(location: IndexLocation) -> dict[str, int]:
+def measure_files(location: IndexLocation) -> dict[str, int]:
     """Return the size of the index file and of the side file."""
     return {
         file.name: file.stat().st_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from serve.api_types import BlamedLine, ExplainRequest
+from serve.api_types import ExplainedLine, ExplainRequest
 from serve.explain.explain_change import Explainer
 from tests.bench import explain
 from tests.bench.histories import History, create_wide_history
@@ -28,16 +28,18 @@ def test_disagreements_are_counted(tmp_path: Path) -> None:
     """A wrong commit, an excerpt that git does not show, and a wrong path are counted."""
     history: History = create_wide_history(tmp_path / "made", files=1)
     request = ExplainRequest("part000/module0000.py", 1, 9)
-    asking = explain._compare_with_git(history, Explainer(tmp_path / "home"), request)
-    hit = asking.answer.hits[0]
-    assert explain._count_disagreements(asking) == 0
-    assert explain._is_shown_by_git(history, asking, hit)
-    line = replace(asking.answer.lines[0], commit_sha="0" * 40)
-    lines: tuple[BlamedLine, ...] = (line, *asking.answer.lines[1:])
-    assert explain._count_disagreements(replace(asking, answer=replace(asking.answer, lines=lines))) == 1
+    comparison = explain._compare_with_git(history, Explainer(tmp_path / "home"), request)
+    hit = comparison.answer.hits[0]
+    assert explain._count_disagreements(comparison) == 0
+    assert explain._is_shown_by_git(history, comparison, hit)
+    line = replace(comparison.answer.lines[0], commit_sha="0" * 40)
+    lines: tuple[ExplainedLine, ...] = (line, *comparison.answer.lines[1:])
+    assert (
+        explain._count_disagreements(replace(comparison, answer=replace(comparison.answer, lines=lines))) == 1
+    )
     for wrong in (
         replace(hit, file_path="x"),
         replace(hit, diff_excerpt=(hit.diff_excerpt or "") + "+more\n"),
         replace(hit, diff_excerpt=""),
     ):
-        assert not explain._is_shown_by_git(history, asking, wrong)
+        assert not explain._is_shown_by_git(history, comparison, wrong)

@@ -11,7 +11,7 @@ from tests.bench.histories import (
     clone_history,
     create_uniform_history,
     create_wide_history,
-    pack_bytes,
+    measure_pack,
 )
 from tests.repos import Repo
 
@@ -25,9 +25,16 @@ def test_clone_history(tmp_path: Path) -> None:
     repo.commit_file("b.py", "b = 1\n")
     repo.switch("main")
     repo.merge("side")
-    assert [clone_history(repo.path, tmp_path / f"{most}", most).commits for most in (3, 5, 6)] == [3, 4, 6]
+    assert [
+        clone_history(repo.path, tmp_path / f"{max_commits}", max_commits).commit_count
+        for max_commits in (3, 5, 6)
+    ] == [
+        3,
+        4,
+        6,
+    ]
     assert clone_history(repo.path, tmp_path / "whole").name == "project"
-    assert pack_bytes(repo.path, tmp_path / "fresh") > 0
+    assert measure_pack(repo.path, tmp_path / "fresh") > 0
 
 
 def test_create_wide_history(tmp_path: Path) -> None:
@@ -42,7 +49,7 @@ def test_create_wide_history(tmp_path: Path) -> None:
 def test_create_uniform_history(tmp_path: Path) -> None:
     """The uniform history keeps its file sizes, parses, and is deterministic."""
     short, long, again = (
-        create_uniform_history(tmp_path / str(place), commits) for place, commits in enumerate((2, 30, 30))
+        create_uniform_history(tmp_path / str(index), commits) for index, commits in enumerate((2, 30, 30))
     )
     sizes = [sum(file.stat().st_size for file in one.path.glob("*.py")) for one in (short, long)]
     assert sizes[0] == pytest.approx(sizes[1], rel=0.05)

@@ -24,21 +24,21 @@ def test_index_fingerprint(repo: Repo, tmp_path: Path) -> None:
     """Fingerprints are equal for an index built in two steps or one, and differ for other content."""
     build_index(repo, tmp_path / "once")
     build_index(repo, tmp_path / "steps", revision="HEAD~3")
-    before = indexes.index_fingerprint(repo.path, tmp_path / "steps")
+    before = indexes.compute_fingerprint(repo.path, tmp_path / "steps")
     build_index(repo, tmp_path / "steps")
-    once, steps = (indexes.index_fingerprint(repo.path, tmp_path / name) for name in ("once", "steps"))
+    once, steps = (indexes.compute_fingerprint(repo.path, tmp_path / name) for name in ("once", "steps"))
     assert once == steps
     assert {name for name in once if before[name] != once[name]} >= {"commits", "hunks", "hunk_postings"}
 
 
 def test_table_sizes_and_symbol_shares(repo: Repo, tmp_path: Path) -> None:
-    """Table sizes fit into the file; hunks per language and distinct texts are counted once."""
+    """Table sizes sum to at most the index size; hunks are counted by language, and equal texts once."""
     build_index(repo, tmp_path / "home")
     with database.open_for_writing(indexes.find_location(repo.path, tmp_path / "home")) as connection:
         connection.execute("CHECKPOINT")
-    room = indexes.table_sizes(repo.path, tmp_path / "home")
-    assert 0 < room["bytes"].sum() <= indexes.index_size(repo.path, tmp_path / "home")
-    shares = indexes.symbol_shares(repo.path, tmp_path / "home")
+    sizes = indexes.measure_tables(repo.path, tmp_path / "home")
+    assert 0 < sizes["bytes"].sum() <= indexes.measure_index(repo.path, tmp_path / "home")
+    shares = indexes.compute_symbol_shares(repo.path, tmp_path / "home")
     assert shares.row(0) == ("python", 6, 100.0, 0.0, 0.0)
     # Six hunks and the message all commits have.
-    assert len(indexes.embedded_texts(repo.path, tmp_path / "home")) == 7
+    assert len(indexes.load_embedded_texts(repo.path, tmp_path / "home")) == 7

@@ -25,14 +25,14 @@ from typing import Final
 
 from mindmap.document import ROOT, Mindmap, encode, utc_now
 from mindmap.map_store import MapStore
-from mindmap.nodes import NewNode, add_nodes, add_note, new_map
+from mindmap.nodes import NewNode, add_nodes, add_note, create_mindmap
 from serve.viewer.watcher import MAX_DELAY_SECONDS, QUIET_SECONDS
 from tests.bench.memory import PeakMemory
-from tests.bench.programs import PROJECT, program_environment
-from tests.bench.report import Row, print_rows, temporary_directory
+from tests.bench.programs import PROJECT, build_program_environment
+from tests.bench.report import Row, create_temporary_directory, print_rows
 
 BROWSERS: Final = 200
-FETCHING: Final = 5
+FETCHING_BROWSERS: Final = 5
 MAPS: Final = 8
 NODES: Final = 5_000
 WRITES_PER_SECOND: Final = 20
@@ -87,10 +87,10 @@ class Browser:
 
 @dataclass(frozen=True, slots=True)
 class CompletedWrite:
-    """A finished write."""
+    """Finished write and its time on the monotonic clock."""
 
     mindmap_id: str
-    at: float
+    time: float
 
 
 def measure(folder: Path, seconds: float = SECONDS) -> Sequence[Row]:
@@ -102,7 +102,7 @@ def measure(folder: Path, seconds: float = SECONDS) -> Sequence[Row]:
     process = subprocess.Popen(
         (sys.executable, "-m", "serve.cli.mindmap", "viewer", "--port", "0"),
         cwd=PROJECT,
-        env={**program_environment(folder), "MINDMAP_DATA_DIR": str(store.path)},
+        env={**build_program_environment(folder), "MINDMAP_DATA_DIR": str(store.path)},
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -121,7 +121,7 @@ def measure(folder: Path, seconds: float = SECONDS) -> Sequence[Row]:
 async def _measure_events(
     store: MapStore, documents: list[Mindmap], port: int, seconds: float, peak: PeakMemory
 ) -> Sequence[Row]:
-    browsers = [Browser(port, number < FETCHING) for number in range(BROWSERS)]
+    browsers = [Browser(port, number < FETCHING_BROWSERS) for number in range(BROWSERS)]
     tasks = [asyncio.create_task(browser.listen()) for browser in browsers]
     await asyncio.gather(*(browser.connected.wait() for browser in browsers))
     single_writes = await _write_notes(store, documents[1:2], SINGLE_WRITES, 1.2)
@@ -135,21 +135,23 @@ async def _measure_events(
         task.cancel()
     with suppress(asyncio.CancelledError):
         await asyncio.gather(*tasks)
-    elapsed = concurrent_writes[-1].at - concurrent_writes[0].at
-    events = sum(len(moments) for browser in browsers for moments in browser.event_times.values())
+    elapsed = concurrent_writes[-1].time - concurrent_writes[0].time
+    events = sum(len(times) for browser in browsers for times in browser.event_times.values())
     detail = f"{len(concurrent_writes):,} writes in {elapsed:.0f} s, {events:,} events"
     return [
-        Row("made", f"{BROWSERS} browsers: final states missed", missed, 0, detail),
+        Row("synthetic", f"{BROWSERS} browsers: final states missed", missed, 0, detail),
         Row(
-            "made",
+            "synthetic",
             "memory of the viewer at its peak, MB",
             peak.bytes / 1e6,
             MEMORY_MEGABYTES,
             f"one of {MAPS} maps has {NODES:,} nodes",
         ),
-        _latency_row("a write to its event, alone, p95, seconds", single_writes, browsers, QUIET_SECONDS),
-        _latency_row(
-            "a write to its event, amid the others, p95, seconds",
+        _create_latency_row(
+            "a write to its event, alone, p95, seconds", single_writes, browsers, QUIET_SECONDS
+        ),
+        _create_latency_row(
+            "a write to its event, with the others, p95, seconds",
             concurrent_writes,
             browsers,
             MAX_DELAY_SECONDS,
@@ -161,14 +163,14 @@ async def _write_notes(
     store: MapStore, documents: list[Mindmap], count: int, pause: float
 ) -> list[CompletedWrite]:
     """Write `count` notes to the maps in turn, at fixed times."""
-    completed, started = [], time.monotonic()
+    completed, start_time = [], time.monotonic()
     for number in range(count):
-        await asyncio.sleep(max(0.0, started + number * pause - time.monotonic()))
+        await asyncio.sleep(max(0.0, start_time + number * pause - time.monotonic()))
         mindmap_id = documents[number % len(documents)].id
         await asyncio.to_thread(
             store.change,
             mindmap_id,
-            lambda found, number=number: add_note(found, f"Write {number}", utc_now()),
+            lambda document, number=number: add_note(document, f"Write {number}", utc_now()),
         )
         completed.append(CompletedWrite(mindmap_id, time.monotonic()))
     await asyncio.sleep(1)
@@ -176,34 +178,36 @@ async def _write_notes(
 
 
 def _count_missed(store: MapStore, browsers: list[Browser], writes: list[CompletedWrite]) -> int:
-    last = {write.mindmap_id: write.at for write in writes}
+    last_writes = {write.mindmap_id: write.time for write in writes}
     missed = sum(
-        browser.event_times.get(mindmap_id, [0.0])[-1] < at
+        browser.event_times.get(mindmap_id, [0.0])[-1] < write_time
         for browser in browsers
-        for mindmap_id, at in last.items()
+        for mindmap_id, write_time in last_writes.items()
     )
     return missed + sum(
         browser.fetched.get(mindmap_id) != encode(store.read(mindmap_id))
-        for browser in browsers[:FETCHING]
-        for mindmap_id in last
+        for browser in browsers[:FETCHING_BROWSERS]
+        for mindmap_id in last_writes
     )
 
 
-def _latency_row(measure: str, writes: list[CompletedWrite], browsers: list[Browser], debounce: float) -> Row:
+def _create_latency_row(
+    measure: str, writes: list[CompletedWrite], browsers: list[Browser], debounce: float
+) -> Row:
     """Return the row of the time from a write to the next event, over all browsers."""
     waits = []
     for browser in browsers:
-        moments = {mindmap_id: iter(told) for mindmap_id, told in browser.event_times.items()}
-        last_event = dict.fromkeys(moments, 0.0)
+        event_times = {mindmap_id: iter(times) for mindmap_id, times in browser.event_times.items()}
+        last_event = dict.fromkeys(event_times, 0.0)
         for write in writes:
-            while last_event[write.mindmap_id] < write.at:
-                last_event[write.mindmap_id] = next(moments[write.mindmap_id], float("inf"))
-            waits.append(last_event[write.mindmap_id] - write.at)
+            while last_event[write.mindmap_id] < write.time:
+                last_event[write.mindmap_id] = next(event_times[write.mindmap_id], float("inf"))
+            waits.append(last_event[write.mindmap_id] - write.time)
     p95 = statistics.quantiles(waits, n=20)[-1]
     detail = (
         f"median {statistics.median(waits):.3f} s, of which the debounce {QUIET_SECONDS:g}-{debounce:g} s"
     )
-    return Row("made", measure, p95, debounce + MAX_EVENT_SECONDS, detail)
+    return Row("synthetic", measure, p95, debounce + MAX_EVENT_SECONDS, detail)
 
 
 async def fetch_map(port: int, mindmap_id: str) -> bytes:
@@ -217,7 +221,7 @@ async def fetch_map(port: int, mindmap_id: str) -> bytes:
 
 
 def create_map(nodes: int) -> Mindmap:
-    document = new_map("Measured", None, utc_now())
+    document = create_mindmap("Measured", None, utc_now())
     for number in range(nodes // 100):
         batch = [
             NewNode(f"Part {number}", "plan"),
@@ -230,6 +234,6 @@ def create_map(nodes: int) -> Mindmap:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long to write for")
-    given = parser.parse_args()
-    with temporary_directory() as place:
-        print_rows(measure(place, given.seconds))
+    arguments = parser.parse_args()
+    with create_temporary_directory() as temporary_folder:
+        print_rows(measure(temporary_folder, arguments.seconds))

@@ -32,33 +32,34 @@ from serve.search.cache import LoadedSnapshot, load_snapshot
 from serve.search.find_pattern import PatternSearcher, rank_candidates
 from serve.search.query_hints import EMPTY_CONTEXT
 from serve.search.rerank import CrossEncoderReranker, FeatureReranker, Reranker
-from serve.search.retrieval import reciprocal_rank_fusion
+from serve.search.retrieval import fuse_rankings
 from stores import filters, fulltext
 from stores.filters import QueryFilter
 from stores.hunk_details import Connection
 from stores.types import ReachabilityDelta
 from tests.bench import indexes
 from tests.bench.histories import History, clone_history
-from tests.bench.indexing import index_without_embedding_command
-from tests.bench.programs import git, run_program
+from tests.bench.indexing import build_zero_encoder_command
+from tests.bench.programs import run_git, run_program
 from tests.bench.report import BenchmarkOptions, Row, main
 
 QUERIES: Final = 120
 SEED: Final = 3
 # Shorter subjects are too vague.
 MIN_QUERY_LENGTH: Final = 20
+# Upper bounds of the median and the 95th percentile, without reranking.
 MEDIAN_SECONDS: Final = 0.050
 SLOW_SECONDS: Final = 0.120
-# For 50 candidates, by precision of the cross-encoder.
+# Upper bound of the median for 50 candidates, by precision of the cross-encoder.
 CROSS_ENCODER_SECONDS: Final = {Precision.FULL: 0.500, Precision.INT8: 0.250}
 
 QueryFunction = Callable[[str], object]
 
 
 def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Row]:
-    """Return the rows of one clone."""
+    """Return two rows for each way to run a query."""
     history, home = clone_history(clone, folder / "clone", options.commits), folder / "home"
-    run_program(index_without_embedding_command(history.path), home=home, memory=False)
+    run_program(build_zero_encoder_command(history.path), home=home, memory=False)
     queries = _sample_queries(history)
     with ExitStack() as stack:
         connection = stack.enter_context(indexes.open_index(history.path, home))
@@ -70,27 +71,32 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
         functions = {
             f"warm query of {len(snapshot.snapshot.hunks):,} hunks": _query_in_process(history, home, stack),
             "the same through the daemon": _query_daemon(history, home),
-            **{_daemon_label(precision): _query_daemon(history, home, precision) for precision in Precision},
-            "its text lane alone": _text_lane(connection, snapshot),
+            **{
+                _format_daemon_label(precision): _query_daemon(history, home, precision)
+                for precision in Precision
+            },
+            "its text lane alone": _search_hunk_text(connection, snapshot),
             "its encoder alone": lambda text: encoder.encode([text]),
             "its evidence alone": _rerank_candidates(
                 connection, snapshot, encoder, queries, FeatureReranker()
             ),
             **{
-                _cross_encoder_label(precision): _rerank_candidates(
+                _format_cross_encoder_label(precision): _rerank_candidates(
                     connection, snapshot, encoder, queries, _create_cross_encoder_reranker(precision)
                 )
                 for precision in Precision
             },
         }
         return [
-            row for way, ask in functions.items() for row in _latency_rows(history.name, way, ask, queries)
+            row
+            for label, run_query in functions.items()
+            for row in _measure_latency(history.name, label, run_query, queries)
         ]
 
 
 def _query_in_process(history: History, home: Path, stack: ExitStack) -> QueryFunction:
     encoder = OnnxEncoder()
-    searcher = stack.enter_context(closing(PatternSearcher(home, encoder=lambda _: encoder)))
+    searcher = stack.enter_context(closing(PatternSearcher(home, load_encoder=lambda _: encoder)))
     return lambda text: searcher.find(FindRequest(text, rerank=False), history.path)
 
 
@@ -101,12 +107,12 @@ def _query_daemon(history: History, home: Path, precision: Precision | None = No
     return lambda text: daemon.find(request(text), history.path)
 
 
-def _text_lane(connection: Connection, snapshot: LoadedSnapshot) -> QueryFunction:
+def _search_hunk_text(connection: Connection, snapshot: LoadedSnapshot) -> QueryFunction:
     no_filter = filters.apply_filter(connection, snapshot.snapshot, QueryFilter())
 
     def ask(question: str) -> object:
-        found = fulltext.look_up_terms(connection, snapshot.snapshot, count_terms(question))
-        return fulltext.search_hunk_text(snapshot.snapshot, found, no_filter)
+        lookup = fulltext.look_up_terms(connection, snapshot.snapshot, count_terms(question))
+        return fulltext.search_hunk_text(snapshot.snapshot, lookup, no_filter)
 
     return ask
 
@@ -123,61 +129,64 @@ def _rerank_candidates(
     queries: Sequence[str],
     reranker: Reranker,
 ) -> QueryFunction:
-    parsed = {
+    parsed_queries = {
         text: query.parse_query(FindRequest(text), datetime.now(UTC), EMPTY_CONTEXT) for text in queries
     }
-    ranked = {
-        text: retrieval.run_retrievers(connection, lambda: snapshot, asked, encoder)
-        for text, asked in parsed.items()
+    results = {
+        text: retrieval.run_retrievers(connection, lambda: snapshot, parsed_query, encoder)
+        for text, parsed_query in parsed_queries.items()
     }
-    fused = {
-        text: reciprocal_rank_fusion(ranked[text].lanes, parsed[text].profile.candidates) for text in queries
+    candidates = {
+        text: fuse_rankings(results[text].lanes, parsed_queries[text].retrieval_profile.candidate_count)
+        for text in queries
     }
-    return lambda text: rank_candidates(connection, parsed[text], ranked[text], fused[text], reranker)
+    return lambda text: rank_candidates(
+        connection, parsed_queries[text], results[text], candidates[text], reranker
+    )
 
 
-def _latency_rows(
+def _measure_latency(
     history: str, label: str, query_function: QueryFunction, queries: Sequence[str]
 ) -> Iterator[Row]:
     """Yield the median and the 95th percentile of the query times."""
-    for question in queries[:3]:  # the first two load the index and its diffs
-        query_function(question)
-    times = sorted(_seconds(query_function, question) for question in queries)
-    median, slow = times[len(times) // 2], times[int(len(times) * 0.95)]
-    limit, slow_limit = _limits(label)
-    detail = f"{1000 * median:.1f} ms, {len(times)} questions, the slowest {1000 * times[-1]:.1f} ms"
-    yield Row(history, f"{label}, seconds", median, limit, detail)
-    yield Row(history, "the same, 95 in 100", slow, slow_limit, f"{1000 * slow:.1f} ms")
+    for text in queries[:3]:  # the first two load the index and its diffs
+        query_function(text)
+    times = sorted(_time_query(query_function, text) for text in queries)
+    p50, p95 = times[len(times) // 2], times[int(len(times) * 0.95)]
+    p50_limit, p95_limit = _get_limits(label)
+    detail = f"{1000 * p50:.1f} ms, {len(times)} queries, slowest {1000 * times[-1]:.1f} ms"
+    yield Row(history, f"{label}, seconds", p50, p50_limit, detail)
+    yield Row(history, "the same, p95, seconds", p95, p95_limit, f"{1000 * p95:.1f} ms")
 
 
-def _limits(label: str) -> tuple[float | None, float | None]:
+def _get_limits(label: str) -> tuple[float | None, float | None]:
     """Return the upper bounds of the median and of the 95th percentile."""
     for precision, seconds in CROSS_ENCODER_SECONDS.items():
-        if label == _cross_encoder_label(precision):
+        if label == _format_cross_encoder_label(precision):
             return seconds, None
-        if label == _daemon_label(precision):
+        if label == _format_daemon_label(precision):
             return MEDIAN_SECONDS + seconds, SLOW_SECONDS + seconds
     return (None, None) if "alone" in label else (MEDIAN_SECONDS, SLOW_SECONDS)
 
 
-def _cross_encoder_label(precision: Precision) -> str:
+def _format_cross_encoder_label(precision: Precision) -> str:
     return f"its reranking, {precision}, alone"
 
 
-def _daemon_label(precision: Precision) -> str:
+def _format_daemon_label(precision: Precision) -> str:
     return f"reranked, {precision}, through the daemon"
 
 
 def _sample_queries(history: History) -> list[str]:
-    chance = random.Random(SEED)  # noqa: S311 - repeatable choice, nothing secret
-    subjects = git(history.path, "log", "--no-merges", "--format=%s").splitlines()
-    return chance.sample([subject for subject in subjects if len(subject) >= MIN_QUERY_LENGTH], QUERIES)
+    generator = random.Random(SEED)  # noqa: S311 - repeatable choice, nothing secret
+    subjects = run_git(history.path, "log", "--no-merges", "--format=%s").splitlines()
+    return generator.sample([subject for subject in subjects if len(subject) >= MIN_QUERY_LENGTH], QUERIES)
 
 
-def _seconds(ask: QueryFunction, question: str) -> float:
-    started = time.perf_counter()
-    ask(question)
-    return time.perf_counter() - started
+def _time_query(run_query: QueryFunction, text: str) -> float:
+    start_time = time.perf_counter()
+    run_query(text)
+    return time.perf_counter() - start_time
 
 
 if __name__ == "__main__":

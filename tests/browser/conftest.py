@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from mindmap.document import EditResult, Mindmap
 from mindmap.map_store import MapStore
-from tests.serve.viewer.helpers import viewer_process
+from tests.serve.viewer.helpers import start_viewer_process
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # Rendering is slow on two shared cores.
@@ -23,7 +23,7 @@ expect.set_options(timeout=TIMEOUT_MS)
 
 @dataclass
 class Site:
-    """A running viewer; `create_map` and `change_map` act as an agent that writes its data directory."""
+    """Running viewer. `create_map` and `change_map` act like an agent that writes to its data directory."""
 
     maps: MapStore
     address: str
@@ -40,7 +40,7 @@ class Site:
 
 @dataclass
 class PageSession:
-    """A browser page of a viewer. `ignore_console` allows console messages, such as those of failed requests."""
+    """Browser page of a viewer. `ignore_console` allows console messages, such as those of failed requests."""
 
     page: Page
     address: str
@@ -52,7 +52,7 @@ class PageSession:
         return self.page
 
 
-@pytest.fixture(scope="module")  # playwright runs an event loop in this thread meanwhile
+@pytest.fixture(scope="module")  # playwright runs an event loop in this thread until it is closed
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("chromium is not installed (apt-get install chromium)")
@@ -65,7 +65,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     folder = tmp_path / "data"
-    with viewer_process(folder, "--port", "0", LINEAGE_HOME=str(tmp_path / "home")) as (process, line):
+    with start_viewer_process(folder, "--port", "0", LINEAGE_HOME=str(tmp_path / "home")) as (process, line):
         yield Site(MapStore(folder), line.split()[0], process.kill)
 
 

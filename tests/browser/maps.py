@@ -1,6 +1,6 @@
 """Realistic maps of any size: plan, mental model and touched files of a coding task.
 
-They are built with the project's own edit functions. The same size gives the same map.
+The project's own edit functions build them. The same size gives the same map.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final
 from mindmap.document import BLOCKED, COMPLETED, IN_PROGRESS, ROOT, CodeChange, Mindmap
 from mindmap.file_touches import TouchInput, attach_files, describe_touch
 from mindmap.links import NewLink, change_links
-from mindmap.nodes import add_nodes, flatten_nodes, new_map
-from tests.mindmap.sample_maps import id_by_label, timestamp_at
+from mindmap.nodes import add_nodes, create_mindmap, flatten_nodes
+from tests.mindmap.sample_maps import create_timestamp, find_id
 
 TITLE: Final = "Resumable uploads for the media service"
-# The task in progress.
+# Label of the task in progress.
 ACTIVE_TASK: Final = "Answer HEAD with the offset to resume at"
 
 PLAN: Final[list[dict[str, Any]]] = [
@@ -89,7 +89,7 @@ CONCEPTS: Final = (
     ("risk", "{}: a retry may be counted twice"), ("data_flow", "Request to {} and back"),
     ("note", "{}: owners and on-call"),
 )  # fmt: skip
-STATES: Final = (
+STATUS_CYCLE: Final = (
     COMPLETED,
     COMPLETED,
     COMPLETED,
@@ -116,13 +116,13 @@ CHANGES: Final = (
 
 def create_small_map(workspace: str | None = None) -> Mindmap:
     """Create a map of twelve nodes, four links and three files."""
-    document = add_under_root(new_map(TITLE, workspace, timestamp_at(0)), PLAN, 1)
+    document = add_under_root(create_mindmap(TITLE, workspace, create_timestamp(0)), PLAN, 1)
     document = add_links(
         document,
-        [(id_by_label(document, a), id_by_label(document, b), label, style) for a, b, label, style in LINKS],
+        [(find_id(document, a), find_id(document, b), label, style) for a, b, label, style in LINKS],
     )
-    head, session = (id_by_label(document, label) for label in (LINKS[0][0], "UploadSession"))
-    manifest = id_by_label(document, "Store a manifest of received byte ranges for each upload")
+    head, session = (find_id(document, label) for label in (LINKS[0][0], "UploadSession"))
+    manifest = find_id(document, "Store a manifest of received byte ranges for each upload")
     document = attach_file(
         document, manifest, 5, TouchInput("media/ranges.py", "create", changes=(CHANGES[2], CHANGES[6]))
     )
@@ -139,20 +139,20 @@ def create_small_map(workspace: str | None = None) -> Mindmap:
         ),
     )
     document = attach_file(document, session, 7, TouchInput("media/uploads.py", "read", lines="1-120"))
-    renamed = TouchInput(
+    rename_touch = TouchInput(
         "media/storage.py", "rename", previous_path="media/files.py", summary="Named for what it keeps"
     )
-    return attach_file(document, head, 8, renamed)
+    return attach_file(document, head, 8, rename_touch)
 
 
 def create_large_map(nodes: int, links: int, workspace: str | None = None) -> Mindmap:
-    """Create a map of this many nodes, the root included, and links."""
-    document = new_map(f"Platform migration, {nodes:,} nodes", workspace, timestamp_at(0))
-    growing = _MapGenerator(nodes - 1)
-    for number, part in enumerate(growing.generate_branches()):
-        document = add_under_root(document, [part], 1 + number // 10)
+    """Create a map with this many nodes, the root included, and links."""
+    document = create_mindmap(f"Platform migration, {nodes:,} nodes", workspace, create_timestamp(0))
+    generator = _MapGenerator(nodes - 1)
+    for number, branch in enumerate(generator.generate_branches()):
+        document = add_under_root(document, [branch], 1 + number // 10)
     ids = [node_id for node_id in document.nodes if node_id != ROOT]
-    ends = zip(_strides(ids, 7), _strides(ids, 13), cycle(LABELS), cycle(STYLES), strict=False)
+    ends = zip(_iter_strides(ids, 7), _iter_strides(ids, 13), cycle(LABELS), cycle(STYLES), strict=False)
     document = add_links(document, list(islice(((a, b, c, d) for a, b, c, d in ends if a != b), links)))
     for number, node_id in enumerate(ids[:: max(1, len(ids) // 60)]):
         change = CHANGES[number % len(CHANGES)]
@@ -166,28 +166,28 @@ def create_large_map(nodes: int, links: int, workspace: str | None = None) -> Mi
 
 def add_under_root(document: Mindmap, nodes: Sequence[dict[str, Any]], minutes: int) -> Mindmap:
     """Return the map with nodes added under its root."""
-    return add_nodes(document, ROOT, flatten_nodes(nodes), timestamp_at(minutes)).document
+    return add_nodes(document, ROOT, flatten_nodes(nodes), create_timestamp(minutes)).document
 
 
 def add_links(document: Mindmap, ends: Sequence[tuple[str, str, str, str | None]]) -> Mindmap:
     """Return the map with links, given as (source id, target id, label, style)."""
-    added = [NewLink(source, target, label, style) for source, target, label, style in ends]
-    return change_links(document, added, [], timestamp_at(4)).document if added else document
+    new_links = [NewLink(source, target, label, style) for source, target, label, style in ends]
+    return change_links(document, new_links, [], create_timestamp(4)).document if new_links else document
 
 
 def attach_file(document: Mindmap, node_id: str, minutes: int, touch: TouchInput) -> Mindmap:
     """Return the map with a file attached to a node."""
     return attach_files(
-        document, node_id, [touch], describe_touch(touch, document.workspace_path), timestamp_at(minutes)
+        document, node_id, [touch], describe_touch(touch, document.workspace_path), create_timestamp(minutes)
     )
 
 
 @dataclass(slots=True)
 class _MapGenerator:
-    """Generates nested branches until `remaining` nodes exist."""
+    """Generator of nested branches with `remaining` nodes in total."""
 
     remaining: int
-    states: Iterator[str] = field(default_factory=lambda: cycle(STATES))
+    statuses: Iterator[str] = field(default_factory=lambda: cycle(STATUS_CYCLE))
     details: Iterator[str] = field(default_factory=lambda: cycle(DETAILS))
     number: Iterator[int] = field(default_factory=count)
 
@@ -196,38 +196,39 @@ class _MapGenerator:
             if self.remaining <= 0:
                 return
             if next(self.number) % 3 == 2:
-                yield self._concepts(area)
+                yield self._create_concepts(area)
             else:
-                yield self._plan(goal.format(area.lower()))
+                yield self._create_plan(goal.format(area.lower()))
 
-    def _plan(self, goal: str) -> dict[str, Any]:
-        plan = self._node(goal, "plan", next(self.states))
+    def _create_plan(self, goal: str) -> dict[str, Any]:
+        plan = self._create_node(goal, "plan", next(self.statuses))
         plan["children"] = [
-            self._step(step) for step in STEPS[: 5 + next(self.number) % 6] if self.remaining > 0
+            self._create_step(step) for step in STEPS[: 5 + next(self.number) % 6] if self.remaining > 0
         ]
         return plan
 
-    def _step(self, label: str) -> dict[str, Any]:
-        step = self._node(label, "task", next(self.states))
+    def _create_step(self, label: str) -> dict[str, Any]:
+        step = self._create_node(label, "task", next(self.statuses))
         size = (0, 2, 0, 3, 5, 0)[next(self.number) % 6]
         step["children"] = [
-            self._node(next(self.details), "task", next(self.states))
+            self._create_node(next(self.details), "task", next(self.statuses))
             for _ in range(size)
             if self.remaining > 0
         ]
         return step
 
-    def _concepts(self, area: str) -> dict[str, Any]:
-        head = self._node(f"How {area.lower()} fits together", "component")
+    def _create_concepts(self, area: str) -> dict[str, Any]:
+        head = self._create_node(f"How {area.lower()} fits together", "component")
         head["children"] = [
-            self._node(name.format(area), kind) for kind, name in CONCEPTS if self.remaining > 0
+            self._create_node(name.format(area), kind) for kind, name in CONCEPTS if self.remaining > 0
         ]
         return head
 
-    def _node(self, label: str, kind: str, status: str | None = None) -> dict[str, Any]:
+    def _create_node(self, label: str, node_type: str, status: str | None = None) -> dict[str, Any]:
         self.remaining -= 1
-        return {"label": label, "type": kind} | ({"status": status} if status else {})
+        return {"label": label, "type": node_type} | ({"status": status} if status else {})
 
 
-def _strides(ids: Sequence[str], by: int) -> Iterator[str]:
-    return (ids[(index * by * 31 + by) % len(ids)] for index in count())
+def _iter_strides(ids: Sequence[str], step: int) -> Iterator[str]:
+    """Yield ids from all over the list without end; the same step gives the same order."""
+    return (ids[(index * step * 31 + step) % len(ids)] for index in count())

@@ -9,13 +9,14 @@ from playwright.sync_api import Locator, Page
 
 from tests.browser.conftest import TIMEOUT_MS
 
-# Longer than the redraw after a gesture takes.
+# A redraw after a gesture takes less time.
 POLL_MS = 500
 
 
-def find_card(page: Page, label: str, part: str = "") -> Locator:
-    where = page.locator(f".pane.{part}") if part else page
-    return where.locator(f".card[aria-label^='{label},']")
+def find_card(page: Page, label: str, map_part: str = "") -> Locator:
+    """Return the card of the node with a label, in one pane (map, plan or model) or in all."""
+    container = page.locator(f".pane.{map_part}") if map_part else page
+    return container.locator(f".card[aria-label^='{label},']")
 
 
 def wait_until_stable(page: Page, read: Callable[[], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Built files of the page and checks of its source."""
+"""Built files of the page, and the type check and unit tests of its source."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ import pytest
 WEB = Path(__file__).parents[2] / "mindmap" / "web"
 STATIC = WEB.parent / "static"
 FILES = ("index.html", "app.js", "logo.png", "favicon.png", "NOTICE")
-# Gzipped; small enough to load at once through a tunnel.
+# Size of the gzipped script: small enough to load at once through a slow connection.
 MAX_SCRIPT_BYTES = 60_000
 
 
 @pytest.fixture(scope="module")
 def node() -> str:
-    found = shutil.which("node")
-    if found is None:
+    executable = shutil.which("node")
+    if executable is None:
         pytest.skip("node is not installed (apt-get install nodejs npm)")
     if not (WEB / "node_modules").is_dir():
         pytest.skip("the page's tools are not installed (npm ci --prefix mindmap/web)")
-    return found
+    return executable
 
 
-def run(*command: str) -> None:
-    completed = subprocess.run(command, cwd=WEB, capture_output=True, text=True, check=False, timeout=300)
-    assert completed.returncode == 0, completed.stdout + completed.stderr
+def run_command(*command: str) -> None:
+    result = subprocess.run(command, cwd=WEB, capture_output=True, text=True, check=False, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_built_files_match_source(node: str, tmp_path: Path) -> None:
     """A new build gives identical files. Otherwise run `npm run build --prefix mindmap/web` and commit the result."""
-    run(node, "build.mjs", "--out", str(tmp_path))
+    run_command(node, "build.mjs", "--out", str(tmp_path))
     assert sorted(path.name for path in STATIC.iterdir()) == sorted(FILES)
     for name in FILES:
         assert (STATIC / name).read_bytes() == (tmp_path / name).read_bytes(), name
@@ -43,9 +43,9 @@ def test_built_files_match_source(node: str, tmp_path: Path) -> None:
 
 def test_typescript_checks_and_unit_tests(node: str) -> None:
     """The type check and the unit tests of the page pass."""
-    run(node, "node_modules/typescript/bin/tsc", "--noEmit")
-    run(node, "build.mjs", "--tests")
-    run(node, "--test", *(str(path) for path in sorted((WEB / ".tests").glob("*.test.mjs"))))
+    run_command(node, "node_modules/typescript/bin/tsc", "--noEmit")
+    run_command(node, "build.mjs", "--tests")
+    run_command(node, "--test", *(str(path) for path in sorted((WEB / ".tests").glob("*.test.mjs"))))
 
 
 def test_script_size() -> None:
@@ -54,7 +54,7 @@ def test_script_size() -> None:
 
 
 def test_page_has_no_inline_code() -> None:
-    """The document has no inline styles, handlers or scripts, and no external resources."""
+    """The HTML page has no inline styles, handlers or scripts, and no external resources."""
     page = (STATIC / "index.html").read_text(encoding="utf-8")
     assert re.findall(r"<script[^>]*>([^<]*)</script>", page) == [""]
     assert not re.search(r"<style|\sstyle=|\son\w+=|//", page)

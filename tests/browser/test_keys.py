@@ -10,7 +10,7 @@ from tests.browser import maps
 from tests.browser.conftest import PageSession, Site
 from tests.browser.maps import ACTIVE_TASK
 from tests.browser.measurements import find_card, wait_until_stable
-from tests.mindmap.sample_maps import id_by_label
+from tests.mindmap.sample_maps import find_id
 
 
 def test_keyboard_navigation(site: Site, session: PageSession) -> None:
@@ -19,8 +19,8 @@ def test_keyboard_navigation(site: Site, session: PageSession) -> None:
     page = session.open("#/map/mm_test?view=map")
     tree = page.get_by_role("tree")
     tree.focus()
-    active = re.compile("map-root")
-    expect(tree).to_have_attribute("aria-activedescendant", active)
+    root_id = re.compile("map-root")
+    expect(tree).to_have_attribute("aria-activedescendant", root_id)
     for key in ("ArrowDown", "ArrowDown", "ArrowDown"):
         page.keyboard.press(key)
     expect(page.locator(".node h2")).to_have_text(ACTIVE_TASK)
@@ -42,7 +42,7 @@ def test_keyboard_navigation(site: Site, session: PageSession) -> None:
     expect(page.locator(".session")).to_have_count(1)
 
 
-# Presses keys in quick succession, before the browser paints.
+# JavaScript function that presses keys in quick succession, before the browser paints.
 PRESS_KEYS = """async keys => {
   for (const key of keys) {
     (document.activeElement ?? document.body).dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
@@ -75,7 +75,7 @@ def test_key_right_after_opening_help(site: Site, session: PageSession) -> None:
 def test_key_right_after_focusing_panel(site: Site, session: PageSession) -> None:
     """Enter focuses the panel at once: an arrow key then scrolls it and leaves the selection."""
     document = site.create_map(maps.create_small_map())
-    page = session.open(f"#/map/mm_test/node/{id_by_label(document, ACTIVE_TASK)}?view=map")
+    page = session.open(f"#/map/mm_test/node/{find_id(document, ACTIVE_TASK)}?view=map")
     expect(page.locator(".node h2")).to_have_text(ACTIVE_TASK)
     page.evaluate(PRESS_KEYS, ["\\", "Enter", "ArrowDown"])
     expect(page.locator("#side-body")).to_be_focused()
@@ -92,7 +92,7 @@ def test_key_right_after_going_to_sessions(site: Site, session: PageSession) -> 
 
 
 def test_key_during_animation(site: Site, session: PageSession) -> None:
-    """A zoom during the animation to the whole map starts from its end."""
+    """A zoom during the animation to the whole map first jumps to the end of the animation."""
     site.create_map(maps.create_large_map(300, 20))
     page = session.open("#/map/mm_test?view=map")
     page.emulate_media(reduced_motion="no-preference")

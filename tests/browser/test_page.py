@@ -1,4 +1,4 @@
-"""The page in a browser, used while agents write."""
+"""Page in a browser while agents write."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from tests.browser import maps
 from tests.browser.conftest import PageSession, Site
 from tests.browser.maps import ACTIVE_TASK
 from tests.browser.measurements import find_card, wait_until_stable
-from tests.mindmap.sample_maps import id_by_label, timestamp_at
+from tests.mindmap.sample_maps import create_timestamp, find_id
 from tests.repos import Repo
 
 RISK = "Scratch files of abandoned uploads fill the disk"
 
 
-def add_note_edit(label: str) -> Callable[[Mindmap], Mindmap]:
+def create_note_edit(label: str) -> Callable[[Mindmap], Mindmap]:
     return lambda document: add_node(document, label, "note")
 
 
-def add_node(document: Mindmap, label: str, kind: str = "task", status: str | None = None) -> Mindmap:
-    return add_nodes(document, ROOT, [NewNode(label, kind, status)], timestamp_at(30)).document
+def add_node(document: Mindmap, label: str, node_type: str = "task", status: str | None = None) -> Mindmap:
+    return add_nodes(document, ROOT, [NewNode(label, node_type, status)], create_timestamp(30)).document
 
 
 def set_status(document: Mindmap, label: str, status: str) -> Mindmap:
     return update_nodes(
-        document, [NodeUpdate(id_by_label(document, label), status=status)], timestamp_at(40)
+        document, [NodeUpdate(find_id(document, label), status=status)], create_timestamp(40)
     ).document
 
 
@@ -44,20 +44,20 @@ def test_session_list(site: Site, session: PageSession) -> None:
     """The list shows each map's state, newest first, follows changes, and a click opens a map."""
     site.create_map(maps.create_small_map())
     page = session.open()
-    first = page.locator(".session").first
-    expect(first).to_contain_text(maps.TITLE)
+    first_session = page.locator(".session").first
+    expect(first_session).to_contain_text(maps.TITLE)
     for text in (ACTIVE_TASK, "1 of 5 tasks", "12 nodes", "3 files"):
-        expect(first).to_contain_text(text)
+        expect(first_session).to_contain_text(text)
     site.create_map(maps.create_large_map(30, 3), "mm_other")
     expect(page.locator(".session")).to_have_count(2)
-    expect(first).to_contain_text("Platform migration")
+    expect(first_session).to_contain_text("Platform migration")
     page.get_by_role("link", name=re.compile("Resumable")).click()
     expect(page).to_have_url(re.compile("#/map/mm_test$"))
     expect(page.get_by_role("heading", level=1)).to_have_text(maps.TITLE)
 
 
 def test_plan_and_model_side_by_side(site: Site, session: PageSession) -> None:
-    """Selecting a task highlights its component on the other side; selecting a file fades all other nodes."""
+    """Selecting a task highlights its component in the other pane; selecting a file fades all other nodes."""
     site.create_map(maps.create_small_map())
     page = session.open("#/map/mm_test")
     expect(find_card(page, ACTIVE_TASK, "plan")).to_be_visible()
@@ -74,11 +74,11 @@ def test_plan_and_model_side_by_side(site: Site, session: PageSession) -> None:
 def test_url_of_node(site: Site, session: PageSession) -> None:
     """The URL of a node opens view, branch and panel, and a change of view changes the URL."""
     document = site.create_map(maps.create_large_map(300, 20))
-    deep = next(node for node in document.nodes.values() if node.label.startswith("Pin the clock"))
-    page = session.open(f"#/map/mm_test/node/{deep.id}?view=plan")
+    deep_node = next(node for node in document.nodes.values() if node.label.startswith("Pin the clock"))
+    page = session.open(f"#/map/mm_test/node/{deep_node.id}?view=plan")
     expect(page.locator(".pane")).to_have_count(1)
-    expect(page.locator(f"[data-id='{deep.id}']")).to_have_class(re.compile("selected"))
-    expect(page.locator(".node h2")).to_have_text(deep.label)
+    expect(page.locator(f"[data-id='{deep_node.id}']")).to_have_class(re.compile("selected"))
+    expect(page.locator(".node h2")).to_have_text(deep_node.label)
     page.keyboard.press("2")
     expect(page).to_have_url(re.compile(r"view=map$"))
 
@@ -115,11 +115,11 @@ def test_live_updates_keep_the_view(site: Site, session: PageSession) -> None:
     model_head.locator(".toggle").click()
     expect(find_card(page, RISK)).to_have_count(0)
     find_card(page, ACTIVE_TASK).click()
-    before = wait_until_stable(page, find_card(page, ACTIVE_TASK).bounding_box)
+    box_before = wait_until_stable(page, find_card(page, ACTIVE_TASK).bounding_box)
 
     def write(name: str) -> None:
         for number in range(6):
-            site.change_map(add_note_edit(f"{name} finding {number}"))
+            site.change_map(create_note_edit(f"{name} finding {number}"))
 
     writers = [threading.Thread(target=write, args=(name,)) for name in ("First", "Second")]
     for writer in writers:
@@ -132,15 +132,20 @@ def test_live_updates_keep_the_view(site: Site, session: PageSession) -> None:
     expect(find_card(page, ACTIVE_TASK)).to_have_class(re.compile("selected"))
     expect(find_card(page, RISK)).to_have_count(0)
     page.wait_for_timeout(1_500)
-    after = wait_until_stable(page, find_card(page, ACTIVE_TASK).bounding_box)
-    assert before and after and abs(before["x"] - after["x"]) < 2 and abs(before["y"] - after["y"]) < 2
+    box_after = wait_until_stable(page, find_card(page, ACTIVE_TASK).bounding_box)
+    assert (
+        box_before
+        and box_after
+        and abs(box_before["x"] - box_after["x"]) < 2
+        and abs(box_before["y"] - box_after["y"]) < 2
+    )
     page.keyboard.press("0")
     expect(page.locator(".card[aria-label*=' finding ']")).to_have_count(12)
     site.change_map(lambda document: add_node(document, "One more finding", "note"))
     expect(find_card(page, "One more finding")).to_have_class(re.compile("added"))
     site.change_map(
         lambda document: (
-            remove_nodes(document, [id_by_label(document, ACTIVE_TASK)], timestamp_at(50)).document
+            remove_nodes(document, [find_id(document, ACTIVE_TASK)], create_timestamp(50)).document
         )
     )
     expect(page.locator("#side-body")).to_contain_text("This node was removed")
@@ -230,7 +235,7 @@ def test_exports_are_complete(site: Site, session: PageSession, name: str) -> No
 
 
 def test_follow(site: Site, session: PageSession) -> None:
-    """With Follow on, the latest change is selected and in view."""
+    """With Follow on, an added node is selected and in view."""
     site.create_map(maps.create_small_map())
     page = session.open("#/map/mm_test")
     page.get_by_role("button", name="Follow what agents do").click()
@@ -263,7 +268,7 @@ def test_damaged_file(site: Site, session: PageSession) -> None:
 
 
 def test_offline(site: Site, session: PageSession) -> None:
-    """When the viewer stops, the map stays and a banner says so."""
+    """When the viewer stops, the map stays and a banner says to run it again."""
     session.ignore_console = True  # the browser logs failed requests
     site.create_map(maps.create_small_map())
     page = session.open("#/map/mm_test")
@@ -275,7 +280,7 @@ def test_offline(site: Site, session: PageSession) -> None:
 
 
 def test_deleted_map(site: Site, session: PageSession) -> None:
-    """A deleted map stays on the page, with a banner."""
+    """A banner says that the map was deleted."""
     session.ignore_console = True  # the browser logs failed requests
     site.create_map(maps.create_small_map())
     page = session.open("#/map/mm_test")
@@ -319,9 +324,9 @@ def test_accessibility(site: Site, session: PageSession, scheme: Literal["light"
             page.keyboard.press(key)
         violations = Axe().run(page).response["violations"]
         serious = [
-            (one["id"], [node["html"] for node in one["nodes"]][:3])
-            for one in violations
-            if one["impact"] in ("serious", "critical")
+            (violation["id"], [node["html"] for node in violation["nodes"]][:3])
+            for violation in violations
+            if violation["impact"] in ("serious", "critical")
         ]
         assert not serious, fragment
 
@@ -329,8 +334,8 @@ def test_accessibility(site: Site, session: PageSession, scheme: Literal["light"
 def test_node_panel_follows_changes(site: Site, session: PageSession) -> None:
     """The panel of the selected node shows files attached to it later."""
     document = site.create_map(maps.create_small_map())
-    page = session.open(f"#/map/mm_test/node/{id_by_label(document, RISK)}")
+    page = session.open(f"#/map/mm_test/node/{find_id(document, RISK)}")
     expect(page.locator(".node h2")).to_have_text(RISK)
     touch = TouchInput("media/sweep.py", "create", summary="A nightly sweep")
-    site.change_map(lambda document: maps.attach_file(document, id_by_label(document, RISK), 60, touch))
+    site.change_map(lambda document: maps.attach_file(document, find_id(document, RISK), 60, touch))
     expect(page.locator("#side-body")).to_contain_text("A nightly sweep")

@@ -9,10 +9,10 @@ from playwright.sync_api import expect
 from tests.browser import maps
 from tests.browser.conftest import PageSession, Site
 
-# A few hundred cards of about twenty elements.
+# The limit allows a few hundred cards of about twenty elements.
 MAX_ELEMENTS = 6_000
 COUNT_ELEMENTS = "document.querySelectorAll('.scene *').length"
-# Records whether the backdrop has content whenever it is shown, however briefly.
+# JavaScript function that sets `window.painted` if the backdrop has content at any time while it is shown.
 WATCH_BACKDROP = """canvas => new MutationObserver(() => {
   if (canvas.hidden || window.painted) return;
   window.painted = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean);

@@ -9,13 +9,14 @@ from mindmap.nodes import NewNode, NodeUpdate, add_nodes, update_nodes
 from tests.browser import maps
 from tests.browser.conftest import Site
 from tests.browser.maps import ACTIVE_TASK
-from tests.mindmap.sample_maps import id_by_label, timestamp_at
+from tests.mindmap.sample_maps import create_timestamp, find_id
 
+# More tabs than a browser opens connections to one server.
 TABS = 8
 
 
 def add_note(document: Mindmap, label: str) -> Mindmap:
-    return add_nodes(document, ROOT, [NewNode(label, "note")], timestamp_at(30)).document
+    return add_nodes(document, ROOT, [NewNode(label, "note")], create_timestamp(30)).document
 
 
 def open_tab(context: BrowserContext, site: Site, subscribed: list[Page]) -> Page:
@@ -27,7 +28,7 @@ def open_tab(context: BrowserContext, site: Site, subscribed: list[Page]) -> Pag
 
 
 def test_tabs_share_one_stream(site: Site, context: BrowserContext) -> None:
-    """All tabs get events through one stream; another tab takes over when its owner closes; all show Offline."""
+    """All tabs get events through one stream, and another tab opens one when its owner closes; all show Offline."""
     site.create_map(maps.create_small_map())
     subscribed: list[Page] = []
     tabs = [open_tab(context, site, subscribed) for _ in range(TABS)]
@@ -52,23 +53,23 @@ def test_hidden_tab_reloads_when_visible(site: Site, context: BrowserContext) ->
     page = open_tab(context, site, [])
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
-    hide = """hidden => {
+    set_hidden = """hidden => {
       Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
       document.dispatchEvent(new Event("visibilitychange"));
     }"""
-    page.evaluate(hide, True)
-    other = open_tab(context, site, [])
+    page.evaluate(set_hidden, True)
+    visible_page = open_tab(context, site, [])
     site.change_map(
         lambda document: (
             update_nodes(
-                document, [NodeUpdate(id_by_label(document, ACTIVE_TASK), status=COMPLETED)], timestamp_at(40)
+                document, [NodeUpdate(find_id(document, ACTIVE_TASK), status=COMPLETED)], create_timestamp(40)
             ).document
         )
     )
     selector = f".card.s-completed[aria-label^='{ACTIVE_TASK},']"
-    expect(other.locator(selector)).to_be_visible()
+    expect(visible_page.locator(selector)).to_be_visible()
     assert not requests
-    page.evaluate(hide, False)
+    page.evaluate(set_hidden, False)
     expect(page.locator(selector)).to_be_visible()
 
 
@@ -93,8 +94,8 @@ def test_frozen_leader_is_replaced(site: Site, context: BrowserContext) -> None:
 
 def test_without_locks_every_tab_subscribes(site: Site, context: BrowserContext) -> None:
     """If the browser forbids locks, every tab subscribes itself and is live."""
-    refuse = "() => Promise.reject(new DOMException('', 'SecurityError'))"
-    context.add_init_script(f"LockManager.prototype.query = LockManager.prototype.request = {refuse}")
+    reject = "() => Promise.reject(new DOMException('', 'SecurityError'))"
+    context.add_init_script(f"LockManager.prototype.query = LockManager.prototype.request = {reject}")
     site.create_map(maps.create_small_map())
     subscribed: list[Page] = []
     tabs = [open_tab(context, site, subscribed) for _ in range(2)]

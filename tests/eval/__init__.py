@@ -28,5 +28,5 @@ and the results.
 
 from serve import config
 
-# As in the programs; has no effect after numpy is imported.
+# The programs configure libraries the same way. It has no effect after numpy is imported.
 config.configure_libraries()

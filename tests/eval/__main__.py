@@ -1,4 +1,4 @@
-"""Evaluate ranking on local clones.
+"""Command that evaluates ranking on local clones.
 
 python -m tests.eval CLONE... [--protocol NAME] [--encoder NAME] [--samples N] [--seed N] [--folder FOLDER] [--save]
                      [--plot FILE]
@@ -18,7 +18,7 @@ from typing import Final
 
 import polars as pl
 
-from tests.bench.report import print_line, print_table, temporary_directory
+from tests.bench.report import create_temporary_directory, print_line, print_table
 from tests.eval import reliability, results
 from tests.eval.evaluation import (
     EvaluationResult,
@@ -39,10 +39,10 @@ PLOT_SUFFIXES: Final = (".png", ".svg")
 def main() -> None:
     """Run the command."""
     arguments = _create_parser().parse_args()
-    # Determined first, because files may change during a long run.
+    # Read the version first, because files may change during a long run.
     version = results.get_project_version()
     with ExitStack() as stack:
-        folder = arguments.folder or stack.enter_context(temporary_directory())
+        folder = arguments.folder or stack.enter_context(create_temporary_directory())
         calibration: dict[str, pl.DataFrame] = {}
         for protocol in arguments.protocol or PROTOCOLS:
             sample = Sample(arguments.samples, arguments.seed)
@@ -59,21 +59,21 @@ def main() -> None:
 
 def _evaluate_histories(clones: Sequence[Path], config: RunConfig) -> Iterator[EvaluationResult]:
     """Yield the result of each history, then the combined result if several histories have queries."""
-    with_queries = []
+    results_with_queries = []
     for clone in clones:
         result = evaluate_history(clone, config)
         yield result
         if len(result.ranks):
-            with_queries.append(result)
-    if len(with_queries) > 1:
-        yield combine_results(with_queries)
+            results_with_queries.append(result)
+    if len(results_with_queries) > 1:
+        yield combine_results(results_with_queries)
 
 
 def print_result(result: EvaluationResult, protocol: str) -> None:
     """Print the tables of one history under one protocol."""
-    ranks = result.answerable
+    ranks = result.answerable_ranks
     count = ranks["query"].n_unique()
-    print_line(f"\n{result.history}, {protocol}: {count} queries, {result.commits:,} commits")
+    print_line(f"\n{result.history}, {protocol}: {count} queries, {result.commit_count:,} commits")
     if not count:
         return
     print_table(summarize(ranks))
@@ -112,9 +112,13 @@ def _parse_plot_path(name: str) -> Path:
     """Check the path of the plot before the long run."""
     file = Path(name)
     if file.suffix not in PLOT_SUFFIXES:
-        raise argparse.ArgumentTypeError(f"{name} does not end in {' or '.join(PLOT_SUFFIXES)}")
+        raise argparse.ArgumentTypeError(
+            f"{name} is neither PNG nor SVG. End the name in {' or '.join(PLOT_SUFFIXES)}."
+        )
     if not file.absolute().parent.is_dir():
-        raise argparse.ArgumentTypeError(f"folder {file.absolute().parent} does not exist")
+        raise argparse.ArgumentTypeError(
+            f"The folder {file.absolute().parent} does not exist. Create it first."
+        )
     return file
 
 

@@ -17,7 +17,7 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from tests.bench.programs import git
+from tests.bench.programs import run_git
 
 BM25: Final = "plain BM25 (baseline)"
 GREP: Final = "git log --grep"
@@ -100,7 +100,7 @@ class GrepSearcher:
         return [(position, sha) for position, sha in enumerate(self._cache[""]) if sha in matching]
 
     def _log(self, *options: str) -> tuple[str, ...]:
-        return tuple(git(self.repository, "log", "--format=%H", *options, "HEAD").split())
+        return tuple(run_git(self.repository, "log", "--format=%H", *options, "HEAD").split())
 
 
 def extract_words(text: str) -> list[str]:

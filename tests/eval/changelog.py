@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from pipeline.syntax.grammars import load_grammar_for_path
-from tests.bench.programs import git
+from tests.bench.programs import run_git
 from tests.eval.judgments import JudgedQuery
 
 # Patterns of fragments and changelogs, in the syntax of `.lineageignore`.
@@ -80,7 +80,7 @@ def create_queries(repository: Path) -> list[JudgedQuery]:
     for changes in read_changes(repository):
         if any(map(is_source, changes.changed)):
             for path in changes.fragments:
-                text = clean_text(git(repository, "show", f"{changes.sha}:{path}"))
+                text = clean_text(run_git(repository, "show", f"{changes.sha}:{path}"))
                 relevant.setdefault(text, set()).add(changes.sha)
     return [
         JudgedQuery.with_relevant(text, shas)
@@ -130,7 +130,9 @@ def read_changes(repository: Path) -> Iterator[FileChanges]:
     Merges and root commits are skipped: the root of a shallow clone adds all files of the project.
     """
     log = ("log", "--reverse", "--no-merges", "--min-parents=1", "--find-renames", "--name-status")
-    for entry in git(repository, "-c", "core.quotePath=off", *log, "--format=%x00%H", "HEAD").split("\0")[1:]:
+    for entry in run_git(repository, "-c", "core.quotePath=off", *log, "--format=%x00%H", "HEAD").split("\0")[
+        1:
+    ]:
         sha, *lines = entry.split("\n")
         yield _parse_changes(sha, (line.split("\t") for line in lines if line))
 
@@ -145,7 +147,7 @@ def append_ignore_rules(clone: Path) -> None:
 def _parse_changes(sha: str, statuses: Iterable[list[str]]) -> FileChanges:
     rows = [(status, paths[-1]) for status, *paths in statuses]
 
-    def paths_with(letter: str) -> tuple[str, ...]:
+    def list_paths(letter: str) -> tuple[str, ...]:
         return tuple(path for status, path in rows if status == letter)
 
-    return FileChanges(sha, paths_with("A"), paths_with("D"), tuple(path for _, path in rows))
+    return FileChanges(sha, list_paths("A"), list_paths("D"), tuple(path for _, path in rows))

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from tests.bench.programs import ProgramFailed, git
+from tests.bench.programs import ProgramFailed, run_git
 from tests.eval.judgments import JudgedQuery
-from tests.repos import environment
+from tests.repos import build_environment
 
-# Control characters separate entries and fields: messages contain line breaks, but hardly ever these.
+# Control characters separate entries and fields, because messages contain line breaks.
 _ENTRY: Final = "\x01"
 _FIELD: Final = "\x02"
 _FORMAT: Final = "--format=%x01%H%x02%P%x02%s%x02%b%x02"
@@ -36,7 +36,7 @@ class Commit:
 def read_commits(repository: Path) -> Iterator[Commit]:
     """Yield every commit that HEAD reaches, oldest first."""
     log = ("log", "--reverse", "--no-renames", "--name-only", _FORMAT, "HEAD")
-    for entry in git(repository, "-c", "core.quotePath=off", *log).split(_ENTRY)[1:]:
+    for entry in run_git(repository, "-c", "core.quotePath=off", *log).split(_ENTRY)[1:]:
         fields = entry.split(_FIELD)
         if len(fields) == 5:
             sha, parents, subject, body, paths = fields
@@ -58,9 +58,9 @@ class DuplicateGroups:
                 groups.add(commit.sha, ("message", commit.subject, *sorted(commit.paths)))
             if commit.sha in patch_ids:
                 groups.add(commit.sha, ("patch", patch_ids[commit.sha]))
-        return cls(groups.canonical())
+        return cls(groups.map_to_canonical())
 
-    def canonical_sha(self, sha: str) -> str:
+    def get_canonical_sha(self, sha: str) -> str:
         """Return the oldest commit of the commit's group."""
         return self.canonical.get(sha, sha)
 
@@ -68,8 +68,8 @@ class DuplicateGroups:
         """Return the query with one judgment for each group: the best grade."""
         grades: dict[str, int] = {}
         for sha, grade in query.grades.items():
-            canonical = self.canonical_sha(sha)
-            grades[canonical] = max(grade, grades.get(canonical, 0))
+            canonical_sha = self.get_canonical_sha(sha)
+            grades[canonical_sha] = max(grade, grades.get(canonical_sha, 0))
         return JudgedQuery(query.text, grades)
 
 
@@ -84,17 +84,17 @@ class _UnionFind:
     def add(self, sha: str, key: tuple[str, ...]) -> None:
         """Join the commit with the others that have this key."""
         self._age.setdefault(sha, len(self._age))
-        roots = self._root(sha), self._root(self._first.setdefault(key, sha))
+        roots = self._find_root(sha), self._find_root(self._first.setdefault(key, sha))
         older, younger = sorted(roots, key=self._age.__getitem__)
         if older != younger:
             self._parent[younger] = older
 
-    def canonical(self) -> dict[str, str]:
+    def map_to_canonical(self) -> dict[str, str]:
         """Map every commit that is not the oldest of its set to the oldest."""
-        roots = {sha: self._root(sha) for sha in self._age}
+        roots = {sha: self._find_root(sha) for sha in self._age}
         return {sha: root for sha, root in roots.items() if sha != root}
 
-    def _root(self, sha: str) -> str:
+    def _find_root(self, sha: str) -> str:
         while sha in self._parent:
             sha = self._parent[sha]
         return sha
@@ -120,7 +120,7 @@ def _start_git(
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         ["git", "-C", str(repository), *arguments],
-        env=environment(),
+        env=build_environment(),
         stdin=stdin,
         stdout=subprocess.PIPE,
     )

@@ -1,4 +1,8 @@
-"""Evaluation of one history under one protocol: prepare it, index it, run the queries, compare with the judgments."""
+"""Evaluation of one history under one protocol: working copy, index, rankings of the queries, and their metrics.
+
+A history is a clone up to one commit. A protocol names the queries, their relevant commits (judgments) and what the
+index contains.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from pipeline.options import EncoderName
 from serve.index_status import load_index_status
 from serve.search.rerank import CrossEncoderReranker, Reranker
 from tests.bench import indexes
-from tests.bench.programs import git
+from tests.bench.programs import run_git
 from tests.eval import reliability
 from tests.eval.baselines import GrepSearcher
 from tests.eval.histories import WorkingCopy, prepare_working_copy, update_index
@@ -49,7 +53,7 @@ def load_cross_encoder() -> CrossEncoder:
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """Protocol, sample, models, and the folder of working copies and indexes."""
+    """Protocol, sample of queries, models, and the folder of working copies and indexes."""
 
     protocol: str
     folder: Path
@@ -59,8 +63,8 @@ class RunConfig:
     reranker: Reranker = field(default_factory=lambda: CrossEncoderReranker(load_cross_encoder))
 
     @property
-    def home(self) -> Path:
-        """Folder of the encoder's indexes. Each encoder has its own, so that they can share a working copy."""
+    def index_home(self) -> Path:
+        """LINEAGE_HOME with the encoder's indexes. Each encoder has its own, so that they can share a working copy."""
         name = "home" if self.encoder_name is EncoderName.MINILM else f"home-{self.encoder_name}"
         return self.folder / name
 
@@ -82,26 +86,28 @@ def add_run_options(parser: ArgumentParser, samples: int, seed: int) -> None:
 def add_clone_options(parser: ArgumentParser) -> None:
     """Add the clones and the folder of working copies."""
     parser.add_argument("clones", nargs="+", type=Path, metavar="CLONE", help="local clone, bare or not")
-    parser.add_argument("--folder", type=Path, help="keep working copies and indexes here and reuse them")
+    parser.add_argument(
+        "--folder", type=Path, help="folder to keep working copies and indexes in for the next run"
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvaluationResult:
-    """Ranks of all queries of a history (its name, HEAD and number of commits).
+    """Ranks of all queries of a history, with its name, its HEAD and the number of commits that HEAD reaches.
 
-    `ranks` has the schema `RANKS` (without nDCG if judgments have no grades). `hits` has the schema
-    `reliability.HITS`: the probability of each reranked commit.
+    `ranks`: a row per query and ranking, schema RANKS (without nDCG if judgments have no grades). `hits`: a row per
+    query and reranked commit with its probability, schema `reliability.HITS`.
     """
 
     history: str
     head: str
-    commits: int
+    commit_count: int
     ranks: pl.DataFrame
     hits: pl.DataFrame
 
     @property
-    def answerable(self) -> pl.DataFrame:
-        """Ranks of the queries that have a judged commit."""
+    def answerable_ranks(self) -> pl.DataFrame:
+        """Ranks of the queries that have a judged commit, without those that have no answer in the history."""
         return self.ranks.filter("is_answerable").drop("is_answerable")
 
 
@@ -114,12 +120,12 @@ def combine_results(results: Sequence[EvaluationResult]) -> EvaluationResult:
         offset += result.ranks["query"].n_unique()
     names = " + ".join(sorted(result.history for result in results))
     heads = " + ".join(result.head for result in sorted(results, key=lambda result: result.history))
-    commits = sum(result.commits for result in results)
-    return EvaluationResult(names, heads, commits, pl.concat(ranks), pl.concat(hits))
+    commit_count = sum(result.commit_count for result in results)
+    return EvaluationResult(names, heads, commit_count, pl.concat(ranks), pl.concat(hits))
 
 
 def evaluate_history(clone: Path, config: RunConfig) -> EvaluationResult:
-    """Evaluate one history. A history without queries is not indexed."""
+    """Evaluate one history. Without queries, do not index it and return empty frames."""
     protocol = PROTOCOLS[config.protocol]
     copy = prepare_working_copy(clone, config.folder, protocol.variant, protocol.find_head(clone))
     source = QuerySource.from_working_copy(copy)
@@ -127,17 +133,17 @@ def evaluate_history(clone: Path, config: RunConfig) -> EvaluationResult:
     rank_rows: list[tuple[object, ...]] = []
     hit_rows: list[tuple[object, ...]] = []
     if queries:
-        update_index(copy, config.home, config.encoder_name)
-        ranked = zip(queries, rank_queries(source, config, queries), strict=True)
-        for number, (query, rankings) in enumerate(ranked):
-            judged = source.duplicates.merge_judgments(query)
-            rank_rows += _create_rank_rows(number, judged, rankings)
-            hit_rows += _create_hit_rows(number, judged, rankings)
+        update_index(copy, config.index_home, config.encoder_name)
+        queries_with_rankings = zip(queries, rank_queries(source, config, queries), strict=True)
+        for number, (query, rankings) in enumerate(queries_with_rankings):
+            judged_query = source.duplicates.merge_judgments(query)
+            rank_rows += _create_rank_rows(number, judged_query, rankings)
+            hit_rows += _create_hit_rows(number, judged_query, rankings)
     ranks = pl.DataFrame(rank_rows, schema=RANKS, orient="row")
     return EvaluationResult(
         copy.history.name,
-        git(copy.original, "rev-parse", "HEAD"),
-        copy.history.commits,
+        run_git(copy.original_path, "rev-parse", "HEAD"),
+        copy.history.commit_count,
         ranks if protocol.is_graded else ranks.drop(NDCG),
         pl.DataFrame(hit_rows, schema=reliability.HITS, orient="row"),
     )
@@ -147,7 +153,7 @@ def rank_queries(
     source: QuerySource, config: RunConfig, queries: Sequence[JudgedQuery]
 ) -> Iterator[list[Ranking]]:
     """Yield all rankings of each query, with original shas and near-duplicates merged."""
-    mapper = source.sha_mapper()
+    mapper = source.create_sha_mapper()
     with open_ranker(source.copy, config) as ranker:
         for query in queries:
             yield [ranking.map_commits(mapper) for ranking in ranker.rank(query.text)]
@@ -156,16 +162,16 @@ def rank_queries(
 @contextmanager
 def open_ranker(copy: WorkingCopy, config: RunConfig) -> Iterator[Ranker]:
     """Open the index of a working copy."""
-    with indexes.open_index(copy.indexed, config.home) as connection:
-        reachability = load_index_status(open_repository(copy.indexed), connection).reachability
-        grep = GrepSearcher(copy.original) if PROTOCOLS[config.protocol].has_messages else None
+    with indexes.open_index(copy.indexed_path, config.index_home) as connection:
+        reachability = load_index_status(open_repository(copy.indexed_path), connection).reachability
+        grep = GrepSearcher(copy.original_path) if PROTOCOLS[config.protocol].has_messages else None
         options = RankingOptions(_get_head_time(copy), grep, config.reranker)
         yield Ranker.from_index(connection, config.load_encoder(config.encoder_name), reachability, options)
 
 
 def _get_head_time(copy: WorkingCopy) -> datetime:
     """Return the commit time of HEAD. Ages count from it, so that results do not depend on the date of the run."""
-    seconds = git(copy.original, "log", "-1", "--format=%ct", "HEAD")
+    seconds = run_git(copy.original_path, "log", "-1", "--format=%ct", "HEAD")
     return datetime.fromtimestamp(int(seconds), UTC)
 
 

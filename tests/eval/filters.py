@@ -32,9 +32,10 @@ from stores.whitening import Whitening
 from tests.bench import indexes
 from tests.bench.histories import clone_history
 from tests.bench.programs import run_lineage
-from tests.bench.report import parse_arguments, print_line, print_table, temporary_directory
+from tests.bench.report import create_temporary_directory, parse_arguments, print_line, print_table
 
 QUERIES: Final = 8
+# More hits than any index has.
 NO_LIMIT: Final = 1 << 40
 
 _HUNKS: Final = """
@@ -51,7 +52,7 @@ Lanes = dict[str, FilteredLane]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Result of one query, lane and filter. `expected` is the number of hunks to find."""
+    """Result of one query, lane and filter. A lane is the ranking of one retriever; `expected`: number of hits."""
 
     lane: str
     filter_name: str
@@ -64,14 +65,14 @@ def main() -> int:
     options = parse_arguments(__doc__ or "")
     comparisons: list[Comparison] = []
     for clone in options.clones:
-        with temporary_directory() as folder:
+        with create_temporary_directory() as folder:
             history = clone_history(clone, folder / "clone", options.commits)
             run_lineage(folder / "home", "index", history.path, "--no-progress")
             comparisons += compare_lanes(history.path, folder / "home", OnnxEncoder())
     print_table(summarize(comparisons))
-    different = sum(not comparison.is_equal for comparison in comparisons)
-    print_line(f"{len(comparisons)} comparisons, {different} differ")
-    return int(different > 0)
+    difference_count = sum(not comparison.is_equal for comparison in comparisons)
+    print_line(f"{len(comparisons)} comparisons, {difference_count} differ")
+    return int(difference_count > 0)
 
 
 def compare_lanes(repository: Path, home: Path, encoder: Encoder) -> list[Comparison]:
@@ -85,7 +86,10 @@ def compare_lanes(repository: Path, home: Path, encoder: Encoder) -> list[Compar
 
 def summarize(comparisons: Sequence[Comparison]) -> pl.DataFrame:
     """Return a table of the comparisons by lane and filter."""
-    rows = [(one.lane, one.filter_name, one.is_equal, one.expected) for one in comparisons]
+    rows = [
+        (comparison.lane, comparison.filter_name, comparison.is_equal, comparison.expected)
+        for comparison in comparisons
+    ]
     table = pl.DataFrame(rows, schema=["lane", "filter", "equal", "expected"], orient="row")
     return table.group_by("lane", "filter", maintain_order=True).agg(
         pl.len().alias("queries"),
@@ -96,12 +100,12 @@ def summarize(comparisons: Sequence[Comparison]) -> pl.DataFrame:
 
 def _compare(lanes: Lanes, queries: Sequence[str], hunks: pl.DataFrame) -> Iterator[Comparison]:
     filters = _create_filters(hunks)
-    passing = {name: set(filter_hunks(hunks, where)) for name, where in filters.items()}
+    hunk_ids_by_filter = {name: set(filter_hunks(hunks, where)) for name, where in filters.items()}
     for lane, search in lanes.items():
         for query in queries:
             exhaustive = search(query, QueryFilter(), NO_LIMIT)
             for name, where in filters.items():
-                expected = [hit for hit in exhaustive if hit.hunk_id in passing[name]][:LANE_DEPTH]
+                expected = [hit for hit in exhaustive if hit.hunk_id in hunk_ids_by_filter[name]][:LANE_DEPTH]
                 is_equal = list(search(query, where, LANE_DEPTH)) == expected
                 yield Comparison(lane, name, is_equal, len(expected))
 
@@ -122,10 +126,10 @@ def filter_hunks(hunks: pl.DataFrame, where: QueryFilter) -> list[int]:
 
 def _create_filters(hunks: pl.DataFrame) -> dict[str, QueryFilter]:
     """Return filters that many, few and no hunks of this history pass, and one that combines them."""
-    language = _most_common(hunks["language"].drop_nulls().to_list())
-    extension = _most_common([Path(path).suffix for path in hunks["file_path"] if Path(path).suffix])
-    folder = _most_common([path.partition("/")[0] for path in hunks["file_path"] if "/" in path])
-    author = _most_common(hunks["author_name"].to_list())
+    language = _find_most_common(hunks["language"].drop_nulls().to_list())
+    extension = _find_most_common([Path(path).suffix for path in hunks["file_path"] if Path(path).suffix])
+    folder = _find_most_common([path.partition("/")[0] for path in hunks["file_path"] if "/" in path])
+    author = _find_most_common(hunks["author_name"].to_list())
     dates = hunks["commit_date"].sort()
     median, last_tenth = dates[len(dates) // 2], dates[len(dates) * 9 // 10]
     return {
@@ -140,8 +144,8 @@ def _create_filters(hunks: pl.DataFrame) -> dict[str, QueryFilter]:
     }
 
 
-def _most_common(values: Sequence[str]) -> str:
-    # Ties are broken by name, so that every run uses the same filters.
+def _find_most_common(values: Sequence[str]) -> str:
+    # The first name of equally frequent ones, so that every run uses the same filters.
     return min(Counter(values).items(), key=lambda entry: (-entry[1], entry[0]))[0]
 
 

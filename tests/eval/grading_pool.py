@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from tests.bench.programs import git
-from tests.bench.report import print_line, temporary_directory
+from tests.bench.programs import run_git
+from tests.bench.report import create_temporary_directory, print_line
 from tests.eval import judgments
 from tests.eval.__main__ import SAMPLES, SEED
 from tests.eval.evaluation import RunConfig, add_clone_options, rank_queries
@@ -35,7 +35,7 @@ def main() -> None:
     add_clone_options(parser)
     arguments = parser.parse_args()
     with ExitStack() as stack:
-        folder = arguments.folder or stack.enter_context(temporary_directory())
+        folder = arguments.folder or stack.enter_context(create_temporary_directory())
         for clone in arguments.clones:
             sheet = judgments.find_sheet(clone)
             if sheet:
@@ -45,14 +45,14 @@ def main() -> None:
 def print_pool(clone: Path, sheet: QuerySheet, config: RunConfig) -> None:
     """Print each query of a sheet with its unjudged commits and the rankings that contain them."""
     copy = prepare_working_copy(clone, config.folder, PROTOCOLS[config.protocol].variant, sheet.head)
-    update_index(copy, config.home, config.encoder_name)
+    update_index(copy, config.index_home, config.encoder_name)
     source = QuerySource.from_working_copy(copy)
     rankings_by_query = rank_queries(source, config, [handwritten.query for handwritten in sheet.questions])
     for handwritten, rankings in zip(sheet.questions, rankings_by_query, strict=True):
         print_line(f"\n{handwritten.text}")
-        judged = handwritten.list_judged(source.duplicates.canonical_sha)
+        judged = handwritten.list_judged(source.duplicates.get_canonical_sha)
         for sha, names in find_unjudged(judged, rankings).items():
-            subject = git(copy.original, "log", "-1", "--format=%as %s", sha)
+            subject = run_git(copy.original_path, "log", "-1", "--format=%as %s", sha)
             print_line(f"  {sha[:SHA_PREFIX_LENGTH]} {subject}  [{', '.join(names)}]")
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from tests.bench.programs import ProgramFailed, git
-from tests.repos import Repo, environment
+from tests.bench.programs import ProgramFailed, run_git
+from tests.repos import Repo, build_environment
 
 MESSAGE: Final = b"Change\n"
 BRANCH: Final = "refs/heads/scrubbed"
@@ -30,8 +30,8 @@ def hide_messages(source: Path, target: Path) -> Mapping[str, str]:
     original_shas = _run_pipeline(source, target, marks)
     new_shas = dict(line.split() for line in marks.read_text().splitlines())
     shas = {original: new_shas[mark] for mark, original in original_shas.items()}
-    git(target, "symbolic-ref", "HEAD", BRANCH)
-    git(target, "reset", "--quiet", "--hard")
+    run_git(target, "symbolic-ref", "HEAD", BRANCH)
+    run_git(target, "reset", "--quiet", "--hard")
     (target / ".git" / SHA_MAP_FILE).write_text("".join(f"{old} {new}\n" for old, new in shas.items()))
     return shas
 
@@ -108,4 +108,4 @@ def _run_pipeline(source: Path, target: Path, marks: Path) -> dict[str, str]:
 
 def _start_git(repository: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     command = ["git", "-C", str(repository), *arguments]
-    return subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    return subprocess.Popen(command, env=build_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)

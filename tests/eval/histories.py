@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pipeline.options import EncoderName
 from tests.bench.histories import History, clone_history
-from tests.bench.programs import git, run_lineage
+from tests.bench.programs import run_git, run_lineage
 from tests.eval import hidden_messages
 from tests.eval.changelog import append_ignore_rules
 
@@ -31,14 +31,14 @@ class WorkingCopy:
     """
 
     history: History
-    original: Path
-    indexed: Path
+    original_path: Path
+    indexed_path: Path
     indexed_shas: Mapping[str, str]
 
 
 def prepare_working_copy(clone: Path, folder: Path, variant: Variant, head: str = "HEAD") -> WorkingCopy:
     """Create or find the working copy of a variant with `head` checked out. It is not indexed yet."""
-    tip = git(clone, "rev-parse", f"{head}^{{commit}}")
+    tip = run_git(clone, "rev-parse", f"{head}^{{commit}}")
     original = _get_path(folder, Variant.WHOLE, clone, tip)
     if not original.exists():
         _create_folder(original, lambda target: _clone_at(clone, target, tip))
@@ -55,7 +55,7 @@ def prepare_working_copy(clone: Path, folder: Path, variant: Variant, head: str 
 def update_index(copy: WorkingCopy, home: Path, encoder: EncoderName) -> None:
     """Index the working copy up to its HEAD."""
     options = ("--incremental", "--no-progress", "--encoder", encoder)
-    run_lineage(home, "index", copy.indexed, *options, memory=False)
+    run_lineage(home, "index", copy.indexed_path, *options, memory=False)
 
 
 def _get_path(folder: Path, variant: Variant, clone: Path, tip: str) -> Path:
@@ -73,7 +73,7 @@ def _create_variant(variant: Variant, original: Path, target: Path) -> None:
 
 def _clone_at(clone: Path, target: Path, tip: str) -> None:
     clone_history(clone, target)
-    git(target, "reset", "--quiet", "--hard", tip)
+    run_git(target, "reset", "--quiet", "--hard", tip)
 
 
 def _create_folder(path: Path, create: Callable[[Path], None]) -> None:

@@ -17,7 +17,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from tests.bench.programs import ProgramFailed, git
+from tests.bench.programs import ProgramFailed, run_git
 
 HIGHLY_RELEVANT: Final = 3
 RELEVANT: Final = 2
@@ -104,7 +104,7 @@ def find_sheet(clone: Path, folder: Path | None = None) -> QuerySheet | None:
 
     Raises `ProgramFailed` if the clone does not contain the commit that the sheet was judged at.
     """
-    roots = set(git(clone, "rev-list", "--max-parents=0", "HEAD").split())
+    roots = set(run_git(clone, "rev-list", "--max-parents=0", "HEAD").split())
     sheet = next((sheet for sheet in load_sheets(folder).values() if sheet.root in roots), None)
     if sheet:
         _check_head(clone, sheet)
@@ -113,6 +113,6 @@ def find_sheet(clone: Path, folder: Path | None = None) -> QuerySheet | None:
 
 def _check_head(clone: Path, sheet: QuerySheet) -> None:
     try:
-        git(clone, "merge-base", "--is-ancestor", sheet.head, "HEAD")
+        run_git(clone, "merge-base", "--is-ancestor", sheet.head, "HEAD")
     except ProgramFailed as error:
         raise ProgramFailed(f"{clone} has no commit {sheet.head}. Fetch {sheet.history} again.") from error

@@ -34,9 +34,9 @@ import polars as pl
 from serve.search import features
 from serve.search.features import FEATURES
 from serve.search.rerank import CROSS_ENCODER_SCORE
-from serve.search.retrieval import reciprocal_rank_fusion
+from serve.search.retrieval import fuse_rankings
 from stores.snapshot import Floats
-from tests.bench.report import print_line, print_table, temporary_directory
+from tests.bench.report import create_temporary_directory, print_line, print_table
 from tests.eval import reliability
 from tests.eval.evaluation import RunConfig, add_run_options, load_cross_encoder, open_ranker
 from tests.eval.histories import Variant, prepare_working_copy, update_index
@@ -108,7 +108,7 @@ class TrainingHistory:
 
     @classmethod
     def without_messages(cls, clone: Path, sample: Sample, folder: Path) -> TrainingHistory:
-        """Return the history without messages and a sample of its subjects."""
+        """Return the history without messages and a sample of its commit subjects."""
         source = _prepare_source(clone, folder, Variant.NO_MESSAGES)
         return cls(source, tuple(create_subject_queries(source, sample)))
 
@@ -128,22 +128,22 @@ def main() -> None:
     parser = _create_parser()
     arguments = parser.parse_args()
     with ExitStack() as stack:
-        folder = arguments.folder or stack.enter_context(temporary_directory())
+        folder = arguments.folder or stack.enter_context(create_temporary_directory())
         sample = Sample(arguments.samples, arguments.seed)
         config = RunConfig("changelog", folder, sample, arguments.encoder)
-        whole = [TrainingHistory.with_messages(clone, sample, folder) for clone in arguments.clones]
-        terse = [
+        with_messages = [TrainingHistory.with_messages(clone, sample, folder) for clone in arguments.clones]
+        without_messages = [
             TrainingHistory.without_messages(clone, sample, folder) for clone in arguments.without_messages
         ]
         lists = [
             candidates
-            for history in (*whole, *terse)
+            for history in (*with_messages, *without_messages)
             for candidates in collect_candidates(
-                history, _sample_foreign(history, whole, sample.seed), config
+                history, _sample_foreign(history, with_messages, sample.seed), config
             )
         ]
     if not any(candidates.grades.any() for candidates in lists):
-        parser.error("no query of these histories has a relevant candidate; add clones")
+        parser.error("No query of these histories has a relevant candidate. Give other or more clones.")
     print_model("features alone", [candidates.without_cross_encoder() for candidates in lists])
     print_model("features and cross-encoder", lists)
 
@@ -181,9 +181,9 @@ def collect_candidates(
 ) -> Iterator[CandidateList]:
     """Yield the candidates of each query of the history, and of the foreign queries. Indexes the history first."""
     source = history.source
-    update_index(source.copy, config.home, config.encoder_name)
+    update_index(source.copy, config.index_home, config.encoder_name)
     with open_ranker(source.copy, config) as ranker:
-        mapper = source.sha_mapper()
+        mapper = source.create_sha_mapper()
         for query in (*history.queries, *foreign):
             yield from compute_candidates(ranker, source.duplicates.merge_judgments(query), mapper)
 
@@ -194,13 +194,13 @@ def compute_candidates(
     """Yield the candidates of a query, or nothing if there are none. `mapper` maps indexed to judged shas."""
     parsed = ranker.parse_query(query.text)
     results = ranker.run_retrievers(parsed)
-    fused = reciprocal_rank_fusion(results.lanes, parsed.profile.candidates)
-    if fused:
-        computed = features.compute_features(ranker.index, parsed, results, fused)
-        inputs = computed.rerank_inputs
+    fused_candidates = fuse_rankings(results.lanes, parsed.retrieval_profile.candidate_count)
+    if fused_candidates:
+        candidate_features = features.compute_features(ranker.index, parsed, results, fused_candidates)
+        inputs = candidate_features.rerank_inputs
         scores = load_cross_encoder().score_changes(inputs.question, inputs.load_changes())
-        grades = [query.grades.get(mapper(candidate.commit_sha), 0) for candidate in fused]
-        yield CandidateList(np.column_stack((computed.rows, scores)), np.array(grades, np.float64))
+        grades = [query.grades.get(mapper(candidate.commit_sha), 0) for candidate in fused_candidates]
+        yield CandidateList(np.column_stack((candidate_features.rows, scores)), np.array(grades, np.float64))
 
 
 def fit_weights(lists: Sequence[CandidateList]) -> Floats:
@@ -212,12 +212,13 @@ def fit_weights(lists: Sequence[CandidateList]) -> Floats:
     targets = np.concatenate([gain / gain.sum() for gain in gains])
     deviation = np.where(rows.std(axis=0) > 0, rows.std(axis=0), 1)
     rows /= deviation
-    weights, first, second = np.zeros((3, rows.shape[1]))
+    weights, mean_gradient, mean_square = np.zeros((3, rows.shape[1]))
     for step in range(1, STEPS + 1):
         gradient = (_softmax(rows @ weights, starts) - targets) @ rows / len(lists) + WEIGHT_DECAY * weights
         # Adam (Kingma and Ba, 2015) with its default parameters.
-        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
-        update = (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+        mean_gradient = 0.9 * mean_gradient + 0.1 * gradient
+        mean_square = 0.999 * mean_square + 0.001 * gradient**2
+        update = (mean_gradient / (1 - 0.9**step)) / (np.sqrt(mean_square / (1 - 0.999**step)) + 1e-8)
         # Each feature is evidence for relevance, never against it.
         weights = np.maximum(weights - LEARNING_RATE * update, 0)
     return np.asarray(weights / deviation)
@@ -254,7 +255,7 @@ def measure_calibration(model: LogisticModel, lists: Sequence[CandidateList]) ->
 def _sample_foreign(
     history: TrainingHistory, histories: Sequence[TrainingHistory], seed: int
 ) -> list[JudgedQuery]:
-    """Return queries of the other histories without judgments, at most half as many as the history has."""
+    """Return queries of other histories, which have no answer in this one: at most half as many as its own."""
     texts = [query.text for other in histories if other.name != history.name for query in other.queries]
     generator = random.Random(seed)  # noqa: S311 - a repeatable sample, nothing secret
     sample = generator.sample(texts, min(len(texts), len(history.queries) // 2))

@@ -51,7 +51,7 @@ def select_commits(
     commits: Sequence[Commit], duplicates: DuplicateGroups, is_indexed: Callable[[str], bool]
 ) -> list[Commit]:
     """Return the commits that can serve as an answer, in their order. `is_indexed` takes a path."""
-    canonical = [commit for commit in commits if duplicates.canonical_sha(commit.sha) == commit.sha]
+    canonical = [commit for commit in commits if duplicates.get_canonical_sha(commit.sha) == commit.sha]
     counts = Counter(_normalize_subject(commit.subject) for commit in canonical)
     return [
         commit

@@ -20,7 +20,7 @@ RECALL_DEPTHS: Final = (1, 5, 10, 50)
 MRR_DEPTH: Final = 10
 NDCG_DEPTH: Final = 10
 NDCG: Final = f"nDCG@{NDCG_DEPTH}"
-# With this many, the ends of the interval differ by less than 0.002 between seeds.
+# Number of bootstrap samples. With this many, interval ends differ by less than 0.002 between seeds.
 RESAMPLES: Final = 5_000
 SEED: Final = 2
 CONFIDENCE: Final = 0.95
@@ -62,7 +62,7 @@ def deduplicate(shas: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(shas))
 
 
-def reciprocal_rank(depth: int = MRR_DEPTH) -> pl.Expr:
+def compute_reciprocal_rank(depth: int = MRR_DEPTH) -> pl.Expr:
     """Return the reciprocal rank of a query, 0 below the depth."""
     rank = pl.col("rank")
     return pl.when(rank <= depth).then(1 / rank).otherwise(0.0).alias(f"MRR@{depth}")
@@ -75,13 +75,13 @@ def has_relevant_within(depth: int) -> pl.Expr:
 
 def add_metrics(ranks: pl.DataFrame) -> pl.DataFrame:
     """Add a column for each metric of a query."""
-    return ranks.with_columns(reciprocal_rank(), *map(has_relevant_within, RECALL_DEPTHS))
+    return ranks.with_columns(compute_reciprocal_rank(), *map(has_relevant_within, RECALL_DEPTHS))
 
 
 def list_metrics(ranks: pl.DataFrame) -> list[str]:
     """Return the names of the metrics, the primary one first."""
-    graded = [NDCG] if NDCG in ranks.columns else []
-    return [*graded, f"MRR@{MRR_DEPTH}", *(f"R@{depth}" for depth in RECALL_DEPTHS)]
+    graded_metrics = [NDCG] if NDCG in ranks.columns else []
+    return [*graded_metrics, f"MRR@{MRR_DEPTH}", *(f"R@{depth}" for depth in RECALL_DEPTHS)]
 
 
 def bootstrap_mean(values: npt.NDArray[np.float64]) -> Estimate:
@@ -93,7 +93,7 @@ def bootstrap_mean(values: npt.NDArray[np.float64]) -> Estimate:
 
 
 def estimate_metrics(ranks: pl.DataFrame) -> Iterator[tuple[str, str, Estimate]]:
-    """Yield ranking, metric and estimate."""
+    """Yield the name of each ranking, the name of each metric, and the estimate."""
     for (name,), group in add_metrics(ranks).group_by("ranking", maintain_order=True):
         for metric in list_metrics(ranks):
             yield str(name), metric, bootstrap_mean(group[metric].to_numpy())
@@ -113,12 +113,13 @@ def compare_paired(ranks: pl.DataFrame, *, ranking: str) -> pl.DataFrame:
     The difference is significant if its interval does not contain 0.
     """
     table = add_metrics(ranks)
-    ours = table.filter(ranking=ranking).sort("query")
+    ranking_rows = table.filter(ranking=ranking).sort("query")
     rows = []
     for (name,), group in table.filter(pl.col("ranking") != ranking).group_by("ranking", maintain_order=True):
-        theirs = group.sort("query")
+        other_rows = group.sort("query")
         gains = {
-            key: str(bootstrap_mean((ours[key] - theirs[key]).to_numpy())) for key in list_metrics(ranks)
+            key: str(bootstrap_mean((ranking_rows[key] - other_rows[key]).to_numpy()))
+            for key in list_metrics(ranks)
         }
         rows.append({"ranking": f"{ranking} - {name}"} | gains)
     return pl.DataFrame(rows)

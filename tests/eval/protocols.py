@@ -34,17 +34,17 @@ class QuerySource:
     @classmethod
     def from_working_copy(cls, copy: WorkingCopy) -> QuerySource:
         """Read the commits of the original repository."""
-        commits = tuple(read_commits(copy.original))
-        return cls(copy, commits, DuplicateGroups.from_commits(commits, read_patch_ids(copy.original)))
+        commits = tuple(read_commits(copy.original_path))
+        return cls(copy, commits, DuplicateGroups.from_commits(commits, read_patch_ids(copy.original_path)))
 
-    def sha_mapper(self) -> Callable[[str], str]:
+    def create_sha_mapper(self) -> Callable[[str], str]:
         """Return a function from an indexed sha to the original sha that represents its near-duplicates."""
         original_shas = {indexed: original for original, indexed in self.copy.indexed_shas.items()}
-        return lambda sha: self.duplicates.canonical_sha(original_shas.get(sha, sha))
+        return lambda sha: self.duplicates.get_canonical_sha(original_shas.get(sha, sha))
 
     def select_commits(self) -> list[Commit]:
         """Return the commits that can serve as an answer."""
-        is_ignored = IgnoreRules.from_repository(open_repository(self.copy.indexed)).is_ignored
+        is_ignored = IgnoreRules.from_repository(open_repository(self.copy.indexed_path)).is_ignored
         return message_queries.select_commits(
             self.commits, self.duplicates, lambda path: not is_ignored(path)
         )
@@ -70,7 +70,7 @@ class Protocol:
 
 def create_changelog_queries(source: QuerySource, _: Sample) -> Sequence[JudgedQuery]:
     """Return the texts of all news fragments with the commits that added them."""
-    return changelog.create_queries(source.copy.original)
+    return changelog.create_queries(source.copy.original_path)
 
 
 def create_subject_queries(source: QuerySource, sample: Sample) -> Sequence[JudgedQuery]:
@@ -98,7 +98,7 @@ def load_handwritten_queries(
     source: QuerySource, _: Sample, folder: Path | None = None
 ) -> Sequence[JudgedQuery]:
     """Return all queries of the repository's sheet; none if it has no sheet."""
-    sheet = judgments.find_sheet(source.copy.original, folder)
+    sheet = judgments.find_sheet(source.copy.original_path, folder)
     return [handwritten.query for handwritten in sheet.questions] if sheet else []
 
 

@@ -1,6 +1,7 @@
 """Rankings of commits for a query: those of the product, of its parts, and of the baselines.
 
-A commit has the rank of its best hunk. All lanes have the product's depth of 100 hunks.
+A lane is the ranking of hunks by one retriever; a hunk is the diff of one file in one commit. A commit has the rank of
+its best hunk. All lanes have the product's depth of 100 hunks.
 
 - `RERANKED`: the product's answer; `NO_CROSS_ENCODER`: the same, reranked by the features alone
 - `FUSION`: all candidates of the product before reranking
@@ -27,7 +28,7 @@ from serve.search.cache import LoadedSnapshot, load_snapshot
 from serve.search.query import Query
 from serve.search.query_hints import RepositoryContext
 from serve.search.rerank import FeatureReranker, Reranker
-from serve.search.retrieval import Candidate, RetrieverResults, reciprocal_rank_fusion
+from serve.search.retrieval import Candidate, RetrieverResults, fuse_rankings
 from stores import filters, fulltext, hunk_details, vector_search
 from stores.filters import QueryFilter
 from stores.snapshot import LANE_DEPTH, RankedHunk
@@ -74,7 +75,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class RankingOptions:
-    """Time that ages count from, the reranker, and `git log --grep` (None without messages)."""
+    """Time from which the ages of commits count, the reranker, and `git log --grep` (None without messages)."""
 
     now: datetime
     grep: GrepSearcher | None
@@ -129,11 +130,11 @@ class Ranker:
     def _rank_lanes(self, parsed: Query, results: RetrieverResults) -> Iterator[Ranking]:
         index, snapshot = self.index, self.loaded.snapshot
         mask = filters.apply_filter(index, snapshot, parsed.filters)
-        raw = vector_search.search(index, snapshot, self.unwhitened, results.vector, mask)
-        yield _rank_hunks("vector, raw", raw)
-        yield _rank_hunks("vector, whitened", results.vectors)
-        yield _rank_hunks("BM25, hunk text", results.hunk_text)
-        # Searched again, because the product skips this lane for some intents.
+        raw_hits = vector_search.search(index, snapshot, self.unwhitened, results.query_vector, mask)
+        yield _rank_hunks("vector, raw", raw_hits)
+        yield _rank_hunks("vector, whitened", results.vector_lane)
+        yield _rank_hunks("BM25, hunk text", results.hunk_text_lane)
+        # The product skips this lane for some intents, so it is searched here for every query.
         lookup = fulltext.look_up_terms(
             index, snapshot, count_terms(" ".join(parsed.symbols)) or parsed.terms
         )
@@ -141,23 +142,25 @@ class Ranker:
         yield _rank_hunks("BM25, symbol names", symbols)
 
     def _rank_fusions(self, text: str, parsed: Query, results: RetrieverResults) -> Iterator[Ranking]:
-        candidates = reciprocal_rank_fusion(results.lanes, parsed.profile.candidates)
+        candidates = fuse_rankings(results.lanes, parsed.retrieval_profile.candidate_count)
         yield _rank_hunks(FUSION, candidates)
         for name, reranker in ((RERANKED, self.options.reranker), (NO_CROSS_ENCODER, FeatureReranker())):
             hits = find_pattern.rank_candidates(self.index, parsed, results, candidates, reranker)
             yield Ranking.from_hits(
                 name, ((hit.candidate.commit_sha, hit.probability or 0.0) for hit in hits)
             )
-        plain = _plain_query(text, parsed)
-        plain_candidates = reciprocal_rank_fusion(self.run_retrievers(plain).lanes, plain.profile.candidates)
+        plain = _build_plain_query(text, parsed)
+        plain_candidates = fuse_rankings(
+            self.run_retrievers(plain).lanes, plain.retrieval_profile.candidate_count
+        )
         yield _rank_hunks("fusion, question as text only", plain_candidates)
-        two_lanes = (results.vectors, results.hunk_text)
+        two_lanes = (results.vector_lane, results.hunk_text_lane)
         yield _rank_hunks(
-            "fusion, no symbol lane", reciprocal_rank_fusion(two_lanes, parsed.profile.candidates)
+            "fusion, no symbol lane", fuse_rankings(two_lanes, parsed.retrieval_profile.candidate_count)
         )
 
 
-def _plain_query(text: str, parsed: Query) -> Query:
+def _build_plain_query(text: str, parsed: Query) -> Query:
     """Return the query without filters, symbols and intent."""
     return Query(
         text=text,
@@ -166,7 +169,7 @@ def _plain_query(text: str, parsed: Query) -> Query:
         filters=QueryFilter(),
         intent=query.Intent.UNKNOWN,
         roles=frozenset(),
-        profile=query.PROFILES[query.Intent.UNKNOWN],
+        retrieval_profile=query.PROFILES[query.Intent.UNKNOWN],
         query_profile=parsed.query_profile,
         k=parsed.k,
         now=parsed.now,

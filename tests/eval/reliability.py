@@ -57,7 +57,7 @@ def save_diagrams(tables: Mapping[str, pl.DataFrame], file: Path) -> None:
     title = "Calibration of the reranker"
     note = "Dot: range of probabilities, with twice its standard error. Grey bar: its share of all hits."
     rows = -(-len(tables) // DIAGRAMS_PER_ROW)
-    figure = charts.new_figure(TITLE_INCHES + rows * DIAGRAM_INCHES, title, note)
+    figure = charts.create_figure(TITLE_INCHES + rows * DIAGRAM_INCHES, title, note)
     for number, (name, table) in enumerate(tables.items(), 1):
         axes = figure.add_subplot(rows, min(len(tables), DIAGRAMS_PER_ROW), number)
         _draw_diagram(axes, name, table)

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from pipeline.options import EncoderName
-from tests.bench.programs import PROJECT, git
+from tests.bench.programs import PROJECT, run_git
 from tests.eval.evaluation import EvaluationResult, RunConfig
 from tests.eval.metrics import estimate_metrics
 
@@ -35,22 +35,24 @@ DIGITS: Final = 4
 
 def save_result(result: EvaluationResult, config: RunConfig, version: str, file: Path = FILE) -> None:
     """Write the metrics into the file. `version` is the return value of `get_project_version`."""
-    new = pl.DataFrame(list(_create_rows(result, config, version)), schema=COLUMNS, orient="row")
-    old = pl.read_csv(file, schema=COLUMNS) if file.exists() else new.clear()
-    merged = pl.concat([old.join(new, on=list(KEYS), how="anti"), new])
+    new_rows = pl.DataFrame(list(_create_rows(result, config, version)), schema=COLUMNS, orient="row")
+    old_rows = pl.read_csv(file, schema=COLUMNS) if file.exists() else new_rows.clear()
+    merged = pl.concat([old_rows.join(new_rows, on=list(KEYS), how="anti"), new_rows])
     file.parent.mkdir(parents=True, exist_ok=True)
     merged.write_csv(file)
 
 
 def get_project_version(project: Path = PROJECT) -> str:
     """Return the sha of HEAD, followed by "+" if tracked files other than the results are modified."""
-    except_results = f":!{FILE.relative_to(PROJECT).as_posix()}"  # pathspecs of git are relative
-    changes = git(project, "status", "--porcelain", "--untracked-files=no", "--", ".", except_results)
-    return git(project, "rev-parse", "HEAD") + ("+" if changes else "")
+    except_results = (
+        f":!{FILE.relative_to(PROJECT).as_posix()}"  # git reads a pathspec relative to the current folder
+    )
+    changes = run_git(project, "status", "--porcelain", "--untracked-files=no", "--", ".", except_results)
+    return run_git(project, "rev-parse", "HEAD") + ("+" if changes else "")
 
 
 def _create_rows(result: EvaluationResult, config: RunConfig, version: str) -> Iterable[tuple[object, ...]]:
-    ranks = result.answerable
+    ranks = result.answerable_ranks
     count = ranks["query"].n_unique()
     sample = config.sample
     prefix = (version, result.history, result.head, config.protocol, sample.size, sample.seed)

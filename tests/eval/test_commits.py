@@ -26,11 +26,11 @@ def test_near_duplicates(tmp_path: Path) -> None:
 
     groups = DuplicateGroups.from_commits(tuple(read_commits(repo.path)), read_patch_ids(repo.path))
 
-    assert {groups.canonical_sha(sha) for sha in (fixed, picked, again)} == {fixed}
-    assert groups.canonical_sha(elsewhere) == elsewhere
+    assert {groups.get_canonical_sha(sha) for sha in (fixed, picked, again)} == {fixed}
+    assert groups.get_canonical_sha(elsewhere) == elsewhere
     ranking = Ranking.from_hits("any", [(elsewhere, 0.9), (again, 0.8), (picked, 0.7)])
-    assert ranking.map_commits(groups.canonical_sha) == Ranking("any", [elsewhere, fixed], [0.9, 0.8])
-    assert Ranking("grep", [again, elsewhere, picked]).map_commits(groups.canonical_sha).commits == [
+    assert ranking.map_commits(groups.get_canonical_sha) == Ranking("any", [elsewhere, fixed], [0.9, 0.8])
+    assert Ranking("grep", [again, elsewhere, picked]).map_commits(groups.get_canonical_sha).commits == [
         fixed,
         elsewhere,
     ]

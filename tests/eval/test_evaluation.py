@@ -62,7 +62,7 @@ class ReverseReranker:
         return np.linspace(0.1, 0.9, len(features.rows))
 
 
-def reciprocal_ranks(ranks: pl.DataFrame, ranking: str) -> list[float]:
+def compute_reciprocal_ranks(ranks: pl.DataFrame, ranking: str) -> list[float]:
     """Return the reciprocal rank of each query."""
     return add_metrics(ranks).filter(ranking=ranking)["MRR@10"].to_list()
 
@@ -73,25 +73,25 @@ def test_hidden_messages_and_results_file(repo: Repo, tmp_path: Path) -> None:
     result = evaluate_history(repo.path, config)
     names = set(result.ranks["ranking"])
     assert {FUSION, RERANKED, BM25} < names and GREP not in names
-    assert result.answerable["query"].n_unique() == 3
-    assert sum(reciprocal_ranks(result.answerable, FUSION)) > sum(
-        reciprocal_ranks(result.answerable, RERANKED)
+    assert result.answerable_ranks["query"].n_unique() == 3
+    assert sum(compute_reciprocal_ranks(result.answerable_ranks, FUSION)) > sum(
+        compute_reciprocal_ranks(result.answerable_ranks, RERANKED)
     )
 
     file = tmp_path / "results" / "results.csv"
     for _ in range(2):
         results.save_result(result, config, "c" * 40, file)
-    saved = pl.read_csv(file)
-    assert list(saved.columns) == list(results.COLUMNS)
-    assert len(saved) == len(names) * 5 and saved["n"].unique().to_list() == [3]
-    assert saved["head"].unique().to_list() == [repo.head]
+    saved_rows = pl.read_csv(file)
+    assert list(saved_rows.columns) == list(results.COLUMNS)
+    assert len(saved_rows) == len(names) * 5 and saved_rows["n"].unique().to_list() == [3]
+    assert saved_rows["head"].unique().to_list() == [repo.head]
 
 
 def test_body_and_handwritten_queries(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With messages, `git log --grep` takes part; queries without an answer do not count for ranking metrics."""
     body = evaluate_history(repo.path, RunConfig("body", tmp_path / "folder", Sample(500, 1)))
-    assert body.answerable["query"].n_unique() == len(CHANGES)
-    assert reciprocal_ranks(body.answerable, GREP) == [1.0] * len(CHANGES)
+    assert body.answerable_ranks["query"].n_unique() == len(CHANGES)
+    assert compute_reciprocal_ranks(body.answerable_ranks, GREP) == [1.0] * len(CHANGES)
 
     sheets = tmp_path / "sheets"
     sheets.mkdir()
@@ -102,15 +102,15 @@ def test_body_and_handwritten_queries(repo: Repo, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(judgments, "SHEETS_FOLDER", sheets)
     repo.commit_file("later.py", "cache = {}\n", "Limit the size of the cache again")
     result = evaluate_history(repo.path, RunConfig("questions", tmp_path / "folder", Sample(500, 1)))
-    assert result.commits == len(CHANGES), "a commit after the judged head takes part"
-    assert result.answerable.filter(ranking=FUSION)[NDCG].to_list() == [1.0]
+    assert result.commit_count == len(CHANGES), "a commit after the judged head was indexed"
+    assert result.answerable_ranks.filter(ranking=FUSION)[NDCG].to_list() == [1.0]
     answerability = compute_answerability(result.ranks)
     assert answerability.filter(ranking=FUSION)["AUC (0.5: chance)"].to_list() == [1.0]
     print_result(result, "questions")
 
 
 def test_combine_results() -> None:
-    """Queries of several histories get distinct numbers, as paired comparisons need."""
+    """Names, HEADs and commit counts are combined; queries of several histories get distinct numbers."""
 
     def create_result(history: str, *ranks: int) -> EvaluationResult:
         rows = [(number, True, FUSION, rank, 0.0, 1.0) for number, rank in enumerate(ranks)]
@@ -121,10 +121,10 @@ def test_combine_results() -> None:
         )
         return EvaluationResult(history, f"head of {history}", 10, *frames)
 
-    both = combine_results([create_result("b", 1, 2), create_result("a", 4)])
-    assert (both.history, both.head, both.commits) == ("a + b", "head of a + head of b", 20)
-    assert both.ranks.select("query", "rank").rows() == [(0, 1), (1, 2), (2, 4)]
-    assert both.hits.rows() == [(0, 0.5, True), (1, 0.5, False), (2, 0.5, False)]
+    combined = combine_results([create_result("b", 1, 2), create_result("a", 4)])
+    assert (combined.history, combined.head, combined.commit_count) == ("a + b", "head of a + head of b", 20)
+    assert combined.ranks.select("query", "rank").rows() == [(0, 1), (1, 2), (2, 4)]
+    assert combined.hits.rows() == [(0, 0.5, True), (1, 0.5, False), (2, 0.5, False)]
 
 
 def test_no_queries(repo: Repo, tmp_path: Path) -> None:
@@ -140,6 +140,6 @@ def test_pool() -> None:
     answer = Answer("9" * 40, 3, "does it too")
     query = HandwrittenQuery("how?", "api", (answer,), dismissed=("b" * 10,))
     judged = query.list_judged({answer.sha: shas[2]}.__getitem__)
-    found = grading_pool.find_unjudged(judged, [Ranking("one", shas), Ranking("other", shas[:1])])
-    assert list(found) == [shas[0], *shas[3:10]]
-    assert found[shas[0]] == ["one", "other"]
+    rankings_by_sha = grading_pool.find_unjudged(judged, [Ranking("one", shas), Ranking("other", shas[:1])])
+    assert list(rankings_by_sha) == [shas[0], *shas[3:10]]
+    assert rankings_by_sha[shas[0]] == ["one", "other"]

@@ -50,9 +50,9 @@ def test_informative_feature_gets_the_weight() -> None:
 
     scales = np.ones(len(FEATURES))
     scales[INFORMATIVE] = 100
-    scaled = [CandidateList(candidates.features * scales, candidates.grades) for candidates in lists]
+    scaled_lists = [CandidateList(candidates.features * scales, candidates.grades) for candidates in lists]
 
-    assert learn.fit_weights(scaled)[INFORMATIVE] == pytest.approx(weights[INFORMATIVE] / 100)
+    assert learn.fit_weights(scaled_lists)[INFORMATIVE] == pytest.approx(weights[INFORMATIVE] / 100)
 
 
 def test_calibration() -> None:
@@ -60,13 +60,13 @@ def test_calibration() -> None:
     lists = draw_lists(2, 500, strength=6)
     model = learn.calibrate(learn.fit_weights(lists), lists)
     table = learn.measure_calibration(model, draw_lists(3, 500, strength=6))
-    large = table.filter(table["hits"] > 200)
-    assert len(large) >= 4
-    assert max((large["mean probability"] - large["share relevant"]).abs().to_list()) < 0.06
+    large_bins = table.filter(table["hits"] > 200)
+    assert len(large_bins) >= 4
+    assert max((large_bins["mean probability"] - large_bins["share relevant"]).abs().to_list()) < 0.06
 
 
 def test_commit_queries() -> None:
-    """There are enough queries of sensible length, and none about a holdout history."""
+    """There are more than 500 queries of 3 to 25 words, and none about a holdout history."""
     files = list(learn.COMMIT_QUERIES_FOLDER.glob("*.toml"))
     queries = learn.load_commit_queries()
     assert len(queries) > 500
@@ -104,7 +104,7 @@ def test_no_queries(
     with pytest.raises(SystemExit) as error:
         learn.main()
     assert error.value.code == 2
-    assert "no query of these histories has a relevant candidate" in capsys.readouterr().err
+    assert "No query of these histories has a relevant candidate" in capsys.readouterr().err
 
 
 def create_repo(path: Path, changes: dict[str, str]) -> Repo:

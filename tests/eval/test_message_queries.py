@@ -130,8 +130,8 @@ def test_sentences() -> None:
 
 def test_find_body_sentence() -> None:
     """The first sentence that shares less than half of its words with the subject is returned."""
-    found = find_body_sentence("Fix socket close", BODY)
-    assert found == "The reader waited for a lock that the writer held, and neither of them ever let go."
+    sentence = find_body_sentence("Fix socket close", BODY)
+    assert sentence == "The reader waited for a lock that the writer held, and neither of them ever let go."
     assert find_body_sentence("Make sure the socket close is fixed", "Socket close is fixed.") is None
     assert find_body_sentence("Fix socket close", "") is None
     assert (

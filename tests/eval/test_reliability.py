@@ -47,7 +47,7 @@ def test_plot(tmp_path: Path, name: str, magic: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("plot.txt", "does not end in"), ("none/plot.png", "does not exist")]
+    ("name", "message"), [("plot.txt", "is neither PNG nor SVG"), ("none/plot.png", "does not exist")]
 )
 def test_invalid_plot_path(
     tmp_path: Path,

@@ -7,23 +7,23 @@ from itertools import pairwise
 from typing import Final
 
 from mindmap.document import ROOT, Mindmap
-from mindmap.nodes import add_nodes, flatten_nodes, new_map
+from mindmap.nodes import add_nodes, create_mindmap, flatten_nodes
 
 NOON: Final = "2026-01-01T12:00:00.000Z"
 
 
-def timestamp_at(minutes: int) -> str:
-    """Return the timestamp of so many minutes after NOON."""
+def create_timestamp(minutes: int) -> str:
+    """Return the timestamp this many minutes after NOON."""
     return f"2026-01-01T{12 + minutes // 60:02}:{minutes % 60:02}:00.000Z"
 
 
 def create_map(*nodes: Mapping[str, object], workspace: str | None = None) -> Mindmap:
     """Return a map with these nodes under its root."""
-    document = new_map("A map", workspace, NOON)
+    document = create_mindmap("A map", workspace, NOON)
     return add_nodes(document, ROOT, flatten_nodes(nodes), NOON).document if nodes else document
 
 
-def id_by_label(document: Mindmap, label: str) -> str:
+def find_id(document: Mindmap, label: str) -> str:
     """Return the id of the only node with this label."""
     (node_id,) = [node.id for node in document.nodes.values() if node.label == label]
     return node_id

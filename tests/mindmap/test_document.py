@@ -27,26 +27,26 @@ from mindmap.file_touches import TouchInput, attach_files
 from mindmap.links import NewLink, change_links
 from mindmap.map_store import repair
 from mindmap.nodes import NodeUpdate, add_note, update_nodes
-from tests.mindmap.sample_maps import NOON, assert_consistent, create_map, id_by_label, timestamp_at
+from tests.mindmap.sample_maps import NOON, assert_consistent, create_map, create_timestamp, find_id
 
 
 def test_file_format() -> None:
     """The file has the specified field names, and only the fields that apply."""
     document = create_map({"label": "Parse"}, {"label": "Why", "type": "decision"}, workspace="/workspace")
-    parse, why = id_by_label(document, "Parse"), id_by_label(document, "Why")
+    parse, why = find_id(document, "Parse"), find_id(document, "Why")
     document = change_links(
-        document, [NewLink(why, parse, "shapes", "dashed", "for now")], [], timestamp_at(1)
+        document, [NewLink(why, parse, "shapes", "dashed", "for now")], [], create_timestamp(1)
     ).document
     change = CodeChange(kind="rename", symbol="parse", previous_symbol="read", detail="says what it does")
     touch = TouchInput("a.py", "rename", "b.py", "1-9", ("parse",), (change,), "Parser")
-    document = attach_files(document, parse, [touch], "Touched a.py", timestamp_at(2))
+    document = attach_files(document, parse, [touch], "Touched a.py", create_timestamp(2))
     stored = json.loads(encode(document))
     assert stored == {
         "id": document.id,
         "title": "A map",
         "workspacePath": "/workspace",
         "createdAt": NOON,
-        "updatedAt": timestamp_at(2),
+        "updatedAt": create_timestamp(2),
         "nodes": {
             "root": {
                 "id": "root",
@@ -79,10 +79,10 @@ def test_file_format() -> None:
                             }
                         ],
                         "summary": "Parser",
-                        "timestamp": timestamp_at(2),
+                        "timestamp": create_timestamp(2),
                     }
                 ],
-                "updatedAt": timestamp_at(2),
+                "updatedAt": create_timestamp(2),
             },
             why: {
                 "id": why,
@@ -104,8 +104,8 @@ def test_file_format() -> None:
             }
         ],
         "activityLog": [
-            {"timestamp": timestamp_at(2), "message": "Touched a.py", "nodeId": parse, "file": "a.py"},
-            {"timestamp": timestamp_at(1), "message": "Linked 'Why' -> 'Parse': shapes"},
+            {"timestamp": create_timestamp(2), "message": "Touched a.py", "nodeId": parse, "file": "a.py"},
+            {"timestamp": create_timestamp(1), "message": "Linked 'Why' -> 'Parse': shapes"},
             {"timestamp": NOON, "message": "Added 2 nodes under 'A map'"},
             {"timestamp": NOON, "message": "Created 'A map'"},
         ],
@@ -186,7 +186,7 @@ def test_damaged_files(content: bytes) -> None:
     ],
 )
 def test_foreign_files(content: str, message: str) -> None:
-    """Valid JSON of another shape is not called damaged, and the error names the difference."""
+    """Valid JSON that is no mindmap is reported as foreign, and the error names the difference."""
     with pytest.raises(ForeignMindmap) as caught:
         decode(content.encode(), "mm_1")
     assert message in str(caught.value)
@@ -213,24 +213,24 @@ def test_repair(
     link_list = tuple(
         Link(id=f"l_{n}", source=source, target=target) for n, (source, target) in enumerate(links)
     )
-    broken = decode(encode(document), "mm_1")
-    broken = repair(
-        type(broken)(
+    template = decode(encode(document), "mm_1")
+    repaired = repair(
+        type(template)(
             id="mm_1",
             title="x",
             nodes=nodes,
             links=link_list,
-            activity_log=broken.activity_log,
-            updated_at=broken.updated_at,
+            activity_log=template.activity_log,
+            updated_at=template.updated_at,
         )
     )
-    assert set(broken.nodes) == set(nodes) | {"root"}
-    assert_consistent(broken)
-    assert repair(broken) is broken
+    assert set(repaired.nodes) == set(nodes) | {"root"}
+    assert_consistent(repaired)
+    assert repair(repaired) is repaired
 
 
 def test_repair_of_a_long_chain() -> None:
-    """Thousands of nodes that only state their parent, the deepest first, are repaired quickly."""
+    """Thousands of nodes in no `children` list, the deepest first, are repaired quickly by their `parent`."""
     document = create_map()
     chain = {
         f"n_{n}": Node(id=f"n_{n}", label="x", type="note", parent=f"n_{n - 1}")

@@ -11,7 +11,7 @@ from mindmap.file_touches import TouchInput, attach_files
 from mindmap.links import NewLink, change_links
 from mindmap.nodes import NodeUpdate, update_nodes
 from mindmap.tree import find_nodes, matches_words
-from tests.mindmap.sample_maps import NOON, create_map, id_by_label
+from tests.mindmap.sample_maps import NOON, create_map, find_id
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def document() -> Mindmap:
         {"label": "Use a [table]", "type": "decision"},
         workspace="/workspace",
     )
-    lexer, table = id_by_label(document, "Lexer"), id_by_label(document, "Use a [table]")
+    lexer, table = find_id(document, "Lexer"), find_id(document, "Use a [table]")
     change = CodeChange(kind="add", symbol="lex")
     document = attach_files(
         document,
@@ -46,10 +46,10 @@ def document() -> Mindmap:
 def test_outline(document: Mindmap) -> None:
     """An outline has a line for each node with its box or type, its id and its remarks."""
     lexer, deep, deeper, table = (
-        id_by_label(document, label) for label in ("Lexer", "Deep", "Deeper", "Use a [table]")
+        find_id(document, label) for label in ("Lexer", "Deep", "Deeper", "Use a [table]")
     )
     parse = document.nodes[ROOT].children[0]
-    assert export.format_outline(export.outline_lines(document)).splitlines() == [
+    assert export.format_outline(export.build_outline(document)).splitlines() == [
         "- A map {root}",
         f"  - [~] Parse *all* headers {{{parse}}} - plan",
         f"    - [x] Lexer {{{lexer}}} - 1 file",
@@ -57,7 +57,7 @@ def test_outline(document: Mindmap) -> None:
         f"      - [!] Deeper {{{deeper}}} - code",
         f"  - (decision) Use a [table] {{{table}}}",
     ]
-    assert [branches for branches, _ in export.with_branches(export.outline_lines(document))] == [
+    assert [branches for branches, _ in export.add_branches(export.build_outline(document))] == [
         "",
         "├─ ",
         "│  ├─ ",
@@ -70,24 +70,24 @@ def test_outline(document: Mindmap) -> None:
 def test_limited_outline(document: Mindmap) -> None:
     """The deepest levels are dropped first, and hidden nodes are counted."""
     parse = document.nodes[ROOT].children[0]
-    assert [(line.label, line.hidden_count) for line in export.outline_lines(document, max_depth=1)] == [
+    assert [(line.label, line.hidden_count) for line in export.build_outline(document, max_depth=1)] == [
         ("A map", 0),
         ("Parse *all* headers", 3),
         ("Use a [table]", 0),
     ]
-    assert [line.depth for line in export.outline_lines(document, max_lines=5)] == [0, 1, 2, 2, 1]
-    assert [line.label for line in export.outline_lines(document, parse, max_depth=1)] == [
+    assert [line.depth for line in export.build_outline(document, max_lines=5)] == [0, 1, 2, 2, 1]
+    assert [line.label for line in export.build_outline(document, parse, max_depth=1)] == [
         "Parse *all* headers",
         "Lexer",
         "Deep",
     ]
-    assert len(export.outline_lines(document, max_lines=2)) == 2
+    assert len(export.build_outline(document, max_lines=2)) == 2
 
 
 def test_markdown(document: Mindmap) -> None:
     """Tasks become task list items; Markdown characters are escaped."""
-    shown = to_markdown(document)
-    assert shown.startswith(
+    markdown = to_markdown(document)
+    assert markdown.startswith(
         "# A map\n\n1 of 4 done (25 %), updated 2026-01-01T12:00:00.000Z\n\n"
         "- [ ] Parse \\*all\\* headers _(in progress)_\n"
         "  - [x] Lexer\n"
@@ -134,7 +134,7 @@ def test_empty_map(export_format: str) -> None:
 
 def test_search(document: Mindmap) -> None:
     """Search is case-insensitive and finds nodes and maps that contain all words."""
-    lexer = id_by_label(document, "Lexer")
+    lexer = find_id(document, "Lexer")
     assert [node.id for node in find_nodes(document, "LEX words", ROOT)] == [lexer]
     assert list(find_nodes(document, "lexer table", ROOT)) == []
     assert matches_words(document, "lexer TABLE /workspace") and matches_words(document, "")

@@ -11,15 +11,15 @@ from mindmap.document import ROOT, CodeChange, FileTouch, Mindmap
 from mindmap.file_touches import TOUCHED_FILES, BadTouch, TouchInput, attach_files, choose_target
 from mindmap.links import BadLink, LinkRemoval, NewLink, UnknownLink, change_links
 from mindmap.nodes import NodeUpdate, update_nodes
-from mindmap.paths import BadPath, existing_workspace
-from mindmap.tree import active_task, compute_progress, summarize
+from mindmap.paths import BadPath, validate_workspace
+from mindmap.tree import compute_progress, find_active_task, summarize
 from stores.errors import LineageError
-from tests.mindmap.sample_maps import NOON, assert_consistent, create_map, id_by_label, timestamp_at
+from tests.mindmap.sample_maps import NOON, assert_consistent, create_map, create_timestamp, find_id
 
 
 def touch_files(document: Mindmap, node: str, *touches: TouchInput, minutes: int = 0) -> Mindmap:
     """Attach files to a node, and check the map."""
-    changed = attach_files(document, node, touches, "Touched", timestamp_at(minutes))
+    changed = attach_files(document, node, touches, "Touched", create_timestamp(minutes))
     assert_consistent(changed)
     return changed
 
@@ -47,9 +47,9 @@ def test_same_path_is_one_touch(tmp_path: Path) -> None:
     ]
     document = touch_files(document, ROOT, TouchInput("//etc/hosts"))
     assert len(document.nodes[ROOT].files) == 4
-    assert existing_workspace(f"/{tmp_path}") == str(tmp_path)
-    same = create_map(workspace=f"/{tmp_path}")
-    assert touch_files(same, ROOT, TouchInput(f"{tmp_path}/a.py")).nodes[ROOT].files[0].path == "a.py"
+    assert validate_workspace(f"/{tmp_path}") == str(tmp_path)
+    document = create_map(workspace=f"/{tmp_path}")
+    assert touch_files(document, ROOT, TouchInput(f"{tmp_path}/a.py")).nodes[ROOT].files[0].path == "a.py"
 
 
 def test_invalid_workspace_of_another_program() -> None:
@@ -59,7 +59,7 @@ def test_invalid_workspace_of_another_program() -> None:
 
 
 def test_absolute_path_of_another_program() -> None:
-    """An entry that another program stored with an absolute path is updated and gets the relative path."""
+    """A touch that another program stored with an absolute path is updated and gets the relative path."""
     document = create_map(workspace="/workspace")
     root = replace(
         document.nodes[ROOT], files=(FileTouch(path="/workspace/a.py", summary="old"), FileTouch(path=""))
@@ -72,8 +72,8 @@ def test_absolute_path_of_another_program() -> None:
     ]
 
 
-def test_update_keeps_values_that_are_not_given() -> None:
-    """New values replace old ones; changes are merged by kind and symbol, and the later detail wins."""
+def test_repeated_touch_updates_values() -> None:
+    """A repeated touch replaces only the values that it has; changes are merged by kind and symbol."""
     first = TouchInput(
         "a.py",
         "create",
@@ -95,14 +95,14 @@ def test_update_keeps_values_that_are_not_given() -> None:
         ("test", "f", None),
         ("add", "g", None),
     ]
-    assert touch.timestamp == timestamp_at(1)
+    assert touch.timestamp == create_timestamp(1)
     assert touch_files(create_map(), ROOT, TouchInput("a.py")).nodes[ROOT].files[0].action == "modify"
 
 
-def test_rename_moves_entries() -> None:
-    """A rename moves the entries of the old path to the new path, on every node."""
+def test_rename_moves_touches() -> None:
+    """A rename moves the touches of the old path to the new path, on every node."""
     document = create_map({"label": "A"}, {"label": "B"})
-    a, b = id_by_label(document, "A"), id_by_label(document, "B")
+    a, b = find_id(document, "A"), find_id(document, "B")
     document = touch_files(
         document,
         a,
@@ -113,21 +113,21 @@ def test_rename_moves_entries() -> None:
         document, b, TouchInput("old.py", summary="Read it"), TouchInput("new.py", lines="3-4")
     )
     document = touch_files(document, a, TouchInput("new.py", "rename", "old.py"), minutes=1)
-    kept = {
+    touches_by_node = {
         node: [
             (t.path, t.action, t.previous_path, t.symbols, t.summary, t.lines)
             for t in document.nodes[node].files
         ]
         for node in (a, b)
     }
-    assert kept == {
+    assert touches_by_node == {
         a: [("x.py", "modify", None, (), None, None), ("new.py", "rename", "old.py", ("f",), None, None)],
         b: [("new.py", "rename", "old.py", (), "Read it", "3-4")],
     }
     assert len(document.nodes[a].files[1].changes) == 1
-    again = touch_files(document, a, TouchInput("new.py", "rename", "old.py"), minutes=2)
-    assert [touch.path for touch in again.nodes[a].files] == ["x.py", "new.py"]
-    assert touch_files(again, a, TouchInput("new.py", "modify")).nodes[a].files[1].previous_path is None
+    repeated = touch_files(document, a, TouchInput("new.py", "rename", "old.py"), minutes=2)
+    assert [touch.path for touch in repeated.nodes[a].files] == ["x.py", "new.py"]
+    assert touch_files(repeated, a, TouchInput("new.py", "modify")).nodes[a].files[1].previous_path is None
 
 
 @pytest.mark.parametrize(
@@ -183,20 +183,22 @@ def test_previous_path_implies_a_rename() -> None:
 def test_target() -> None:
     """The target is the requested node, else the most recent task in progress, else one `Touched Files` node."""
     document = create_map({"label": "A"}, {"label": "B"}, {"label": "Why", "type": "decision"})
-    a, b, why = id_by_label(document, "A"), id_by_label(document, "B"), id_by_label(document, "Why")
-    made = choose_target(document)
-    assert made.label == TOUCHED_FILES
-    assert made.document.nodes[made.node_id].parent == ROOT
-    assert choose_target(made.document).node_id == made.node_id
-    assert compute_progress(made.document).total == 2
-    active = update_nodes(document, [NodeUpdate(a, status="in_progress")], timestamp_at(1)).document
-    active = update_nodes(active, [NodeUpdate(b, status="in_progress")], timestamp_at(2)).document
-    assert choose_target(active).node_id == b
-    assert choose_target(touch_files(active, a, TouchInput("a.py"), minutes=3)).node_id == a
-    assert choose_target(active, why).node_id == why
-    assert choose_target(active, "n_gone").node_id == b
+    a, b, why = find_id(document, "A"), find_id(document, "B"), find_id(document, "Why")
+    target = choose_target(document)
+    assert target.label == TOUCHED_FILES
+    assert target.document.nodes[target.node_id].parent == ROOT
+    assert choose_target(target.document).node_id == target.node_id
+    assert compute_progress(target.document).total == 2
+    active_map = update_nodes(document, [NodeUpdate(a, status="in_progress")], create_timestamp(1)).document
+    active_map = update_nodes(active_map, [NodeUpdate(b, status="in_progress")], create_timestamp(2)).document
+    assert choose_target(active_map).node_id == b
+    assert choose_target(touch_files(active_map, a, TouchInput("a.py"), minutes=3)).node_id == a
+    assert choose_target(active_map, why).node_id == why
+    assert choose_target(active_map, "n_gone").node_id == b
     both = update_nodes(
-        document, [NodeUpdate(b, status="in_progress"), NodeUpdate(a, status="in_progress")], timestamp_at(1)
+        document,
+        [NodeUpdate(b, status="in_progress"), NodeUpdate(a, status="in_progress")],
+        create_timestamp(1),
     )
     assert choose_target(both.document).node_id == a
 
@@ -206,7 +208,7 @@ def test_root_in_progress_is_no_task() -> None:
     document = create_map({"label": "A"})
     root = replace(document.nodes[ROOT], status="in_progress", type="plan")
     document = replace(document, nodes={**document.nodes, ROOT: root})
-    assert active_task(document) is None
+    assert find_active_task(document) is None
     assert choose_target(document).node_id != ROOT
     assert compute_progress(document).total == 1
 
@@ -214,9 +216,9 @@ def test_root_in_progress_is_no_task() -> None:
 def test_undated_nodes() -> None:
     """If another program wrote no node dates, the activity log decides which task was updated last."""
     document = create_map({"label": "A", "status": "in_progress"}, {"label": "B", "status": "in_progress"})
-    a, b = id_by_label(document, "A"), id_by_label(document, "B")
-    document = update_nodes(document, [NodeUpdate(b, label="B2")], timestamp_at(1)).document
-    document = update_nodes(document, [NodeUpdate(a, label="A2")], timestamp_at(2)).document
+    a, b = find_id(document, "A"), find_id(document, "B")
+    document = update_nodes(document, [NodeUpdate(b, label="B2")], create_timestamp(1)).document
+    document = update_nodes(document, [NodeUpdate(a, label="A2")], create_timestamp(2)).document
     undated = replace(
         document,
         nodes={
@@ -253,8 +255,14 @@ def test_progress() -> None:
     ) == (1, 1, 1, 3)
     assert str(task_progress) == "1 of 3 done (33 %)"
     document = touch_files(document, ROOT, TouchInput("a.py"), TouchInput("b.py"))
-    line = summarize(touch_files(document, id_by_label(document, "Done"), TouchInput("a.py")))
-    assert (line.node_count, line.completed_tasks, line.total_tasks, line.active_task, line.file_count) == (
+    summary = summarize(touch_files(document, find_id(document, "Done"), TouchInput("a.py")))
+    assert (
+        summary.node_count,
+        summary.completed_tasks,
+        summary.total_tasks,
+        summary.active_task,
+        summary.file_count,
+    ) == (
         11,
         1,
         3,
@@ -267,16 +275,18 @@ def test_progress() -> None:
 def test_links() -> None:
     """A link is identified by its ends and label: writing it again updates its style and notes."""
     document = create_map({"label": "A"}, {"label": "B"})
-    a, b = id_by_label(document, "A"), id_by_label(document, "B")
+    a, b = find_id(document, "A"), find_id(document, "B")
     document = change_links(
         document, [NewLink(a, b, "calls"), NewLink(a, b), NewLink(b, a, "calls")], [], NOON
     ).document
     first = document.links[0]
-    done = change_links(document, [NewLink(a, b, "calls", "animated", "often")], [], NOON)
-    assert (done.ids, len(done.document.links)) == ((first.id,), 3)
-    assert (done.document.links[0].style, done.document.links[0].notes) == ("animated", "often")
-    kept = change_links(done.document, [NewLink(a, b, "calls", notes="rarely")], [], NOON).document.links[0]
-    assert (kept.style, kept.notes) == ("animated", "rarely")
+    result = change_links(document, [NewLink(a, b, "calls", "animated", "often")], [], NOON)
+    assert (result.ids, len(result.document.links)) == ((first.id,), 3)
+    assert (result.document.links[0].style, result.document.links[0].notes) == ("animated", "often")
+    updated_link = change_links(
+        result.document, [NewLink(a, b, "calls", notes="rarely")], [], NOON
+    ).document.links[0]
+    assert (updated_link.style, updated_link.notes) == ("animated", "rarely")
     assert change_links(document, [], [LinkRemoval(id=first.id)], NOON).link_count == 1
     assert change_links(document, [], [LinkRemoval(source=a, target=b)], NOON).message == "Removed 2 links"
     swapped = change_links(
@@ -289,7 +299,7 @@ def test_links() -> None:
 def test_invalid_links() -> None:
     """An invalid link and a missing link raise errors that name valid values."""
     document = create_map({"label": "A"})
-    a = id_by_label(document, "A")
+    a = find_id(document, "A")
     with pytest.raises(BadLink, match="Styles are solid, dashed, animated"):
         change_links(document, [NewLink(a, ROOT, style="dotted")], [], NOON)
     with pytest.raises(UnknownLink, match="The map has no links"):
@@ -304,7 +314,7 @@ def test_invalid_links() -> None:
 def test_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A workspace is an existing directory with an absolute path; a tilde is the user's home."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert existing_workspace("~") == existing_workspace(f"{tmp_path}/") == str(tmp_path)
+    assert validate_workspace("~") == validate_workspace(f"{tmp_path}/") == str(tmp_path)
     (tmp_path / "file").touch()
     for path, message in (
         ("relative", "not an absolute path"),
@@ -313,5 +323,5 @@ def test_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("a\0", "invalid characters"),
     ):
         with pytest.raises(LineageError, match=message):
-            existing_workspace(path)
-    assert Path(existing_workspace("~")).is_absolute()
+            validate_workspace(path)
+    assert Path(validate_workspace("~")).is_absolute()

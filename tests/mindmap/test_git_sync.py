@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from mindmap import git
 from mindmap.file_touches import TOUCHED_FILES, TouchInput, attach_files, attach_to_target
 from mindmap.git import GitFailed, NoWorkTree, Workspace
-from mindmap.git_sync import changed_files
-from mindmap.ignore import git_ignored_paths, is_ignored
+from mindmap.git_sync import find_changed_files
+from mindmap.ignore import find_ignored_paths, is_ignored
 from mindmap.nodes import NodeUpdate, update_nodes
-from tests.mindmap.sample_maps import NOON, assert_consistent, create_map, id_by_label, timestamp_at
-from tests.mindmap.workspaces import open_git, summaries_by_path, touches_of
+from tests.mindmap.sample_maps import NOON, assert_consistent, create_map, create_timestamp, find_id
+from tests.mindmap.workspaces import find_summaries_by_path, find_touches, open_git
 from tests.repos import Repo
 
 TEN = "".join(f"line {number}\n" for number in range(10))
@@ -52,7 +52,7 @@ def test_every_status(repo: Repo) -> None:
     repo.write("fleeting.txt", "x\n")
     repo.git("add", "fleeting.txt")
     (repo.path / "fleeting.txt").unlink()
-    assert summaries_by_path(repo) == {
+    assert find_summaries_by_path(repo) == {
         "changed.txt": "Git modify (+2/-1 lines)",
         "staged.txt": "Git modify (+0/-1 lines)",
         "gone.txt": "Git delete (+0/-11 lines)",
@@ -82,13 +82,13 @@ def test_one_path_is_one_touch(repo: Repo) -> None:
     repo.rename("old.txt", "new.txt")
     (repo.path / "new.txt").unlink()
     repo.write("old.txt", "another\n")
-    assert summaries_by_path(repo) == {
+    assert find_summaries_by_path(repo) == {
         "forgotten.txt": "Git create (+10/-0 lines)",
         "swept.txt": "Git delete (+0/-11 lines)",
         "new.txt": "Git delete (+0/-0 lines)",
         "old.txt": "Git create (+1/-0 lines)",
     }
-    assert len(touches_of(repo.path)) == 4
+    assert len(find_touches(repo.path)) == 4
 
 
 def test_before_the_first_commit(repo: Repo) -> None:
@@ -96,7 +96,7 @@ def test_before_the_first_commit(repo: Repo) -> None:
     repo.write("staged.txt", TEN)
     repo.git("add", "staged.txt")
     repo.write("new.txt", "one\n")
-    assert summaries_by_path(repo) == {
+    assert find_summaries_by_path(repo) == {
         "staged.txt": "Git create (+10/-0 lines)",
         "new.txt": "Git create (+1/-0 lines)",
     }
@@ -104,9 +104,9 @@ def test_before_the_first_commit(repo: Repo) -> None:
 
 def test_nothing_changed(repo: Repo) -> None:
     """A clean work tree has no touches."""
-    assert summaries_by_path(repo) == {}
+    assert find_summaries_by_path(repo) == {}
     repo.commit_file("a.txt", "a\n")
-    assert summaries_by_path(repo) == {}
+    assert find_summaries_by_path(repo) == {}
 
 
 @pytest.mark.parametrize(
@@ -125,14 +125,14 @@ def test_nothing_changed(repo: Repo) -> None:
 )
 def test_any_name(repo: Repo, name: bytes) -> None:
     """Any file name works, new, changed and renamed; invalid UTF-8 is escaped."""
-    shown = name.decode("utf-8", "backslashreplace")
+    decoded_name = name.decode("utf-8", "backslashreplace")
     repo.write(name, "one\n")
-    assert summaries_by_path(repo) == {shown: "Git create (+1/-0 lines)"}
+    assert find_summaries_by_path(repo) == {decoded_name: "Git create (+1/-0 lines)"}
     repo.commit("Add it")
     repo.write(name, "one\ntwo\n")
-    assert summaries_by_path(repo) == {shown: "Git modify (+1/-0 lines)"}
+    assert find_summaries_by_path(repo) == {decoded_name: "Git modify (+1/-0 lines)"}
     repo.git("mv", "--", name, b"plain.txt")
-    assert summaries_by_path(repo) == {f"{shown} -> plain.txt": "Git rename (+1/-0 lines)"}
+    assert find_summaries_by_path(repo) == {f"{decoded_name} -> plain.txt": "Git rename (+1/-0 lines)"}
 
 
 def test_subdirectory_as_workspace(repo: Repo) -> None:
@@ -145,7 +145,7 @@ def test_subdirectory_as_workspace(repo: Repo) -> None:
     repo.write("application.txt", "x\n")
     repo.write("other/c.txt", "x\n")
     repo.rename("other/b.txt", "app/b.txt")
-    assert summaries_by_path(repo, "app") == {
+    assert find_summaries_by_path(repo, "app") == {
         "a.txt": "Git modify (+0/-10 lines)",
         "src/new.txt": "Git create (+1/-0 lines)",
         "b.txt": "Git create (+11/-0 lines)",
@@ -168,9 +168,9 @@ def test_conflicts(repo: Repo) -> None:
     repo.write("theirs-gone.txt", "main\n")
     repo.commit("Main")
     repo.git("merge", "side", check=False)
-    assert {path: summary.split()[1] for path, summary in summaries_by_path(repo).items()} == dict.fromkeys(
-        ("both.txt", "added.txt", "theirs-gone.txt"), "modify"
-    )
+    assert {
+        path: summary.split()[1] for path, summary in find_summaries_by_path(repo).items()
+    } == dict.fromkeys(("both.txt", "added.txt", "theirs-gone.txt"), "modify")
 
 
 def test_odd_files(repo: Repo) -> None:
@@ -180,16 +180,16 @@ def test_odd_files(repo: Repo) -> None:
     repo.write("late-binary", b"x\n" * 8_000 + b"\0")
     Repo.create(repo.path / "inner").commit_file("a.txt", "a\n")
     os.mkfifo(repo.path / "pipe")
-    assert summaries_by_path(repo) == {
+    assert find_summaries_by_path(repo) == {
         "link": "Git create (+1/-0 lines)",
         "binary": "Git create (+0/-0 lines)",
         "late-binary": "Git create (+8001/-0 lines)",
     }
     repo.git("add", "binary")
-    assert summaries_by_path(repo)["binary"] == "Git create (+0/-0 lines)"
+    assert find_summaries_by_path(repo)["binary"] == "Git create (+0/-0 lines)"
 
 
-def test_ignored(repo: Repo) -> None:
+def test_ignored_files(repo: Repo) -> None:
     """Files with ignored names are skipped, tracked or not, and so are files that git ignores."""
     names = (
         "node_modules/a.js",
@@ -208,11 +208,11 @@ def test_ignored(repo: Repo) -> None:
         repo.write(name, "x\n")
     repo.write(".gitignore", "secret\n")
     repo.write("secret", "x\n")
-    assert set(summaries_by_path(repo)) == {"data/m.txt", "src/data/m.json", "builder/x", ".gitignore"}
+    assert set(find_summaries_by_path(repo)) == {"data/m.txt", "src/data/m.json", "builder/x", ".gitignore"}
     assert all(is_ignored(name) for name in names)
     repo.commit("All")
     repo.write("dist/a.js", "y\n")
-    assert summaries_by_path(repo) == {}
+    assert find_summaries_by_path(repo) == {}
 
 
 def test_maps_in_the_workspace(repo: Repo) -> None:
@@ -222,11 +222,11 @@ def test_maps_in_the_workspace(repo: Repo) -> None:
     git = open_git(repo.path)
     (repo.path / "link").symlink_to(repo.path / "kept/maps")
     for map_directory in (repo.path / "kept/maps", repo.path / "link"):
-        touches = changed_files(str(repo.path), git, map_directory)
+        touches = find_changed_files(str(repo.path), git, map_directory)
         assert {touch.path for touch in touches} == {"kept/maps.txt", "kept/a.json", "link"}
-    inside = changed_files(str(repo.path / "kept"), git, repo.path / "kept/maps")
+    inside = find_changed_files(str(repo.path / "kept"), git, repo.path / "kept/maps")
     assert {touch.path for touch in inside} == {"maps.txt", "a.json"}
-    itself = changed_files(str(repo.path / "kept"), git, repo.path / "kept")
+    itself = find_changed_files(str(repo.path / "kept"), git, repo.path / "kept")
     assert {touch.path for touch in itself} == {"maps/mm_1.json", "maps/.locks/mm_1.lock", "maps.txt"}
 
 
@@ -256,7 +256,7 @@ def test_configured_programs_do_not_run(repo: Repo, tmp_path: Path) -> None:
             Repo(directory).git("config", name, str(value))
     repo.write("a.txt", "b\n")
     repo.write("sub/a.txt", "b\n")
-    assert summaries_by_path(repo) == {"a.txt": "Git modify (+1/-1 lines)"}
+    assert find_summaries_by_path(repo) == {"a.txt": "Git modify (+1/-1 lines)"}
     assert not (tmp_path / "sprung").exists()
 
 
@@ -276,7 +276,7 @@ def test_configuration_changes_nothing(repo: Repo) -> None:
         ("status.branch", "true"),
     ):
         repo.git("config", name, value)
-    assert summaries_by_path(repo) == {
+    assert find_summaries_by_path(repo) == {
         "old.txt -> new.txt": "Git rename (+0/-0 lines)",
         "sub/a.txt": "Git create (+1/-0 lines)",
     }
@@ -285,45 +285,45 @@ def test_configuration_changes_nothing(repo: Repo) -> None:
 def test_failures(repo: Repo, tmp_path: Path) -> None:
     """A bare repository, a directory outside and a failing git raise different errors."""
     bare = Repo.create(tmp_path / "bare", bare=True)
-    with pytest.raises(NoWorkTree, match="Name a work tree"):
-        touches_of(bare.path)
+    with pytest.raises(NoWorkTree, match="one of its work trees"):
+        find_touches(bare.path)
     with pytest.raises(NoWorkTree, match="is not in the work tree"):
-        changed_files(str(tmp_path), open_git(repo.path), tmp_path)
+        find_changed_files(str(tmp_path), open_git(repo.path), tmp_path)
     repo.write("a.txt", "a\n")
     repo.git("add", "a.txt")
     (repo.path / ".git" / "index").write_bytes(b"broken")
     with pytest.raises(GitFailed, match="git status failed"):
-        touches_of(repo.path)
+        find_touches(repo.path)
 
 
-def test_attached(repo: Repo) -> None:
+def test_touches_are_attached(repo: Repo) -> None:
     """Changed files attach to the task in progress in one log entry; a rename moves the entry of the old path."""
     repo.write("old.txt", TEN)
     repo.commit("All")
     document = create_map({"label": "Task"}, workspace=str(repo.path))
-    task = id_by_label(document, "Task")
+    task = find_id(document, "Task")
     document = attach_files(
         document, task, [TouchInput("old.txt", symbols=("f",), lines="1-2")], "Touched", NOON
     )
     repo.rename("old.txt", "new.txt")
     repo.write("more.txt", "x\n")
-    touches = touches_of(repo.path)
-    unasked = attach_to_target(document, None, touches, "Git sync", timestamp_at(1)).document
-    assert unasked.nodes[id_by_label(unasked, TOUCHED_FILES)].files[0].path == "new.txt"
-    assert [touch.path for touch in unasked.nodes[task].files] == ["new.txt"]
-    active = update_nodes(document, [NodeUpdate(task, status="in_progress")], NOON).document
-    done = attach_to_target(active, None, touches, "Git sync", timestamp_at(1))
-    assert done.ids == (task,)
-    taken, added = done.document.nodes[task].files
-    assert (taken.path, taken.previous_path, taken.symbols, taken.lines) == (
+    touches = find_touches(repo.path)
+    edited = attach_to_target(document, None, touches, "Git sync", create_timestamp(1)).document
+    assert edited.nodes[find_id(edited, TOUCHED_FILES)].files[0].path == "new.txt"
+    assert [touch.path for touch in edited.nodes[task].files] == ["new.txt"]
+    active_map = update_nodes(document, [NodeUpdate(task, status="in_progress")], NOON).document
+    result = attach_to_target(active_map, None, touches, "Git sync", create_timestamp(1))
+    assert result.ids == (task,)
+    renamed_touch, new_touch = result.document.nodes[task].files
+    assert (renamed_touch.path, renamed_touch.previous_path, renamed_touch.symbols, renamed_touch.lines) == (
         "new.txt",
         "old.txt",
         ("f",),
         "1-2",
     )
-    assert (added.path, added.action) == ("more.txt", "create")
-    assert len(done.document.activity_log) == len(active.activity_log) + 1
-    assert_consistent(done.document)
+    assert (new_touch.path, new_touch.action) == ("more.txt", "create")
+    assert len(result.document.activity_log) == len(active_map.activity_log) + 1
+    assert_consistent(result.document)
 
 
 def test_git_decides_what_is_ignored(repo: Repo, tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ def test_git_decides_what_is_ignored(repo: Repo, tmp_path: Path) -> None:
         b"gone/away.log",
     ]
     workspace = Workspace.from_path(str(repo.path), open_git(repo.path))
-    assert git_ignored_paths(workspace, paths) == {
+    assert find_ignored_paths(workspace, paths) == {
         b"a.log",
         b"deep/own",
         b"private",
@@ -358,8 +358,8 @@ def test_git_decides_what_is_ignored(repo: Repo, tmp_path: Path) -> None:
         b"gone/away.log",
     }
     deep = Workspace.from_path(str(repo.path / "deep"), open_git(repo.path))
-    assert git_ignored_paths(deep, [b"own", b"x", b"a.log"]) == {b"own", b"a.log"}
-    assert git_ignored_paths(workspace, [b"deep/sub/a.txt"] * 30 + [b"a.log"]) == set()
+    assert find_ignored_paths(deep, [b"own", b"x", b"a.log"]) == {b"own", b"a.log"}
+    assert find_ignored_paths(workspace, [b"deep/sub/a.txt"] * 30 + [b"a.log"]) == set()
 
 
 @given(

@@ -20,15 +20,15 @@ from mindmap.nodes import (
     NodeUpdate,
     add_nodes,
     add_note,
+    create_mindmap,
     flatten_nodes,
     move_nodes,
-    new_map,
     remove_nodes,
     set_workspace,
     update_nodes,
 )
 from stores.errors import LineageError
-from tests.mindmap.sample_maps import NOON, assert_consistent, create_map, id_by_label, timestamp_at
+from tests.mindmap.sample_maps import NOON, assert_consistent, create_map, create_timestamp, find_id
 
 LABELS = st.text(min_size=1, max_size=8).filter(
     lambda text: (
@@ -44,7 +44,7 @@ class Edits(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.document = new_map("A map", "/workspace", NOON)
+        self.document = create_mindmap("A map", "/workspace", NOON)
 
     @initialize(target=nodes)
     def root(self) -> str:
@@ -66,38 +66,38 @@ class Edits(RuleBasedStateMachine):
             batch.append(NewNode(label, node_type, status, above))
         if parent not in self.document.nodes:
             with pytest.raises(tree.UnknownNode):
-                add_nodes(self.document, parent, batch, timestamp_at(clock))
+                add_nodes(self.document, parent, batch, create_timestamp(clock))
             return multiple()
-        done = add_nodes(self.document, parent, batch, timestamp_at(clock))
-        assert done.node_count == len(done.document.nodes) - len(self.document.nodes)
-        self.document = done.document
-        return multiple(*done.ids)
+        result = add_nodes(self.document, parent, batch, create_timestamp(clock))
+        assert result.node_count == len(result.document.nodes) - len(self.document.nodes)
+        self.document = result.document
+        return multiple(*result.ids)
 
     @rule(
-        moved=st.lists(nodes, min_size=1, max_size=3),
+        moved_ids=st.lists(nodes, min_size=1, max_size=3),
         parent=nodes,
         clock=st.integers(0, 200),
         position=st.none() | st.integers(-1, 5),
     )
-    def move(self, moved: list[str], parent: str, clock: int, position: int | None) -> None:
+    def move(self, moved_ids: list[str], parent: str, clock: int, position: int | None) -> None:
         try:
-            done = move_nodes(self.document, moved, parent, timestamp_at(clock), position)
+            result = move_nodes(self.document, moved_ids, parent, create_timestamp(clock), position)
         except LineageError:
             return
-        assert len(done.document.nodes) == len(self.document.nodes)
-        assert all(done.document.nodes[node_id].parent == parent for node_id in moved)
-        self.document = done.document
+        assert len(result.document.nodes) == len(self.document.nodes)
+        assert all(result.document.nodes[node_id].parent == parent for node_id in moved_ids)
+        self.document = result.document
 
-    @rule(removed=st.lists(consumes(nodes), min_size=1, max_size=2), clock=st.integers(0, 200))
-    def remove(self, removed: list[str], clock: int) -> None:
+    @rule(removed_ids=st.lists(consumes(nodes), min_size=1, max_size=2), clock=st.integers(0, 200))
+    def remove(self, removed_ids: list[str], clock: int) -> None:
         try:
-            done = remove_nodes(self.document, removed, timestamp_at(clock))
+            result = remove_nodes(self.document, removed_ids, create_timestamp(clock))
         except LineageError:
             return
-        assert len(done.document.nodes) == len(self.document.nodes) - done.node_count
-        assert len(done.document.links) == len(self.document.links) - done.link_count
-        assert not set(removed) & set(done.document.nodes)
-        self.document = done.document
+        assert len(result.document.nodes) == len(self.document.nodes) - result.node_count
+        assert len(result.document.links) == len(self.document.links) - result.link_count
+        assert not set(removed_ids) & set(result.document.nodes)
+        self.document = result.document
 
     @rule(
         node=nodes,
@@ -108,7 +108,7 @@ class Edits(RuleBasedStateMachine):
     def update(self, node: str, node_type: str | None, status: str | None, clock: int) -> None:
         try:
             self.document = update_nodes(
-                self.document, [NodeUpdate(node, None, node_type, status)], timestamp_at(clock)
+                self.document, [NodeUpdate(node, None, node_type, status)], create_timestamp(clock)
             ).document
         except LineageError:
             return
@@ -123,7 +123,7 @@ class Edits(RuleBasedStateMachine):
     def link(self, source: str, to: str, label: str, style: str | None, clock: int) -> None:
         try:
             self.document = change_links(
-                self.document, [NewLink(source, to, label, style)], [], timestamp_at(clock)
+                self.document, [NewLink(source, to, label, style)], [], create_timestamp(clock)
             ).document
         except LineageError:
             assert not {source, to} <= set(self.document.nodes)
@@ -132,7 +132,7 @@ class Edits(RuleBasedStateMachine):
     def unlink(self, source: str, to: str, clock: int) -> None:
         try:
             self.document = change_links(
-                self.document, [], [LinkRemoval(source=source, target=to)], timestamp_at(clock)
+                self.document, [], [LinkRemoval(source=source, target=to)], create_timestamp(clock)
             ).document
         except LineageError:
             return
@@ -145,12 +145,14 @@ class Edits(RuleBasedStateMachine):
     )
     def touch(self, node: str | None, path: str, previous: str | None, clock: int) -> None:
         target = choose_target(self.document, node)
-        given = [TouchInput(path, "rename" if previous else None, previous)]
-        self.document = attach_files(target.document, target.node_id, given, "Touched", timestamp_at(clock))
+        touches = [TouchInput(path, "rename" if previous else None, previous)]
+        self.document = attach_files(
+            target.document, target.node_id, touches, "Touched", create_timestamp(clock)
+        )
 
     @rule(clock=st.integers(0, 200))
     def add_a_note(self, clock: int) -> None:
-        self.document = add_note(self.document, "Something happened", timestamp_at(clock)).document
+        self.document = add_note(self.document, "Something happened", create_timestamp(clock)).document
 
     @invariant()
     def is_consistent(self) -> None:
@@ -171,8 +173,8 @@ def test_nested_batch() -> None:
         },
         {"label": "Next"},
     )
-    shown = [(node.label, depth) for node, depth in tree.walk(document.nodes)]
-    assert shown == [("A map", 0), ("Plan", 1), ("One", 2), ("Two", 2), ("Deep", 3), ("Next", 1)]
+    labels_and_depths = [(node.label, depth) for node, depth in tree.walk(document.nodes)]
+    assert labels_and_depths == [("A map", 0), ("Plan", 1), ("One", 2), ("Two", 2), ("Deep", 3), ("Next", 1)]
     assert [entry.message for entry in document.activity_log] == [
         "Added 5 nodes under 'A map'",
         "Created 'A map'",
@@ -219,11 +221,11 @@ def test_deep_nesting() -> None:
         with pytest.raises(validation.OverLimit, match="at most 64 levels"):
             flatten_nodes([create_nested_node(levels)])
     with pytest.raises(validation.OverLimit, match="at most 64 levels"):
-        add_nodes(document, id_by_label(document, "bottom"), flatten_nodes([{"label": "x"}]), NOON)
+        add_nodes(document, find_id(document, "bottom"), flatten_nodes([{"label": "x"}]), NOON)
     other = add_nodes(
         document, ROOT, flatten_nodes([create_nested_node(2) | {"label": "two"}]), NOON
     ).document
-    two = id_by_label(other, "two")
+    two = find_id(other, "two")
     deep = next(node.id for node, depth in tree.walk(other.nodes) if depth == 63 and node.children)
     with pytest.raises(validation.OverLimit, match="at most 64 levels"):
         move_nodes(other, [two], deep, NOON)
@@ -231,9 +233,9 @@ def test_deep_nesting() -> None:
 
 def test_node_limits() -> None:
     """A call and a map have a maximum of nodes; an empty call is an error too."""
-    with pytest.raises(validation.OverLimit, match="At most 1,000 nodes fit into one call"):
+    with pytest.raises(validation.OverLimit, match="At most 1,000 nodes"):
         flatten_nodes([{"label": "x"}] * 1_001)
-    with pytest.raises(validation.BadText, match="No nodes are given"):
+    with pytest.raises(validation.BadText, match="The list of nodes is empty"):
         add_nodes(create_map(), ROOT, [], NOON)
     document = create_map()
     for _ in range(19):
@@ -246,17 +248,17 @@ def test_node_limits() -> None:
 def test_update() -> None:
     """Labels, types and statuses change; a node that is no longer a task loses its status until it is one again."""
     document = create_map({"label": "Parse"})
-    parse = id_by_label(document, "Parse")
-    done = update_nodes(document, [NodeUpdate(parse, status="in_progress")], timestamp_at(1))
-    assert done.message == "Parse: planned -> in_progress"
-    assert done.document.nodes[parse].updated_at == timestamp_at(1)
-    done = update_nodes(
-        done.document, [NodeUpdate(parse, type="decision", label="Use a parser")], timestamp_at(2)
+    parse = find_id(document, "Parse")
+    result = update_nodes(document, [NodeUpdate(parse, status="in_progress")], create_timestamp(1))
+    assert result.message == "Parse: planned -> in_progress"
+    assert result.document.nodes[parse].updated_at == create_timestamp(1)
+    result = update_nodes(
+        result.document, [NodeUpdate(parse, type="decision", label="Use a parser")], create_timestamp(2)
     )
-    assert done.message == "Parse: renamed to 'Use a parser', task -> decision"
-    assert done.document.nodes[parse].status is None
-    done = update_nodes(done.document, [NodeUpdate(parse, type="code")], timestamp_at(3))
-    assert done.document.nodes[parse].status == "planned"
+    assert result.message == "Parse: renamed to 'Use a parser', task -> decision"
+    assert result.document.nodes[parse].status is None
+    result = update_nodes(result.document, [NodeUpdate(parse, type="code")], create_timestamp(3))
+    assert result.document.nodes[parse].status == "planned"
     with pytest.raises(BadNode, match=f"The update of {parse} is empty"):
         update_nodes(document, [NodeUpdate(parse)], NOON)
 
@@ -274,7 +276,7 @@ def test_root() -> None:
         lambda: update_nodes(document, [NodeUpdate(ROOT, status="completed")], NOON),
         lambda: update_nodes(document, [NodeUpdate(ROOT, type="task")], NOON),
         lambda: remove_nodes(document, [ROOT], NOON),
-        lambda: move_nodes(document, [ROOT], id_by_label(document, "Plan"), NOON),
+        lambda: move_nodes(document, [ROOT], find_id(document, "Plan"), NOON),
     )
     for failing_edit in failing_edits:
         with pytest.raises(BadNode, match=r"[Tt]he root"):
@@ -284,7 +286,7 @@ def test_root() -> None:
 def test_batch_is_atomic() -> None:
     """One invalid item rejects the complete batch."""
     document = create_map({"label": "One"}, {"label": "Two"})
-    one = id_by_label(document, "One")
+    one = find_id(document, "One")
     failing_edits: tuple[Callable[[], object], ...] = (
         lambda: update_nodes(
             document, [NodeUpdate(one, label="Changed"), NodeUpdate("n_none", label="x")], NOON
@@ -304,7 +306,7 @@ def test_batch_is_atomic() -> None:
 def test_unknown_node() -> None:
     """The error for an unknown node names the node with that label, or else the top nodes."""
     document = create_map({"label": "Parser"})
-    parser = id_by_label(document, "Parser")
+    parser = find_id(document, "Parser")
     with pytest.raises(tree.UnknownNode) as caught:
         tree.get_node(document, "parser")
     assert f"A node has this label: {parser} (Parser)" in str(caught.value)
@@ -320,19 +322,19 @@ def test_remove_with_subtree() -> None:
     document = create_map(
         {"label": "A", "children": [{"label": "B", "children": [{"label": "C"}]}]}, {"label": "D"}
     )
-    a, b, c, d = (id_by_label(document, label) for label in "ABCD")
+    a, b, c, d = (find_id(document, label) for label in "ABCD")
     document = change_links(document, [NewLink(c, d), NewLink(d, b), NewLink(d, ROOT)], [], NOON).document
-    done = remove_nodes(document, [c, a], NOON)
-    assert (done.node_count, done.link_count) == (3, 2)
-    assert set(done.document.nodes) == {ROOT, d}
-    assert done.message == "Removed 2 nodes: 3 nodes, 2 links"
-    assert_consistent(done.document)
+    result = remove_nodes(document, [c, a], NOON)
+    assert (result.node_count, result.link_count) == (3, 2)
+    assert set(result.document.nodes) == {ROOT, d}
+    assert result.message == "Removed 2 nodes: 3 nodes, 2 links"
+    assert_consistent(result.document)
 
 
 def test_move() -> None:
     """Nodes move with their subtrees to a position among the siblings, never under themselves."""
     document = create_map(*({"label": label} for label in "ABCD"))
-    a, b, c, d = (id_by_label(document, label) for label in "ABCD")
+    a, b, c, d = (find_id(document, label) for label in "ABCD")
     document = move_nodes(document, [d, a], ROOT, NOON, 1).document
     assert document.nodes[ROOT].children == (b, d, a, c)
     document = move_nodes(document, [c], a, NOON).document
@@ -348,11 +350,13 @@ def test_activity_log() -> None:
     """The log keeps the newest hundred entries, newest first; timestamps never go back with the clock."""
     document = create_map()
     for number in range(120):
-        document = add_note(document, f"Entry {number}", timestamp_at(120 - number)).document
+        document = add_note(document, f"Entry {number}", create_timestamp(120 - number)).document
     assert [entry.message for entry in document.activity_log] == [f"Entry {n}" for n in range(119, 19, -1)]
     assert_consistent(document)
-    entry = add_note(document, "Here", timestamp_at(121), node_id=ROOT, file="a.py").document.activity_log[0]
-    assert (entry.node_id, entry.file, entry.timestamp) == (ROOT, "a.py", timestamp_at(121))
+    entry = add_note(
+        document, "Here", create_timestamp(121), node_id=ROOT, file="a.py"
+    ).document.activity_log[0]
+    assert (entry.node_id, entry.file, entry.timestamp) == (ROOT, "a.py", create_timestamp(121))
     with pytest.raises(tree.UnknownNode):
         add_note(document, "Nowhere", NOON, node_id="n_gone")
 
@@ -360,20 +364,24 @@ def test_activity_log() -> None:
 def test_unknown_types_and_statuses() -> None:
     """A type or status of a newer version is kept when only the label changes."""
     document = create_map({"label": "Ship"})
-    node = document.nodes[id_by_label(document, "Ship")]
-    for newer in (replace(node, type="epic", status="shipping"), replace(node, status="deferred")):
-        known = replace(document, nodes={**document.nodes, node.id: newer})
-        renamed = update_nodes(known, [NodeUpdate(node.id, "Ship it")], NOON).document.nodes[node.id]
-        assert (renamed.label, renamed.type, renamed.status) == ("Ship it", newer.type, newer.status)
-        as_note = update_nodes(known, [NodeUpdate(node.id, type="note")], NOON).document.nodes[node.id]
+    node = document.nodes[find_id(document, "Ship")]
+    for newer_node in (replace(node, type="epic", status="shipping"), replace(node, status="deferred")):
+        newer_map = replace(document, nodes={**document.nodes, node.id: newer_node})
+        renamed = update_nodes(newer_map, [NodeUpdate(node.id, "Ship it")], NOON).document.nodes[node.id]
+        assert (renamed.label, renamed.type, renamed.status) == (
+            "Ship it",
+            newer_node.type,
+            newer_node.status,
+        )
+        as_note = update_nodes(newer_map, [NodeUpdate(node.id, type="note")], NOON).document.nodes[node.id]
         assert (as_note.type, as_note.status) == ("note", None)
 
 
 def test_workspace() -> None:
     """A map's workspace can be set later."""
-    done = set_workspace(create_map(), "/workspace", timestamp_at(1))
-    assert done.document.workspace_path == "/workspace"
-    assert done.document.activity_log[0].message == "Workspace: /workspace"
+    result = set_workspace(create_map(), "/workspace", create_timestamp(1))
+    assert result.document.workspace_path == "/workspace"
+    assert result.document.activity_log[0].message == "Workspace: /workspace"
 
 
 def test_ids() -> None:

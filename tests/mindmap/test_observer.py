@@ -23,10 +23,10 @@ from mindmap.watcher import LAST_BATCH_SECONDS, Watcher
 from tests.mindmap.sample_maps import create_map
 from tests.mindmap.watcher_helpers import (
     TIMEOUT_SECONDS,
-    actions_by_path,
     create_watched_map,
-    files_by_path,
     find_git,
+    read_actions_by_path,
+    read_files_by_path,
     wait_until,
 )
 from tests.repos import Repo
@@ -38,11 +38,11 @@ def frequent_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mindmap.watcher.CHECK_SECONDS", 0.2)
 
 
-def watched_directories(watcher: Watcher) -> set[str]:
+def list_watched_directories(watcher: Watcher) -> set[str]:
     """Return the watched directories of all workspaces by their last two names; the kernel has no other watch."""
     paths: list[Path] = []
 
-    def each_watch_has_its_directory() -> bool:
+    def has_one_directory_per_watch() -> bool:
         observers = [workspace.observer for workspace in watcher._workspaces.values()]
         paths[:] = [
             Path(os.fsdecode(path))
@@ -53,7 +53,7 @@ def watched_directories(watcher: Watcher) -> set[str]:
         return len(paths) == count_inotify_watches()
 
     # While a directory is added or removed, the numbers differ.
-    wait_for(each_watch_has_its_directory)
+    wait_for(has_one_directory_per_watch)
     return {"/".join(path.parts[-2:]) if path.name != "repo" else "repo" for path in paths}
 
 
@@ -81,18 +81,20 @@ def test_directory_moved_out_of_the_workspace(
     repo.write("deep/er/untracked.py", "x\n")
     mindmap_id = create_watched_map(store, watcher, repo.path)
     repo.write("deep/er/known.py", "x\n")
-    wait_until(store, mindmap_id, lambda document: "deep/er/known.py" in actions_by_path(document))
+    wait_until(store, mindmap_id, lambda document: "deep/er/known.py" in read_actions_by_path(document))
     (repo.path / "deep").rename(tmp_path / "out")
     (tmp_path / "out/er/gone.py").write_text("elsewhere\n")
     (tmp_path / "out/er/elsewhere.py").write_text("x\n")
     deleted = {"deep/er/gone.py": "delete", "deep/er/known.py": "delete"}
-    wait_until(store, mindmap_id, lambda document: actions_by_path(document) == deleted)
-    wait_for(lambda: watched_directories(watcher) == {"repo"})
+    wait_until(store, mindmap_id, lambda document: read_actions_by_path(document) == deleted)
+    wait_for(lambda: list_watched_directories(watcher) == {"repo"})
     (tmp_path / "out/er/gone.py").write_text("still elsewhere\n")
     repo.write("deep/er/new.py", "again\n")
-    document = wait_until(store, mindmap_id, lambda document: "deep/er/new.py" in actions_by_path(document))
-    assert actions_by_path(document) == {**deleted, "deep/er/new.py": "create"}
-    wait_for(lambda: watched_directories(watcher) == {"repo", "repo/deep", "deep/er"})
+    document = wait_until(
+        store, mindmap_id, lambda document: "deep/er/new.py" in read_actions_by_path(document)
+    )
+    assert read_actions_by_path(document) == {**deleted, "deep/er/new.py": "create"}
+    wait_for(lambda: list_watched_directories(watcher) == {"repo", "repo/deep", "deep/er"})
 
 
 def test_directory_moved_within_the_workspace(store: MapStore, watcher: Watcher, repo: Repo) -> None:
@@ -100,14 +102,18 @@ def test_directory_moved_within_the_workspace(store: MapStore, watcher: Watcher,
     mindmap_id = create_watched_map(store, watcher, repo.path)
     (repo.path / "deep").rename(repo.path / "deeper")
     moved = {"deep/er/gone.py": "delete", "deeper/er/gone.py": "create"}
-    wait_until(store, mindmap_id, lambda document: actions_by_path(document) == moved)
+    wait_until(store, mindmap_id, lambda document: read_actions_by_path(document) == moved)
     repo.write("deeper/er/gone.py", "later\n")
-    wait_until(store, mindmap_id, lambda document: actions_by_path(document)["deeper/er/gone.py"] == "modify")
-    wait_for(lambda: watched_directories(watcher) == {"repo", "repo/deeper", "deeper/er"})
+    wait_until(
+        store, mindmap_id, lambda document: read_actions_by_path(document)["deeper/er/gone.py"] == "modify"
+    )
+    wait_for(lambda: list_watched_directories(watcher) == {"repo", "repo/deeper", "deeper/er"})
     (repo.path / "deeper/er").rename(repo.path / "er.log")
-    wait_until(store, mindmap_id, lambda document: actions_by_path(document)["deeper/er/gone.py"] == "delete")
-    wait_for(lambda: watched_directories(watcher) == {"repo", "repo/deeper"})
-    assert "er.log/gone.py" not in actions_by_path(store.read(mindmap_id))
+    wait_until(
+        store, mindmap_id, lambda document: read_actions_by_path(document)["deeper/er/gone.py"] == "delete"
+    )
+    wait_for(lambda: list_watched_directories(watcher) == {"repo", "repo/deeper"})
+    assert "er.log/gone.py" not in read_actions_by_path(store.read(mindmap_id))
 
 
 @pytest.mark.parametrize("moved", ["outer/repo", "outer"], ids=["itself", "its parent"])
@@ -122,14 +128,14 @@ def test_moved_workspace(store: MapStore, watcher: Watcher, repo: Repo, tmp_path
     (moved_workspace / "old.py").unlink()
     (moved_workspace / "saved.py").write_text("elsewhere\n")
     time.sleep(1.5)
-    assert files_by_path(store.read(mindmap_id)) == {}
+    assert read_files_by_path(store.read(mindmap_id)) == {}
     workspace.mkdir(parents=True)
-    wait_for(lambda: watched_directories(watcher) == {"repo"})
+    wait_for(lambda: list_watched_directories(watcher) == {"repo"})
     (workspace / "back.py").write_text("x\n")
-    wait_until(store, mindmap_id, lambda document: "back.py" in actions_by_path(document))
+    wait_until(store, mindmap_id, lambda document: "back.py" in read_actions_by_path(document))
     (moved_workspace / "saved.py").write_text("elsewhere still\n")
     time.sleep(1.0)
-    assert actions_by_path(store.read(mindmap_id)) == {"back.py": "create"}
+    assert read_actions_by_path(store.read(mindmap_id)) == {"back.py": "create"}
 
 
 def test_recreated_workspace(store: MapStore, watcher: Watcher, repo: Repo) -> None:
@@ -140,11 +146,11 @@ def test_recreated_workspace(store: MapStore, watcher: Watcher, repo: Repo) -> N
     repo.path.rmdir()
     repo.path.mkdir()
     wait_until(
-        store, mindmap_id, lambda document: actions_by_path(document).get("deep/er/gone.py") == "delete"
+        store, mindmap_id, lambda document: read_actions_by_path(document).get("deep/er/gone.py") == "delete"
     )
-    wait_for(lambda: watched_directories(watcher) == {"repo"})
+    wait_for(lambda: list_watched_directories(watcher) == {"repo"})
     (repo.path / "back.py").write_text("x\n")
-    wait_until(store, mindmap_id, lambda document: actions_by_path(document).get("back.py") == "create")
+    wait_until(store, mindmap_id, lambda document: read_actions_by_path(document).get("back.py") == "create")
 
 
 def test_map_that_got_another_workspace(
@@ -161,7 +167,9 @@ def test_map_that_got_another_workspace(
     repo.write("old.py", "first\n")
     other.write("b.py", "second\n")
     assert set(
-        actions_by_path(wait_until(store, mindmap_id, lambda document: "b.py" in actions_by_path(document)))
+        read_actions_by_path(
+            wait_until(store, mindmap_id, lambda document: "b.py" in read_actions_by_path(document))
+        )
     ) == {"b.py"}
 
 
@@ -175,7 +183,7 @@ def test_events_right_before_stop(store: MapStore, repo: Repo, tmp_path: Path, _
     start = time.monotonic()
     watcher.stop()
     assert time.monotonic() - start < EVENT_DELAY_SECONDS + LAST_BATCH_SECONDS
-    assert actions_by_path(store.read(mindmap_id)) == {"old.py": "modify", "saved.py": "delete"}
+    assert read_actions_by_path(store.read(mindmap_id)) == {"old.py": "modify", "saved.py": "delete"}
 
 
 def test_map_added_while_workspace_is_removed(store: MapStore, watcher: Watcher, repo: Repo) -> None:
@@ -184,7 +192,7 @@ def test_map_added_while_workspace_is_removed(store: MapStore, watcher: Watcher,
     (workspace,) = watcher._workspaces.values()
     watcher._remove_unused(workspace)
     repo.write("old.py", "x\n")
-    wait_until(store, mindmap_id, lambda document: bool(actions_by_path(document)))
+    wait_until(store, mindmap_id, lambda document: bool(read_actions_by_path(document)))
 
 
 def test_watching_during_events(store: MapStore, watcher: Watcher, repo: Repo, tmp_path: Path) -> None:
@@ -204,13 +212,13 @@ def test_watching_during_events(store: MapStore, watcher: Watcher, repo: Repo, t
             folder.mkdir()
             watcher.watch(other.id, str(folder))
 
-    writing, watching = (threading.Thread(target=target, daemon=True) for target in (write, watch_many))
-    writing.start()
-    watching.start()
-    watching.join(TIMEOUT_SECONDS)
+    writer, watch_thread = (threading.Thread(target=target, daemon=True) for target in (write, watch_many))
+    writer.start()
+    watch_thread.start()
+    watch_thread.join(TIMEOUT_SECONDS)
     stopped.set()
-    assert not watching.is_alive()
-    writing.join(TIMEOUT_SECONDS)
+    assert not watch_thread.is_alive()
+    writer.join(TIMEOUT_SECONDS)
 
 
 def test_home_is_not_watched(
@@ -230,7 +238,7 @@ def test_home_is_not_watched(
         for _ in range(2):
             status = watcher.watch(document.id, str(path))
             assert not status.is_watched
-            assert reason in status.message and "Name the directory of one project" in status.message
+            assert reason in status.message and "Give the directory of one project" in status.message
     assert watcher._thread is None
     assert watcher.watch(document.id, str(home / "project")) == WatchStatus(is_watched=True)
 
@@ -250,19 +258,19 @@ def test_limit_of_watched_directories(
         second = watcher.watch(document.id, str(repo.path))
         repo.write("f10/a.py", "x\n")
         time.sleep(0.3)
-    assert first.is_watched and "5 directories are watched, and no more" in first.message
+    assert first.is_watched and "Only 5 directories are watched" in first.message
     assert second == WatchStatus(is_watched=True)
-    assert len(watched_directories(watcher)) == 5
-    assert len([record for record in caplog.records if "no more" in record.getMessage()]) == 1
+    assert len(list_watched_directories(watcher)) == 5
+    assert len([record for record in caplog.records if "Only 5" in record.getMessage()]) == 1
     watcher.stop()
 
 
 def test_share_of_system_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most a quarter of the system's watches is used."""
     monkeypatch.setattr(observer, "SYSTEM_LIMIT_FILE", tmp_path / "limit")
-    assert observer.max_watches() == observer.MAX_WATCHES
+    assert observer.compute_max_watches() == observer.MAX_WATCHES
     (tmp_path / "limit").write_text("4096\n")
-    assert observer.max_watches() == 1024
+    assert observer.compute_max_watches() == 1024
 
 
 def test_directory_found_twice(
@@ -292,16 +300,18 @@ def test_ignored_directories_are_not_watched(store: MapStore, watcher: Watcher, 
     repo.write("node_modules/x/a.js", "x\n")
     mindmap_id = create_watched_map(store, watcher, repo.path)
     root = {"repo", "repo/deep", "deep/er"}
-    assert watched_directories(watcher) == {*root, "repo/venv2"}
+    assert list_watched_directories(watcher) == {*root, "repo/venv2"}
     repo.write("later/lib/x/a.py", "x\n")
     repo.write("now/lib/a.py", "x\n")
-    wait_for(lambda: watched_directories(watcher) == {*root, "repo/venv2", "repo/now", "now/lib"})
+    wait_for(lambda: list_watched_directories(watcher) == {*root, "repo/venv2", "repo/now", "now/lib"})
     repo.write(".gitignore", "/venv2/\n")
-    wait_for(lambda: {*root, "repo/venv", "later/lib"} < watched_directories(watcher))
-    wait_for(lambda: "repo/venv2" not in watched_directories(watcher))
+    wait_for(lambda: {*root, "repo/venv", "later/lib"} < list_watched_directories(watcher))
+    wait_for(lambda: "repo/venv2" not in list_watched_directories(watcher))
     repo.write("venv/lib/x/b.py", "x\n")
-    document = wait_until(store, mindmap_id, lambda document: "venv/lib/x/b.py" in actions_by_path(document))
-    assert "later/lib/x/a.py" not in actions_by_path(document)
+    document = wait_until(
+        store, mindmap_id, lambda document: "venv/lib/x/b.py" in read_actions_by_path(document)
+    )
+    assert "later/lib/x/a.py" not in read_actions_by_path(document)
 
 
 def test_tracked_file_in_an_ignored_directory(store: MapStore, watcher: Watcher, repo: Repo) -> None:
@@ -313,7 +323,9 @@ def test_tracked_file_in_an_ignored_directory(store: MapStore, watcher: Watcher,
     mindmap_id = create_watched_map(store, watcher, repo.path)
     repo.write("out/kept.py", "y\n")
     repo.write("out/other.py", "y\n")
-    wait_until(store, mindmap_id, lambda document: actions_by_path(document) == {"out/kept.py": "modify"})
+    wait_until(
+        store, mindmap_id, lambda document: read_actions_by_path(document) == {"out/kept.py": "modify"}
+    )
 
 
 def test_without_git(
@@ -325,9 +337,9 @@ def test_without_git(
     with caplog.at_level(logging.WARNING):
         mindmap_id = create_watched_map(store, watcher, repo.path)
         (repo.path / "a.log").write_text("x\n")
-        wait_until(store, mindmap_id, lambda document: actions_by_path(document) == {"a.log": "create"})
+        wait_until(store, mindmap_id, lambda document: read_actions_by_path(document) == {"a.log": "create"})
         (repo.path / "b.log").write_text("x\n")
-        wait_until(store, mindmap_id, lambda document: len(files_by_path(document)) == 2)
+        wait_until(store, mindmap_id, lambda document: len(read_files_by_path(document)) == 2)
     watcher.stop()
     messages = [
         record.getMessage() for record in caplog.records if "git was not found" in record.getMessage()
@@ -342,5 +354,7 @@ def test_recursive_observer(store: MapStore, repo: Repo, monkeypatch: pytest.Mon
     mindmap_id = create_watched_map(store, watcher, repo.path)
     repo.write("old.py", "x\n")
     repo.write("new/a.py", "x\n")
-    wait_until(store, mindmap_id, lambda document: set(actions_by_path(document)) == {"old.py", "new/a.py"})
+    wait_until(
+        store, mindmap_id, lambda document: set(read_actions_by_path(document)) == {"old.py", "new/a.py"}
+    )
     watcher.stop()

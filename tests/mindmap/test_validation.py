@@ -9,9 +9,9 @@ from mindmap.validation import BadLines, normalize_line_range, parse_line_range
 
 def test_line_ranges() -> None:
     """Line ranges are accepted in several forms and stored in one."""
-    written = ("10-20", "10:20", " 10 - 20 ", "7", " 7 ", "7-7")
-    assert [parse_line_range(text) for text in written] == [(10, 20)] * 3 + [(7, 7)] * 3
-    assert [normalize_line_range(text) for text in written] == ["10-20"] * 3 + ["7"] * 3
+    spellings = ("10-20", "10:20", " 10 - 20 ", "7", " 7 ", "7-7")
+    assert [parse_line_range(text) for text in spellings] == [(10, 20)] * 3 + [(7, 7)] * 3
+    assert [normalize_line_range(text) for text in spellings] == ["10-20"] * 3 + ["7"] * 3
     assert [normalize_line_range(text) for text in (None, "", " ")] == [None] * 3
 
 

@@ -20,12 +20,12 @@ from mindmap.file_events import EventBatch, EventKind
 from mindmap.file_touches import TOUCHED_FILES, TouchInput, attach_files
 from mindmap.map_store import MapStore
 from mindmap.watcher import Watcher
-from tests.mindmap.sample_maps import NOON, create_map, id_by_label
+from tests.mindmap.sample_maps import NOON, create_map, find_id
 from tests.mindmap.watcher_helpers import (
-    actions_by_path,
     create_watched_map,
-    files_by_path,
     find_git,
+    read_actions_by_path,
+    read_files_by_path,
     wait_until,
 )
 from tests.repos import Repo
@@ -42,18 +42,18 @@ def test_files_are_attached(store: MapStore, watcher: Watcher, repo: Repo) -> No
     for name in ("a.log", "node_modules/x/a.js", "a.tmp", "a.swp", "a~", "build/out", "data/m.json"):
         repo.write(name, "x\n")
     (repo.path / "last.py").symlink_to("old.py")
-    document = wait_until(store, mindmap_id, lambda document: "last.py" in actions_by_path(document))
-    assert actions_by_path(document) == {
+    document = wait_until(store, mindmap_id, lambda document: "last.py" in read_actions_by_path(document))
+    assert read_actions_by_path(document) == {
         "new/deep/new.py": "create",
         "old.py": "modify",
         "deep/er/gone.py": "delete",
         "last.py": "create",
     }
-    assert files_by_path(document)["old.py"].summary == "Auto-detected file modify"
+    assert read_files_by_path(document)["old.py"].summary == "Auto-detected file modify"
     assert document.activity_log[0].message == "Auto-detected changes of 4 files"
     repo.write("new/deep/new.py", "newer\n")
     document = wait_until(
-        store, mindmap_id, lambda document: actions_by_path(document)["new/deep/new.py"] == "modify"
+        store, mindmap_id, lambda document: read_actions_by_path(document)["new/deep/new.py"] == "modify"
     )
     assert document.activity_log[0].message == "Auto-detected file modify: new/deep/new.py"
     assert document.activity_log[0].file == "new/deep/new.py"
@@ -81,9 +81,9 @@ def test_saving_by_rename(
     save(repo.path / "saved.py")
     save_by_renaming_over(repo.path / "made.py")
     document = wait_until(
-        store, mindmap_id, lambda document: {"saved.py", "made.py"} <= actions_by_path(document).keys()
+        store, mindmap_id, lambda document: {"saved.py", "made.py"} <= read_actions_by_path(document).keys()
     )
-    assert actions_by_path(document) == {"saved.py": "modify", "made.py": "create"}
+    assert read_actions_by_path(document) == {"saved.py": "modify", "made.py": "create"}
 
 
 def test_thousands_at_once(store: MapStore, watcher: Watcher, repo: Repo) -> None:
@@ -91,7 +91,7 @@ def test_thousands_at_once(store: MapStore, watcher: Watcher, repo: Repo) -> Non
     mindmap_id = create_watched_map(store, watcher, repo.path)
     for number in range(3_000):
         repo.write(f"new/{number % 50}/f{number}.py", "x\n")
-    wait_until(store, mindmap_id, lambda document: len(files_by_path(document)) == 3_000)
+    wait_until(store, mindmap_id, lambda document: len(read_files_by_path(document)) == 3_000)
 
 
 def test_without_task_and_git(store: MapStore, watcher: Watcher, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_without_task_and_git(store: MapStore, watcher: Watcher, tmp_path: Path)
     watcher.watch(document.id, str(tmp_path / "plain"))
     (tmp_path / "plain" / "a.log").write_text("x")
     document = wait_until(store, document.id, lambda document: len(document.nodes) > 1)
-    assert set(files_by_path(document, TOUCHED_FILES)) == {"a.log"}
+    assert set(read_files_by_path(document, TOUCHED_FILES)) == {"a.log"}
 
 
 def test_two_watchers_record_an_event_once(store: MapStore, watcher: Watcher, repo: Repo) -> None:
@@ -112,7 +112,7 @@ def test_two_watchers_record_an_event_once(store: MapStore, watcher: Watcher, re
     other.watch(mindmap_id, str(repo.path))
     repo.write("a.py", "x\n")
     repo.write("b.py", "x\n")
-    wait_until(store, mindmap_id, lambda document: len(files_by_path(document)) == 2)
+    wait_until(store, mindmap_id, lambda document: len(read_files_by_path(document)) == 2)
     other.stop()
     time.sleep(1.0)
     entries = [entry for entry in store.read(mindmap_id).activity_log if entry.message.startswith("Auto")]
@@ -128,35 +128,35 @@ def test_time_of_a_late_event(tmp_path: Path) -> None:
     for event_time, is_newer in ((utc_now(), False), ("2100-01-01T00:00:00.000Z", True)):
         batch = EventBatch()
         batch.add_file_event(b"a.py", EventKind.MODIFIED, event_time)
-        (event,) = batch.file_changes(os.fsencode(tmp_path))
+        (event,) = batch.compute_file_changes(os.fsencode(tmp_path))
         assert (event.timestamp > touch_time) == is_newer
     (tmp_path / "a.py").write_text("y\n")
     batch.add_file_event(b"a.py", EventKind.MODIFIED, utc_now())
-    (event,) = batch.file_changes(os.fsencode(tmp_path))
+    (event,) = batch.compute_file_changes(os.fsencode(tmp_path))
     assert event.timestamp > touch_time
 
 
-def test_touch_of_the_agent_is_kept(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+def test_touch_of_the_agent_stays(store: MapStore, watcher: Watcher, repo: Repo) -> None:
     """An event does not replace what the agent logged about a file, on any node; a rename stays a rename."""
     mindmap_id = create_watched_map(store, watcher, repo.path)
     (repo.path / "old.py").rename(repo.path / "new.py")
     repo.write("saved.py", "changed\n")
     touches = [TouchInput("new.py", "rename", "old.py", summary="Named for what it does")]
-    store.change(mindmap_id, lambda document: attach_edit(document, id_by_label(document, "Task"), touches))
+    store.change(mindmap_id, lambda document: attach_touches(document, find_id(document, "Task"), touches))
     store.change(
         mindmap_id,
-        lambda document: attach_edit(document, ROOT, [TouchInput("saved.py", summary="Rewritten")]),
+        lambda document: attach_touches(document, ROOT, [TouchInput("saved.py", summary="Rewritten")]),
     )
     repo.write("other.py", "x\n")
-    document = wait_until(store, mindmap_id, lambda document: "other.py" in actions_by_path(document))
-    assert actions_by_path(document) == {"new.py": "rename", "other.py": "create"}
+    document = wait_until(store, mindmap_id, lambda document: "other.py" in read_actions_by_path(document))
+    assert read_actions_by_path(document) == {"new.py": "rename", "other.py": "create"}
     assert [touch.path for touch in document.nodes[ROOT].files] == ["saved.py"]
     repo.write("new.py", "later\n")
-    before = files_by_path(document)["new.py"].timestamp
+    before = read_files_by_path(document)["new.py"].timestamp
     document = wait_until(
-        store, mindmap_id, lambda document: files_by_path(document)["new.py"].timestamp > before
+        store, mindmap_id, lambda document: read_files_by_path(document)["new.py"].timestamp > before
     )
-    touch = files_by_path(document)["new.py"]
+    touch = read_files_by_path(document)["new.py"]
     assert (touch.action, touch.summary) == ("rename", "Named for what it does")
 
 
@@ -165,15 +165,17 @@ def test_deletion_of_a_file_with_a_renamed_files_name(store: MapStore, watcher: 
     mindmap_id = create_watched_map(store, watcher, repo.path)
     (repo.path / "old.py").rename(repo.path / "new.py")
     touches = [TouchInput("new.py", "rename", "old.py")]
-    store.change(mindmap_id, lambda document: attach_edit(document, id_by_label(document, "Task"), touches))
+    store.change(mindmap_id, lambda document: attach_touches(document, find_id(document, "Task"), touches))
     repo.write("old.py", "another\n")
-    document = wait_until(store, mindmap_id, lambda document: "old.py" in actions_by_path(document))
+    document = wait_until(store, mindmap_id, lambda document: "old.py" in read_actions_by_path(document))
     (repo.path / "old.py").unlink()
-    document = wait_until(store, mindmap_id, lambda document: actions_by_path(document)["old.py"] == "delete")
-    assert actions_by_path(document) == {"new.py": "rename", "old.py": "delete"}
+    document = wait_until(
+        store, mindmap_id, lambda document: read_actions_by_path(document)["old.py"] == "delete"
+    )
+    assert read_actions_by_path(document) == {"new.py": "rename", "old.py": "delete"}
 
 
-def attach_edit(document: Mindmap, node: str, touches: list[TouchInput]) -> EditResult:
+def attach_touches(document: Mindmap, node: str, touches: list[TouchInput]) -> EditResult:
     return EditResult(attach_files(document, node, touches, "Touched", utc_now()), "Touched")
 
 
@@ -186,12 +188,12 @@ def test_several_maps_and_workspaces(store: MapStore, watcher: Watcher, repo: Re
     store.delete(second)
     repo.write("a.py", "x\n")
     other.write("b.py", "x\n")
-    assert actions_by_path(wait_until(store, first, lambda document: bool(actions_by_path(document)))) == {
-        "a.py": "create"
-    }
-    assert actions_by_path(wait_until(store, third, lambda document: bool(actions_by_path(document)))) == {
-        "b.py": "create"
-    }
+    assert read_actions_by_path(
+        wait_until(store, first, lambda document: bool(read_actions_by_path(document)))
+    ) == {"a.py": "create"}
+    assert read_actions_by_path(
+        wait_until(store, third, lambda document: bool(read_actions_by_path(document)))
+    ) == {"b.py": "create"}
     assert store.directory.list_ids() in ([first, third], [third, first])
 
 
@@ -199,11 +201,11 @@ def test_deleted_workspace(store: MapStore, watcher: Watcher, repo: Repo) -> Non
     """A recreated workspace is watched again by a call."""
     mindmap_id = create_watched_map(store, watcher, repo.path)
     shutil.rmtree(repo.path)
-    wait_until(store, mindmap_id, lambda document: actions_by_path(document).get("old.py") == "delete")
+    wait_until(store, mindmap_id, lambda document: read_actions_by_path(document).get("old.py") == "delete")
     repo.path.mkdir()
     assert watcher.watch(mindmap_id, str(repo.path)).is_watched
     (repo.path / "back.py").write_text("x")
-    wait_until(store, mindmap_id, lambda document: actions_by_path(document).get("back.py") == "create")
+    wait_until(store, mindmap_id, lambda document: read_actions_by_path(document).get("back.py") == "create")
     shutil.rmtree(repo.path)
     time.sleep(0.8)
     assert not watcher.watch(mindmap_id, str(repo.path)).is_watched
@@ -228,9 +230,9 @@ def test_system_limit_is_logged_once(
         mindmap_id = create_watched_map(store, watcher, repo.path)
         repo.write("deep/new/a.py", "x\n")
         repo.write("top.py", "x\n")
-        document = wait_until(store, mindmap_id, lambda document: "top.py" in actions_by_path(document))
+        document = wait_until(store, mindmap_id, lambda document: "top.py" in read_actions_by_path(document))
     watcher.stop()
-    assert actions_by_path(document) == {"top.py": "create"}
+    assert read_actions_by_path(document) == {"top.py": "create"}
     assert [record.getMessage() for record in caplog.records if "limit" in record.getMessage()] == [
         caplog.records[0].getMessage()
     ]
@@ -246,7 +248,7 @@ def test_stop_records_the_last_batch(store: MapStore, repo: Repo) -> None:
     start = time.monotonic()
     watcher.stop()
     assert time.monotonic() - start < 1.5
-    assert actions_by_path(store.read(mindmap_id)) == {"old.py": "modify"}
+    assert read_actions_by_path(store.read(mindmap_id)) == {"old.py": "modify"}
 
 
 def test_maps_in_the_workspace_are_ignored(watcher: Watcher, store: MapStore, tmp_path: Path) -> None:
@@ -255,9 +257,9 @@ def test_maps_in_the_workspace_are_ignored(watcher: Watcher, store: MapStore, tm
     store.create(document)
     watcher.watch(document.id, str(tmp_path))
     (tmp_path / "a.py").write_text("x")
-    document = wait_until(store, document.id, lambda document: bool(actions_by_path(document)))
+    document = wait_until(store, document.id, lambda document: bool(read_actions_by_path(document)))
     time.sleep(1.0)
-    assert set(actions_by_path(store.read(document.id))) == {"a.py"}
+    assert set(read_actions_by_path(store.read(document.id))) == {"a.py"}
 
 
 def test_events_are_coalesced(tmp_path: Path) -> None:
@@ -277,8 +279,8 @@ def test_events_are_coalesced(tmp_path: Path) -> None:
             batch.add_file_event(path, kind, NOON)
     (tmp_path / "folder").mkdir()
     actions = {
-        event.path: event.action(was_known=False)
-        for event in batch.take_all().file_changes(os.fsencode(tmp_path))
+        event.path: event.resolve_action(was_recorded=False)
+        for event in batch.take_all().compute_file_changes(os.fsencode(tmp_path))
     }
     assert actions == {
         b"kept": "modify",
@@ -294,6 +296,6 @@ def test_nested_new_directories(store: MapStore, watcher: Watcher, repo: Repo) -
     mindmap_id = create_watched_map(store, watcher, repo.path)
     for number in range(200):
         repo.write(f"new/{number}/a/b/c/d/e/f.py", "x\n")
-    wait_until(store, mindmap_id, lambda document: len(files_by_path(document)) == 200)
+    wait_until(store, mindmap_id, lambda document: len(read_files_by_path(document)) == 200)
     repo.write("old.py", "later\n")
-    wait_until(store, mindmap_id, lambda document: "old.py" in actions_by_path(document))
+    wait_until(store, mindmap_id, lambda document: "old.py" in read_actions_by_path(document))

@@ -11,7 +11,7 @@ from mindmap.git import GitRunner
 from mindmap.map_store import MapStore
 from mindmap.watcher import Watcher
 from pipeline.git.errors import NotARepository
-from tests.mindmap.sample_maps import create_map, id_by_label
+from tests.mindmap.sample_maps import create_map, find_id
 from tests.mindmap.workspaces import open_git
 
 # Longest wait for a batch on a busy machine.
@@ -34,14 +34,14 @@ def create_watched_map(store: MapStore, watcher: Watcher, path: Path) -> str:
     return document.id
 
 
-def files_by_path(document: Mindmap, label: str = "Task") -> dict[str, FileTouch]:
+def read_files_by_path(document: Mindmap, label: str = "Task") -> dict[str, FileTouch]:
     """Return the files of the node with this label."""
-    return {touch.path: touch for touch in document.nodes[id_by_label(document, label)].files}
+    return {touch.path: touch for touch in document.nodes[find_id(document, label)].files}
 
 
-def actions_by_path(document: Mindmap) -> dict[str, str]:
-    """Return the action of each file of the task."""
-    return {path: touch.action for path, touch in files_by_path(document).items()}
+def read_actions_by_path(document: Mindmap) -> dict[str, str]:
+    """Return the action of each file of the node `Task`."""
+    return {path: touch.action for path, touch in read_files_by_path(document).items()}
 
 
 def wait_until(store: MapStore, mindmap_id: str, condition: Callable[[Mindmap], bool]) -> Mindmap:
@@ -50,6 +50,6 @@ def wait_until(store: MapStore, mindmap_id: str, condition: Callable[[Mindmap], 
     while True:
         document = store.read(mindmap_id)
         if condition(document) or time.monotonic() > end:
-            assert condition(document), actions_by_path(document)
+            assert condition(document), read_actions_by_path(document)
             return document
         time.sleep(0.05)

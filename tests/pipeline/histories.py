@@ -25,7 +25,10 @@ class Greeter:
 
 
 def create_interleaved_repo(path: Path, rounds: int = 6) -> Repo:
-    """Create a repository whose branches grow in turns and merge repeatedly."""
+    """Create a repository whose branches get commits in turns and are merged, `rounds` times.
+
+    The last two commits change only an ignored file, and nothing.
+    """
     repo = Repo.create(path)
     repo.commit_file("greeter.py", GREETER, "Greet and part")
     for number in range(rounds):
@@ -47,13 +50,17 @@ def create_interleaved_repo(path: Path, rounds: int = 6) -> Repo:
 
 
 def get_location(repo: Repo, home: Path) -> IndexLocation:
+    """Return the location of the repository's index below the data directory `home`."""
     return locate_index(home, open_repository(repo.path))
 
 
 def run_index(
     repo: Repo, home: Path, reports: list[Progress] | None = None, *, jobs: int = 1, **options: Any
 ) -> RunSummary:
-    """Run an index run over the repository. `reports` collects its progress."""
+    """Index the repository with a simple encoder.
+
+    `reports`: list to which the progress is appended. `jobs`: number of worker processes. `options`: of RunOptions.
+    """
     report = (lambda _: None) if reports is None else reports.append
     repository = open_repository(repo.path)
     location = get_location(repo, home)

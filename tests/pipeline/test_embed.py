@@ -43,8 +43,8 @@ class RecordingEncoder:
 
 
 @pytest.fixture
-def extracted(tmp_path: Path) -> ExtractedBatch:
-    """Rows of two commits with the same message: the first adds a file, the second changes it and adds another."""
+def extracted_batch(tmp_path: Path) -> ExtractedBatch:
+    """Return the rows of two commits with one message: one adds a file, the next changes it and adds another."""
     repo = Repo.create(tmp_path)
     repo.write("a.py", "x = 1\n")
     first = repo.commit("Add a module")
@@ -58,49 +58,53 @@ def extracted(tmp_path: Path) -> ExtractedBatch:
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Iterator[IndexWriter]:
-    """Empty index."""
+def index_writer(tmp_path: Path) -> Iterator[IndexWriter]:
+    """Create an empty index and return its writer."""
     with IndexWriter(make_location(tmp_path / "home")) as writer:
         yield writer
 
 
-def test_distinct_texts_are_embedded_once(extracted: ExtractedBatch, index: IndexWriter) -> None:
+def test_distinct_texts_are_embedded_once(extracted_batch: ExtractedBatch, index_writer: IndexWriter) -> None:
     """Messages and hunks are embedded in one call, a repeated text once."""
     encoder = RecordingEncoder()
-    vectors = EmbeddingStage(encoder, index, Profile()).embed_batch(extracted)
-    (encoded,) = encoder.calls
-    assert sorted(encoded) == sorted({"Add a module", *extracted.hunks["semantic_text"].to_pylist()})
+    vectors = EmbeddingStage(encoder, index_writer, Profile()).embed_batch(extracted_batch)
+    [texts_of_call] = encoder.calls
+    assert sorted(texts_of_call) == sorted(
+        {"Add a module", *extracted_batch.hunks["semantic_text"].to_pylist()}
+    )
     assert vectors.schema.equals(VECTORS)
-    assert vectors.num_rows == len(encoded) == 4
+    assert vectors.num_rows == len(texts_of_call) == 4
 
 
-def test_known_texts_are_not_embedded_again(extracted: ExtractedBatch, index: IndexWriter) -> None:
+def test_known_texts_are_not_embedded_again(
+    extracted_batch: ExtractedBatch, index_writer: IndexWriter
+) -> None:
     """A text that the index has is not embedded again, neither by the same stage nor by another."""
     encoder = RecordingEncoder()
-    stage = EmbeddingStage(encoder, index, Profile())
-    write_batch(index, extracted, stage.embed_batch(extracted), None, Profile())
-    for later in (stage, EmbeddingStage(encoder, index, Profile())):
-        assert later.embed_batch(extracted).num_rows == 0
+    stage = EmbeddingStage(encoder, index_writer, Profile())
+    write_batch(index_writer, extracted_batch, stage.embed_batch(extracted_batch), None, Profile())
+    for later_stage in (stage, EmbeddingStage(encoder, index_writer, Profile())):
+        assert later_stage.embed_batch(extracted_batch).num_rows == 0
     assert encoder.calls[1:] == [[], []]
 
 
-def test_rows_are_in_order_of_first_appearance(extracted: ExtractedBatch) -> None:
+def test_rows_are_in_order_of_first_appearance(extracted_batch: ExtractedBatch) -> None:
     """The encoder gets the longest text first, but rows are in the order of the texts."""
     encoder = RecordingEncoder()
-    texts = collect_distinct_texts(extracted)
+    texts = collect_distinct_texts(extracted_batch)
     vectors = embed_texts(texts, encoder)
-    (encoded,) = encoder.calls
-    assert encoded == sorted(encoded, key=len, reverse=True)
+    [texts_of_call] = encoder.calls
+    assert texts_of_call == sorted(texts_of_call, key=len, reverse=True)
     assert vectors["text_digest"].to_pylist() == list(texts)
     assert [row[0] for row in vectors["embedding"].to_pylist()] == [len(text) for text in texts.values()]
 
 
-def test_vectors_do_not_depend_on_the_batch(extracted: ExtractedBatch) -> None:
+def test_vectors_do_not_depend_on_the_batch(extracted_batch: ExtractedBatch) -> None:
     """The vector of a text is the same to the bit in a batch and alone."""
     encoder = OnnxEncoder(threads=2)
-    together = embed_texts(collect_distinct_texts(extracted), encoder)
-    for key, text in collect_distinct_texts(extracted).items():
-        row = together["text_digest"].to_pylist().index(key)
-        assert together["embedding"][row].equals(
+    batch_vectors = embed_texts(collect_distinct_texts(extracted_batch), encoder)
+    for digest, text in collect_distinct_texts(extracted_batch).items():
+        row = batch_vectors["text_digest"].to_pylist().index(digest)
+        assert batch_vectors["embedding"][row].equals(
             embed_texts({compute_digest(text): text}, encoder)["embedding"][0]
         )

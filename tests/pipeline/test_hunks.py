@@ -1,4 +1,4 @@
-"""Hunks of ordinary commits, for every kind of change."""
+"""Hunks of commits with one parent or none, for every kind of change."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pipeline.git.repository import open_repository
 from pipeline.hunks import OVERSIZE_BYTES, Hunk, extract_hunks
 from tests.pipeline.git.tree_helpers import (
     create_repo,
+    create_temporary_repo,
     extract_changes,
     extract_only_hunk,
-    summarize,
-    temporary_repo,
+    summarize_hunks,
 )
 from tests.repos import Repo
 
 
 def apply_diff(old: str, hunk: Hunk) -> str:
-    """Apply the diff of a hunk to the old text; fail if a context or removed line differs."""
+    """Return the old text with the diff of a hunk applied. Fail if a context or removed line differs."""
     old_lines = [line + "\n" for line in old.split("\n")]
     old_lines[-1] = old_lines[-1].removesuffix("\n")
     result: list[str] = []
@@ -56,27 +56,27 @@ def repo(tmp_path: Path) -> Repo:
 def test_root_commit(repo: Repo) -> None:
     """A root commit adds all of its files."""
     hunk = extract_only_hunk(repo)
-    assert summarize([hunk]) == [("a.py", "added", "text", 20, 0)]
+    assert summarize_hunks([hunk]) == [("a.py", "added", "text", 20, 0)]
     assert (hunk.old_blob, hunk.new_blob) == (None, repo.git("rev-parse", "HEAD:a.py"))
     assert hunk.added_text.splitlines()[0] == "line 1"
 
 
 def test_modified_file(repo: Repo) -> None:
     """Line numbers, texts, hunk headers and diff are those of git."""
-    before = repo.git("rev-parse", "HEAD:a.py")
+    old_blob = repo.git("rev-parse", "HEAD:a.py")
     text = (repo.path / "a.py").read_text().replace("line 3\n", "").replace("line 18\n", "other\nmore\n")
     repo.commit_file("a.py", text)
     hunk = extract_only_hunk(repo)
     assert [(part.removed, part.added) for part in hunk.parts] == [((3,), ()), ((18,), (17, 18))]
     assert [part.header for part in hunk.parts] == ["", "line 14"]
     assert (hunk.added_text, hunk.removed_text) == ("other\nmore", "line 3\nline 18")
-    assert hunk.old_blob == before
-    printed = repo.git("show", "--format=", "HEAD") + "\n"
-    assert hunk.diff == printed[printed.index("@@") :]
+    assert hunk.old_blob == old_blob
+    git_diff = repo.git("show", "--format=", "HEAD") + "\n"
+    assert hunk.diff == git_diff[git_diff.index("@@") :]
 
 
 def test_diff_attributes(repo: Repo) -> None:
-    """`diff=` selects the driver that finds hunk headers, `-diff` makes a file binary; others have no effect."""
+    """`diff=` selects the driver that finds hunk headers, `-diff` makes a file binary; other attributes do neither."""
     lines = "".join(f"    line {n}\n" for n in range(20))
     for name in ("plain.txt", "driven.txt", "opaque.txt"):
         repo.write(name, f"def named():\n{lines}shift = 1\n{lines}")
@@ -87,21 +87,21 @@ def test_diff_attributes(repo: Repo) -> None:
     for name in ("plain.txt", "driven.txt", "opaque.txt"):
         repo.write(name, (repo.path / name).read_text() + "more\n")
     repo.commit("More")
-    found = {hunk.file_path: hunk for hunk in extract_changes(repo).hunks}
-    headers = {name: [part.header for part in hunk.parts] for name, hunk in found.items()}
+    hunks_by_path = {hunk.file_path: hunk for hunk in extract_changes(repo).hunks}
+    headers = {name: [part.header for part in hunk.parts] for name, hunk in hunks_by_path.items()}
     assert headers == {"plain.txt": ["shift = 1"], "driven.txt": ["def named():"], "opaque.txt": []}
-    assert found["opaque.txt"].content_kind == "binary"
+    assert hunks_by_path["opaque.txt"].content_kind == "binary"
 
 
 def test_hunks_are_in_order_of_paths(repo: Repo) -> None:
-    """Added, deleted and modified files of one commit are one hunk each."""
+    """Added, deleted and modified files of one commit are one hunk each, ordered by path."""
     repo.write("b.py", "b\n")
     repo.commit("Second")
     repo.remove("b.py")
     repo.write("c.py", "c\n" * 5)
     repo.write("a.py", "new\n")
     repo.commit("Third")
-    assert summarize(extract_changes(repo).hunks) == [
+    assert summarize_hunks(extract_changes(repo).hunks) == [
         ("a.py", "modified", "text", 1, 20),
         ("b.py", "deleted", "text", 0, 1),
         ("c.py", "added", "text", 5, 0),
@@ -110,17 +110,17 @@ def test_hunks_are_in_order_of_paths(repo: Repo) -> None:
     assert (deleted.new_blob, deleted.removed_text) == (None, "b")
 
 
-@pytest.mark.parametrize(("unchanged", "kind"), [(16, "renamed"), (4, "added")])
-def test_rename_threshold(repo: Repo, unchanged: int, kind: str) -> None:
+@pytest.mark.parametrize(("unchanged_lines", "change_kind"), [(16, "renamed"), (4, "added")])
+def test_rename_threshold(repo: Repo, unchanged_lines: int, change_kind: str) -> None:
     """A moved file is a rename if at least half of its content is unchanged."""
-    lines = [f"line {n}\n" if n <= unchanged else f"other content {n}\n" for n in range(1, 21)]
+    lines = [f"line {n}\n" if n <= unchanged_lines else f"other content {n}\n" for n in range(1, 21)]
     repo.rename("a.py", "src/b.py")
     repo.write("src/b.py", "".join(lines))
     repo.commit("Move")
-    found = {hunk.file_path: hunk for hunk in extract_changes(repo).hunks}
-    assert found["src/b.py"].change_kind == kind
-    assert found["src/b.py"].old_path == ("a.py" if kind == "renamed" else None)
-    assert ("a.py" in found) == (kind == "added")
+    hunks_by_path = {hunk.file_path: hunk for hunk in extract_changes(repo).hunks}
+    assert hunks_by_path["src/b.py"].change_kind == change_kind
+    assert hunks_by_path["src/b.py"].old_path == ("a.py" if change_kind == "renamed" else None)
+    assert ("a.py" in hunks_by_path) == (change_kind == "added")
 
 
 def test_rename_without_changes(repo: Repo) -> None:
@@ -128,7 +128,7 @@ def test_rename_without_changes(repo: Repo) -> None:
     repo.rename("a.py", "b.py")
     repo.commit("Move")
     hunk = extract_only_hunk(repo)
-    assert summarize([hunk]) == [("b.py", "renamed", "text", 0, 0)]
+    assert summarize_hunks([hunk]) == [("b.py", "renamed", "text", 0, 0)]
     assert (hunk.old_path, hunk.diff, hunk.parts) == ("a.py", "", ())
 
 
@@ -141,11 +141,11 @@ def test_renames_above_the_limit(repo: Repo, monkeypatch: pytest.MonkeyPatch) ->
     repo.git("mv", "old", "new")
     repo.write("new/4/file.py", "content 2\n" * 3 + "changed\n")
     repo.commit("Move")
-    found = extract_changes(repo).hunks
-    assert [(hunk.old_path, hunk.file_path) for hunk in found if hunk.change_kind == "renamed"] == [
+    hunks = extract_changes(repo).hunks
+    assert [(hunk.old_path, hunk.file_path) for hunk in hunks if hunk.change_kind == "renamed"] == [
         (f"old/{n}/file.py", f"new/{n}/file.py") for n in range(4)
     ]
-    assert summarize([hunk for hunk in found if hunk.change_kind != "renamed"]) == [
+    assert summarize_hunks([hunk for hunk in hunks if hunk.change_kind != "renamed"]) == [
         ("new/4/file.py", "added", "text", 4, 0),
         ("old/4/file.py", "deleted", "text", 0, 4),
     ]
@@ -155,14 +155,14 @@ def test_mode_change(repo: Repo) -> None:
     """A file that becomes executable is a hunk without lines."""
     (repo.path / "a.py").chmod(0o755)
     repo.commit("Executable")
-    assert summarize(extract_changes(repo).hunks) == [("a.py", "mode_changed", "text", 0, 0)]
+    assert summarize_hunks(extract_changes(repo).hunks) == [("a.py", "mode_changed", "text", 0, 0)]
 
 
 def test_binary_files(repo: Repo) -> None:
     """Content with a NUL byte is binary if added, changed, renamed or made executable."""
     repo.write("image", b"\x89PNG\0" + bytes(range(256)))
     repo.commit("Add")
-    assert summarize(extract_changes(repo).hunks) == [("image", "added", "binary", 0, 0)]
+    assert summarize_hunks(extract_changes(repo).hunks) == [("image", "added", "binary", 0, 0)]
     repo.write("image", b"\x89PNG\0\0" + bytes(range(256)))
     repo.commit("Change")
     assert (
@@ -176,10 +176,10 @@ def test_binary_files(repo: Repo) -> None:
     )
     repo.rename("image", "picture")
     repo.commit("Rename")
-    assert summarize(extract_changes(repo).hunks) == [("picture", "renamed", "binary", 0, 0)]
+    assert summarize_hunks(extract_changes(repo).hunks) == [("picture", "renamed", "binary", 0, 0)]
     (repo.path / "picture").chmod(0o755)
     repo.commit("Mode")
-    assert summarize(extract_changes(repo).hunks) == [("picture", "mode_changed", "binary", 0, 0)]
+    assert summarize_hunks(extract_changes(repo).hunks) == [("picture", "mode_changed", "binary", 0, 0)]
 
 
 def test_attributes_override_binary_detection(repo: Repo) -> None:
@@ -196,7 +196,7 @@ def test_attributes_override_binary_detection(repo: Repo) -> None:
             else:
                 repo.write(name, content)
         repo.commit("Next")
-        assert summarize(extract_changes(repo).hunks) == [
+        assert summarize_hunks(extract_changes(repo).hunks) == [
             ("a.dump", kind, "text", *lines),
             ("b.lock", kind, "binary", 0, 0),
         ]
@@ -207,7 +207,7 @@ def test_symlink(repo: Repo) -> None:
     repo.symlink("link", "a.py")
     repo.commit("Link")
     hunk = extract_only_hunk(repo)
-    assert summarize([hunk]) == [("link", "added", "symlink", 1, 0)]
+    assert summarize_hunks([hunk]) == [("link", "added", "symlink", 1, 0)]
     assert (hunk.added_text, hunk.diff, hunk.parts) == ("a.py", "", ())
 
 
@@ -217,14 +217,14 @@ def test_file_becomes_a_symlink(repo: Repo) -> None:
     repo.symlink("a.py", "elsewhere")
     repo.commit("To link")
     hunk = extract_only_hunk(repo)
-    assert summarize([hunk]) == [("a.py", "type_changed", "symlink", 1, 20)]
+    assert summarize_hunks([hunk]) == [("a.py", "type_changed", "symlink", 1, 20)]
     assert (hunk.added_text, hunk.removed_text.splitlines()[:2]) == ("elsewhere", ["line 1", "line 2"])
     assert hunk.diff.startswith("@@ -1,20 +1 @@\n-line 1\n")
     repo.remove("a.py")
     repo.write("a.py", "text\n")
     repo.commit("Back")
     hunk = extract_only_hunk(repo)
-    assert summarize([hunk]) == [("a.py", "type_changed", "text", 1, 1)]
+    assert summarize_hunks([hunk]) == [("a.py", "type_changed", "text", 1, 1)]
     assert hunk.diff == "@@ -1 +1 @@\n-elsewhere\n\\ No newline at end of file\n+text\n"
 
 
@@ -265,7 +265,7 @@ def test_long_line_is_truncated(repo: Repo) -> None:
     """The diff and texts of a minified file are truncated at their limits."""
     repo.commit_file("all.js", b"x" * (1 << 20))
     hunk = extract_only_hunk(repo)
-    assert summarize([hunk]) == [("all.js", "added", "text", 1, 0)]
+    assert summarize_hunks([hunk]) == [("all.js", "added", "text", 1, 0)]
     assert (len(hunk.diff), hunk.diff_truncated) == (patches.MAX_DIFF_BYTES, True)
     assert hunk.added_text == "x" * patches.MAX_TEXT_BYTES
 
@@ -281,7 +281,7 @@ def test_truncation_at_line_and_character_ends(repo: Repo) -> None:
 
 
 def test_more_lines_than_are_listed(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts are exact beyond the limit of listed lines, but there is no old blob, because the parts are incomplete."""
+    """Above the limit of listed lines the counts are exact, but there is no old blob: the parts are incomplete."""
     monkeypatch.setattr(patches, "MAX_LISTED_LINES", 10)
     repo.commit_file("a.py", "".join(f"new {n}\n" for n in range(30)))
     hunk = extract_only_hunk(repo)
@@ -291,7 +291,7 @@ def test_more_lines_than_are_listed(repo: Repo, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_oversize_file_is_not_read(tmp_path: Path) -> None:
-    """A file of 100 MB that is added, changed and renamed takes little memory and time."""
+    """Hunks of a file of 100 MB that is added, changed and renamed take less than 30 MB of memory and one second."""
     repo = Repo.create(tmp_path / "big")
     repo.git("config", "core.compression", "0")
     line = b"0123456789abcdef" * 64 + b"\n"
@@ -309,19 +309,20 @@ def test_oversize_file_is_not_read(tmp_path: Path) -> None:
     program = (
         "import sys, time, resource, pathlib\n"
         "from pipeline.git.repository import open_repository; from pipeline.hunks import extract_hunks\n"
-        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "before, started = peak(), time.process_time()\n"
-        "r = open_repository(pathlib.Path(sys.argv[1]))\n"
-        "for sha in r.walk(r.read_head()):\n"
-        "    found = extract_hunks(r, sha, lambda path: False).hunks\n"
-        "    print(sorted((h.file_path, h.change_kind, h.content_kind) for h in found))\n"
+        "def read_peak_memory():\n"
+        "    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "memory_before, start_time = read_peak_memory(), time.process_time()\n"
+        "repository = open_repository(pathlib.Path(sys.argv[1]))\n"
+        "for sha in repository.walk(repository.read_head()):\n"
+        "    hunks = extract_hunks(repository, sha, lambda path: False).hunks\n"
+        "    print(sorted((h.file_path, h.change_kind, h.content_kind) for h in hunks))\n"
         "unit = 1 if sys.platform == 'darwin' else 1024\n"
-        "print((peak() - before) * unit, time.process_time() - started)\n"
+        "print((read_peak_memory() - memory_before) * unit, time.process_time() - start_time)\n"
     )
     command = [sys.executable, "-c", program, str(repo.path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    *found, cost = done.stdout.splitlines()
-    assert found == [
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    *summaries, cost = process.stdout.splitlines()
+    assert summaries == [
         "[('big.txt', 'added', 'oversize'), ('small.txt', 'added', 'text')]",
         "[('big.txt', 'modified', 'oversize')]",
         "[('big.txt', 'deleted', 'oversize'), ('huge.txt', 'added', 'oversize'), "
@@ -332,12 +333,12 @@ def test_oversize_file_is_not_read(tmp_path: Path) -> None:
     assert float(seconds) < 1
 
 
-def test_size_limit_applies_to_both_sides(repo: Repo) -> None:
+def test_size_limit_applies_to_old_and_new_file(repo: Repo) -> None:
     """A file that grows above the limit, or shrinks below it, is not read."""
     repo.commit_file("data.txt", b"x\n" * (OVERSIZE_BYTES // 2))
     assert extract_only_hunk(repo).content_kind == "text"
     repo.commit_file("data.txt", b"x\n" * (OVERSIZE_BYTES // 2 + 1))
-    assert summarize(extract_changes(repo).hunks) == [("data.txt", "modified", "oversize", 0, 0)]
+    assert summarize_hunks(extract_changes(repo).hunks) == [("data.txt", "modified", "oversize", 0, 0)]
     repo.commit_file("data.txt", b"x\n")
     assert extract_only_hunk(repo).content_kind == "oversize"
 
@@ -345,18 +346,18 @@ def test_size_limit_applies_to_both_sides(repo: Repo) -> None:
 def test_ignored_files(repo: Repo) -> None:
     """Ignored paths have no hunk. `all_ignored` is set if a commit changed only ignored files, not if it is empty."""
     repo.write("a.lock", "x\n")
-    both = (repo.write("b.py", "b\n"), repo.commit("Both"))[1]
-    locks = repo.commit_file("a.lock", "y\n")
-    empty = repo.commit("Nothing")
+    mixed_commit = (repo.write("b.py", "b\n"), repo.commit("Both"))[1]
+    ignored_commit = repo.commit_file("a.lock", "y\n")
+    empty_commit = repo.commit("Nothing")
     opened = open_repository(repo.path)
 
     def extract(sha: str) -> tuple[list[str], bool]:
         result = extract_hunks(opened, sha, lambda path: path.endswith(".lock"))
         return [hunk.file_path for hunk in result.hunks], result.all_ignored
 
-    assert extract(both) == (["b.py"], False)
-    assert extract(locks) == ([], True)
-    assert extract(empty) == ([], False)
+    assert extract(mixed_commit) == (["b.py"], False)
+    assert extract(ignored_commit) == ([], True)
+    assert extract(empty_commit) == ([], False)
 
 
 lines = st.lists(st.sampled_from(["", "a", "b", "\tc", "@@ -1 +1 @@", "\\ No newline", "é", "\r", "-", "+x"]))
@@ -367,12 +368,12 @@ files = st.tuples(lines, st.booleans()).map(lambda pair: "\n".join(pair[0]) + "\
 @given(files, files)
 def test_diff_applies_to_the_old_file(old: str, new: str) -> None:
     """The diff applied to the old text gives the new text; line numbers and texts agree with it."""
-    with temporary_repo() as repo:
+    with create_temporary_repo() as repo:
         repo.commit_file("file.txt", old)
         repo.commit_file("file.txt", new)
-        found = extract_changes(repo).hunks
-        assert bool(found) == (old != new)
-        for hunk in found:
+        hunks = extract_changes(repo).hunks
+        assert bool(hunks) == (old != new)
+        for hunk in hunks:
             assert apply_diff(old, hunk) == new
             added = [number for part in hunk.parts for number in part.added]
             removed = [number for part in hunk.parts for number in part.removed]
@@ -384,12 +385,12 @@ def test_diff_applies_to_the_old_file(old: str, new: str) -> None:
 @settings(max_examples=30)
 @given(st.binary(max_size=200), st.binary(max_size=200))
 def test_counts_are_those_of_git(old: bytes, new: bytes) -> None:
-    """For any content the counts are those of `git show --numstat`."""
-    with temporary_repo() as repo:
+    """For any content the counts are those of `git show --numstat`, and no hunk exists without a change."""
+    with create_temporary_repo() as repo:
         repo.commit_file("file", old)
         repo.commit_file("file", new)
-        counted = repo.git("show", "--numstat", "--format=", "HEAD")
+        git_counts = repo.git("show", "--numstat", "--format=", "HEAD")
         for hunk in extract_changes(repo).hunks:
-            pair = "-\t-" if hunk.content_kind == "binary" else f"{hunk.added_lines}\t{hunk.removed_lines}"
-            assert counted == f"{pair}\tfile"
+            counts = "-\t-" if hunk.content_kind == "binary" else f"{hunk.added_lines}\t{hunk.removed_lines}"
+            assert git_counts == f"{counts}\tfile"
         assert bool(extract_changes(repo).hunks) == (old != new)

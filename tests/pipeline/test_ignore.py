@@ -42,14 +42,21 @@ def read_rules(repo: Repo) -> IgnoreRules:
 
 
 def check_ignored(repo: Repo, *paths: str) -> list[bool]:
+    """Return for each path whether the repository's rules ignore it."""
     rules = read_rules(repo)
     return [rules.is_ignored(path) for path in paths]
 
 
 def test_defaults(repo: Repo) -> None:
-    """Lock files, copied dependencies and build output are ignored; files with similar names are not."""
-    ignored = ["package-lock.json", "web/yarn.lock", "node_modules/x/a.js", "lib/a.min.js", "api/x_pb2.py"]
-    ignored += [
+    """Lock files, copied dependencies and build output are ignored by default; files with similar names are not."""
+    ignored_paths = [
+        "package-lock.json",
+        "web/yarn.lock",
+        "node_modules/x/a.js",
+        "lib/a.min.js",
+        "api/x_pb2.py",
+    ]
+    ignored_paths += [
         "dist/a.js",
         "sub/target/debug/a.d",
         "bun.lockb",
@@ -58,8 +65,8 @@ def test_defaults(repo: Repo) -> None:
         "mix.lock",
         "pixi.lock",
     ]
-    ignored += ["ios/Podfile.lock", "app/pubspec.lock", "src/packages.lock.json", "Package.resolved"]
-    included = [
+    ignored_paths += ["ios/Podfile.lock", "app/pubspec.lock", "src/packages.lock.json", "Package.resolved"]
+    included_paths = [
         "a.py",
         "src/lock.py",
         "vendors.py",
@@ -68,12 +75,12 @@ def test_defaults(repo: Repo) -> None:
         "src/dist.py",
         "target.go",
     ]
-    assert check_ignored(repo, *ignored) == [True] * len(ignored)
-    assert check_ignored(repo, *included) == [False] * len(included)
+    assert check_ignored(repo, *ignored_paths) == [True] * len(ignored_paths)
+    assert check_ignored(repo, *included_paths) == [False] * len(included_paths)
 
 
 def test_ignore_file_overrides_a_default(repo: Repo) -> None:
-    """A negated pattern in `.lineageignore` overrides one default and leaves the others."""
+    """A negated pattern in `.lineageignore` includes only the paths that it matches."""
     repo.write(".lineageignore", "!dist/\n!/target/\n")
     assert check_ignored(repo, "dist/a.js", "web/dist/b.js", "target/x", "sub/target/x") == [
         False,
@@ -103,21 +110,21 @@ def test_local_attributes(repo: Repo) -> None:
 
 
 @pytest.fixture
-def user_attributes(tmp_path: Path) -> Iterator[Path]:
-    """Default path of the user's attributes file for all repositories."""
-    before = pygit2.settings.search_path[ConfigLevel.XDG]
+def user_attributes_file(tmp_path: Path) -> Iterator[Path]:
+    """Return the path of the user's attributes file, set to a temporary directory."""
+    previous_path = pygit2.settings.search_path[ConfigLevel.XDG]
     pygit2.settings.search_path[ConfigLevel.XDG] = str(tmp_path)
     yield tmp_path / "attributes"
-    pygit2.settings.search_path[ConfigLevel.XDG] = before
+    pygit2.settings.search_path[ConfigLevel.XDG] = previous_path
 
 
-@pytest.mark.parametrize("configured", [False, True])
-def test_user_attributes(repo: Repo, user_attributes: Path, configured: bool) -> None:
+@pytest.mark.parametrize("is_configured", [False, True])
+def test_user_attributes(repo: Repo, user_attributes_file: Path, is_configured: bool) -> None:
     """The user's attributes apply, from the default file or a configured one."""
-    if configured:
-        user_attributes = user_attributes.with_name("others")
-        repo.git("config", "core.attributesFile", str(user_attributes))
-    user_attributes.write_text("a.py linguist-generated\n")
+    if is_configured:
+        user_attributes_file = user_attributes_file.with_name("others")
+        repo.git("config", "core.attributesFile", str(user_attributes_file))
+    user_attributes_file.write_text("a.py linguist-generated\n")
     assert check_ignored(repo, "a.py", "b.py") == [True, False]
 
 
@@ -161,11 +168,11 @@ def test_uncommitted_ignore_file(repo: Repo) -> None:
 
 
 def test_patterns_are_matched_in_linear_time(repo: Repo) -> None:
-    """Patterns that take `re` exponential time, and thousands of lines, are matched quickly."""
+    """Patterns that take `re` exponential time, and thousands of lines, are matched in seconds."""
     long_names = ["a" * 100, "x/" * 200 + "y", "a" * 99 + "b"]
     lines = ["*a*a*a*a*a*a*a*a*ab", "**/x/" * 100 + "z", "*a" * 2_000 + "c"]
     repo.write(".lineageignore", "\n".join([*lines, *(f"folder{n}/*.py" for n in range(5_000))]))
-    started = time.process_time()
+    start_time = time.process_time()
     assert check_ignored(repo, *long_names, "folder9/a.py", "sub/folder9/a.py") == [
         False,
         False,
@@ -173,7 +180,7 @@ def test_patterns_are_matched_in_linear_time(repo: Repo) -> None:
         True,
         False,
     ]
-    assert time.process_time() - started < 30  # exponential time is far beyond
+    assert time.process_time() - start_time < 30  # with exponential time the test would never end
 
 
 def test_too_long_pattern_is_an_error(repo: Repo) -> None:
@@ -183,6 +190,7 @@ def test_too_long_pattern_is_an_error(repo: Repo) -> None:
         check_ignored(repo, "a")
 
 
+@pytest.mark.filterwarnings("ignore:Possible nested set")
 @given(
     st.lists(st.text("ab/*?[]!\\-", min_size=1, max_size=8), min_size=1, max_size=4),
     st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=3),
@@ -206,7 +214,7 @@ def test_ignore_file_syntax(repo: Repo) -> None:
 
 
 def test_pipes_in_the_work_tree_are_not_read(repo: Repo) -> None:
-    """Pipes in place of attributes files and the mailmap are ignored, because reading them would block."""
+    """Pipes in place of attributes files and the mailmap have no effect; reading them would block."""
     repo.write("sub/b.py", "b\n")
     repo.write("sub/.gitattributes", "b.py linguist-generated\n")
     sha = repo.commit("Attributes")
@@ -218,38 +226,42 @@ def test_pipes_in_the_work_tree_are_not_read(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("is_local", [True, False])
-def test_pipes_outside_the_work_tree_are_not_read(repo: Repo, user_attributes: Path, is_local: bool) -> None:
-    """A pipe in place of `info/attributes` or the user's attributes file is ignored."""
+def test_pipes_outside_the_work_tree_are_not_read(
+    repo: Repo, user_attributes_file: Path, is_local: bool
+) -> None:
+    """A pipe in place of `info/attributes` or the user's attributes file has no effect."""
     repo.write("b.py", "b\n")
     repo.write(".gitattributes", "b.py linguist-generated\n")
     sha = repo.commit("Attributes")
-    file = repo.path / ".git/info/attributes" if is_local else user_attributes
+    file = repo.path / ".git/info/attributes" if is_local else user_attributes_file
     file.parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(file)
     assert check_ignored(repo, "a.py", "yarn.lock") == [False, True]
     assert len(extract_hunks(open_repository(repo.path), sha, lambda _: False).hunks) == 2
 
 
-@pytest.mark.parametrize("kind", ["dangling", "loop", "folder", "pipe"])
-def test_ignore_file_must_be_a_file(repo: Repo, kind: str) -> None:
+@pytest.mark.parametrize("file_kind", ["dangling", "loop", "directory", "pipe"])
+def test_ignore_file_must_be_a_file(repo: Repo, file_kind: str) -> None:
     """A dangling link, a link loop, a directory or a pipe is an error: the patterns are unknown."""
     file = repo.path / ".lineageignore"
-    match kind:
-        case "folder":
+    match file_kind:
+        case "directory":
             file.mkdir()
         case "pipe":
             os.mkfifo(file)
         case _:
-            file.symlink_to("nowhere" if kind == "dangling" else file.name)
+            file.symlink_to("nowhere" if file_kind == "dangling" else file.name)
     with pytest.raises(UnreadableIgnoreFile, match=r"\.lineageignore cannot be read"):
         read_rules(repo)
 
 
 def test_unreadable_ignore_file_is_an_error(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the file; nothing is indexed, because the file may exclude secrets."""
+    """If the ignore file cannot be read, the error names the file and the reason."""
 
     def raise_error(file: Path) -> bytes:
-        raise PermissionError(EACCES, os.strerror(EACCES), file)  # root could read any file
+        raise PermissionError(
+            EACCES, os.strerror(EACCES), file
+        )  # raised here, because root can read every file
 
     monkeypatch.setattr(git_dir, "read_small_file", raise_error)
     with pytest.raises(UnreadableIgnoreFile, match=r"\.lineageignore cannot be read: Permission denied"):
@@ -276,11 +288,11 @@ def test_pickled_rules(repo: Repo) -> None:
     repo.write(".lineageignore", "!gen/included.py\n")
     paths = ("gen/a.py", "gen/included.py", "yarn.lock", "a.py")
     rules = read_rules(repo)
-    unused = pickle.dumps(rules)
+    unused_rules = pickle.dumps(rules)
     verdicts = [rules.is_ignored(path) for path in paths]
-    for data in (unused, pickle.dumps(rules)):
-        loaded = pickle.loads(data)  # noqa: S301 - pickled above
-        assert [loaded.is_ignored(path) for path in paths] == verdicts == [True, False, True, False]
+    for data in (unused_rules, pickle.dumps(rules)):
+        loaded_rules = pickle.loads(data)  # noqa: S301 - pickled above
+        assert [loaded_rules.is_ignored(path) for path in paths] == verdicts == [True, False, True, False]
 
 
 def test_verdict_cache_is_bounded(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Malloc limits, tested in separate processes because they cannot be undone."""
+"""Malloc limits, tested in separate processes because a process cannot undo them."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ import sys
 
 import pytest
 
-# Variables that configure or replace the allocator.
+# Environment variables that configure or replace the allocator.
 ALLOCATOR_VARIABLES = ("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")
 
-glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc's allocator")
+requires_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc's allocator")
 
-# After a large block was freed, glibc keeps twice its size at the end of the heap.
+# By default, after the large block is freed, glibc retains twice its size at the end of the heap.
 MEASURE_FREED_MEMORY = """
 import re
 from pathlib import Path
 from pipeline import malloc
-def kilobytes():
+def read_resident_kilobytes():
     return int(re.search(r"Rss: +([0-9]+)", Path("/proc/self/smaps_rollup").read_text())[1])
-{limit}
+{configuration}
 large = bytearray(16 << 20)
 del large
-before = kilobytes()
+kilobytes_before = read_resident_kilobytes()
 blocks = [bytearray(100 << 10) for _ in range(150)]
 del blocks
-print(kilobytes() - before)
+print(read_resident_kilobytes() - kilobytes_before)
 """
 PRINT_MALLOC_INFO = """
 import ctypes, threading
 from pipeline import malloc
-{limit}
-libc, together = ctypes.CDLL(None), threading.Barrier(4)
+{configuration}
+libc, barrier = ctypes.CDLL(None), threading.Barrier(4)
 libc.malloc.restype = ctypes.c_void_p
 def allocate():
-    together.wait()
+    barrier.wait()
     libc.malloc(1000)
-    together.wait()
+    barrier.wait()
 threads = [threading.Thread(target=allocate) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
@@ -48,26 +48,27 @@ libc.fflush(None)
 """
 
 
-@glibc
+@requires_glibc
 def test_freed_memory_is_returned() -> None:
-    """Of 15 MB freed memory at most one stays; without the limits more than 10 stay."""
-    assert int(run_program(MEASURE_FREED_MEMORY, is_limited=True)) < 1_000
-    assert int(run_program(MEASURE_FREED_MEMORY, is_limited=False)) > 10_000
+    """Of 15 MB freed memory, malloc retains less than 1 MB with the limits and more than 10 MB without them."""
+    assert int(run_program(MEASURE_FREED_MEMORY, is_configured=True)) < 1_000
+    assert int(run_program(MEASURE_FREED_MEMORY, is_configured=False)) > 10_000
 
 
-@glibc
+@requires_glibc
 def test_threads_share_an_arena() -> None:
     """With the limits all threads use one arena; without them each has its own."""
-    assert run_program(PRINT_MALLOC_INFO, is_limited=True).count("<heap nr=") == 1
-    assert run_program(PRINT_MALLOC_INFO, is_limited=False).count("<heap nr=") > 1
+    assert run_program(PRINT_MALLOC_INFO, is_configured=True).count("<heap nr=") == 1
+    assert run_program(PRINT_MALLOC_INFO, is_configured=False).count("<heap nr=") > 1
 
 
-def run_program(program: str, *, is_limited: bool) -> str:
-    text = program.format(limit="malloc.limit_malloc_arenas()" if is_limited else "")
+def run_program(program: str, *, is_configured: bool) -> str:
+    """Run a program, with or without the malloc limits. Return its output."""
+    source = program.format(configuration="malloc.configure_malloc()" if is_configured else "")
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(ALLOCATOR_VARIABLES)
     }
     result = subprocess.run(
-        [sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", source], env=environment, capture_output=True, text=True, check=True
     )
     return result.stdout

@@ -22,12 +22,13 @@ from pipeline.run import Progress
 from pipeline.syntax.grammars import Grammar
 from pipeline.workers import WorkerPool
 from stores import database, history, maintenance
-from tests.bench.indexes import index_fingerprint
+from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, run_index
 from tests.repos import Repo
 from tests.serve.sample_index import WordEncoder
 
 ROOT = Path(__file__).parents[2]
+# Program that indexes a repository, 0.1 s slower for each batch. Arguments: repository, data directory.
 SLOW_RUN = """
 import sys, time
 from pathlib import Path
@@ -49,75 +50,77 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 
 
 @pytest.fixture(scope="module")
-def full_run(repo: Repo, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
-    """Rows of a single uninterrupted run."""
+def full_run_fingerprint(repo: Repo, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+    """Return the fingerprint of the rows of a single uninterrupted run."""
     home = tmp_path_factory.mktemp("full")
     run_index(repo, home)
-    return index_fingerprint(repo.path, home)
+    return compute_fingerprint(repo.path, home)
 
 
 @pytest.mark.parametrize(("batch", "workers"), [(1, 1), (7, 1), (3, 2), (100, 2)])
 def test_rows_do_not_depend_on_batches_or_workers(
-    repo: Repo, full_run: object, tmp_path: Path, batch: int, workers: int
+    repo: Repo, full_run_fingerprint: object, tmp_path: Path, batch: int, workers: int
 ) -> None:
     """Rows and vectors are identical for any batch size and number of workers."""
     run_index(repo, tmp_path, commit_batch=batch, jobs=workers)
-    assert index_fingerprint(repo.path, tmp_path) == full_run
+    assert compute_fingerprint(repo.path, tmp_path) == full_run_fingerprint
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stops=st.lists(st.integers(0, 45), min_size=1, max_size=4))
 def test_incremental_runs_equal_a_full_run(
-    repo: Repo, full_run: object, tmp_path_factory: pytest.TempPathFactory, stops: list[int]
+    repo: Repo, full_run_fingerprint: object, tmp_path_factory: pytest.TempPathFactory, stops: list[int]
 ) -> None:
     """Runs at any commits in any order, then at HEAD, give the rows of a single run.
 
-    After each run, the unreached commits are exactly those recorded ones that HEAD does not reach.
+    After each run, the index lists exactly the recorded commits that HEAD does not reach as unreached.
     """
     home = tmp_path_factory.mktemp("incremental")
     shas = repo.git("rev-list", "main").splitlines()
     for stop in stops:
         repo.switch(shas[stop % len(shas)], detach=True)
         run_index(repo, home, commit_batch=5)
-        reached = set(repo.git("rev-list", "HEAD").splitlines())
+        reached_commits = set(repo.git("rev-list", "HEAD").splitlines())
         with database.open_for_reading(get_location(repo, home)) as connection:
             assert (
                 history.load_unreached_commits(connection)
-                == set(history.list_recorded_commits(connection)) - reached
+                == set(history.list_recorded_commits(connection)) - reached_commits
             )
     repo.switch("main")
     run_index(repo, home)
-    assert index_fingerprint(repo.path, home) == full_run
+    assert compute_fingerprint(repo.path, home) == full_run_fingerprint
 
 
 def test_runs_in_one_process_share_no_state(tmp_path: Path) -> None:
-    """A second run in the same process reads the commits that a fetch brought to a shallow clone."""
+    """After a fetch deepens a shallow clone, a second run in the same process reads the boundary commit."""
     origin = Repo.create(tmp_path / "origin")
     for number in range(4):
         origin.commit_file("a.py", f"a = {number}\n", f"Change {number}")
     clone = origin.clone(tmp_path / "clone", "--depth=2")
-    assert len(run_index(clone, tmp_path).unreadable) == 1
+    assert len(run_index(clone, tmp_path).unreadable_commits) == 1
     clone.git("fetch", "--quiet", "--unshallow")
-    assert run_index(clone, tmp_path).unreadable == ()
+    assert run_index(clone, tmp_path).unreadable_commits == ()
 
 
-@pytest.mark.parametrize("after", [1, 6, 14])
-def test_run_after_kill_continues(repo: Repo, full_run: object, tmp_path: Path, after: int) -> None:
-    """`kill -9` loses no finished batch, and the next run completes the index."""
+@pytest.mark.parametrize("min_commits", [1, 6, 14])
+def test_run_after_kill_continues(
+    repo: Repo, full_run_fingerprint: object, tmp_path: Path, min_commits: int
+) -> None:
+    """After `kill -9` the next run completes the index and writes at most one batch of commits again."""
     command = [sys.executable, "-c", SLOW_RUN, str(repo.path), str(tmp_path)]
     process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
-    while count_recorded(repo, tmp_path) < after and process.poll() is None:
+    while count_recorded_commits(repo, tmp_path) < min_commits and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    before = count_recorded(repo, tmp_path)
-    assert before >= after
+    recorded_count = count_recorded_commits(repo, tmp_path)
+    assert recorded_count >= min_commits
     summary = run_index(repo, tmp_path)
-    assert index_fingerprint(repo.path, tmp_path) == full_run
-    assert summary.commits <= count_full_run_commits(full_run) - before + 2
+    assert compute_fingerprint(repo.path, tmp_path) == full_run_fingerprint
+    assert summary.commits <= count_full_run_commits(full_run_fingerprint) - recorded_count + 2
 
 
-def count_recorded(repo: Repo, home: Path) -> int:
+def count_recorded_commits(repo: Repo, home: Path) -> int:
     try:
         with database.open_for_reading(get_location(repo, home)) as connection:
             status = history.load_index_summary(connection)
@@ -126,21 +129,21 @@ def count_recorded(repo: Repo, home: Path) -> int:
     return status.commits if status else 0
 
 
-def count_full_run_commits(full_run: object) -> int:
-    assert isinstance(full_run, dict)
-    return int(full_run["commits"][0])
+def count_full_run_commits(full_run_fingerprint: object) -> int:
+    assert isinstance(full_run_fingerprint, dict)
+    return int(full_run_fingerprint["commits"][0])
 
 
-def test_second_run_changes_nothing(repo: Repo, full_run: object, tmp_path: Path) -> None:
+def test_second_run_changes_nothing(repo: Repo, full_run_fingerprint: object, tmp_path: Path) -> None:
     """A second run over the same HEAD writes no row."""
     run_index(repo, tmp_path)
     summary = run_index(repo, tmp_path)
     assert (summary.commits, summary.hunks, summary.head_symbols) == (0, 0, 0)
-    assert index_fingerprint(repo.path, tmp_path) == full_run
+    assert compute_fingerprint(repo.path, tmp_path) == full_run_fingerprint
 
 
 def test_ignored_commits_have_no_rows(repo: Repo, tmp_path: Path) -> None:
-    """A commit that changes only ignored files is not recorded; empty commits and merges keep their message."""
+    """A commit that changes only ignored files is not recorded; empty commits and merges are."""
     run_index(repo, tmp_path)
     with database.open_for_reading(get_location(repo, tmp_path)) as connection:
         status = history.load_index_summary(connection)
@@ -160,40 +163,41 @@ def test_progress_reports(repo: Repo, tmp_path: Path) -> None:
     assert reports[-1].watermark == repo.head
 
 
-def test_force_rewrites_only_head_symbols(repo: Repo, full_run: object, tmp_path: Path) -> None:
+def test_force_rewrites_only_head_symbols(repo: Repo, full_run_fingerprint: object, tmp_path: Path) -> None:
     """`force` rewrites every HEAD symbol and no commit."""
-    first = run_index(repo, tmp_path)
-    again = run_index(repo, tmp_path, force=True)
-    assert (again.commits, again.head_symbols) == (0, first.head_symbols) and first.head_symbols > 0
-    assert index_fingerprint(repo.path, tmp_path) == full_run
+    first_summary = run_index(repo, tmp_path)
+    summary = run_index(repo, tmp_path, force=True)
+    assert (summary.commits, summary.head_symbols) == (0, first_summary.head_symbols)
+    assert first_summary.head_symbols > 0
+    assert compute_fingerprint(repo.path, tmp_path) == full_run_fingerprint
 
 
 def test_only_changed_files_are_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new commit causes only the file that it changed to be parsed."""
+    """After a commit that changes one file, a run parses only this file of HEAD."""
     repo = create_interleaved_repo(tmp_path / "repo", rounds=2)
     run_index(repo, tmp_path / "home")
     parsed_grammars: list[str] = []
 
-    def recording_parse(source: bytes, grammar: Grammar) -> object:
+    def record_and_parse(source: bytes, grammar: Grammar) -> object:
         parsed_grammars.append(grammar.name)
         return parse_outline(source, grammar)
 
-    monkeypatch.setattr(head_symbols, "parse_outline", recording_parse)
+    monkeypatch.setattr(head_symbols, "parse_outline", record_and_parse)
     repo.commit_file("main.py", "def turned():\n    return 1\n", "Turn away")
     run_index(repo, tmp_path / "home")
     assert parsed_grammars == ["python"]
 
 
 def test_head_tasks_follow_commit_tasks(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices of HEAD are queued right after the batches, so that workers do not idle."""
+    """The tasks that parse HEAD follow the batches of commits in one sequence."""
     task_types: list[str] = []
-    work = head_symbols.run_task
+    run_task = head_symbols.run_task
 
-    def recording(task: ExtractTask | HeadSlice) -> ExtractedBatch | ParsedFiles:
+    def record_and_run(task: ExtractTask | HeadSlice) -> ExtractedBatch | ParsedFiles:
         task_types.append(type(task).__name__)
-        return work(task)
+        return run_task(task)
 
-    monkeypatch.setattr(run, "run_task", recording)
+    monkeypatch.setattr(run, "run_task", record_and_run)
     run_index(repo, tmp_path, commit_batch=100)
     assert task_types == [*["ExtractTask"] * (len(task_types) - 1), "HeadSlice"] and len(task_types) > 1
 
@@ -216,22 +220,22 @@ def test_unreadable_commits_are_retried(tmp_path: Path) -> None:
     repo = create_interleaved_repo(tmp_path / "repo", rounds=1)
     sha = repo.git("log", "--format=%H", "-1", "--grep=Turn 0.1")
     blob = repo.git("rev-parse", f"{sha}:main.py")
-    loose = repo.path / ".git" / "objects" / blob[:2] / blob[2:]
-    content = loose.read_bytes()
-    loose.unlink()
+    object_file = repo.path / ".git" / "objects" / blob[:2] / blob[2:]
+    content = object_file.read_bytes()
+    object_file.unlink()
     home = tmp_path / "home"
-    assert run_index(repo, home).unreadable
-    assert run_index(repo, home).unreadable
-    loose.write_bytes(content)
-    assert not run_index(repo, home).unreadable
+    assert run_index(repo, home).unreadable_commits
+    assert run_index(repo, home).unreadable_commits
+    object_file.write_bytes(content)
+    assert not run_index(repo, home).unreadable_commits
     run_index(repo, tmp_path / "full_run")
-    assert index_fingerprint(repo.path, home) == index_fingerprint(repo.path, tmp_path / "full_run")
+    assert compute_fingerprint(repo.path, home) == compute_fingerprint(repo.path, tmp_path / "full_run")
 
 
 def test_memory_is_freed_before_compaction(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Repository memory, workers and encoder are released before the index may be copied."""
+    """Memory of the repository, workers and encoder is released before compaction, which may copy the index."""
     calls: list[str] = []
     record_calls(monkeypatch, WordEncoder, "encode", calls)
     record_calls(monkeypatch, WordEncoder, "unload", calls)
@@ -239,25 +243,25 @@ def test_memory_is_freed_before_compaction(
     record_calls(monkeypatch, WorkerPool, "request_shutdown", calls)
     record_calls(monkeypatch, maintenance, "compact_if_needed", calls)
     run_index(repo, tmp_path)
-    first, *rest = calls
-    assert first == "release_memory"
-    assert [name for name in rest if name != "encode"][:3] == [
+    first_call, *other_calls = calls
+    assert first_call == "release_memory"
+    assert [name for name in other_calls if name != "encode"][:3] == [
         "request_shutdown",
         "unload",
         "compact_if_needed",
     ]
-    assert "encode" in rest and "encode" not in rest[rest.index("unload") :]
+    assert "encode" in other_calls and "encode" not in other_calls[other_calls.index("unload") :]
 
 
 def record_calls(patch: pytest.MonkeyPatch, owner: object, name: str, calls: list[str]) -> None:
-    """Record the name of a function at each call."""
-    called = getattr(owner, name)
+    """Append the function's name to `calls` at each call."""
+    function = getattr(owner, name)
 
-    def recording(*args: object, **kwargs: object) -> object:
+    def record_and_call(*args: object, **kwargs: object) -> object:
         calls.append(name)
-        return called(*args, **kwargs)
+        return function(*args, **kwargs)
 
-    patch.setattr(owner, name, recording)
+    patch.setattr(owner, name, record_and_call)
 
 
 def test_repository_without_commits(tmp_path: Path) -> None:
@@ -267,10 +271,10 @@ def test_repository_without_commits(tmp_path: Path) -> None:
 
 
 def test_unreadable_head_tree(tmp_path: Path) -> None:
-    """If HEAD's tree is missing, the other commits are indexed."""
+    """If HEAD's tree is missing, the other commits are indexed, without symbols of HEAD."""
     repo = create_interleaved_repo(tmp_path / "repo", rounds=1)
     repo.commit_file("extra.py", "x = 1\n")
     tree = repo.git("rev-parse", "HEAD^{tree}")
     (repo.path / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
     summary = run_index(repo, tmp_path / "home")
-    assert len(summary.unreadable) == 1 and summary.commits > 5 and summary.head_symbols == 0
+    assert len(summary.unreadable_commits) == 1 and summary.commits > 5 and summary.head_symbols == 0

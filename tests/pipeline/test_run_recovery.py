@@ -14,20 +14,20 @@ from pipeline.walk import compute_reachability_delta
 from serve import index_status
 from serve.cli import index as index_command
 from stores import database, history
-from tests.bench.indexes import index_fingerprint
+from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location, run_index
 from tests.repos import Repo
 
 
 @contextmanager
-def without_object(repo: Repo, name: str) -> Iterator[None]:
-    """Remove an object, and restore it afterwards."""
+def hide_object(repo: Repo, name: str) -> Iterator[None]:
+    """Remove an object during the `with` statement's body."""
     sha = repo.git("rev-parse", name)
-    loose = repo.path / ".git" / "objects" / sha[:2] / sha[2:]
-    content = loose.read_bytes()
-    loose.unlink()
+    object_file = repo.path / ".git" / "objects" / sha[:2] / sha[2:]
+    content = object_file.read_bytes()
+    object_file.unlink()
     yield
-    loose.write_bytes(content)
+    object_file.write_bytes(content)
 
 
 def get_excluded_commits(repo: Repo, home: Path) -> set[str]:
@@ -37,7 +37,9 @@ def get_excluded_commits(repo: Repo, home: Path) -> set[str]:
         assert status is not None
         opened = open_repository(repo.path)
         change = compute_reachability_delta(opened, opened.read_head(), status.head_commit)
-        return (history.load_unreached_commits(connection) | set(change.removed)) - set(change.added)
+        return (history.load_unreached_commits(connection) | set(change.removed_commits)) - set(
+            change.added_commits
+        )
 
 
 def compute_unreached_commits(repo: Repo, home: Path) -> set[str]:
@@ -62,8 +64,8 @@ def is_up_to_date(repo: Repo, home: Path) -> bool:
 
 
 @pytest.fixture
-def two_branches(tmp_path: Path) -> Repo:
-    """Repository of two branches, each with its own commit."""
+def repo(tmp_path: Path) -> Repo:
+    """Create a repository with the branches `side` and `main`, each with a commit of its own."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("a.py", "def base(): pass\n", "Base")
     repo.branch("side")
@@ -73,128 +75,122 @@ def two_branches(tmp_path: Path) -> Repo:
     return repo
 
 
-def test_head_moves_while_run_waits(
-    two_branches: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Unreached commits are recorded for the HEAD that the run indexes, even if a user switches branches meanwhile."""
+def test_head_moves_while_run_waits(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a user switches branches during a run, answers about either branch exclude the commits it does not reach."""
     home = tmp_path / "home"
     for branch in ("side", "main"):
-        two_branches.switch(branch)
-        run_index(two_branches, home)
+        repo.switch(branch)
+        run_index(repo, home)
     start_run = write.start_run
 
     def switch_branch_first(*args: object, **kwargs: object) -> object:
-        two_branches.switch("side")
+        repo.switch("side")
         return start_run(*args, **kwargs)  # type: ignore[arg-type]  # passed through unchanged
 
     monkeypatch.setattr(write, "start_run", switch_branch_first)
-    run_index(two_branches, home)
-    assert get_excluded_commits(two_branches, home) == compute_unreached_commits(two_branches, home) != set()
-    two_branches.switch("main")
-    assert get_excluded_commits(two_branches, home) == compute_unreached_commits(two_branches, home) != set()
+    run_index(repo, home)
+    assert get_excluded_commits(repo, home) == compute_unreached_commits(repo, home) != set()
+    repo.switch("main")
+    assert get_excluded_commits(repo, home) == compute_unreached_commits(repo, home) != set()
 
 
-def test_index_is_readable_during_walk(
-    two_branches: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_index_is_readable_during_walk(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run does not lock the index during the walk, which takes seconds for a long history."""
     home = tmp_path / "home"
-    run_index(two_branches, home)
+    run_index(repo, home)
     list_candidates = walk.list_candidate_commits
     commit_counts: list[int] = []
 
     def read_index_first(*args: object) -> list[str]:
-        with database.open_for_reading(get_location(two_branches, home), wait=5) as connection:
+        with database.open_for_reading(get_location(repo, home), wait=5) as connection:
             status = history.load_index_summary(connection)
             commit_counts.append(status.commits if status else 0)
         return list_candidates(*args)  # type: ignore[arg-type]  # passed through unchanged
 
     monkeypatch.setattr(write, "list_candidate_commits", read_index_first)
-    run_index(two_branches, home)
+    run_index(repo, home)
     assert commit_counts == [2]
 
 
-def test_unreadable_commit_of_another_branch(two_branches: Repo, tmp_path: Path) -> None:
-    """An unreadable commit is retried only while HEAD reaches it, and found again when HEAD reaches it again."""
+def test_unreadable_commit_of_another_branch(repo: Repo, tmp_path: Path) -> None:
+    """An unreadable commit is retried only while HEAD reaches it, and retried again once HEAD reaches it again."""
     home = tmp_path / "home"
-    two_branches.switch("side")
-    zebra = two_branches.head
-    two_branches.commit_file("y.py", "def yak(): pass\n", "Child")
+    repo.switch("side")
+    zebra = repo.head
+    repo.commit_file("y.py", "def yak(): pass\n", "Child")
     for _ in range(2):
-        two_branches.switch("side")
-        with without_object(two_branches, f"{zebra}:z.py"):
-            assert [entry.commit_sha for entry in run_index(two_branches, home).unreadable] == [zebra]
-            assert not is_up_to_date(two_branches, home)
-            two_branches.switch("main")
-            assert run_index(two_branches, home).unreadable == ()
-            assert is_up_to_date(two_branches, home) and get_unreadable_commits(two_branches, home) == []
-            assert get_excluded_commits(two_branches, home) == compute_unreached_commits(two_branches, home)
-    two_branches.git("reset", "--quiet", "--hard", "HEAD~1")  # below both
-    run_index(two_branches, home)
-    two_branches.switch("side")
-    assert run_index(two_branches, home).commits == 1
-    assert (get_unreadable_commits(two_branches, home), get_excluded_commits(two_branches, home)) == (
+        repo.switch("side")
+        with hide_object(repo, f"{zebra}:z.py"):
+            assert [entry.commit_sha for entry in run_index(repo, home).unreadable_commits] == [zebra]
+            assert not is_up_to_date(repo, home)
+            repo.switch("main")
+            assert run_index(repo, home).unreadable_commits == ()
+            assert is_up_to_date(repo, home) and get_unreadable_commits(repo, home) == []
+            assert get_excluded_commits(repo, home) == compute_unreached_commits(repo, home)
+    repo.git("reset", "--quiet", "--hard", "HEAD~1")  # below both
+    run_index(repo, home)
+    repo.switch("side")
+    assert run_index(repo, home).commits == 1
+    assert (get_unreadable_commits(repo, home), get_excluded_commits(repo, home)) == (
         [],
-        compute_unreached_commits(two_branches, home),
+        compute_unreached_commits(repo, home),
     )
 
 
 def test_interrupted_run_keeps_unreadable_commits(
-    two_branches: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that is interrupted before its end forgets no unreadable commit."""
+    """After an interrupted run at another HEAD, the next run still retries the unreadable commit."""
     home = tmp_path / "home"
-    two_branches.switch("side")
-    zebra = two_branches.head
-    two_branches.commit_file("y.py", "def yak(): pass\n", "Child")
-    with without_object(two_branches, f"{zebra}:z.py"):
-        run_index(two_branches, home)
-    two_branches.git("checkout", "--quiet", "--detach", f"{zebra}~1")
+    repo.switch("side")
+    zebra = repo.head
+    repo.commit_file("y.py", "def yak(): pass\n", "Child")
+    with hide_object(repo, f"{zebra}:z.py"):
+        run_index(repo, home)
+    repo.git("checkout", "--quiet", "--detach", f"{zebra}~1")
 
     def raise_interrupt(*_: object, **__: object) -> object:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(write, "finish_run", raise_interrupt)
-        run_index(two_branches, home)
-    two_branches.switch("side")
-    assert run_index(two_branches, home).commits == 1
-    assert get_unreadable_commits(two_branches, home) == []
+        run_index(repo, home)
+    repo.switch("side")
+    assert run_index(repo, home).commits == 1
+    assert get_unreadable_commits(repo, home) == []
 
 
-def test_interrupted_run_then_reset(
-    two_branches: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_run_then_reset(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an interrupted run and a reset of HEAD, the next run restores the old symbols of HEAD."""
     home = tmp_path / "home"
-    run_index(two_branches, home)
-    before = two_branches.head
-    two_branches.commit_file("m.py", "def walrus(): pass\n", "Turn it into a walrus")
+    run_index(repo, home)
+    old_head = repo.head
+    repo.commit_file("m.py", "def walrus(): pass\n", "Turn it into a walrus")
 
     def raise_interrupt(*_: object, **__: object) -> object:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(write, "finish_run", raise_interrupt)
-        run_index(two_branches, home)
-    assert "walrus" in get_head_symbols(two_branches, home)
-    two_branches.git("reset", "--quiet", "--hard", before)
-    assert not is_up_to_date(two_branches, home)
-    run_index(two_branches, home)
-    assert is_up_to_date(two_branches, home)
-    assert get_head_symbols(two_branches, home) == {"base", "okapi"}
+        run_index(repo, home)
+    assert "walrus" in get_head_symbols(repo, home)
+    repo.git("reset", "--quiet", "--hard", old_head)
+    assert not is_up_to_date(repo, home)
+    run_index(repo, home)
+    assert is_up_to_date(repo, home)
+    assert get_head_symbols(repo, home) == {"base", "okapi"}
 
 
 @pytest.mark.parametrize("missing", ["HEAD:src", "HEAD:src/a.py"])
 def test_unreadable_part_of_head_is_retried(tmp_path: Path, missing: str) -> None:
-    """If a directory or file of HEAD is unreadable, the run reports it, and the next one completes the snapshot."""
+    """If a directory or file of HEAD is unreadable, the run reports it, and the next run adds its symbols."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("top.py", "def top(): pass\n")
     repo.commit_file("src/a.py", "def old(): pass\n")
     home = tmp_path / "home"
     run_index(repo, home)
     repo.commit_file("src/a.py", "def new(): pass\n")
-    with without_object(repo, missing):
+    with hide_object(repo, missing):
         summary = run_index(repo, home)
         assert len(summary.unreadable_head_files) == 1
         assert not is_up_to_date(repo, home)
@@ -203,17 +199,17 @@ def test_unreadable_part_of_head_is_retried(tmp_path: Path, missing: str) -> Non
     assert is_up_to_date(repo, home)
     run_index(repo, tmp_path / "clean")
     assert get_head_symbols(repo, home) == {"top", "new"}
-    assert index_fingerprint(repo.path, home) == index_fingerprint(repo.path, tmp_path / "clean")
+    assert compute_fingerprint(repo.path, home) == compute_fingerprint(repo.path, tmp_path / "clean")
 
 
 def test_force_keeps_symbols_of_unreadable_file(tmp_path: Path) -> None:
     """`force` keeps the symbols of a file that is unreadable."""
     repo = create_interleaved_repo(tmp_path / "repo", rounds=1)
     run_index(repo, tmp_path / "home")
-    before = get_head_symbols(repo, tmp_path / "home")
-    with without_object(repo, "HEAD:greeter.py"):
+    old_symbols = get_head_symbols(repo, tmp_path / "home")
+    with hide_object(repo, "HEAD:greeter.py"):
         assert run_index(repo, tmp_path / "home", force=True).unreadable_head_files == ("greeter.py",)
-    assert get_head_symbols(repo, tmp_path / "home") == before
+    assert get_head_symbols(repo, tmp_path / "home") == old_symbols
 
 
 def test_deepened_clone_is_behind(tmp_path: Path) -> None:

@@ -13,17 +13,17 @@ from pipeline.signals import TERMINATION_SIGNALS
 
 
 @pytest.fixture(autouse=True)
-def default_handlers() -> Iterator[None]:
-    """Each signal raises KeyboardInterrupt."""
-    before = [signal.signal(number, signal.default_int_handler) for number in TERMINATION_SIGNALS]
+def interrupt_handlers() -> Iterator[None]:
+    """Make each termination signal raise KeyboardInterrupt, and restore the handlers afterwards."""
+    previous_handlers = [signal.signal(number, signal.default_int_handler) for number in TERMINATION_SIGNALS]
     yield
-    for number, handler in zip(TERMINATION_SIGNALS, before, strict=True):
+    for number, handler in zip(TERMINATION_SIGNALS, previous_handlers, strict=True):
         signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", TERMINATION_SIGNALS)
 def test_signal_is_deferred(number: signal.Signals) -> None:
-    """A signal in the body is raised once, after the body; later signals are not deferred."""
+    """A signal that arrives twice in the body is raised once, after the body; later signals are not deferred."""
     completed = []
     with pytest.raises(KeyboardInterrupt), signals.defer_signals():
         signal.raise_signal(number)
@@ -34,16 +34,16 @@ def test_signal_is_deferred(number: signal.Signals) -> None:
         signal.raise_signal(number)
 
 
-def test_error_of_body_is_kept_as_context() -> None:
+def test_body_error_is_the_context() -> None:
     """If the body fails after a signal, its error is the context of the signal's exception."""
-    with pytest.raises(KeyboardInterrupt) as caught, signals.defer_signals():
+    with pytest.raises(KeyboardInterrupt) as error_info, signals.defer_signals():
         signal.raise_signal(signal.SIGINT)
         raise ValueError
-    assert isinstance(caught.value.__context__, ValueError)
+    assert isinstance(error_info.value.__context__, ValueError)
 
 
 def test_nested_deferral() -> None:
-    """In nested bodies the signal is raised after the outer one."""
+    """With nested deferrals, the signal is raised after the outer body."""
     completed = []
     with pytest.raises(KeyboardInterrupt), signals.defer_signals():
         with signals.defer_signals():
@@ -53,7 +53,7 @@ def test_nested_deferral() -> None:
 
 
 def test_ignored_signal_stays_ignored() -> None:
-    """An ignored signal, such as SIGHUP under nohup, stays ignored."""
+    """An ignored signal, such as SIGHUP under `nohup`, has no effect and remains ignored."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with signals.defer_signals():
         signal.raise_signal(signal.SIGHUP)

@@ -1,4 +1,4 @@
-"""Semantic text of hunks, and index terms."""
+"""Texts of hunks to embed and to index, and terms of a text."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_tokenized_and_counted_terms_agree(value: str) -> None:
 
 @given(st.binary())
 def test_any_bytes_have_terms_and_a_digest(data: bytes) -> None:
-    """Terms and digests can be computed for any content."""
+    """Any content has non-empty terms with positive counts, and a digest of 16 bytes."""
     decoded = data.decode("utf-8", errors="replace")
     assert all(term and count > 0 for term, count in text.count_terms(decoded).items())
     assert len(text.compute_digest(data.decode("utf-8", errors="surrogateescape"))) == 16
@@ -64,7 +64,7 @@ def test_any_bytes_have_terms_and_a_digest(data: bytes) -> None:
 
 @given(st.text(), st.text())
 def test_term_counts_are_additive(left: str, right: str) -> None:
-    """The terms of two lines are those of each line together."""
+    """The term counts of two lines are the sum of the counts of each line."""
     assert text.count_terms(f"{left}\n{right}") == text.count_terms(left) + text.count_terms(right)
 
 
@@ -102,8 +102,10 @@ def test_long_message_is_truncated() -> None:
     assert build_text(message="x" * 10_000).endswith("return cache[key]")
 
 
-def test_lane_text_is_not_truncated() -> None:
-    """The full-text input has the whole message and change."""
-    long = "word " * 5_000
-    lane = text.build_lane_text(message=long, path="a.py", symbols=["f"], added=long, removed="gone")
-    assert text.count_terms(lane)["word"] == 10_000 and "gone" not in text.count_terms(lane)
+def test_full_text_is_not_truncated() -> None:
+    """The text for the full-text index has the whole message and all added lines, but no removed lines beside them."""
+    long_text = "word " * 5_000
+    full_text = text.build_full_text(
+        message=long_text, path="a.py", symbols=["f"], added=long_text, removed="gone"
+    )
+    assert text.count_terms(full_text)["word"] == 10_000 and "gone" not in text.count_terms(full_text)

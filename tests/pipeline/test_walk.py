@@ -16,11 +16,14 @@ from pipeline.walk import find_commits_to_index, split_into_batches
 from tests.repos import Repo
 
 # Parents of each commit after the first, as distances back in the order of creation.
-histories = st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=3, unique=True), max_size=14)
+parent_distances = st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=3, unique=True), max_size=14)
 
 
 def create_history(repo: Repo, history: list[list[int]], *, is_shuffled: bool = False) -> list[str]:
-    """Create commits with these parents, and a last one that reaches all. Dates may contradict the order."""
+    """Create commits with these parents, and a last one that reaches all; return their shas in this order.
+
+    `is_shuffled`: give the commits random dates, which may contradict the order.
+    """
     generator = random.Random(len(history))  # noqa: S311 - dates, not secrets
     stream = []
     for number, distances in enumerate([[], *history, list(range(1, len(history) + 2))], start=1):
@@ -56,59 +59,59 @@ def is_topologically_sorted(repository: Repository, shas: Sequence[str]) -> bool
 
 
 @settings(max_examples=25)
-@given(histories, st.booleans())
+@given(parent_distances, st.booleans())
 def test_walk_agrees_with_git(history: list[list[int]], is_shuffled: bool) -> None:
     """The walk lists the commits of `git rev-list`, once each, parents before children, with any dates."""
-    with tempfile.TemporaryDirectory() as folder:
-        repo = Repo.create(Path(folder) / "work")
+    with tempfile.TemporaryDirectory() as directory:
+        repo = Repo.create(Path(directory) / "work")
         create_history(repo, history, is_shuffled=is_shuffled)
         opened = open_repository(repo.path)
-        walked = opened.walk(repo.head)
-        assert sorted(walked) == sorted(repo.git("rev-list", "HEAD").split())
-        assert is_topologically_sorted(opened, walked)
-        assert walked[-1] == repo.head
+        shas = opened.walk(repo.head)
+        assert sorted(shas) == sorted(repo.git("rev-list", "HEAD").split())
+        assert is_topologically_sorted(opened, shas)
+        assert shas[-1] == repo.head
 
 
 @settings(max_examples=25)
-@given(histories, st.data())
+@given(parent_distances, st.data())
 def test_walk_from_a_watermark(history: list[list[int]], data: st.DataObject) -> None:
     """The walk omits what the watermark reaches, as `git rev-list` does, and keeps the order of the full walk."""
-    with tempfile.TemporaryDirectory() as folder:
-        repo = Repo.create(Path(folder) / "work")
+    with tempfile.TemporaryDirectory() as directory:
+        repo = Repo.create(Path(directory) / "work")
         watermark = data.draw(st.sampled_from(create_history(repo, history)))
         opened = open_repository(repo.path)
-        rest = opened.walk(repo.head, hide=[watermark])
-        assert sorted(rest) == sorted(repo.git("rev-list", "HEAD", f"^{watermark}").split())
-        assert rest == [sha for sha in opened.walk(repo.head) if sha in set(rest)]
+        new_commits = opened.walk(repo.head, hide=[watermark])
+        assert sorted(new_commits) == sorted(repo.git("rev-list", "HEAD", f"^{watermark}").split())
+        assert new_commits == [sha for sha in opened.walk(repo.head) if sha in set(new_commits)]
 
 
 @settings(max_examples=25)
-@given(histories, st.data())
+@given(parent_distances, st.data())
 def test_interrupted_run_continues(history: list[list[int]], data: st.DataObject) -> None:
-    """After any number of indexed commits, the commits to index are exactly the others, in order."""
-    with tempfile.TemporaryDirectory() as folder:
-        repo = Repo.create(Path(folder) / "work")
+    """After any number of indexed commits, exactly the others are pending, in the order of the full walk."""
+    with tempfile.TemporaryDirectory() as directory:
+        repo = Repo.create(Path(directory) / "work")
         create_history(repo, history)
         opened = open_repository(repo.path)
-        full = find_commits_to_index(opened, repo.head, None, find_none)
-        indexed = full[: data.draw(st.integers(0, len(full)))]
-        watermark = indexed[-1] if indexed else None
-        rest = find_commits_to_index(
-            opened, repo.head, watermark, lambda shas: set(indexed).intersection(shas)
+        all_commits = find_commits_to_index(opened, repo.head, None, find_none)
+        indexed_commits = all_commits[: data.draw(st.integers(0, len(all_commits)))]
+        watermark = indexed_commits[-1] if indexed_commits else None
+        pending_commits = find_commits_to_index(
+            opened, repo.head, watermark, lambda shas: set(indexed_commits).intersection(shas)
         )
-        assert indexed + rest == full
+        assert indexed_commits + pending_commits == all_commits
 
 
 def test_order_follows_first_parents(tmp_path: Path) -> None:
-    """A branch is listed without gaps before its merge, so that versions of a file are consecutive."""
+    """The commits of each branch are consecutive, those of the first parent first."""
     repo = Repo.create(tmp_path / "work")
     base = repo.commit("base")
     repo.branch("side")
-    side = [repo.commit("side 1"), repo.commit("side 2")]
+    side_commits = [repo.commit("side 1"), repo.commit("side 2")]
     repo.switch("main")
-    main = [repo.commit("main 1"), repo.commit("main 2")]
+    main_commits = [repo.commit("main 1"), repo.commit("main 2")]
     merge = repo.merge("side")
-    assert open_repository(repo.path).walk(merge) == [base, *main, *side, merge]
+    assert open_repository(repo.path).walk(merge) == [base, *main_commits, *side_commits, merge]
 
 
 def test_missing_commit(tmp_path: Path) -> None:
@@ -128,13 +131,14 @@ def test_missing_commit(tmp_path: Path) -> None:
 
 
 def test_missing_watermark(tmp_path: Path) -> None:
-    """If the commit of the watermark no longer exists, the whole history is walked."""
+    """If the commit of the watermark no longer exists, all commits that are not recorded are pending."""
     repo = Repo.create(tmp_path / "work")
     shas = [repo.commit("one"), repo.commit("two")]
     opened = open_repository(repo.path)
     assert find_commits_to_index(opened, repo.head, "0" * 40, find_none) == shas
     assert (
-        find_commits_to_index(opened, repo.head, "0" * 40, lambda walked: {shas[0]} & set(walked)) == shas[1:]
+        find_commits_to_index(opened, repo.head, "0" * 40, lambda candidates: {shas[0]} & set(candidates))
+        == shas[1:]
     )
 
 
@@ -152,9 +156,11 @@ def test_unreadable_commits_are_retried(tmp_path: Path) -> None:
     repo = Repo.create(tmp_path / "work")
     shas = [repo.commit("one"), repo.commit("two"), repo.commit("three")]
     opened = open_repository(repo.path)
-    recorded = set(shas)
-    assert find_commits_to_index(opened, repo.head, shas[1], recorded.intersection) == []
-    assert find_commits_to_index(opened, repo.head, shas[1], recorded.intersection, [shas[0]]) == [shas[0]]
+    recorded_commits = set(shas)
+    assert find_commits_to_index(opened, repo.head, shas[1], recorded_commits.intersection) == []
+    assert find_commits_to_index(opened, repo.head, shas[1], recorded_commits.intersection, [shas[0]]) == [
+        shas[0]
+    ]
 
 
 def test_unreachable_unreadable_commits_are_not_retried(tmp_path: Path) -> None:
@@ -176,15 +182,16 @@ def test_deepened_shallow_clone(tmp_path: Path) -> None:
     shas = [repo.commit(name) for name in ("one", "two", "three")]
     clone = repo.clone(tmp_path / "shallow", "--depth=2")
     boundary = shas[1]
-    recorded = {shas[2]}
+    recorded_commits = {shas[2]}
     shallow = open_repository(clone.path)
-    assert find_commits_to_index(shallow, repo.head, repo.head, recorded.intersection, [boundary]) == [
-        boundary
-    ]
+    assert find_commits_to_index(
+        shallow, repo.head, repo.head, recorded_commits.intersection, [boundary]
+    ) == [boundary]
     clone.git("fetch", "--quiet", "--unshallow")
     deepened = open_repository(clone.path)
     assert (
-        find_commits_to_index(deepened, repo.head, repo.head, recorded.intersection, [boundary]) == shas[:2]
+        find_commits_to_index(deepened, repo.head, repo.head, recorded_commits.intersection, [boundary])
+        == shas[:2]
     )
 
 
@@ -196,7 +203,7 @@ def test_split_into_batches() -> None:
 
 
 def test_long_history(tmp_path: Path) -> None:
-    """A linear history of thousands of commits is walked in order, without recursion."""
+    """A linear history of 3,000 commits is listed in order, and its root commit is found."""
     repo = Repo.create(tmp_path / "work")
     count = 3000
     lines = [
@@ -205,7 +212,7 @@ def test_long_history(tmp_path: Path) -> None:
     ]
     repo.git("fast-import", "--quiet", stdin="\n".join(lines).encode())
     opened = open_repository(repo.path)
-    walked = opened.walk(repo.head)
-    assert len(walked) == count
-    assert all(opened.read_commit(child).parents == (parent,) for parent, child in pairwise(walked))
-    assert opened.find_root_commit(repo.head) == walked[0]
+    shas = opened.walk(repo.head)
+    assert len(shas) == count
+    assert all(opened.read_commit(child).parents == (parent,) for parent, child in pairwise(shas))
+    assert opened.find_root_commit(repo.head) == shas[0]

@@ -29,20 +29,20 @@ def test_results_are_in_order(jobs: int) -> None:
 
 @pytest.mark.parametrize(("jobs", "group_size"), [(1, 1), (2, 1), (2, 3)])
 def test_items_in_flight_are_bounded(jobs: int, group_size: int) -> None:
-    """At most `compute_max_in_flight` items are read ahead of the results."""
-    taken = 0
+    """The pool reads fewer items ahead of the results than `compute_max_in_flight`; one job reads none ahead."""
+    read_count = 0
 
-    def items() -> Iterator[int]:
-        nonlocal taken
+    def iter_items() -> Iterator[int]:
+        nonlocal read_count
         for number in range(100):
-            taken += 1
+            read_count += 1
             yield number
 
     with WorkerPool(jobs) as workers:
-        results = workers.map(abs, items(), group_size=group_size)
-        for used in range(1, 10):
+        results = workers.map(abs, iter_items(), group_size=group_size)
+        for result_count in range(1, 10):
             next(results)
-            assert taken - used < (compute_max_in_flight(jobs, group_size) if jobs > 1 else 1)
+            assert read_count - result_count < (compute_max_in_flight(jobs, group_size) if jobs > 1 else 1)
         assert isinstance(results, Generator)
         results.close()
 
@@ -70,38 +70,38 @@ def test_restart_per_group() -> None:
 @pytest.mark.skipif(START_METHOD != "forkserver", reason="workers are forked on Linux only")
 def test_results_are_yielded_during_restart() -> None:
     """While the pool waits for a process to finish its group, it yields earlier results."""
-    started: list[int] = []
+    read_items: list[int] = []
 
-    def items() -> Iterator[float]:
+    def iter_items() -> Iterator[float]:
         for number in range(8):
-            started.append(number)
+            read_items.append(number)
             yield 0.2
 
     with WorkerPool(2) as workers:
-        results = workers.map(time.sleep, items(), group_size=3, restart_per_group=True)
+        results = workers.map(time.sleep, iter_items(), group_size=3, restart_per_group=True)
         next(results)
-        # Both groups, and the first item of the next one.
-        assert len(started) == 7
+        # Both groups of three items, and the first item of the next group.
+        assert len(read_items) == 7
         assert list(results) == [None] * 7
 
 
 def test_processes_are_reused() -> None:
-    """Calls reuse the processes until shutdown; with a single job the work is done in this process."""
+    """Calls reuse the processes until a shutdown, which ends them; with a single job `map` runs in this process."""
     with WorkerPool(2) as workers:
         workers.preload("json")
-        started = set(workers.map(get_pid, range(8)))
-        assert set(workers.map(get_pid, range(8))) == started
+        first_pids = set(workers.map(get_pid, range(8)))
+        assert set(workers.map(get_pid, range(8))) == first_pids
         assert set(workers.map(get_pid, range(8), max_jobs=1)) == {os.getpid()}
         workers.request_shutdown()
         new_pids = set(workers.map(get_pid, range(8)))
         workers.close()
-        assert not (started | new_pids) & set(workers.map(get_pid, range(8)))
-        assert not started & new_pids
-    assert len(started) == 2
-    assert not any(Path(f"/proc/{pid}").exists() for pid in started | new_pids)
-    with WorkerPool(1) as single:
-        single.preload("json")
-        assert set(single.map(get_pid, range(3))) == {os.getpid()}
+        assert not (first_pids | new_pids) & set(workers.map(get_pid, range(8)))
+        assert not first_pids & new_pids
+    assert len(first_pids) == 2
+    assert not any(Path(f"/proc/{pid}").exists() for pid in first_pids | new_pids)
+    with WorkerPool(1) as pool:
+        pool.preload("json")
+        assert set(pool.map(get_pid, range(3))) == {os.getpid()}
 
 
 @pytest.mark.skipif(START_METHOD != "forkserver", reason="workers are forked on Linux only")
@@ -114,18 +114,20 @@ def test_workers_share_a_fork_server() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "handler", "out"),
+    ("number", "handler", "expected_output"),
     [
         (signal.SIGINT, "lambda *_: None", "[3, 2, 1]\n"),
         (signal.SIGINT, "signal.default_int_handler", "interrupted\n"),
         (signal.SIGHUP, "signal.default_int_handler", "interrupted\n"),
     ],
 )
-def test_signal_during_start(tmp_path: Path, number: signal.Signals, handler: str, out: str) -> None:
-    """A signal to all processes interrupts only the parent; no worker prints an error while it starts or imports."""
-    started = tmp_path / "started"
+def test_signal_during_start(
+    tmp_path: Path, number: signal.Signals, handler: str, expected_output: str
+) -> None:
+    """A signal to all processes while the workers start reaches only the parent, and no worker prints an error."""
+    marker_file = tmp_path / "started"
     (tmp_path / "slow.py").write_text(
-        f"import time\nfrom pathlib import Path\nPath({str(started)!r}).touch()\ntime.sleep(1)\n"
+        f"import time\nfrom pathlib import Path\nPath({str(marker_file)!r}).touch()\ntime.sleep(1)\n"
     )
     program = tmp_path / "program.py"
     program.write_text(
@@ -150,9 +152,9 @@ def test_signal_during_start(tmp_path: Path, number: signal.Signals, handler: st
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert wait_for(started.exists, bool)
+    assert wait_for(marker_file.exists, bool)
     os.killpg(process.pid, number)
-    assert (*process.communicate(timeout=60), process.returncode) == (out, "", 0)
+    assert (*process.communicate(timeout=60), process.returncode) == (expected_output, "", 0)
 
 
 def test_error_reaches_caller() -> None:
@@ -164,12 +166,12 @@ def test_error_reaches_caller() -> None:
 
 
 def test_killed_worker_is_an_error() -> None:
-    """A worker that the system kills, during a task or before, is an error and no hang."""
+    """If the system kills a worker, the current and the next call raise WorkerDied; after a close new workers start."""
     with WorkerPool(2) as workers:
         pids = list(workers.map(get_pid, range(2)))
-        with pytest.raises(WorkerDied, match="perhaps because memory ran out") as caught:
+        with pytest.raises(WorkerDied, match="perhaps because memory ran out") as error_info:
             list(workers.map(kill_worker_at_five, range(20)))
-        assert "--workers 1" in caught.value.hint
+        assert "--workers 1" in error_info.value.hint
         with pytest.raises(WorkerDied):
             list(workers.map(get_pid, range(20)))
         workers.close()
@@ -213,15 +215,18 @@ def kill_worker_at_five(item: int) -> int:
 
 
 def list_session_pids(leader: int) -> list[int]:
-    listed = subprocess.run(
+    """Return the processes of the session that the process `leader` started."""
+    output = subprocess.run(
         ["ps", "-A", "-o", "pid=,sess="], capture_output=True, text=True, check=True
     ).stdout
-    pairs = [tuple(map(int, line.split())) for line in listed.splitlines()]
+    pairs = [tuple(map(int, line.split())) for line in output.splitlines()]
     return [pid for pid, session in pairs if session == leader]
 
 
-def wait_for(read: Callable[[], Value], is_expected: Callable[[Value], object], seconds: float = 20) -> Value:
-    until = time.monotonic() + seconds
-    while not is_expected(value := read()) and time.monotonic() < until:
+def wait_for(
+    read: Callable[[], Value], is_expected: Callable[[Value], object], timeout_seconds: float = 20
+) -> Value:
+    deadline = time.monotonic() + timeout_seconds
+    while not is_expected(value := read()) and time.monotonic() < deadline:
         time.sleep(0.1)
     return value

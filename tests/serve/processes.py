@@ -15,13 +15,13 @@ from tests.serve.commands import ROOT
 
 
 @contextmanager
-def default_signal_handler(number: signal.Signals) -> Iterator[None]:
+def use_default_signal_handler(number: signal.Signals) -> Iterator[None]:
     """Start processes with this signal's default action, even if the test run ignores it."""
-    before = signal.signal(number, signal.SIG_DFL)
+    previous_handler = signal.signal(number, signal.SIG_DFL)
     try:
         yield
     finally:
-        signal.signal(number, before)
+        signal.signal(number, previous_handler)
 
 
 class PopenOptions(TypedDict, total=False):

@@ -55,7 +55,7 @@ def build_index(
     *,
     versions: ComponentVersions | None = None,
     revision: str = "HEAD",
-    **changed: Any,
+    **changed_fields: Any,
 ) -> None:
     """Index the repository up to `revision`.
 
@@ -64,14 +64,14 @@ def build_index(
     repository = open_repository(repo.path)
     head = repo.git("rev-parse", revision)
     location = locate_index(home, repository)
-    extracted = extract_batch(
+    extracted_rows = extract_batch(
         ExtractTask(repo.path, IgnoreRules.from_repository(repository), tuple(repository.walk(head)))
     )
     texts = {
         digest: text
         for table, key, column in (
-            (extracted.commits, "message_digest", "message"),
-            (extracted.hunks, "text_digest", "semantic_text"),
+            (extracted_rows.commits, "message_digest", "message"),
+            (extracted_rows.hunks, "text_digest", "semantic_text"),
         )
         for digest, text in zip(table.column(key).to_pylist(), table.column(column).to_pylist(), strict=True)
         if text
@@ -85,7 +85,7 @@ def build_index(
         }
     )
     rows = {
-        name: getattr(extracted, name)
+        name: getattr(extracted_rows, name)
         for name in ("commits", "hunks", "hunk_symbols", "hunk_terms", "symbol_terms")
     }
     with database.open_for_writing(location) as connection:
@@ -96,11 +96,11 @@ def build_index(
         unreachable = find_unreachable(
             delta, history.load_unreached_commits(connection), history.list_recorded_commits(connection)
         )
-        versions = replace(versions or get_component_versions(), **{"embed_cache": "off"} | changed)
+        versions = replace(versions or get_component_versions(), **{"embed_cache": "off"} | changed_fields)
         writer.record_run_start(connection, location, head=head, unreached=unreachable, components=versions)
         writer.replace_batch(
-            connection, Batch(covered_commits=extracted.shas, vectors=vectors, watermark=head, **rows)
+            connection, Batch(covered_commits=extracted_rows.shas, vectors=vectors, watermark=head, **rows)
         )
         for name in compatibility.COMPONENT_NAMES:
-            version = compatibility.component_version(versions, name)
+            version = compatibility.get_component_version(versions, name)
             connection.execute("UPDATE metadata SET version = ? WHERE component = ?", [version, name])

@@ -41,8 +41,8 @@ def test_reranker_precision(value: str, precision: Precision) -> None:
 @pytest.mark.parametrize("value", ["~/indexes", "relative", "/abs"])
 def test_directories_are_absolute(value: str) -> None:
     """LINEAGE_HOME and MINDMAP_DATA_DIR may be relative or begin with a tilde."""
-    read = config.load_settings({"LINEAGE_HOME": value, "MINDMAP_DATA_DIR": value})
-    assert read.home == read.maps_dir == Path(value).expanduser().absolute()
+    settings = config.load_settings({"LINEAGE_HOME": value, "MINDMAP_DATA_DIR": value})
+    assert settings.home == settings.maps_dir == Path(value).expanduser().absolute()
 
 
 def test_empty_means_unset() -> None:
@@ -75,19 +75,20 @@ def test_log_level(environment: dict[str, str], level: str) -> None:
 
 
 def test_only_config_reads_the_environment() -> None:
-    """Only `serve.config` reads the environment, and two modules that pass it on to other programs."""
+    """Only `serve.config` reads the environment, and modules that pass it on to other programs or to libgit2."""
     readers = set()
     for package in ("serve", "pipeline", "stores", "mindmap"):
         for path in (ROOT / package).rglob("*.py"):
             if "node_modules" in path.parts:  # tools that build the mindmap page
                 continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                named = [node.attr] if isinstance(node, ast.Attribute) else []
+                names = [node.attr] if isinstance(node, ast.Attribute) else []
                 if isinstance(node, ast.ImportFrom) and node.module == "os":
-                    named = [alias.name for alias in node.names]
-                if {"environ", "environb", "getenv", "getenvb"}.intersection(named):
+                    names = [alias.name for alias in node.names]
+                if {"environ", "environb", "getenv", "getenvb"}.intersection(names):
                     readers.add(path.relative_to(ROOT).as_posix())
-    assert readers == {"serve/config.py", "pipeline/git/git_cli.py", "serve/update/sources.py"}
+    passing = {"pipeline/git/git_cli.py", "pipeline/git/libgit2.py", "serve/update/sources.py"}
+    assert readers == {"serve/config.py", *passing}
 
 
 def test_library_settings_keep_user_values() -> None:

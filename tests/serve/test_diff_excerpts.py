@@ -10,7 +10,7 @@ from serve.diff_excerpts import (
     OMITTED_MARK,
     DiffWindow,
     parse_section_header,
-    section_lines,
+    parse_section_lines,
     select_window,
     split_sections,
 )
@@ -21,7 +21,7 @@ LONG = "@@ -0,0 +1,100 @@\n" + "".join(f"+line {number}\n" for number in range(1
 RETRY = frozenset({"retri"})
 
 
-def with_word(text: str, word: str, number: int) -> str:
+def add_word(text: str, word: str, number: int) -> str:
     """Return the long section with a word added to one of its lines."""
     return text.replace(f"+line {number}\n", f"+line {number} {word}\n")
 
@@ -63,11 +63,11 @@ def test_changed_lines_count_first() -> None:
 
 def test_window_inside_a_long_section() -> None:
     """Of a section longer than the window, the lines near the terms are shown below a header of their own."""
-    window = select_window(with_word(LONG, "retry", 50), RETRY, 12)
+    window = select_window(add_word(LONG, "retry", 50), RETRY, 12)
     assert (window.has_more_above, window.has_more_below, len(window.text.splitlines())) == (True, True, 12)
     assert window.lines[:5] == ("@@ -0,0 +47,10 @@", "+line 47", "+line 48", "+line 49", "+line 50 retry")
-    assert select_window(with_word(LONG, "retry", 9), RETRY, 12).lines[0] == "@@ -0,0 +1,100 @@"
-    assert select_window(with_word(LONG, "retry", 100), RETRY, 12) == DiffWindow(
+    assert select_window(add_word(LONG, "retry", 9), RETRY, 12).lines[0] == "@@ -0,0 +1,100 @@"
+    assert select_window(add_word(LONG, "retry", 100), RETRY, 12) == DiffWindow(
         ("@@ -0,0 +91,10 @@", *(f"+line {number}" for number in range(91, 100)), "+line 100 retry"),
         has_more_above=True,
         has_more_below=False,
@@ -76,13 +76,13 @@ def test_window_inside_a_long_section() -> None:
 
 def test_distinct_terms_count() -> None:
     """A window with two terms is better than one with the same term twice."""
-    diff = with_word(with_word(with_word(LONG, "retry retry", 20), "retry", 60), "timeout", 63)
+    diff = add_word(add_word(add_word(LONG, "retry retry", 20), "retry", 60), "timeout", 63)
     assert select_window(diff, {"retri", "timeout"}, 12).lines[0] == "@@ -0,0 +57,10 @@"
 
 
 def test_a_window_of_a_window() -> None:
     """A window of a window keeps its mark, which is no line of the diff."""
-    once = select_window(with_word(LONG, "retry", 50), RETRY, 40).text
+    once = select_window(add_word(LONG, "retry", 50), RETRY, 40).text
     assert once.startswith(f"{OMITTED_MARK}\n@@ -0,0 +47,38 @@\n")
     assert select_window(once, (), 12).text == "\n".join(once.split("\n")[:12])
     assert select_window(once, RETRY, 12).lines[4] == "+line 50 retry"
@@ -105,10 +105,10 @@ def test_windows_are_consistent(sections: list[list[str]], max_lines: int) -> No
     all_lines = diff.splitlines()
     assert len(window.text.splitlines()) <= max_lines
     assert (window.has_more_above or window.has_more_below) == (len(all_lines) > max_lines)
-    header, *shown = window.lines
-    assert "\n".join(shown) in diff and header.startswith("@@ ")
+    header, *shown_lines = window.lines
+    assert "\n".join(shown_lines) in diff and header.startswith("@@ ")
     if header not in all_lines:
         (section, *_) = split_sections("\n".join(window.lines))
         _, old, _, new = parse_section_header(section)
-        assert old == sum(row.text[0] in " -" for row in section_lines(section))
-        assert new == sum(row.text[0] in " +" for row in section_lines(section))
+        assert old == sum(row.text[0] in " -" for row in parse_section_lines(section))
+        assert new == sum(row.text[0] in " +" for row in parse_section_lines(section))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import component_versions, write
-from serve.index_status import index_hints, load_status_at_path
+from serve.index_status import build_index_hints, load_status_at_path
 from stores import database
 from stores.compatibility import CompatibilityStatus
 from tests.pipeline.histories import create_interleaved_repo, get_location
@@ -131,7 +131,7 @@ def test_interrupted_first_run(
         if stage == "write_batch"
         else ""
     )
-    assert list(index_hints(load_status_at_path(repo.path, home)[1])) == [
+    assert list(build_index_hints(load_status_at_path(repo.path, home)[1])) == [
         f"The first index run has not ended{remaining}: run `lineage index`."
     ]
     results = run_checks(repo.path)

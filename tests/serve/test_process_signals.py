@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.signals import TERMINATION_SIGNALS
 from serve import process
-from tests.serve.processes import default_signal_handler
+from tests.serve.processes import use_default_signal_handler
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,17 +21,19 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("number", TERMINATION_SIGNALS)
 def test_signals_raise_keyboard_interrupt(number: signal.Signals) -> None:
     """Each signal raises KeyboardInterrupt and is recorded; afterwards the old handlers are restored."""
-    with default_signal_handler(number):
-        before = [signal.getsignal(each) for each in (*TERMINATION_SIGNALS, signal.SIGALRM)]
-        with pytest.raises(KeyboardInterrupt), process.handle_termination_signals() as received:
+    with use_default_signal_handler(number):
+        previous_handlers = [signal.getsignal(each) for each in (*TERMINATION_SIGNALS, signal.SIGALRM)]
+        with pytest.raises(KeyboardInterrupt), process.handle_termination_signals() as received_signal:
             signal.raise_signal(number)
-        assert process.signal_exit_code(received.number) == 128 + number
-        assert [signal.getsignal(each) for each in (*TERMINATION_SIGNALS, signal.SIGALRM)] == before
+        assert process.compute_signal_exit_code(received_signal.number) == 128 + number
+        assert [
+            signal.getsignal(each) for each in (*TERMINATION_SIGNALS, signal.SIGALRM)
+        ] == previous_handlers
 
 
 def test_ignored_signal_stays_ignored() -> None:
     """An ignored signal, such as SIGHUP under nohup, stays ignored."""
-    with default_signal_handler(signal.SIGHUP):
+    with use_default_signal_handler(signal.SIGHUP):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with process.handle_termination_signals():
             signal.raise_signal(signal.SIGHUP)
@@ -45,7 +47,7 @@ def test_signal_waits_for_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.syspath_prepend(tmp_path)
     is_complete = False
     with (
-        default_signal_handler(signal.SIGTERM),
+        use_default_signal_handler(signal.SIGTERM),
         pytest.raises(KeyboardInterrupt),
         process.handle_termination_signals() as received,
     ):
@@ -57,7 +59,7 @@ def test_signal_waits_for_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_hanging_import_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An import that does not end is interrupted in the end."""
+    """An import that hangs is interrupted after `MAX_RETRIES` delays."""
     (tmp_path / "hangs.py").write_text(
         "import signal, time\nsignal.raise_signal(signal.SIGTERM)\ntime.sleep(20)\n"
     )
@@ -65,7 +67,7 @@ def test_hanging_import_is_interrupted(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(process, "MAX_RETRIES", 5)
     before = time.monotonic()
     with (
-        default_signal_handler(signal.SIGTERM),
+        use_default_signal_handler(signal.SIGTERM),
         pytest.raises(KeyboardInterrupt),
         process.handle_termination_signals(),
     ):
@@ -80,7 +82,7 @@ def test_postponed_signal_is_dropped_at_exit(tmp_path: Path, monkeypatch: pytest
     )
     monkeypatch.syspath_prepend(tmp_path)
     with (
-        default_signal_handler(signal.SIGTERM),
+        use_default_signal_handler(signal.SIGTERM),
         pytest.raises(SystemExit),
         process.handle_termination_signals(),
     ):
@@ -89,7 +91,7 @@ def test_postponed_signal_is_dropped_at_exit(tmp_path: Path, monkeypatch: pytest
 
 
 def test_interrupt_while_loading_is_silent(tmp_path: Path) -> None:
-    """Ctrl-C while the program is importing ends it at once, without a traceback."""
+    """Ctrl-C while the program is importing ends it immediately, without a traceback."""
     (tmp_path / "slow.py").write_text("import time\nprint(flush=True)\ntime.sleep(20)\n")
     program = (
         "import sys\n"
@@ -101,7 +103,7 @@ def test_interrupt_while_loading_is_silent(tmp_path: Path) -> None:
         "sys.meta_path.insert(0, Slow())\n"
         "entry.main()\n"
     )
-    with default_signal_handler(signal.SIGINT):
+    with use_default_signal_handler(signal.SIGINT):
         process = subprocess.Popen(
             [sys.executable, "-c", program],
             cwd=ROOT,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.indexes import index_fingerprint, open_index
+from tests.bench.indexes import compute_fingerprint, open_index
 from tests.repos import Repo
 from tests.serve.commands import ROOT, create_timeout_repo, run_index
 
@@ -40,7 +40,7 @@ def repo(tmp_path: Path, home: Path) -> Iterator[Repo]:
     yield repo
 
 
-def child_environment(**variables: str) -> dict[str, str]:
+def build_child_environment(**variables: str) -> dict[str, str]:
     """Return the test's environment without PYTHONUNBUFFERED, with these variables."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return inherited | {"PYTHONPATH": str(ROOT)} | variables
@@ -50,7 +50,7 @@ def run_with_redirection(redirection: str, *command: str | Path, **variables: st
     """Run a command in a shell with this redirection; return its exit code, stdout and stderr."""
     result = subprocess.run(
         ["sh", "-c", f'"$@" {redirection}', "sh", *map(str, command)],
-        env=child_environment(**variables),
+        env=build_child_environment(**variables),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=60,
@@ -94,7 +94,7 @@ def test_slow_reader_gets_all_output(repo: Repo, unbuffered: str) -> None:
             os.write(writing, b" " * 4096)
     process = subprocess.Popen(
         [*map(str, command)],
-        env=child_environment(PYTHONUNBUFFERED=unbuffered),
+        env=build_child_environment(PYTHONUNBUFFERED=unbuffered),
         stdin=subprocess.DEVNULL,
         stdout=writing,
     )
@@ -163,7 +163,7 @@ def test_index_is_the_same_in_any_locale(tmp_path: Path, home: Path) -> None:
             "", *LINEAGE, "index", repo.path, "--encoder", "static", "--no-progress", **variables
         )
         assert (code, err) == (0, "")
-        rows.append(index_fingerprint(repo.path, home / name))
+        rows.append(compute_fingerprint(repo.path, home / name))
         explanation = run_with_redirection(
             "", *LINEAGE, "explain", "--json", "maß/é.py", repo.path, **variables
         )[1]
@@ -179,7 +179,7 @@ def test_terminal_output_is_utf8_in_any_locale(repo: Repo) -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [*LINEAGE, "query", "-q", "describe the timeout", repo.path],
-        env=child_environment(PYTHONIOENCODING="ascii"),
+        env=build_child_environment(PYTHONIOENCODING="ascii"),
         stdin=slave,
         stdout=slave,
         stderr=slave,
@@ -204,7 +204,7 @@ def test_servers_report_lost_client(command: tuple[str, ...], repo: Repo, tmp_pa
     """A server reports a failed write, exits without a client, and answers in UTF-8."""
     options = {
         "cwd": repo.path,
-        "env": child_environment(**ASCII_LOCALE, MINDMAP_DATA_DIR=str(tmp_path / "maps")),
+        "env": build_child_environment(**ASCII_LOCALE, MINDMAP_DATA_DIR=str(tmp_path / "maps")),
     }
 
     def run_server(redirection: str) -> tuple[int, bytes, bytes]:

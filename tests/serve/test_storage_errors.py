@@ -40,8 +40,8 @@ def test_home_that_is_a_file(repo: Repo, home: Path, capfd: pytest.CaptureFixtur
     """A home that is a file is an error, not a home without indexes."""
     home.write_text("mine")
     assert run_command(command, repo) == 1
-    out, complaints = capfd.readouterr()
-    assert (out, complaints) == (
+    out, error = capfd.readouterr()
+    assert (out, error) == (
         "",
         f"error: Indexes cannot be stored in {home}: it is not a directory and cannot be created.\n"
         "  Set LINEAGE_HOME to a directory, or to a path where one can be created.\n",
@@ -83,9 +83,9 @@ def test_read_only_home(
     repo.commit_file("src/udp.py", "u = 1\n", "More")
     for flags in (["--incremental"], [], ["--rebuild", "--yes"]):
         assert run_command("index", repo, *flags) == 1
-        complaint = capfd.readouterr().err
-        assert complaint.startswith(f"error: Read-only file system: {home}")
-        assert complaint.endswith("LINEAGE_HOME sets another directory for indexes.\n")
+        error = capfd.readouterr().err
+        assert error.startswith(f"error: Read-only file system: {home}")
+        assert error.endswith("LINEAGE_HOME sets another directory for indexes.\n")
 
 
 @pytest.mark.parametrize("flags", [["--rebuild", "--yes"], [], ["--incremental"]], ids=" ".join)

@@ -25,12 +25,12 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
     return create_timeout_repo(tmp_path / "it's there")
 
 
-def relative_path(repo: Repo) -> Path:
+def get_relative_path(repo: Repo) -> Path:
     """Return the repository's path relative to the working directory."""
     return Path(os.path.relpath(repo.path))
 
 
-def lineage_commands(text: str) -> list[list[str]]:
+def find_lineage_commands(text: str) -> list[list[str]]:
     """Return the words of each lineage command in backquotes."""
     return [shlex.split(found) for found in re.findall(r"`(lineage (?:index|status)[^`]*)`", text)]
 
@@ -39,15 +39,15 @@ def test_errors_name_the_repository(repo: Repo, home: Path, capfd: pytest.Captur
     """A rebuild command in an error contains the PATH, so that pasting it rebuilds the right index."""
     build_index(repo, home, embedding_model="another")
     commands: list[list[str | Path]] = [
-        ["index", relative_path(repo), "--rebuild"],
-        ["query", relative_path(repo), "-q", "timeout"],
+        ["index", get_relative_path(repo), "--rebuild"],
+        ["query", get_relative_path(repo), "-q", "timeout"],
     ]
     for command in commands:
         assert run_lineage(*command) in {1, 2}
-        assert lineage_commands(capfd.readouterr().err) == [
-            ["lineage", "index", "--rebuild", "--yes", str(relative_path(repo))]
+        assert find_lineage_commands(capfd.readouterr().err) == [
+            ["lineage", "index", "--rebuild", "--yes", str(get_relative_path(repo))]
         ]
-    assert run_lineage("index", relative_path(repo), "--rebuild", "--yes") == 0
+    assert run_lineage("index", get_relative_path(repo), "--rebuild", "--yes") == 0
 
 
 def test_hints_name_the_repository(repo: Repo, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -55,23 +55,23 @@ def test_hints_name_the_repository(repo: Repo, home: Path, capfd: pytest.Capture
     repo.commit_file("docs/how.md", "Run `lineage index`.\n", "Say `lineage index` of the timeout")
     build_index(repo, home, revision="HEAD")
     repo.commit_file("new.py", "a = 1\n")
-    expected = ["lineage", "index", "--incremental", str(relative_path(repo))]
+    expected = ["lineage", "index", "--incremental", str(get_relative_path(repo))]
     commands: list[list[str | Path]] = [
-        ["query", relative_path(repo), "-q", "timeout"],
-        ["explain", "docs/how.md", relative_path(repo)],
+        ["query", get_relative_path(repo), "-q", "timeout"],
+        ["explain", "docs/how.md", get_relative_path(repo)],
     ]
     for command in commands:
         assert run_lineage(*command, "--no-daemon") == 0
         answer = json.loads(capfd.readouterr().out)
-        assert lineage_commands(answer["meta"]["hint"]) == [expected]
+        assert find_lineage_commands(answer["meta"]["hint"]) == [expected]
         hits = [hit for hit in answer["hits"] if hit["file_path"] == "docs/how.md"]
         assert (
-            lineage_commands(hits[0]["commit_message"])
-            == lineage_commands(hits[0]["diff_excerpt"])
+            find_lineage_commands(hits[0]["commit_message"])
+            == find_lineage_commands(hits[0]["diff_excerpt"])
             == [["lineage", "index"]]
         )
-    run_lineage("doctor", relative_path(repo))
-    assert expected in lineage_commands(capfd.readouterr().out)
+    run_lineage("doctor", get_relative_path(repo))
+    assert expected in find_lineage_commands(capfd.readouterr().out)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_status_names_the_repository(
 ) -> None:
     """The remedy in the status contains the PATH, also inside the verdict."""
     build_index(repo, home, **versions)
-    assert run_lineage("status", relative_path(repo)) == 0
+    assert run_lineage("status", get_relative_path(repo)) == 0
     last = capfd.readouterr().out.splitlines()[-1]
-    assert last.endswith(ending.format(path=shlex.quote(str(relative_path(repo)))))
+    assert last.endswith(ending.format(path=shlex.quote(str(get_relative_path(repo)))))
 
 
 def test_broken_index_hint_names_the_repository(
@@ -97,12 +97,12 @@ def test_broken_index_hint_names_the_repository(
     """An explanation without its index names the rebuild command with the PATH in both fields."""
     build_index(repo, home)
     get_location(repo, home).database.write_bytes(b"no database" * 1000)
-    assert run_lineage("explain", "src/tcp.py", relative_path(repo), "--no-daemon") == 0
+    assert run_lineage("explain", "src/tcp.py", get_relative_path(repo), "--no-daemon") == 0
     meta = json.loads(capfd.readouterr().out)["meta"]
-    expected = [["lineage", "index", "--rebuild", "--yes", str(relative_path(repo))]]
+    expected = [["lineage", "index", "--rebuild", "--yes", str(get_relative_path(repo))]]
     assert (
-        lineage_commands(meta["hint"])
-        == lineage_commands(meta["explain"]["enrichment_limitation"])
+        find_lineage_commands(meta["hint"])
+        == find_lineage_commands(meta["explain"]["enrichment_limitation"])
         == expected
     )
 
@@ -111,11 +111,11 @@ def test_no_path_for_the_working_directory(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Without a PATH argument commands have none, not even that of the previous command in the process."""
-    run_lineage("query", relative_path(repo), "-q", "timeout")
+    run_lineage("query", get_relative_path(repo), "-q", "timeout")
     capfd.readouterr()
     monkeypatch.chdir(repo.path)
     assert run_lineage("query", "-q", "timeout") == 0
-    assert lineage_commands(json.loads(capfd.readouterr().out)["meta"]["hint"]) == [["lineage", "index"]]
+    assert find_lineage_commands(json.loads(capfd.readouterr().out)["meta"]["hint"]) == [["lineage", "index"]]
     assert not home.exists()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from serve.cli.render import format_status
 from serve.index_status import load_status_at_path
-from serve.text import unreadable_remedy
+from serve.text import describe_unreadable_remedy
 from stores import database, history
 from tests.pipeline.histories import get_location, run_index
 from tests.repos import Repo
@@ -38,13 +38,13 @@ def test_each_reason_has_its_remedy(clone: Repo, tmp_path: Path) -> None:
     """Commits at a shallow boundary and other unreadable commits have different remedies; both can apply."""
     run_index(clone, tmp_path / "home")
     with database.open_for_reading(get_location(clone, tmp_path / "home")) as connection:
-        both = history.load_unreadable_commits(connection)
-    remedies = {unreadable_remedy([entry]) for entry in both}
+        unreadable_commits = history.load_unreadable_commits(connection)
+    remedies = {describe_unreadable_remedy([entry]) for entry in unreadable_commits}
     assert remedies == {
         "Run `git fetch --unshallow`, then `lineage index`.",
         "`git fsck` lists what is missing; every `lineage index` tries them again.",
     }
-    assert unreadable_remedy(both) == (
+    assert describe_unreadable_remedy(unreadable_commits) == (
         "For those at the shallow boundary, run `git fetch --unshallow`, then `lineage index`. "
         "For the others, `git fsck` lists what is missing; every `lineage index` tries them again."
     )

@@ -1,4 +1,4 @@
-"""Generated commits as batches for the writer; every value is a function of the document's number."""
+"""Generated commits as batches for the writer; every value is a function of the commit's number."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CURRENT_VERSIONS = ComponentVersions(**dict.fromkeys(COMPONENT_NAMES, "1"))
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """Commit with one hunk: the commit's number, and the frequencies of the hunk's words and symbol words."""
+class SampleCommit:
+    """Commit with one hunk; `words` and `symbols` are the frequencies of terms in its text and symbol names."""
 
-    commit: int
+    number: int
     words: Mapping[str, int] = field(default_factory=lambda: {"word": 1})
     symbols: Mapping[str, int] = field(default_factory=dict)
     text: str = ""
@@ -38,52 +38,54 @@ def make_location(home: Path, name: str = "repo-0123") -> IndexLocation:
     return IndexLocation(home, name, Path("/somewhere/repo"), "a" * 40)
 
 
-def sha(number: int) -> str:
+def make_sha(number: int) -> str:
     """Return the sha of the commit with this number."""
     return hashlib.blake2b(str(number).encode(), digest_size=20).hexdigest()
 
 
-def digest(text: str) -> bytes:
+def compute_digest(text: str) -> bytes:
     """Return the digest of a text."""
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def make_batch(documents: Sequence[Document], *, watermark: bool = True) -> Batch:
-    """Return the documents as one batch; with `watermark`, its last commit becomes the watermark."""
+def make_batch(commits: Sequence[SampleCommit], *, watermark: bool = True) -> Batch:
+    """Return the commits as one batch; with `watermark`, its last commit becomes the watermark."""
     digests = list(
         dict.fromkeys(
-            key for document in documents for key in (_message_digest(document), _text_digest(document))
+            key
+            for commit in commits
+            for key in (_compute_message_digest(commit), _compute_text_digest(commit))
         )
     )
     return Batch(
-        covered_commits=[sha(document.commit) for document in documents],
-        commits=pa.Table.from_pylist([_commit_row(document) for document in documents], schema.COMMITS),
+        covered_commits=[make_sha(commit.number) for commit in commits],
+        commits=pa.Table.from_pylist([_build_commit_row(commit) for commit in commits], schema.COMMITS),
         hunks=pa.Table.from_pylist(
-            [_hunk_row(n, document) for n, document in enumerate(documents)], schema.HUNKS
+            [_build_hunk_row(n, commit) for n, commit in enumerate(commits)], schema.HUNKS
         ),
         hunk_symbols=pa.Table.from_pylist(
-            [_symbol_row(n, name) for n, document in enumerate(documents) for name in document.symbols],
+            [_build_symbol_row(n, name) for n, commit in enumerate(commits) for name in commit.symbols],
             schema.HUNK_SYMBOLS,
         ),
         vectors=make_vectors(digests),
-        hunk_terms=make_term_rows([document.words for document in documents]),
-        symbol_terms=make_term_rows([document.symbols for document in documents]),
-        watermark=sha(documents[-1].commit) if watermark and documents else None,
+        hunk_terms=make_term_rows([commit.words for commit in commits]),
+        symbol_terms=make_term_rows([commit.symbols for commit in commits]),
+        watermark=make_sha(commits[-1].number) if watermark and commits else None,
     )
 
 
 def make_vectors(digests: Sequence[bytes]) -> pa.Table:
     """Return a random unit vector for each digest; the same digest gives the same vector."""
     rows = [np.random.default_rng(list(key)).standard_normal(EMBEDDING_DIMENSION) for key in digests]
-    unit = [(row / np.linalg.norm(row)).astype(np.float32) for row in rows]
-    flat = pa.array(np.concatenate([np.zeros(0, np.float32), *unit]))
+    unit_vectors = [(row / np.linalg.norm(row)).astype(np.float32) for row in rows]
+    flat = pa.array(np.concatenate([np.zeros(0, np.float32), *unit_vectors]))
     embedding = pa.FixedSizeListArray.from_arrays(flat, EMBEDDING_DIMENSION)
     columns = [pa.array(digests, schema.DIGEST), embedding.cast(schema.VECTOR)]
     return pa.Table.from_arrays(columns, schema=schema.VECTORS)
 
 
 def make_term_rows(documents: Sequence[Mapping[str, int]]) -> pa.Table:
-    """Return the terms of the documents, which are given as term -> frequency."""
+    """Return rows of DOCUMENT_TERMS for documents, each given as a map from term to frequency."""
     rows = [
         {"document": number, "term": term, "frequency": frequency}
         for number, document in enumerate(documents)
@@ -102,7 +104,8 @@ def make_head_change(paths: Sequence[str], names: Sequence[str], *, blob: str = 
             schema.HEAD_FILES,
         ),
         symbols=pa.Table.from_pylist(
-            [_head_symbol_row(n, path, name) for n, (path, name) in enumerate(symbols)], schema.HEAD_SYMBOLS
+            [_build_head_symbol_row(n, path, name) for n, (path, name) in enumerate(symbols)],
+            schema.HEAD_SYMBOLS,
         ),
         chunks=pa.Table.from_pylist(
             [{"file_path": path, "chunk": 0, "start_line": 1, "end_line": 2, "tokens": 3} for path in paths],
@@ -112,43 +115,43 @@ def make_head_change(paths: Sequence[str], names: Sequence[str], *, blob: str = 
     )
 
 
-def _commit_row(document: Document) -> dict[str, Any]:
-    date = FIRST_DATE + timedelta(days=document.commit)
+def _build_commit_row(commit: SampleCommit) -> dict[str, Any]:
+    date = FIRST_DATE + timedelta(days=commit.number)
     return {
-        "commit_sha": sha(document.commit),
-        "parents": [sha(document.commit - 1)] if document.commit else [],
+        "commit_sha": make_sha(commit.number),
+        "parents": [make_sha(commit.number - 1)] if commit.number else [],
         "author_name": "Ada Lovelace",
         "author_email": "ada@example.org",
         "author_date": date,
         "commit_date": date,
-        "message": f"Commit {document.commit}",
-        "message_digest": _message_digest(document),
+        "message": f"Commit {commit.number}",
+        "message_digest": _compute_message_digest(commit),
     }
 
 
-def _hunk_row(number: int, document: Document) -> dict[str, Any]:
+def _build_hunk_row(number: int, commit: SampleCommit) -> dict[str, Any]:
     return {
         "hunk_id": number,
-        "commit_sha": sha(document.commit),
-        "file_path": f"file{document.commit}.py",
+        "commit_sha": make_sha(commit.number),
+        "file_path": f"file{commit.number}.py",
         "change_kind": "modified",
         "content_kind": "text",
         "added_lines": 1,
         "removed_lines": 0,
         "diff": "@@ -0,0 +1 @@\n+line",
         "diff_truncated": False,
-        "semantic_text": document.text,
-        "text_digest": _text_digest(document),
-        "word_count": sum(document.words.values()),
-        "symbol_word_count": sum(document.symbols.values()),
+        "semantic_text": commit.text,
+        "text_digest": _compute_text_digest(commit),
+        "word_count": sum(commit.words.values()),
+        "symbol_word_count": sum(commit.symbols.values()),
     }
 
 
-def _symbol_row(number: int, name: str) -> dict[str, Any]:
+def _build_symbol_row(number: int, name: str) -> dict[str, Any]:
     return {"hunk_id": number, "name": name, "parent": "", "kind": "function", "confidence": "ExactSpan"}
 
 
-def _head_symbol_row(number: int, path: str, name: str) -> dict[str, Any]:
+def _build_head_symbol_row(number: int, path: str, name: str) -> dict[str, Any]:
     return {
         "symbol_id": number,
         "file_path": path,
@@ -164,9 +167,9 @@ def _head_symbol_row(number: int, path: str, name: str) -> dict[str, Any]:
     }
 
 
-def _message_digest(document: Document) -> bytes:
-    return digest(f"Commit {document.commit}")
+def _compute_message_digest(commit: SampleCommit) -> bytes:
+    return compute_digest(f"Commit {commit.number}")
 
 
-def _text_digest(document: Document) -> bytes:
-    return digest(document.text or f"text {document.commit}")
+def _compute_text_digest(commit: SampleCommit) -> bytes:
+    return compute_digest(commit.text or f"text {commit.number}")

@@ -15,13 +15,13 @@ PRELUDE: Final = """
 import functools, sys, time
 from pathlib import Path
 from stores import database, history, index_location, locks, writer
-from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_location, sha
+from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_location, make_sha
 location = make_location(Path(sys.argv[1]))
 git_dir = Path("/somewhere/repo/.git")
 print = functools.partial(print, flush=True)
 """
 
-# For a process that takes a second to exit; `run_queries` sets `started` and runs DuckDB queries for 0.3 s.
+# Beginning of a script whose process takes a second to exit. `run_queries` sets `started` and queries for 0.3 s.
 SLOW_QUERY: Final = """
 import threading
 import duckdb

@@ -22,7 +22,7 @@ TABLES_SQL = Path(schema.__file__).with_name("tables.sql")
 
 
 @dataclass(frozen=True, slots=True)
-class Doc:
+class SampleHunk:
     """Hunk and its commit, whose number is `commit`; `symbols` are the names of the symbols it touched."""
 
     commit: int
@@ -36,7 +36,7 @@ class Doc:
 
     @property
     def sha(self) -> str:
-        return sha(self.commit)
+        return make_sha(self.commit)
 
     @property
     def date(self) -> datetime:
@@ -56,37 +56,49 @@ class HeadSymbol:
     siblings: Sequence[str] = ()
 
 
-def sha(commit: int) -> str:
+def make_sha(commit: int) -> str:
     """Return the sha of the commit with this number."""
     return hashlib.sha1(str(commit).encode(), usedforsecurity=False).hexdigest()
 
 
 def create_index(
-    docs: Sequence[Doc], *, symbols: Sequence[HeadSymbol] = (), unreached: Iterable[int] = ()
+    hunks: Sequence[SampleHunk], *, symbols: Sequence[HeadSymbol] = (), unreached: Iterable[int] = ()
 ) -> duckdb.DuckDBPyConnection:
     """Create an in-memory index with these hunks; HEAD does not reach the commits in `unreached`."""
     connection = duckdb.connect()
     connection.execute(TABLES_SQL.read_text(encoding="utf-8"))
     term_ids: dict[str, int] = {}
-    _insert(connection, "commits", [_commit_row(doc) for doc in {doc.commit: doc for doc in docs}.values()])
-    _insert(connection, "hunks", [_hunk_row(number, doc) for number, doc in enumerate(docs)])
+    _insert(
+        connection,
+        "commits",
+        [_build_commit_row(hunk) for hunk in {hunk.commit: hunk for hunk in hunks}.values()],
+    )
+    _insert(connection, "hunks", [_build_hunk_row(number, hunk) for number, hunk in enumerate(hunks)])
     _insert(
         connection,
         "hunk_symbols",
-        [_symbol_row(n, name) for n, doc in enumerate(docs) for name in doc.symbols],
+        [_build_symbol_row(n, name) for n, hunk in enumerate(hunks) for name in hunk.symbols],
     )
-    _insert(connection, "vectors", list({doc.digest: _vector_row(doc) for doc in docs}.values()))
-    _insert(connection, "hunk_postings", _posting_rows("hunk_id", [doc.words for doc in docs], term_ids))
-    _insert(connection, "symbol_postings", _posting_rows("hunk_id", [doc.symbols for doc in docs], term_ids))
-    _insert(connection, "head_symbols", [_head_symbol_row(n, symbol) for n, symbol in enumerate(symbols)])
+    _insert(connection, "vectors", list({hunk.digest: _build_vector_row(hunk) for hunk in hunks}.values()))
+    _insert(
+        connection, "hunk_postings", _build_posting_rows("hunk_id", [hunk.words for hunk in hunks], term_ids)
+    )
+    _insert(
+        connection,
+        "symbol_postings",
+        _build_posting_rows("hunk_id", [hunk.symbols for hunk in hunks], term_ids),
+    )
+    _insert(
+        connection, "head_symbols", [_build_head_symbol_row(n, symbol) for n, symbol in enumerate(symbols)]
+    )
     names = [[symbol.name, *symbol.siblings] for symbol in symbols]
-    _insert(connection, "head_postings", _posting_rows("symbol_id", names, term_ids))
+    _insert(connection, "head_postings", _build_posting_rows("symbol_id", names, term_ids))
     _insert(connection, "terms", [{"term_id": number, "term": term} for term, number in term_ids.items()])
-    _insert(connection, "unreached", [{"commit_sha": sha(commit)} for commit in unreached])
+    _insert(connection, "unreached", [{"commit_sha": make_sha(commit)} for commit in unreached])
     return connection
 
 
-def unit_vector(*parts: float) -> np.ndarray:
+def make_unit_vector(*parts: float) -> np.ndarray:
     """Return the unit vector in this direction; missing coordinates are 0."""
     vector = np.zeros(EMBEDDING_DIMENSION, dtype=np.float32)
     vector[: len(parts)] = parts
@@ -99,47 +111,47 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[dict[s
     connection.unregister("rows")
 
 
-def _commit_row(doc: Doc) -> dict[str, Any]:
+def _build_commit_row(hunk: SampleHunk) -> dict[str, Any]:
     return {
-        "commit_sha": doc.sha,
+        "commit_sha": hunk.sha,
         "parents": [],
-        "author_name": doc.author,
-        "author_email": doc.email,
-        "author_date": doc.date,
-        "commit_date": doc.date,
-        "message": f"Commit {doc.commit}",
+        "author_name": hunk.author,
+        "author_email": hunk.email,
+        "author_date": hunk.date,
+        "commit_date": hunk.date,
+        "message": f"Commit {hunk.commit}",
         "message_digest": bytes(16),
     }
 
 
-def _hunk_row(number: int, doc: Doc) -> dict[str, Any]:
+def _build_hunk_row(number: int, hunk: SampleHunk) -> dict[str, Any]:
     return {
         "hunk_id": number,
-        "commit_sha": doc.sha,
-        "file_path": doc.path,
+        "commit_sha": hunk.sha,
+        "file_path": hunk.path,
         "change_kind": "modified",
         "content_kind": "text",
-        "language": doc.language,
+        "language": hunk.language,
         "added_lines": 1,
         "removed_lines": 0,
         "diff": "@@ -0,0 +1 @@\n+line",
         "diff_truncated": False,
-        "semantic_text": " ".join(doc.words),
-        "text_digest": doc.digest,
-        "word_count": len(doc.words),
-        "symbol_word_count": len(doc.symbols),
+        "semantic_text": " ".join(hunk.words),
+        "text_digest": hunk.digest,
+        "word_count": len(hunk.words),
+        "symbol_word_count": len(hunk.symbols),
     }
 
 
-def _symbol_row(number: int, name: str) -> dict[str, Any]:
+def _build_symbol_row(number: int, name: str) -> dict[str, Any]:
     return {"hunk_id": number, "name": name, "parent": "", "kind": "function", "confidence": "ExactSpan"}
 
 
-def _vector_row(doc: Doc) -> dict[str, Any]:
-    return {"text_digest": doc.digest, "embedding": unit_vector(*doc.vector).tolist()}
+def _build_vector_row(hunk: SampleHunk) -> dict[str, Any]:
+    return {"text_digest": hunk.digest, "embedding": make_unit_vector(*hunk.vector).tolist()}
 
 
-def _head_symbol_row(number: int, symbol: HeadSymbol) -> dict[str, Any]:
+def _build_head_symbol_row(number: int, symbol: HeadSymbol) -> dict[str, Any]:
     return {
         "symbol_id": number,
         "file_path": symbol.path,
@@ -155,7 +167,7 @@ def _head_symbol_row(number: int, symbol: HeadSymbol) -> dict[str, Any]:
     }
 
 
-def _posting_rows(
+def _build_posting_rows(
     key: str, documents: Sequence[Sequence[str]], term_ids: dict[str, int]
 ) -> list[dict[str, Any]]:
     return [

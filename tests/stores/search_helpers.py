@@ -26,9 +26,11 @@ def search_text(
     **options: Any,
 ) -> tuple[RankedHunk, ...]:
     """Search the hunk texts; `options` are those of `fulltext.search_hunk_text`."""
-    loaded = snapshot.load_snapshot(connection, reachability)
-    terms = fulltext.look_up_terms(connection, loaded, words)
-    return fulltext.search_hunk_text(loaded, terms, apply_filter(connection, loaded, query_filter), **options)
+    loaded_snapshot = snapshot.load_snapshot(connection, reachability)
+    terms = fulltext.look_up_terms(connection, loaded_snapshot, words)
+    return fulltext.search_hunk_text(
+        loaded_snapshot, terms, apply_filter(connection, loaded_snapshot, query_filter), **options
+    )
 
 
 def search_names(
@@ -40,10 +42,10 @@ def search_names(
     **options: Any,
 ) -> tuple[RankedHunk, ...]:
     """Search the symbol names; `options` are those of `fulltext.search_symbol_names`."""
-    loaded = snapshot.load_snapshot(connection, reachability)
-    terms = fulltext.look_up_terms(connection, loaded, words)
-    mask = apply_filter(connection, loaded, query_filter)
-    return fulltext.search_symbol_names(connection, loaded, terms, mask, **options)
+    loaded_snapshot = snapshot.load_snapshot(connection, reachability)
+    terms = fulltext.look_up_terms(connection, loaded_snapshot, words)
+    mask = apply_filter(connection, loaded_snapshot, query_filter)
+    return fulltext.search_symbol_names(connection, loaded_snapshot, terms, mask, **options)
 
 
 def search_vectors(
@@ -56,7 +58,7 @@ def search_vectors(
     **options: Any,
 ) -> tuple[RankedHunk, ...]:
     """Search the vectors; `options` are those of `vector_search.search`."""
-    loaded = snapshot.load_snapshot(connection, reachability)
-    texts = vector_search.load_text_vectors(connection, loaded, whitening=whitening)
-    mask = apply_filter(connection, loaded, query_filter)
-    return vector_search.search(connection, loaded, texts, query, mask, **options)
+    loaded_snapshot = snapshot.load_snapshot(connection, reachability)
+    texts = vector_search.load_text_vectors(connection, loaded_snapshot, whitening=whitening)
+    mask = apply_filter(connection, loaded_snapshot, query_filter)
+    return vector_search.search(connection, loaded_snapshot, texts, query, mask, **options)

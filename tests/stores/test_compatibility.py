@@ -18,37 +18,37 @@ from stores.compatibility import (
     check_compatibility,
     confirm_versions,
 )
-from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_head_change, make_location
+from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_head_change, make_location
 
 
-def row_versions_of(components: ComponentVersions, *parts: str) -> frozenset[RowVersion]:
+def build_row_versions(components: ComponentVersions, *parts: str) -> frozenset[RowVersion]:
     """Return the recorded versions of rows that these components wrote, in these parts or both."""
     return frozenset(
-        RowVersion(part, name, compatibility.component_version(components, name))
+        RowVersion(part, name, compatibility.get_component_version(components, name))
         for name in compatibility.COMPONENT_NAMES
-        for part in set(compatibility.component_parts(name)) & set(parts or (HISTORY_PART, HEAD_PART))
+        for part in set(compatibility.get_component_parts(name)) & set(parts or (HISTORY_PART, HEAD_PART))
     )
 
 
-def recorded_with(**versions: str | None) -> RecordedVersions:
-    """Return the record of an index whose rows and last finished run have these versions, otherwise current ones."""
+def build_record(**versions: str | None) -> RecordedVersions:
+    """Return the record of an index whose rows and newest finished run have these versions, and else current ones."""
     components = replace(CURRENT_VERSIONS, **versions)
-    return RecordedVersions(components, row_versions_of(components))
+    return RecordedVersions(components, build_row_versions(components))
 
 
 def test_compatible() -> None:
     """An index whose components all match is compatible."""
-    found = check_compatibility(recorded_with(), CURRENT_VERSIONS)
-    assert (found.status, str(found)) == (CompatibilityStatus.COMPATIBLE, "compatible")
+    verdict = check_compatibility(build_record(), CURRENT_VERSIONS)
+    assert (verdict.status, str(verdict)) == (CompatibilityStatus.COMPATIBLE, "compatible")
 
 
 @pytest.mark.parametrize("name", ["schema", "embedding_model", "embedding_dimension"])
 def test_needs_rebuild(name: str) -> None:
     """A changed vector-affecting component needs a rebuild."""
-    found = check_compatibility(recorded_with(**{name: "0"}), CURRENT_VERSIONS)
-    assert found.status is CompatibilityStatus.NEEDS_REBUILD
-    assert str(found) == f"needs rebuild ({name} 0, now 1)"
-    assert found.remedy == "lineage index --rebuild --yes"
+    verdict = check_compatibility(build_record(**{name: "0"}), CURRENT_VERSIONS)
+    assert verdict.status is CompatibilityStatus.NEEDS_REBUILD
+    assert str(verdict) == f"needs rebuild ({name} 0, now 1)"
+    assert verdict.remedy == "lineage index --rebuild --yes"
 
 
 @pytest.mark.parametrize(
@@ -63,27 +63,27 @@ def test_needs_rebuild(name: str) -> None:
 )
 def test_needs_refresh(name: str, remedy: str) -> None:
     """A changed component of derived data leaves the vectors valid; the verdict names the command that refreshes it."""
-    found = check_compatibility(recorded_with(**{name: "0"}), CURRENT_VERSIONS)
-    assert found.status is CompatibilityStatus.NEEDS_REFRESH
-    assert str(found) == f"query-compatible, refresh recommended ({name} 0, now 1; run `{remedy}`)"
-    assert found.remedy == remedy
+    verdict = check_compatibility(build_record(**{name: "0"}), CURRENT_VERSIONS)
+    assert verdict.status is CompatibilityStatus.NEEDS_REFRESH
+    assert str(verdict) == f"query-compatible, refresh recommended ({name} 0, now 1; run `{remedy}`)"
+    assert verdict.remedy == remedy
 
 
 def test_stale_head_snapshot() -> None:
     """If only rows of the HEAD snapshot are outdated, `--force` is enough."""
-    rows = row_versions_of(CURRENT_VERSIONS, HISTORY_PART) | row_versions_of(
+    rows = build_row_versions(CURRENT_VERSIONS, HISTORY_PART) | build_row_versions(
         replace(CURRENT_VERSIONS, parser_rust="0"), HEAD_PART
     )
-    found = check_compatibility(
+    verdict = check_compatibility(
         RecordedVersions(replace(CURRENT_VERSIONS, parser_rust="0"), rows), CURRENT_VERSIONS
     )
-    assert (found.status, found.remedy) == (CompatibilityStatus.NEEDS_REFRESH, "lineage index --force")
+    assert (verdict.status, verdict.remedy) == (CompatibilityStatus.NEEDS_REFRESH, "lineage index --force")
 
 
 def test_parser_without_rows_is_compatible() -> None:
     """A new parser version of a language without rows in the index changes nothing."""
     components = replace(CURRENT_VERSIONS, parser_java="0")
-    rows = frozenset(row for row in row_versions_of(CURRENT_VERSIONS) if row.component != "parser_java")
+    rows = frozenset(row for row in build_row_versions(CURRENT_VERSIONS) if row.component != "parser_java")
     assert (
         check_compatibility(RecordedVersions(components, rows), CURRENT_VERSIONS).status
         is CompatibilityStatus.COMPATIBLE
@@ -92,9 +92,9 @@ def test_parser_without_rows_is_compatible() -> None:
 
 def test_unknown() -> None:
     """Components without a recorded version make the status unknown and are listed."""
-    found = check_compatibility(recorded_with(schema=None, parser_java=None), CURRENT_VERSIONS)
-    assert (found.status, found.missing) == (CompatibilityStatus.UNKNOWN, ("schema", "parser_java"))
-    assert str(found) == "unknown (no metadata for schema, parser_java)"
+    verdict = check_compatibility(build_record(schema=None, parser_java=None), CURRENT_VERSIONS)
+    assert (verdict.status, verdict.missing) == (CompatibilityStatus.UNKNOWN, ("schema", "parser_java"))
+    assert str(verdict) == "unknown (no metadata for schema, parser_java)"
 
 
 @pytest.mark.parametrize(
@@ -107,44 +107,49 @@ def test_unknown() -> None:
 )
 def test_unknown_version_remedy(part: str | None, remedy: str) -> None:
     """Unknown rows of the history need a rebuild; `--force` suffices for rows of HEAD or an unconfirmed component."""
-    rows = row_versions_of(CURRENT_VERSIONS) | ({RowVersion(part, "words_version", None)} if part else set())
-    found = check_compatibility(
+    rows = build_row_versions(CURRENT_VERSIONS) | (
+        {RowVersion(part, "words_version", None)} if part else set()
+    )
+    verdict = check_compatibility(
         RecordedVersions(replace(CURRENT_VERSIONS, words_version=None), frozenset(rows)), CURRENT_VERSIONS
     )
-    assert (found.status, found.remedy) == (CompatibilityStatus.UNKNOWN, remedy)
+    assert (verdict.status, verdict.remedy) == (CompatibilityStatus.UNKNOWN, remedy)
 
 
-@pytest.mark.parametrize("rows", [frozenset(), row_versions_of(CURRENT_VERSIONS)])
+@pytest.mark.parametrize("rows", [frozenset(), build_row_versions(CURRENT_VERSIONS)])
 def test_unfinished_first_run_is_unknown(rows: frozenset[RowVersion]) -> None:
     """Until the first run ends the status is unknown, with `lineage index` as remedy and without a list."""
-    found = check_compatibility(RecordedVersions(row_versions=rows), CURRENT_VERSIONS)
-    assert (found.status, found.missing, found.remedy) == (
+    verdict = check_compatibility(RecordedVersions(row_versions=rows), CURRENT_VERSIONS)
+    assert (verdict.status, verdict.missing, verdict.remedy) == (
         CompatibilityStatus.UNKNOWN,
         compatibility.COMPONENT_NAMES,
         "lineage index",
     )
-    assert str(found) == "unknown (no metadata for any component until a run ends)"
+    assert str(verdict) == "unknown (no metadata for any component until a run ends)"
 
 
 def test_unrecorded_rows_need_rebuild() -> None:
     """Rows from before versions were recorded need a rebuild; a finished run is not enough."""
-    found = check_compatibility(
+    verdict = check_compatibility(
         RecordedVersions(row_versions=frozenset({RowVersion(HISTORY_PART, "words_version", None)})),
         CURRENT_VERSIONS,
     )
-    assert (found.missing, found.remedy) == (compatibility.COMPONENT_NAMES, "lineage index --rebuild --yes")
-    assert str(found).startswith("unknown (no metadata for schema, embedding_model, ")
+    assert (verdict.missing, verdict.remedy) == (
+        compatibility.COMPONENT_NAMES,
+        "lineage index --rebuild --yes",
+    )
+    assert str(verdict).startswith("unknown (no metadata for schema, embedding_model, ")
 
 
 def test_worst_verdict_wins() -> None:
-    """Changed vectors outweigh missing versions, and these outweigh changed derived data."""
+    """A needed rebuild hides unknown versions, and unknown versions hide a recommended refresh."""
     changed = {"embedding_model": "0", "parser_java": None, "chunker_version": "0"}
     assert (
-        check_compatibility(recorded_with(**changed), CURRENT_VERSIONS).status
+        check_compatibility(build_record(**changed), CURRENT_VERSIONS).status
         is CompatibilityStatus.NEEDS_REBUILD
     )
     assert (
-        check_compatibility(recorded_with(**changed | {"embedding_model": "1"}), CURRENT_VERSIONS).status
+        check_compatibility(build_record(**changed | {"embedding_model": "1"}), CURRENT_VERSIONS).status
         is CompatibilityStatus.UNKNOWN
     )
 
@@ -163,7 +168,7 @@ def test_cache_modes(before: str, now: str, status: CompatibilityStatus) -> None
     """Only switching to or from the mode `diff` needs a rebuild."""
     assert (
         check_compatibility(
-            recorded_with(embed_cache=before), replace(CURRENT_VERSIONS, embed_cache=now)
+            build_record(embed_cache=before), replace(CURRENT_VERSIONS, embed_cache=now)
         ).status
         is status
     )
@@ -174,7 +179,7 @@ def test_query_accepts_any_cache_mode() -> None:
     for mode in ("off", "semantic", "diff"):
         assert (
             check_compatibility(
-                recorded_with(embed_cache=mode), replace(CURRENT_VERSIONS, embed_cache=None)
+                build_record(embed_cache=mode), replace(CURRENT_VERSIONS, embed_cache=None)
             ).status
             is CompatibilityStatus.COMPATIBLE
         )
@@ -184,7 +189,7 @@ def test_confirmed_versions_cover_every_row() -> None:
     """A finished run confirms the current version of a component only if all of its rows have it."""
     old = ComponentVersions(**dict.fromkeys(compatibility.COMPONENT_NAMES, "0"))
     confirmed = confirm_versions(
-        row_versions_of(old, HISTORY_PART) | row_versions_of(CURRENT_VERSIONS), CURRENT_VERSIONS
+        build_row_versions(old, HISTORY_PART) | build_row_versions(CURRENT_VERSIONS), CURRENT_VERSIONS
     )
     assert confirmed == replace(old, schema="1", reranker_model="1", chunker_version="1", embed_cache="1")
     assert confirm_versions((), CURRENT_VERSIONS) == CURRENT_VERSIONS
@@ -198,11 +203,11 @@ def test_batches_record_versions(tmp_path: Path) -> None:
     with database.open_for_writing(location) as connection:
         writer.record_run_start(connection, location, head="h", unreached=[], components=CURRENT_VERSIONS)
         assert compatibility.load_recorded_versions(connection) == RecordedVersions()
-        writer.replace_batch(connection, make_batch([Document(0)]))
+        writer.replace_batch(connection, make_batch([SampleCommit(0)]))
         rows = compatibility.load_recorded_versions(connection).row_versions
         assert rows == {
             row
-            for row in row_versions_of(CURRENT_VERSIONS, HISTORY_PART)
+            for row in build_row_versions(CURRENT_VERSIONS, HISTORY_PART)
             if not row.component.startswith("parser_")
         }
         writer.replace_head(connection, make_head_change(["a.py"], ["f"]))
@@ -220,14 +225,14 @@ def test_interrupted_run_confirms_nothing(tmp_path: Path) -> None:
     newer = replace(CURRENT_VERSIONS, words_version="2")
     with database.open_for_writing(location) as connection:
         writer.record_run_start(connection, location, head="h", unreached=[], components=CURRENT_VERSIONS)
-        writer.replace_batch(connection, make_batch([Document(0)]))
+        writer.replace_batch(connection, make_batch([SampleCommit(0)]))
     with database.open_for_writing(location) as connection:
         assert (
             check_compatibility(compatibility.load_recorded_versions(connection), CURRENT_VERSIONS).missing
             == compatibility.COMPONENT_NAMES
         )
         writer.record_run_start(connection, location, head="h", unreached=[], components=newer)
-        assert writer.record_run_end(connection, "h", newer, head_rebuilt=True) == CURRENT_VERSIONS
+        assert writer.record_run_end(connection, "h", newer, is_head_rebuilt=True) == CURRENT_VERSIONS
         assert (
             check_compatibility(compatibility.load_recorded_versions(connection), newer).status
             is CompatibilityStatus.NEEDS_REFRESH
@@ -241,15 +246,15 @@ def test_rows_of_older_program_are_detected(tmp_path: Path) -> None:
     with database.open_for_writing(location) as connection:
         for number, components in enumerate([newer, CURRENT_VERSIONS]):
             writer.record_run_start(connection, location, head="h", unreached=[], components=components)
-            writer.replace_batch(connection, make_batch([Document(number)]))
+            writer.replace_batch(connection, make_batch([SampleCommit(number)]))
             if components is newer:
-                writer.record_run_end(connection, "h", components, head_rebuilt=True)
-        found = check_compatibility(compatibility.load_recorded_versions(connection), newer)
-    assert (found.status, found.remedy) == (
+                writer.record_run_end(connection, "h", components, is_head_rebuilt=True)
+        verdict = check_compatibility(compatibility.load_recorded_versions(connection), newer)
+    assert (verdict.status, verdict.remedy) == (
         CompatibilityStatus.NEEDS_REFRESH,
         "lineage index --rebuild --yes",
     )
-    assert found.reason == "words_version 1, now 2; run `lineage index --rebuild --yes`"
+    assert verdict.reason == "words_version 1, now 2; run `lineage index --rebuild --yes`"
 
 
 def test_rebuilt_head_has_one_version(tmp_path: Path) -> None:
@@ -262,7 +267,7 @@ def test_rebuilt_head_has_one_version(tmp_path: Path) -> None:
             writer.replace_head(connection, make_head_change(["a.py"], ["f"]))
         verdict = check_compatibility(compatibility.load_recorded_versions(connection), newer)
         assert verdict.status is CompatibilityStatus.UNKNOWN
-        assert writer.record_run_end(connection, "h", newer, head_rebuilt=True) == newer
+        assert writer.record_run_end(connection, "h", newer, is_head_rebuilt=True) == newer
         assert (
             check_compatibility(compatibility.load_recorded_versions(connection), newer).status
             is CompatibilityStatus.COMPATIBLE

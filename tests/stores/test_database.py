@@ -14,26 +14,26 @@ import pytest
 
 from stores import database, duckdb_engine, history, index_location, maintenance, writer
 from stores.database import DamagedIndex, NotIndexed
-from stores.duckdb_engine import private_files
+from stores.duckdb_engine import make_files_private
 from stores.errors import StorageError
 from stores.locks import IndexBusy
 from stores.migrations import NewerSchema
 from stores.types import SCHEMA_VERSION
 from tests.readonly_fs import make_read_only
-from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_location, sha
+from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_location, make_sha
 from tests.stores.processes import read_line, run_script, wait_for_exit
 
-# Writes batches of 20 commits until it is killed, and prints the number of each after its commit.
+# Script that writes batches of 20 commits until it is killed, and prints the number of each after its commit.
 WRITE_BATCHES = """
 import itertools
 for number in itertools.count(int(sys.stdin.readline())):
     with database.open_for_writing(location) as connection:
         writer.record_run_start(connection, location, head="h", unreached=[], components=CURRENT_VERSIONS)
-        documents = [Document(number * 20 + n, {f"w{n}": 1, f"b{number}": 1}) for n in range(20)]
-        writer.replace_batch(connection, make_batch(documents))
+        commits = [SampleCommit(number * 20 + n, {f"w{n}": 1, f"b{number}": 1}) for n in range(20)]
+        writer.replace_batch(connection, make_batch(commits))
         print(number)
 """
-# Opens the database like another program, without taking the locks.
+# Script that opens the database like another program, without taking the locks.
 OPEN_WITHOUT_LOCKS = """
 import duckdb
 with duckdb.connect(str(location.database), read_only={read_only}):
@@ -43,13 +43,13 @@ with duckdb.connect(str(location.database), read_only={read_only}):
 OpenFunction = Callable[[index_location.IndexLocation], AbstractContextManager[duckdb.DuckDBPyConnection]]
 
 
-def create_index(home: Path, documents: int = 1) -> index_location.IndexLocation:
+def create_index(home: Path, commit_count: int = 1) -> index_location.IndexLocation:
     location = make_location(home)
     with database.open_for_writing(location) as connection:
         writer.record_run_start(
             connection, location, head="h" * 40, unreached=[], components=CURRENT_VERSIONS
         )
-        writer.replace_batch(connection, make_batch([Document(number) for number in range(documents)]))
+        writer.replace_batch(connection, make_batch([SampleCommit(number) for number in range(commit_count)]))
     return location
 
 
@@ -69,7 +69,7 @@ def test_files_are_private(tmp_path: Path) -> None:
     try:
         location = create_index(tmp_path / "home")
         with database.open_for_writing(location) as connection:
-            writer.replace_batch(connection, make_batch([Document(1)]))
+            writer.replace_batch(connection, make_batch([SampleCommit(1)]))
             modes = {
                 path: stat.S_IMODE(path.stat().st_mode)
                 for path in [location.folder, *location.folder.iterdir()]
@@ -107,8 +107,8 @@ def test_wal_stays_small(tmp_path: Path) -> None:
     location = create_index(tmp_path)
     for number in range(8):
         with database.open_for_writing(location) as connection:
-            documents = [Document(number * 200 + n) for n in range(200)]
-            writer.replace_batch(connection, make_batch(documents))
+            commits = [SampleCommit(number * 200 + n) for n in range(200)]
+            writer.replace_batch(connection, make_batch(commits))
         assert database.get_wal_size(location) <= database.MAX_WAL_BYTES
     started = time.process_time()
     with database.open_for_reading(location) as connection:
@@ -120,15 +120,15 @@ def test_checkpoint_frees_memory(tmp_path: Path) -> None:
     """A checkpoint frees the buffers of written data, which can still be read."""
     location = create_index(tmp_path)
     with database.open_for_writing(location) as connection:
-        documents = [Document(number) for number in range(4_000)]
-        writer.replace_batch(connection, make_batch(documents))
-        before = _memory_usage(connection)
+        commits = [SampleCommit(number) for number in range(4_000)]
+        writer.replace_batch(connection, make_batch(commits))
+        before = _measure_memory(connection)
         database.checkpoint_wal(connection, location)
-        assert _memory_usage(connection) < before / 4
+        assert _measure_memory(connection) < before / 4
         assert connection.execute("SELECT count(*) FROM hunks").fetchall() == [(4_000,)]
 
 
-def _memory_usage(connection: duckdb.DuckDBPyConnection) -> int:
+def _measure_memory(connection: duckdb.DuckDBPyConnection) -> int:
     return sum(
         rows[0] for rows in connection.execute("SELECT memory_usage_bytes FROM duckdb_memory()").fetchall()
     )
@@ -138,14 +138,17 @@ def test_block_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """New indexes have small blocks; an index with DuckDB's default block size can be read and written."""
     block_size_sql = "SELECT block_size FROM pragma_database_size() WHERE database_name = 'ix'"
     monkeypatch.setattr(database, "BLOCK_SIZE", 262_144)
-    old = create_index(tmp_path / "old")
+    old_location = create_index(tmp_path / "old")
     monkeypatch.undo()
-    new = create_index(tmp_path / "new")
-    for location, block_size in ((old, 262_144), (new, database.BLOCK_SIZE)):
+    new_location = create_index(tmp_path / "new")
+    for location, block_size in ((old_location, 262_144), (new_location, database.BLOCK_SIZE)):
         with database.open_for_writing(location) as connection:
-            writer.replace_batch(connection, make_batch([Document(1)]))
+            writer.replace_batch(connection, make_batch([SampleCommit(1)]))
         with database.open_for_reading(location) as connection:
-            assert history.find_recorded_commits(connection, [sha(0), sha(1)]) == {sha(0), sha(1)}
+            assert history.find_recorded_commits(connection, [make_sha(0), make_sha(1)]) == {
+                make_sha(0),
+                make_sha(1),
+            }
             assert connection.execute(block_size_sql).fetchall() == [(block_size,)]
 
 
@@ -184,7 +187,7 @@ def test_other_program_has_the_file_open(tmp_path: Path) -> None:
     with run_script(OPEN_WITHOUT_LOCKS.format(read_only=True), tmp_path) as other:
         assert read_line(other) == "opened"
         with database.open_for_reading(location) as connection:
-            assert history.find_recorded_commits(connection, [sha(0)]) == {sha(0)}
+            assert history.find_recorded_commits(connection, [make_sha(0)]) == {make_sha(0)}
         with pytest.raises(IndexBusy), database.open_for_writing(location, wait=0.1):
             pass
 
@@ -193,12 +196,12 @@ def test_failed_body_keeps_committed_data(tmp_path: Path) -> None:
     """If the body fails, committed data stays and uncommitted changes are lost."""
     location = create_index(tmp_path)
     with pytest.raises(KeyboardInterrupt), database.open_for_writing(location) as connection:
-        writer.replace_batch(connection, make_batch([Document(1)]))
+        writer.replace_batch(connection, make_batch([SampleCommit(1)]))
         connection.execute("BEGIN")
         connection.execute("DELETE FROM commits")
         raise KeyboardInterrupt
     with database.open_for_reading(location) as connection:
-        assert history.list_recorded_commits(connection) == [sha(0), sha(1)]
+        assert history.list_recorded_commits(connection) == [make_sha(0), make_sha(1)]
 
 
 def test_killed_writer_keeps_complete_batches(tmp_path: Path) -> None:
@@ -208,15 +211,15 @@ def test_killed_writer_keeps_complete_batches(tmp_path: Path) -> None:
         with run_script(WRITE_BATCHES, tmp_path) as process:
             assert process.stdin is not None
             print(number, file=process.stdin, flush=True)
-            committed = int(read_line(process))
+            last_number = int(read_line(process))
             # The attempts end at different steps of opening, writing and checkpointing.
             time.sleep(0.013 * attempt)
             process.kill()
             output = wait_for_exit(process)[1].split()
-        committed = int(output[-1]) if output else committed
+        last_number = int(output[-1]) if output else last_number
         with database.open_for_reading(make_location(tmp_path)) as connection:
             number = _count_batches(connection)
-        assert number in {committed + 1, committed + 2}
+        assert number in {last_number + 1, last_number + 2}
 
 
 def _count_batches(connection: duckdb.DuckDBPyConnection) -> int:
@@ -225,7 +228,7 @@ def _count_batches(connection: duckdb.DuckDBPyConnection) -> int:
     assert summary is not None
     number, remainder = divmod(summary.commits, 20)
     assert (remainder, summary.hunks) == (0, summary.commits)
-    assert summary.last_indexed_commit == sha(summary.commits - 1)
+    assert summary.last_indexed_commit == make_sha(summary.commits - 1)
     rows = connection.execute("SELECT count(*), count(DISTINCT hunk_id) FROM hunk_postings").fetchall()
     assert rows == [(2 * summary.hunks, summary.hunks)]
     assert connection.execute("SELECT count(*) FROM vectors").fetchall() == [(2 * summary.commits,)]
@@ -261,7 +264,7 @@ def test_idle_engine_has_no_open_file(tmp_path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM migrations").fetchone() != before
 
 
-# Writes batches until a file exceeds the size limit.
+# Script that writes batches until a file exceeds the size limit.
 WRITE_TO_LIMIT = """
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes}, {bytes}))
@@ -270,8 +273,8 @@ try:
     while True:
         with database.open_for_writing(location) as connection:
             writer.record_run_start(connection, location, head="h", unreached=[], components=CURRENT_VERSIONS)
-            documents = [Document(number * 20 + n, {{f"w{{n}}": 1, f"b{{number}}": 1}}) for n in range(20)]
-            writer.replace_batch(connection, make_batch(documents))
+            commits = [SampleCommit(number * 20 + n, {{f"w{{n}}": 1, f"b{{number}}": 1}}) for n in range(20)]
+            writer.replace_batch(connection, make_batch(commits))
         number += 1
 except Exception as error:
     print(number, type(error).__name__, error)
@@ -296,7 +299,7 @@ def test_file_size_limit(tmp_path: Path, max_bytes: int) -> None:
             assert _count_batches(connection) in {int(number), int(number) + 1}
     with database.open_for_writing(location) as connection:
         writer.record_run_start(connection, location, head="h", unreached=[], components=CURRENT_VERSIONS)
-        writer.replace_batch(connection, make_batch([Document(9999)]))
+        writer.replace_batch(connection, make_batch([SampleCommit(9999)]))
 
 
 @pytest.mark.parametrize(
@@ -315,9 +318,9 @@ def test_full_disk_is_not_reported_as_damage(
 ) -> None:
     """DuckDB's errors for a full disk become a StorageError with the file and what to do."""
     location = create_index(tmp_path)
-    with pytest.raises(StorageError, match="Free some space") as raised, open_index(location):
+    with pytest.raises(StorageError, match="Free some space") as error_info, open_index(location):
         raise error
-    assert str(location.database) in raised.value.message
+    assert str(location.database) in error_info.value.message
 
 
 def test_first_error_is_raised(tmp_path: Path) -> None:
@@ -330,9 +333,12 @@ def test_first_error_is_raised(tmp_path: Path) -> None:
         connection.close()
         raise ZeroDivisionError
     with database.open_for_writing(location) as connection:
-        writer.replace_batch(connection, make_batch([Document(1)]))
+        writer.replace_batch(connection, make_batch([SampleCommit(1)]))
     with database.open_for_reading(location) as connection:
-        assert history.find_recorded_commits(connection, [sha(0), sha(1)]) == {sha(0), sha(1)}
+        assert history.find_recorded_commits(connection, [make_sha(0), make_sha(1)]) == {
+            make_sha(0),
+            make_sha(1),
+        }
 
 
 @pytest.mark.parametrize("open_index", [database.open_for_reading, database.open_for_writing])
@@ -342,7 +348,7 @@ def test_damaged_blocks(tmp_path: Path, open_index: OpenFunction) -> None:
     with database.open_for_writing(location) as connection:
         database.checkpoint_wal(connection, location)
     content = location.database.read_bytes()
-    found_while_reading = 0
+    late_detections = 0
     for block in range(3 * 4096, len(content), 3 * database.BLOCK_SIZE):
         location.database.write_bytes(content[: block + 30_000] + b"x" * 200 + content[block + 30_200 :])
         is_open = False
@@ -352,15 +358,15 @@ def test_damaged_blocks(tmp_path: Path, open_index: OpenFunction) -> None:
                 maintenance.read_all_rows(connection)
         except DamagedIndex as error:
             assert "--rebuild --yes" in error.hint
-            found_while_reading += is_open
-    assert found_while_reading > 3
+            late_detections += is_open
+    assert late_detections > 3
 
 
 def test_private_files_in_threads(tmp_path: Path) -> None:
-    """New files are private until the last thread leaves `private_files`; then the umask is restored."""
+    """New files are private until the last thread leaves `make_files_private`; then the umask is restored."""
     before = os.umask(0o022)
     try:
-        first, second = private_files(), private_files()
+        first, second = make_files_private(), make_files_private()
         first.__enter__()
         second.__enter__()
         first.__exit__(None, None, None)
@@ -378,6 +384,6 @@ def test_reading_on_read_only_file_system(tmp_path: Path, monkeypatch: pytest.Mo
     assert location.wal.exists()
     make_read_only(tmp_path, monkeypatch)
     with database.open_for_reading(location) as connection:
-        assert history.find_recorded_commits(connection, [sha(0)]) == {sha(0)}
+        assert history.find_recorded_commits(connection, [make_sha(0)]) == {make_sha(0)}
     with pytest.raises(OSError, match="Read-only"), database.open_for_writing(location):
         pass

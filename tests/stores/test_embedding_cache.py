@@ -13,10 +13,10 @@ import pytest
 from stores import database, embedding_cache
 from stores.embedding_cache import ENTRY_SCHEMA, LOOKUP_SCHEMA
 from stores.index_location import IndexLocation
-from tests.stores.batches import digest, make_location, make_vectors
+from tests.stores.batches import compute_digest, make_location, make_vectors
 from tests.stores.processes import read_line, run_script, wait_for_exit
 
-# Opens the cache and stores an entry for each number on stdin, until it is killed.
+# Script that opens the cache and stores an entry for each number on stdin, until it is killed.
 STORE_ENTRIES = """
 from tests.stores.test_embedding_cache import make_entries
 from stores import embedding_cache
@@ -25,7 +25,7 @@ with embedding_cache.open_cache(location, "model") as cache:
         cache.store(make_entries([(f"c{number}", f"t{number}")]))
         print(number)
 """
-# Has the file open without taking the locks.
+# Script that has the file open without taking the locks.
 OPEN_WITHOUT_LOCKS = """
 import duckdb
 with duckdb.connect(str(location.embeddings)):
@@ -40,15 +40,15 @@ def location(tmp_path: Path) -> IndexLocation:
 
 def make_entries(pairs: Sequence[tuple[str, str]]) -> pa.Table:
     """Return entries for (content, text) pairs, each with the vector of its text."""
-    texts = [digest(text) for _, text in pairs]
-    contents = pa.array([digest(content) for content, _ in pairs], ENTRY_SCHEMA.field(0).type)
+    texts = [compute_digest(text) for _, text in pairs]
+    contents = pa.array([compute_digest(content) for content, _ in pairs], ENTRY_SCHEMA.field(0).type)
     vectors = make_vectors(texts)
     columns = [contents, *(vectors.column(name) for name in ("text_digest", "embedding"))]
     return pa.table(columns, schema=ENTRY_SCHEMA)
 
 
 def make_lookup(pairs: Sequence[tuple[str, str]]) -> pa.Table:
-    """Return the keys of (content, text) pairs, as `EmbeddingCache.lookup` takes them."""
+    """Return the keys of (content, text) pairs, as `EmbeddingCache.look_up` takes them."""
     return make_entries(pairs).select(LOOKUP_SCHEMA.names)
 
 
@@ -58,7 +58,7 @@ def find_digests(
     """Return the digests of the texts that the cache has."""
     with embedding_cache.open_cache(location, model) as cache:
         assert cache is not None
-        return set(cache.lookup(make_lookup(pairs)).column("text_digest").to_pylist())
+        return set(cache.look_up(make_lookup(pairs)).column("text_digest").to_pylist())
 
 
 def store(location: IndexLocation, pairs: Sequence[tuple[str, str]], model: str = "model") -> int:
@@ -74,7 +74,7 @@ def test_stored_entry_is_found(location: IndexLocation) -> None:
     store(location, [("a", "x"), ("b", "y")])
     with embedding_cache.open_cache(location, "model") as cache:
         assert cache is not None
-        rows = cache.lookup(make_lookup([("b", "y"), ("c", "z")]))
+        rows = cache.look_up(make_lookup([("b", "y"), ("c", "z")]))
     assert rows.equals(make_entries([("b", "y")]).select(["text_digest", "embedding"]))
     assert find_digests(location, [("b", "x")]) == set()
     assert find_digests(location, [("b", "y")], "another model") == set()
@@ -85,7 +85,10 @@ def test_one_entry_per_content_and_model(location: IndexLocation) -> None:
     assert store(location, [("a", "x"), ("a", "x"), ("b", "y")]) == 2
     assert store(location, [("a", "x2")]) == 2
     assert store(location, [("a", "x")], "another model") == 3
-    assert find_digests(location, [("a", "x"), ("a", "x2"), ("b", "y")]) == {digest("x2"), digest("y")}
+    assert find_digests(location, [("a", "x"), ("a", "x2"), ("b", "y")]) == {
+        compute_digest("x2"),
+        compute_digest("y"),
+    }
 
 
 def test_text_of_several_contents(location: IndexLocation) -> None:
@@ -93,7 +96,7 @@ def test_text_of_several_contents(location: IndexLocation) -> None:
     store(location, [("a", "x"), ("b", "x")])
     with embedding_cache.open_cache(location, "model") as cache:
         assert cache is not None
-        assert cache.lookup(make_lookup([("a", "x"), ("b", "x")])).num_rows == 1
+        assert cache.look_up(make_lookup([("a", "x"), ("b", "x")])).num_rows == 1
 
 
 def test_files_are_private(location: IndexLocation) -> None:
@@ -115,20 +118,20 @@ def test_damaged_file_is_replaced(
     location.embeddings.write_bytes(content)
     with caplog.at_level(logging.WARNING):
         assert store(location, [("b", "y")]) == 1
-    assert "cannot be read" in caplog.text
-    assert find_digests(location, [("a", "x"), ("b", "y")]) == {digest("y")}
+    assert "cannot read the embedding cache" in caplog.text
+    assert find_digests(location, [("a", "x"), ("b", "y")]) == {compute_digest("y")}
 
 
 def test_damaged_blocks(location: IndexLocation, caplog: pytest.LogCaptureFixture) -> None:
     """Damaged blocks are detected when they are read, and the file is replaced too."""
-    many = [(f"c{n}", f"t{n}") for n in range(3_000)]
-    store(location, many)
-    whole = bytearray(location.embeddings.read_bytes())
-    whole[20_000:-1] = bytes(len(whole) - 20_001)
-    location.embeddings.write_bytes(whole)
-    assert find_digests(location, many) == set()
-    assert "cannot be read" in caplog.text
-    assert store(location, many[:1]) == 1
+    pairs = [(f"c{n}", f"t{n}") for n in range(3_000)]
+    store(location, pairs)
+    content = bytearray(location.embeddings.read_bytes())
+    content[20_000:-1] = bytes(len(content) - 20_001)
+    location.embeddings.write_bytes(content)
+    assert find_digests(location, pairs) == set()
+    assert "cannot read the embedding cache" in caplog.text
+    assert store(location, pairs[:1]) == 1
 
 
 def test_other_database_is_replaced(location: IndexLocation, caplog: pytest.LogCaptureFixture) -> None:
@@ -140,17 +143,17 @@ def test_other_database_is_replaced(location: IndexLocation, caplog: pytest.LogC
         connection.execute("CREATE TABLE other.embeddings (key VARCHAR)")
         connection.execute("DETACH other")
     assert store(location, [("a", "x")]) == 1
-    assert "cannot be read" in caplog.text
+    assert "cannot read the embedding cache" in caplog.text
 
 
 def test_locked_file_is_not_used(location: IndexLocation, caplog: pytest.LogCaptureFixture) -> None:
     """While another program has the file open, the run works without the cache, and no entry is lost."""
     store(location, [("a", "x")])
-    with run_script(OPEN_WITHOUT_LOCKS, location.home) as other:
-        assert read_line(other) == "opened"
+    with run_script(OPEN_WITHOUT_LOCKS, location.home) as other_process:
+        assert read_line(other_process) == "opened"
         assert find_digests(location, [("a", "x")]) == set()
     assert "continues without it" in caplog.text
-    assert find_digests(location, [("a", "x")]) == {digest("x")}
+    assert find_digests(location, [("a", "x")]) == {compute_digest("x")}
 
 
 def test_kill_loses_no_stored_entry(location: IndexLocation) -> None:
@@ -163,4 +166,4 @@ def test_kill_loses_no_stored_entry(location: IndexLocation) -> None:
         process.kill()
         wait_for_exit(process)
     pairs = [(f"c{number}", f"t{number}") for number in range(6)]
-    assert find_digests(location, pairs) == {digest(text) for _, text in pairs[:5]}
+    assert find_digests(location, pairs) == {compute_digest(text) for _, text in pairs[:5]}

@@ -1,4 +1,4 @@
-"""Query filters."""
+"""Query filters: language, date, author and path."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import pytest
 from pathspec import GitIgnoreSpec
 
 from stores.filters import BadPathFilter, QueryFilter
-from tests.stores.sample_index import FIRST_DATE, Doc, create_index
+from tests.stores.sample_index import FIRST_DATE, SampleHunk, create_index
 from tests.stores.search_helpers import search_text
 
 PATHS = ["app.py", "src/app.py", "src/net/app.rs", "docs/src/guide.md", "tests/test_app.py", "src b/ü.py"]
-DOCS = [
-    Doc(1, "app.py", author="Ada Lovelace", email="ada@example.org"),
-    Doc(2, "src/app.py", author="Grace Hopper", email="GRACE@navy.example"),
-    Doc(3, "src/net/app.rs", language="rust", author="Ångström", email="a@b"),
-    Doc(4, "LICENSE", language=None),
+HUNKS = [
+    SampleHunk(1, "app.py", author="Ada Lovelace", email="ada@example.org"),
+    SampleHunk(2, "src/app.py", author="Grace Hopper", email="GRACE@navy.example"),
+    SampleHunk(3, "src/net/app.rs", language="rust", author="Ångström", email="a@b"),
+    SampleHunk(4, "LICENSE", language=None),
 ]
 
 
-def find_paths(query_filter: QueryFilter, docs: list[Doc] = DOCS) -> set[str]:
+def find_paths(query_filter: QueryFilter, hunks: list[SampleHunk] = HUNKS) -> set[str]:
     """Return the paths of all hunks that pass the filter."""
-    return {hit.file_path for hit in search_text(create_index(docs), ["word"], query_filter)}
+    return {hit.file_path for hit in search_text(create_index(hunks), ["word"], query_filter)}
 
 
 def test_language() -> None:
-    """The language filter keeps hunks of that language, and none of unknown language."""
+    """The language filter keeps only hunks of that language; hunks of unknown language are excluded."""
     assert find_paths(QueryFilter(language="python")) == {"app.py", "src/app.py"}
 
 
@@ -79,7 +79,10 @@ def test_path_is_a_gitignore_pattern(pattern: str) -> None:
     """The path filter keeps the paths that the same line in a .gitignore would match."""
     spec = GitIgnoreSpec.from_lines(["*", pattern] if pattern.startswith("!") else [pattern])
     expected = {path for path in PATHS if spec.match_file(path)}
-    assert find_paths(QueryFilter(path=pattern), [Doc(n, path) for n, path in enumerate(PATHS)]) == expected
+    assert (
+        find_paths(QueryFilter(path=pattern), [SampleHunk(n, path) for n, path in enumerate(PATHS)])
+        == expected
+    )
     assert expected and expected != set(PATHS)
 
 
@@ -112,10 +115,10 @@ def test_brackets_that_match_nothing_are_refused(pattern: str) -> None:
 
 def test_escaped_brackets() -> None:
     """Escaped brackets are literal; a pattern too large for a DuckDB expression is refused."""
-    docs = [Doc(1, "app/[post-id]/page.tsx"), Doc(2, "app/t/page.tsx")]
-    assert find_paths(QueryFilter(path=r"app/\[post-id\]/"), docs) == {"app/[post-id]/page.tsx"}
+    hunks = [SampleHunk(1, "app/[post-id]/page.tsx"), SampleHunk(2, "app/t/page.tsx")]
+    assert find_paths(QueryFilter(path=r"app/\[post-id\]/"), hunks) == {"app/[post-id]/page.tsx"}
     with pytest.raises(BadPathFilter, match="gitignore pattern such as"):
-        find_paths(QueryFilter(path="?" * 100_000), docs)
+        find_paths(QueryFilter(path="?" * 100_000), hunks)
 
 
 def test_filters_combine() -> None:

@@ -10,16 +10,23 @@ import pytest
 
 from stores import database, frames, maintenance, writer
 from stores.index_location import IndexLocation
-from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_head_change, make_location, sha
+from tests.stores.batches import (
+    CURRENT_VERSIONS,
+    SampleCommit,
+    make_batch,
+    make_head_change,
+    make_location,
+    make_sha,
+)
 from tests.stores.processes import read_line, run_script
 
-# Writes batches until it is killed.
+# Script that writes batches until it is killed.
 WRITE_BATCHES = """
 from stores.connections import IndexWriter
 with IndexWriter(location) as index:
     for number in range(100, 1_000_000):
-        with index.batch() as connection:
-            writer.replace_batch(connection, make_batch([Document(number)]))
+        with index.open_batch() as connection:
+            writer.replace_batch(connection, make_batch([SampleCommit(number)]))
         print(number)
 """
 
@@ -29,10 +36,10 @@ def location(tmp_path: Path) -> IndexLocation:
     location = make_location(tmp_path)
     with database.open_for_writing(location) as connection:
         writer.record_run_start(
-            connection, location, head="h" * 40, unreached=[sha(1)], components=CURRENT_VERSIONS
+            connection, location, head="h" * 40, unreached=[make_sha(1)], components=CURRENT_VERSIONS
         )
-        documents = [Document(number, {"a": 2, f"w{number}": 1}, {"f": 1}) for number in range(40)]
-        writer.replace_batch(connection, make_batch(documents))
+        commits = [SampleCommit(number, {"a": 2, f"w{number}": 1}, {"f": 1}) for number in range(40)]
+        writer.replace_batch(connection, make_batch(commits))
         writer.replace_head(connection, make_head_change(["a.py"], ["f", "g"]))
     return location
 
@@ -42,7 +49,7 @@ def test_frames_have_all_rows(location: IndexLocation) -> None:
     index = frames.read_frames(location)
     assert [index.commits.height, index.hunks.height, index.symbols.height] == [40, 40, 40]
     assert index.head_symbols.get_column("name").to_list() == ["f", "g"]
-    assert index.commits.filter(~pl.col("reached")).get_column("commit_sha").to_list() == [sha(1)]
+    assert index.commits.filter(~pl.col("reached")).get_column("commit_sha").to_list() == [make_sha(1)]
     assert index.commits.row(0, named=True)["commit_date"].tzinfo is not None
     assert index.commits.schema["commit_date"] == pl.Datetime("us", UTC)
     assert index.words.filter(term="a").get_column("frequency").to_list() == [2] * 40

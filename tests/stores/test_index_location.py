@@ -1,4 +1,4 @@
-"""Index locations: how they are found, created and refused."""
+"""Index locations: lookup, creation and refusal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stores import index_location
 from stores.index_location import ForeignFolder, HomeUnusable, IndexLocation
 from tests.readonly_fs import make_read_only
 
-# The first commit of a full clone, and of a shallow one.
+# First commit of a full clone, and of a shallow one.
 FIRST, BOUNDARY = "a" * 40, "b" * 40
 
 
@@ -39,23 +39,23 @@ def test_resolving_creates_nothing(tmp_path: Path) -> None:
 
 def test_index_directory_is_private(tmp_path: Path) -> None:
     """Only the owner can access the home, the index directory and `place.json`."""
-    created = resolve(tmp_path / "home", "/src/flask")
-    index_location.create_index_directory(created)
+    location = resolve(tmp_path / "home", "/src/flask")
+    index_location.create_index_directory(location)
     assert [
         stat.S_IMODE(path.stat().st_mode)
-        for path in (created.home, created.folder, created.folder / index_location.LOCATION_FILE)
+        for path in (location.home, location.folder, location.folder / index_location.LOCATION_FILE)
     ] == [0o700, 0o700, 0o600]
 
 
 def test_found_again_after_unshallowing(tmp_path: Path) -> None:
-    """If the first commit changes because history was fetched, the index is still found by its path."""
+    """If `git fetch --unshallow` changes the first commit, the index is still found by its path."""
     shallow = resolve(tmp_path, "/src/flask", BOUNDARY, (BOUNDARY,))
     index_location.create_index_directory(shallow)
     assert resolve(tmp_path, "/src/flask", FIRST, (FIRST, BOUNDARY)) == shallow
 
 
-def test_known_path_needs_no_walk(tmp_path: Path) -> None:
-    """For a known path the first commit is not looked up, because that would take a walk."""
+def test_indexed_path_needs_no_walk(tmp_path: Path) -> None:
+    """If an index has the path, `find_first_commit` is not called, because it walks the history."""
     index_location.create_index_directory(resolve(tmp_path, "/src/flask"))
 
     def walk() -> str:
@@ -69,34 +69,34 @@ def test_known_path_needs_no_walk(tmp_path: Path) -> None:
 
 def test_other_repository_at_the_same_path(tmp_path: Path) -> None:
     """Another repository at the same path gets an index of its own."""
-    before = resolve(tmp_path, "/src/flask")
-    index_location.create_index_directory(before)
-    after = resolve(tmp_path, "/src/flask", BOUNDARY, (BOUNDARY,))
-    assert after.repo_id != before.repo_id
-    index_location.create_index_directory(after)
-    assert resolve(tmp_path, "/src/flask", BOUNDARY, (BOUNDARY,)) == after
+    first_location = resolve(tmp_path, "/src/flask")
+    index_location.create_index_directory(first_location)
+    second_location = resolve(tmp_path, "/src/flask", BOUNDARY, (BOUNDARY,))
+    assert second_location.repo_id != first_location.repo_id
+    index_location.create_index_directory(second_location)
+    assert resolve(tmp_path, "/src/flask", BOUNDARY, (BOUNDARY,)) == second_location
 
 
 def test_several_candidates(tmp_path: Path) -> None:
-    """Of two indexes of one path, the one with the present first commit is used."""
+    """If two indexes have the path, the one with the present first commit is returned."""
     index_location.create_index_directory(resolve(tmp_path, "/src/flask", BOUNDARY, (BOUNDARY,)))
-    full = resolve(tmp_path, "/src/flask")
-    index_location.create_index_directory(full)
-    assert resolve(tmp_path, "/src/flask", FIRST, (FIRST, BOUNDARY)) == full
+    full_location = resolve(tmp_path, "/src/flask")
+    index_location.create_index_directory(full_location)
+    assert resolve(tmp_path, "/src/flask", FIRST, (FIRST, BOUNDARY)) == full_location
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"path": 1}', "null", json.dumps({"path": "/x"})])
 def test_invalid_location_file(tmp_path: Path, text: str) -> None:
     """An invalid `place.json` is ignored, and rewritten when the index directory is created again."""
-    created = resolve(tmp_path, "/src/flask")
-    index_location.create_index_directory(created)
-    file = created.folder / index_location.LOCATION_FILE
-    before = file.read_text()
+    location = resolve(tmp_path, "/src/flask")
+    index_location.create_index_directory(location)
+    file = location.folder / index_location.LOCATION_FILE
+    old_content = file.read_text()
     file.write_text(text)
-    assert resolve(tmp_path, "/src/flask") == created
+    assert resolve(tmp_path, "/src/flask") == location
     assert list(index_location.find_by_path(tmp_path, Path("/src/flask"))) == []
-    index_location.create_index_directory(created)
-    assert file.read_text() == before
+    index_location.create_index_directory(location)
+    assert file.read_text() == old_content
 
 
 def test_location_file_is_complete_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,24 +105,24 @@ def test_location_file_is_complete_or_absent(tmp_path: Path, monkeypatch: pytest
     def fail(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    created = resolve(tmp_path, "/src/flask")
+    location = resolve(tmp_path, "/src/flask")
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="No space") as raised:
-        index_location.create_index_directory(created)
-    assert str(raised.value.filename).startswith(str(created.folder / index_location.LOCATION_FILE))
-    assert list(created.folder.iterdir()) == []
+    with pytest.raises(OSError, match="No space") as error_info:
+        index_location.create_index_directory(location)
+    assert str(error_info.value.filename).startswith(str(location.folder / index_location.LOCATION_FILE))
+    assert list(location.folder.iterdir()) == []
 
 
 def test_foreign_directory_is_not_touched(tmp_path: Path) -> None:
     """A symlink in place of an index directory is refused, and its target stays unchanged, including its mode."""
-    foreign = tmp_path / "foreign"
-    foreign.mkdir(mode=0o755)
+    foreign_folder = tmp_path / "foreign"
+    foreign_folder.mkdir(mode=0o755)
     (tmp_path / "home").mkdir()
-    linked = resolve(tmp_path / "home", "/src/flask")
-    linked.folder.symlink_to(foreign)
+    location = resolve(tmp_path / "home", "/src/flask")
+    location.folder.symlink_to(foreign_folder)
     with pytest.raises(ForeignFolder, match="Nothing was changed"):
-        index_location.create_index_directory(linked)
-    assert (stat.S_IMODE(foreign.stat().st_mode), list(foreign.iterdir())) == (0o755, [])
+        index_location.create_index_directory(location)
+    assert (stat.S_IMODE(foreign_folder.stat().st_mode), list(foreign_folder.iterdir())) == (0o755, [])
 
 
 def create_invalid_homes(tmp_path: Path) -> dict[str, Path]:
@@ -138,9 +138,9 @@ def create_invalid_homes(tmp_path: Path) -> dict[str, Path]:
 def test_invalid_home(tmp_path: Path, kind: str) -> None:
     """The error for a home that is not a directory names it and LINEAGE_HOME."""
     home = create_invalid_homes(tmp_path)[kind]
-    with pytest.raises(HomeUnusable, match="Set LINEAGE_HOME to a directory") as raised:
+    with pytest.raises(HomeUnusable, match="Set LINEAGE_HOME to a directory") as error_info:
         index_location.create_index_directory(IndexLocation(home, "flask-01", Path("/src/flask"), FIRST))
-    assert str(home) in raised.value.message
+    assert str(home) in error_info.value.message
     if kind in {"file", "dangling", "loop"}:
         with pytest.raises(HomeUnusable):
             resolve(home, "/src/flask")
@@ -148,10 +148,10 @@ def test_invalid_home(tmp_path: Path, kind: str) -> None:
 
 def test_existing_directory_on_read_only_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An existing index directory is not written to, so it may be read-only; a new one is refused."""
-    created = resolve(tmp_path, "/src/flask")
-    index_location.create_index_directory(created)
+    location = resolve(tmp_path, "/src/flask")
+    index_location.create_index_directory(location)
     make_read_only(tmp_path, monkeypatch)
-    index_location.create_index_directory(created)
+    index_location.create_index_directory(location)
     with pytest.raises(OSError, match="Read-only"):
         index_location.create_index_directory(resolve(tmp_path, "/src/rich"))
 
@@ -159,14 +159,14 @@ def test_existing_directory_on_read_only_file_system(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("path", ["/", "/src/.hidden", "/src/bad\udcff", "/src/a b.git", "/src/" + "x" * 200])
 def test_id_is_plain_for_any_path(tmp_path: Path, path: str) -> None:
     """The id of any path is a plain directory name, and is found again."""
-    created = resolve(tmp_path, path)
-    assert created.repo_id.isascii() and "/" not in created.repo_id and created.repo_id[0] not in ".-"
-    index_location.create_index_directory(created)
-    assert resolve(tmp_path, path) == created
+    location = resolve(tmp_path, path)
+    assert location.repo_id.isascii() and "/" not in location.repo_id and location.repo_id[0] not in ".-"
+    index_location.create_index_directory(location)
+    assert resolve(tmp_path, path) == location
 
 
 def test_empty_repository(tmp_path: Path) -> None:
     """An empty repository has a location, and another one after its first commit."""
-    empty = resolve(tmp_path, "/src/flask", None, ())
-    index_location.create_index_directory(empty)
-    assert resolve(tmp_path, "/src/flask").repo_id != empty.repo_id
+    empty_location = resolve(tmp_path, "/src/flask", None, ())
+    index_location.create_index_directory(empty_location)
+    assert resolve(tmp_path, "/src/flask").repo_id != empty_location.repo_id

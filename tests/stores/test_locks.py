@@ -21,7 +21,7 @@ index_location.create_index_directory(location)
 with locks.acquire_index(location.folder, exclusive={exclusive}, deadline=locks.Deadline.after(10)):
     print("locked"); sys.stdin.read()
 """
-# Writes batches for some seconds, and prints their number.
+# Script that writes batches for some seconds, and prints their number.
 WRITE_BATCHES = """
 import itertools, os
 end = time.monotonic() + {seconds}
@@ -29,12 +29,12 @@ for number in itertools.count():
     with database.open_for_writing(location) as connection:
         if not number:
             writer.record_run_start(connection, location, head="h", unreached=[], components=CURRENT_VERSIONS)
-        writer.replace_batch(connection, make_batch([Document(number * 20 + n) for n in range(20)]))
+        writer.replace_batch(connection, make_batch([SampleCommit(number * 20 + n) for n in range(20)]))
     if not number: print("ready")
     if time.monotonic() > end: break
 print(number + 1)
 """
-# Reads every {pause} seconds, and prints the number of reads and the longest duration of one.
+# Script that reads every {pause} seconds, and prints the number of reads and the longest duration of one.
 READ_REPEATEDLY = """
 end, reads, longest, before = time.monotonic() + {seconds}, 0, 0.0, -1
 while time.monotonic() < end:
@@ -48,13 +48,13 @@ while time.monotonic() < end:
 print(reads, longest)
 """
 
-# Writes five batches after the first one; raises IndexBusy if the writer starves.
+# Script that writes five batches after the first one; raises IndexBusy if the writer starves.
 WRITE_FIVE_BATCHES = """
 for number in range(1, 6):
     with database.open_for_writing(location, wait=50) as connection:
-        writer.replace_batch(connection, make_batch([Document(number * 20 + n) for n in range(20)]))
+        writer.replace_batch(connection, make_batch([SampleCommit(number * 20 + n) for n in range(20)]))
 """
-# Reads without a pause until its stdin is closed, and prints the number of reads.
+# Script that reads without a pause until its stdin is closed, and prints the number of reads.
 READ_UNTIL_CLOSED = """
 import threading
 stop, reads = threading.Event(), 0
@@ -69,17 +69,18 @@ print(reads)
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "compatible"), [(0, 0, True), (0, 1, False), (1, 0, False), (1, 1, False)]
+    ("is_first_exclusive", "is_second_exclusive"),
+    [(False, False), (False, True), (True, False), (True, True)],
 )
-def test_shared_and_exclusive(tmp_path: Path, first: int, second: int, compatible: bool) -> None:
+def test_shared_and_exclusive(tmp_path: Path, is_first_exclusive: bool, is_second_exclusive: bool) -> None:
     """Readers share the lock, a writer excludes all others, and the timeout error says what to do."""
     folder = make_location(tmp_path).folder
-    with run_script(HOLD_LOCK.format(exclusive=bool(first)), tmp_path) as holder:
+    with run_script(HOLD_LOCK.format(exclusive=is_first_exclusive), tmp_path) as holder:
         assert read_line(holder) == "locked"
         with ExitStack() as stack:
-            if not compatible:
+            if is_first_exclusive or is_second_exclusive:
                 stack.enter_context(pytest.raises(IndexBusy, match="Wait for the other"))
-            with locks.acquire_index(folder, exclusive=bool(second), deadline=Deadline.after(0.1)):
+            with locks.acquire_index(folder, exclusive=is_second_exclusive, deadline=Deadline.after(0.1)):
                 pass
 
 
@@ -106,7 +107,7 @@ def test_holder_detects_waiters(tmp_path: Path) -> None:
 
 
 def test_deleted_lock_file_excludes_nobody(tmp_path: Path) -> None:
-    """A lock on a deleted lock file does not exclude other processes."""
+    """A lock on a deleted lock file does not block a new lock, whose file is created."""
     location = make_location(tmp_path)
     index_location.create_index_directory(location)
     with locks.acquire_index(location.folder, exclusive=True, deadline=Deadline.after(1)):
@@ -155,7 +156,7 @@ def test_read_only_lock_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     make_read_only(tmp_path, monkeypatch)
     with locks.acquire_index(location.folder, exclusive=False, deadline=Deadline.after(1)):
         descriptor = os.open(location.folder / locks.INDEX_LOCK, os.O_RDONLY)
-        with locks.closing_descriptor(descriptor):
+        with locks.close_finally(descriptor):
             assert not locks.try_lock(descriptor, fcntl.LOCK_EX)
         with (
             pytest.raises(OSError, match=locks.GATE_LOCK),

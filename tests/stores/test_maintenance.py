@@ -12,13 +12,13 @@ import pytest
 from stores import database, duckdb_engine, index_location, maintenance, migrations, schema, writer
 from stores.errors import StorageError
 from stores.index_location import IndexLocation
-from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_head_change, make_location
+from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_head_change, make_location
 from tests.stores.processes import run_script
 
 # DuckDB appends this to every error caused by the memory limit.
 OUT_OF_MEMORY_HINT = "Possible solutions: * Increasing the memory limit (SET memory_limit='...GB')"
 
-# Compacts; after each table it prints the table's name and waits for a line on stdin.
+# Script that compacts; after each table it prints the table's name and waits for a line on stdin.
 COPY_BY_STEPS = """
 from stores import maintenance
 copy_table = maintenance._copy_table
@@ -39,8 +39,8 @@ def location(tmp_path: Path) -> IndexLocation:
             writer.record_run_start(
                 connection, location, head="h" * 40, unreached=["u" * 40], components=CURRENT_VERSIONS
             )
-            documents = [Document(number * 30 + n, {"a": 1, f"w{n}": 2}, {"f": 1}) for n in range(30)]
-            writer.replace_batch(connection, make_batch(documents))
+            commits = [SampleCommit(number * 30 + n, {"a": 1, f"w{n}": 2}, {"f": 1}) for n in range(30)]
+            writer.replace_batch(connection, make_batch(commits))
     with database.open_for_writing(location) as connection:
         writer.replace_head(connection, make_head_change(["a.py", "b.py"], ["f", "g"]))
     return location
@@ -86,18 +86,18 @@ def test_compaction_keeps_the_content(location: IndexLocation) -> None:
     assert location.database.stat().st_mode & 0o777 == 0o600
     with database.open_for_reading(location) as connection:
         assert connection.execute("SELECT clustered_hunks FROM repository").fetchall() == [(120,)]
-        [(free,)] = connection.execute(
+        [(free_blocks,)] = connection.execute(
             "SELECT free_blocks FROM pragma_database_size() WHERE database_name = 'ix'"
         ).fetchall()
-        assert free == 0
+        assert free_blocks == 0
 
 
 def test_tables_copied_in_slices(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a table is copied in slices, no row is lost, duplicated or moved at their borders."""
-    documents = [Document(200 + n, {"a": 1, f"w{n % 90}": 2}, {"f": 1}) for n in range(600)]
+    commits = [SampleCommit(200 + n, {"a": 1, f"w{n % 90}": 2}, {"f": 1}) for n in range(600)]
     with database.open_for_writing(location) as connection:
-        writer.replace_batch(connection, make_batch(documents))
-        writer.replace_batch(connection, make_batch(documents[200:300]))
+        writer.replace_batch(connection, make_batch(commits))
+        writer.replace_batch(connection, make_batch(commits[200:300]))
     monkeypatch.setattr(maintenance, "COPY_SLICE_ROWS", 100)
     monkeypatch.setattr(maintenance, "SORT_SLICE_ROWS", 50)
     before = read_content(location), read_in_order(location)
@@ -140,7 +140,7 @@ def test_retry_after_out_of_memory(
 def test_error_while_creating_tables(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the tables of the copy cannot be created, the error is raised and the temporary file is deleted."""
     monkeypatch.setattr(
-        migrations, "tables_sql", lambda: "CREATE TABLE half (a INTEGER); SELECT error('invalid DDL')"
+        migrations, "load_tables_sql", lambda: "CREATE TABLE half (a INTEGER); SELECT error('invalid DDL')"
     )
     with pytest.raises(duckdb.InvalidInputException, match="invalid DDL"):
         maintenance.compact(location)
@@ -170,7 +170,7 @@ def test_no_retry_on_full_disk(location: IndexLocation, monkeypatch: pytest.Monk
 def test_real_out_of_memory(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     """DuckDB's error for rows that exceed the limit is recognised, and the copy is tried with the next limit."""
     with database.open_for_writing(location) as connection:
-        writer.replace_batch(connection, make_batch([Document(200 + n, {"a": 1}) for n in range(1_000)]))
+        writer.replace_batch(connection, make_batch([SampleCommit(200 + n, {"a": 1}) for n in range(1_000)]))
         diff = "array_to_string(list_transform(range(1000), i -> md5((i * hunk_id)::VARCHAR)), chr(10))"
         connection.execute(f"UPDATE hunks SET diff = {diff} WHERE hunk_id >= 200")
     before = read_content(location), read_in_order(location)
@@ -205,7 +205,7 @@ def test_unused_vectors_are_dropped(location: IndexLocation) -> None:
     """Vectors of texts that no row has any more are not copied."""
     with database.open_for_writing(location) as connection:
         writer.replace_batch(
-            connection, writer.Batch(covered_commits=make_batch([Document(0)]).covered_commits)
+            connection, writer.Batch(covered_commits=make_batch([SampleCommit(0)]).covered_commits)
         )
         assert len(read_sorted(connection)["vectors"]) == 240
     maintenance.compact(location)
@@ -216,7 +216,7 @@ def test_batches_after_compaction(location: IndexLocation) -> None:
     """Batches can be written to a compacted index."""
     maintenance.compact(location)
     with database.open_for_writing(location) as connection:
-        writer.replace_batch(connection, make_batch([Document(120), Document(0)]))
+        writer.replace_batch(connection, make_batch([SampleCommit(120), SampleCommit(0)]))
     assert [len(read_content(location)[table]) for table in ("commits", "hunks")] == [121, 121]
 
 
@@ -234,7 +234,7 @@ def test_compaction_thresholds(location: IndexLocation, monkeypatch: pytest.Monk
     """Many unclustered postings or free blocks cause a compaction, after which none is needed."""
     with database.open_for_writing(location) as connection:
         connection.execute("CREATE TABLE filler AS SELECT random() AS number FROM range(500_000)")
-        writer.replace_batch(connection, make_batch([Document(120)]))
+        writer.replace_batch(connection, make_batch([SampleCommit(120)]))
         connection.execute("CHECKPOINT")
         connection.execute("DROP TABLE filler")
         connection.execute("CHECKPOINT")
@@ -250,7 +250,7 @@ def test_concurrent_batch_discards_the_copy(location: IndexLocation, monkeypatch
 
     def write_then_fsync(file: Path) -> None:
         with database.open_for_writing(location) as connection:
-            writer.replace_batch(connection, make_batch([Document(1000)]))
+            writer.replace_batch(connection, make_batch([SampleCommit(1000)]))
         fsync_file(file)
 
     monkeypatch.setattr(index_location, "fsync_file", write_then_fsync)

@@ -25,7 +25,7 @@ from stores.index_location import IndexLocation
 from stores.migrations import MIGRATIONS, MigrationFailed
 from stores.schema import TABLES
 from stores.types import SCHEMA_HISTORY, SCHEMA_VERSION
-from tests.bench.indexes import index_fingerprint
+from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import run_index
 from tests.repos import Repo
 from tests.serve.sample_index import WordEncoder
@@ -33,7 +33,7 @@ from tests.stores import schema_1
 from tests.stores.batches import make_location
 from tests.stores.processes import read_line, run_script, wait_for_exit
 
-# Runs a migration, and waits before it is recorded and committed.
+# Script that runs a migration, and waits before it is recorded and committed.
 MIGRATE_AND_WAIT = """
 from stores import migrations
 migrate = migrations.MIGRATIONS[2]
@@ -54,9 +54,9 @@ def repo(tmp_path: Path) -> Repo:
 
 @pytest.fixture
 def location(repo: Repo, tmp_path: Path) -> IndexLocation:
-    found = locate_index(tmp_path / "home", open_repository(repo.path))
-    schema_1.create_index(found)
-    return found
+    new_location = locate_index(tmp_path / "home", open_repository(repo.path))
+    schema_1.create_index(new_location)
+    return new_location
 
 
 def test_every_version_has_a_migration() -> None:
@@ -69,19 +69,21 @@ def test_every_version_has_a_migration() -> None:
 def test_migrated_tables_are_current(location: IndexLocation, tmp_path: Path) -> None:
     """A migrated index has the same tables and columns as a new one, in the same order."""
     with database.open_for_writing(make_location(tmp_path)) as connection:
-        fresh = schema_1.describe_tables(connection)
+        new_tables = schema_1.describe_tables(connection)
     with database.open_for_reading(location) as connection:
-        assert schema_1.describe_tables(connection) == fresh
-        assert set(fresh) == set(TABLES)
+        assert schema_1.describe_tables(connection) == new_tables
+        assert set(new_tables) == set(TABLES)
         versions = connection.execute("SELECT version FROM migrations ORDER BY ALL").fetchall()
     assert versions == [(1,), (2,)]
 
 
 def test_query_after_an_upgrade(repo: Repo, location: IndexLocation) -> None:
     """A query migrates the index, once; only the reranker needs a refresh then."""
-    found = find_pattern(FindRequest("retry connection", 1), repo.path, location.home, encoder=WordEncoder)
-    assert [hit.commit_sha for hit in found.hits] == [repo.head]
-    assert found.meta.compatibility.status == "query_compatible_needs_refresh"
+    answer = find_pattern(
+        FindRequest("retry connection", 1), repo.path, location.home, load_encoder=WordEncoder
+    )
+    assert [hit.commit_sha for hit in answer.hits] == [repo.head]
+    assert answer.meta.compatibility.status == "query_compatible_needs_refresh"
     before = location.database.stat().st_mtime_ns, database.compute_fingerprint(location)
     verdict = str(load_status_at_path(repo.path, location.home)[1].verdict)
     assert f"(reranker_model none, now {CROSS_ENCODER}; run `lineage index --force`)" in verdict
@@ -93,7 +95,7 @@ def test_index_run_after_migration(repo: Repo, location: IndexLocation, tmp_path
     repo.commit_file("net.py", "def connect():\n    timeout(9)\n", "Wait longer")
     run_index(repo, location.home)
     run_index(repo, tmp_path / "fresh")
-    assert index_fingerprint(repo.path, location.home) == index_fingerprint(repo.path, tmp_path / "fresh")
+    assert compute_fingerprint(repo.path, location.home) == compute_fingerprint(repo.path, tmp_path / "fresh")
 
 
 def test_row_versions_are_migrated(location: IndexLocation) -> None:
@@ -115,10 +117,13 @@ def test_missing_metadata_is_unknown(repo: Repo, location: IndexLocation) -> Non
     verdict = load_status_at_path(repo.path, location.home)[1].verdict
     assert verdict and verdict.status is CompatibilityStatus.UNKNOWN
     assert verdict.missing == compatibility.COMPONENT_NAMES
-    remaining = run_index(repo, location.home, force=True).verdict
-    assert remaining.status is CompatibilityStatus.UNKNOWN
-    assert "chunker_version" not in remaining.missing and "semantic_text_version" in remaining.missing
-    assert remaining.remedy == "lineage index --rebuild --yes"
+    verdict_after_force = run_index(repo, location.home, force=True).verdict
+    assert verdict_after_force.status is CompatibilityStatus.UNKNOWN
+    assert (
+        "chunker_version" not in verdict_after_force.missing
+        and "semantic_text_version" in verdict_after_force.missing
+    )
+    assert verdict_after_force.remedy == "lineage index --rebuild --yes"
     assert run_index(repo, location.home, rebuild=True).verdict.status is CompatibilityStatus.COMPATIBLE
 
 
@@ -153,13 +158,13 @@ def test_failed_migration_changes_nothing(
 ) -> None:
     """A failed migration leaves the index unchanged, and the next opening migrates it."""
     before = read_state(location)
-    monkeypatch.setitem(MIGRATIONS, 2, fail_after(MIGRATIONS[2]))
+    monkeypatch.setitem(MIGRATIONS, 2, make_failing_migration(MIGRATIONS[2]))
     with pytest.raises(MigrationFailed, match=r"no room"), open_index(location):
         pass
     assert read_state(location) == before
     monkeypatch.undo()
     with database.open_for_reading(location) as connection:
-        assert migrations.schema_version(connection) == SCHEMA_VERSION
+        assert migrations.read_schema_version(connection) == SCHEMA_VERSION
 
 
 def test_killed_migration_changes_nothing(location: IndexLocation) -> None:
@@ -172,7 +177,7 @@ def test_killed_migration_changes_nothing(location: IndexLocation) -> None:
         wait_for_exit(process)
     assert read_state(location) == before
     with database.open_for_reading(location) as connection:
-        assert migrations.schema_version(connection) == SCHEMA_VERSION
+        assert migrations.read_schema_version(connection) == SCHEMA_VERSION
 
 
 def test_migration_in_read_only_directory(location: IndexLocation, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +215,7 @@ def read_state(location: IndexLocation) -> dict[str, object]:
         return {"tables": schema_1.describe_tables(connection), "metadata": metadata}
 
 
-def fail_after(
+def make_failing_migration(
     migrate: Callable[[duckdb.DuckDBPyConnection], None],
 ) -> Callable[[duckdb.DuckDBPyConnection], None]:
     def migrate_and_fail(connection: duckdb.DuckDBPyConnection) -> None:

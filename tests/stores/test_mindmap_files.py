@@ -26,7 +26,7 @@ from stores.mindmap_files import MindmapDirectory
 from tests.mindmap.sample_maps import NOON, create_map
 
 ROOT = Path(__file__).parent.parent.parent
-# Adds nodes one by one, and prints the label of each after it was written.
+# Script that adds nodes one by one, and prints the label of each after it was written.
 ADD_NODES = """
 import sys
 from pathlib import Path
@@ -48,8 +48,8 @@ def folder(tmp_path: Path) -> MindmapDirectory:
 
 def read_stamps(folder: MindmapDirectory) -> dict[Path, tuple[int, int]]:
     """Return inode and modification time of each file in the directory."""
-    found = {path: path.stat() for path in folder.path.rglob("*")}
-    return {path: (status.st_ino, status.st_mtime_ns) for path, status in found.items()}
+    status_by_path = {path: path.stat() for path in folder.path.rglob("*")}
+    return {path: (status.st_ino, status.st_mtime_ns) for path, status in status_by_path.items()}
 
 
 def start_writer(folder: MindmapDirectory, mindmap_id: str, name: str, count: int) -> subprocess.Popen[str]:
@@ -71,12 +71,14 @@ def test_no_write_is_lost(folder: MindmapDirectory) -> None:
         time.sleep(0.3 + rng.random() / 2)
         process.send_signal(signal.SIGKILL)
         json.loads(folder.read(document.id))
-    reported = [line for process in processes for line in process.communicate(timeout=120)[0].splitlines()]
+    reported_labels = [
+        summary for process in processes for summary in process.communicate(timeout=120)[0].splitlines()
+    ]
     labels = Counter(node.label for node in maps.read(document.id).nodes.values())
-    assert len(reported) >= 60
-    assert all(labels[label] == 1 for label in reported)
+    assert len(reported_labels) >= 60
+    assert all(labels[label] == 1 for label in reported_labels)
     # A killed process may have written a node without reporting it.
-    assert sum(labels.values()) - 1 - len(reported) in (0, 1, 2)
+    assert sum(labels.values()) - 1 - len(reported_labels) in (0, 1, 2)
     assert sorted(path.name for path in folder.path.iterdir() if path.name.startswith("mm_")) == [
         f"{document.id}.json"
     ]
@@ -119,7 +121,7 @@ def test_no_such_map(folder: MindmapDirectory) -> None:
         folder.read("mm_gone")
     with pytest.raises(mindmap_files.NoSuchMindmap), folder.lock("mm_gone"):
         pass
-    assert not (folder.path / mindmap_files.lock_name("mm_gone")).exists()
+    assert not (folder.path / mindmap_files.format_lock_path("mm_gone")).exists()
     with pytest.raises(mindmap_files.MindmapExists):
         folder.create("mm_1", b"{}")
 
@@ -139,9 +141,9 @@ def test_special_files_are_refused(folder: MindmapDirectory, tmp_path: Path) -> 
             pass
         with pytest.raises(mindmap_files.NotAPlainFile):
             folder.remove(name)
-    listed = MapStore(folder.path).list_maps()
-    assert len(listed.summaries) == 1
-    assert len(listed.problems) == 3
+    map_list = MapStore(folder.path).list_maps()
+    assert len(map_list.summaries) == 1
+    assert len(map_list.problems) == 3
     assert secret.exists()
 
 
@@ -152,7 +154,7 @@ def test_size_limit(folder: MindmapDirectory, monkeypatch: pytest.MonkeyPatch) -
     maps = MapStore(folder.path)
     maps.create(document)
     with pytest.raises(mindmap_files.MindmapTooLarge, match="at most 2,000"):
-        maps.change(document.id, lambda found: add_note(found, "x" * 3_000, NOON))
+        maps.change(document.id, lambda mindmap: add_note(mindmap, "x" * 3_000, NOON))
     assert maps.read(document.id) == document
     (folder.path / "mm_large.json").write_bytes(b" " * 2_001)
     with pytest.raises(mindmap_files.MindmapTooLarge, match="2,001 bytes"):
@@ -164,7 +166,7 @@ def test_size_limit(folder: MindmapDirectory, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_many_problems(folder: MindmapDirectory) -> None:
-    """Of many unreadable files only the first ones are listed, and the others counted."""
+    """Of 60 unreadable files the first ten are reported, and the others as a count."""
     for number in range(60):
         folder.create(f"mm_{number}", b'{"format": 7}' if number % 2 else b"{")
     for _ in range(2):
@@ -180,9 +182,9 @@ def test_readers_leave_damaged_files(folder: MindmapDirectory) -> None:
     (folder.path / "mm_cut.json").write_bytes(b'{"title": "cu')
     before = read_stamps(folder)
     for _ in range(2):
-        listed = maps.list_maps()
-        assert [line.id for line in listed.summaries] == [document.id]
-        assert len(listed.problems) == 1 and "mm_cut is damaged" in listed.problems[0]
+        map_list = maps.list_maps()
+        assert [summary.id for summary in map_list.summaries] == [document.id]
+        assert len(map_list.problems) == 1 and "mm_cut is damaged" in map_list.problems[0]
         assert maps.read_latest() == document
         with pytest.raises(DamagedMindmap, match="The file was not changed"):
             maps.read("mm_cut")
@@ -195,18 +197,22 @@ def test_writer_quarantines_damaged_file(folder: MindmapDirectory) -> None:
     document = create_map()
     maps.create(document)
     (folder.path / "mm_cut.json").write_bytes(b'{"title": "cu')
-    with pytest.raises(DamagedMindmap, match="The file was moved, unchanged, to"):
-        maps.change("mm_cut", lambda found: add_note(found, "x", NOON))
+    with pytest.raises(DamagedMindmap, match="unchanged, to"):
+        maps.change("mm_cut", lambda mindmap: add_note(mindmap, "x", NOON))
     first, second = maps.list_maps(), maps.list_maps()
-    assert [line.id for line in first.summaries] == [line.id for line in second.summaries] == [document.id]
-    (quarantined,) = folder.path.glob("mm_cut.json.damaged-*")
+    assert (
+        [summary.id for summary in first.summaries]
+        == [summary.id for summary in second.summaries]
+        == [document.id]
+    )
+    (quarantined_file,) = folder.path.glob("mm_cut.json.damaged-*")
     assert len(first.problems) == len(second.problems) == 1
-    assert str(quarantined) in first.problems[0] and str(quarantined) in second.problems[0]
-    assert "name it mm_cut.json" in second.problems[0]
-    assert quarantined.read_bytes() == b'{"title": "cu'
+    assert str(quarantined_file) in first.problems[0] and str(quarantined_file) in second.problems[0]
+    assert "rename it to mm_cut.json" in second.problems[0]
+    assert quarantined_file.read_bytes() == b'{"title": "cu'
     with pytest.raises(mindmap_files.NoSuchMindmap, match="was damaged"):
         maps.read("mm_cut")
-    quarantined.rename(folder.path / "old")
+    quarantined_file.rename(folder.path / "old")
     assert maps.list_maps().problems == []
 
 
@@ -215,7 +221,7 @@ def test_unknown_format_is_left(folder: MindmapDirectory) -> None:
     maps = MapStore(folder.path)
     folder.create("mm_later", b'{"format": 7}')
     with pytest.raises(ForeignMindmap, match="A newer version may be able to read it"):
-        maps.change("mm_later", lambda found: add_note(found, "x", NOON))
+        maps.change("mm_later", lambda mindmap: add_note(mindmap, "x", NOON))
     assert len(maps.list_maps().problems) == 1
     assert folder.read("mm_later") == b'{"format": 7}'
 
@@ -231,7 +237,7 @@ def test_full_disk(folder: MindmapDirectory, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(mindmap_files.FolderUnusable, match="No space left on device"):
-        maps.change(document.id, lambda found: add_note(found, "x", NOON))
+        maps.change(document.id, lambda mindmap: add_note(mindmap, "x", NOON))
     assert maps.read(document.id) == document
     assert not list(folder.path.glob(".mm_*"))
 
@@ -243,7 +249,7 @@ def test_leftover_temp_file(folder: MindmapDirectory, tmp_path: Path) -> None:
     maps.create(document)
     (tmp_path / "secret").write_text("secret")
     (folder.path / f".{document.id}.tmp").symlink_to(tmp_path / "secret")
-    maps.change(document.id, lambda found: add_note(found, "x", NOON))
+    maps.change(document.id, lambda mindmap: add_note(mindmap, "x", NOON))
     assert (tmp_path / "secret").read_text() == "secret"
     assert len(list(folder.path.iterdir())) == 2
     (folder.path / f".{document.id}.tmp").write_text("{")
@@ -256,10 +262,10 @@ def test_deletion_while_a_writer_waits(folder: MindmapDirectory) -> None:
     document = create_map()
     maps = MapStore(folder.path)
     maps.create(document)
-    with folder.lock(document.id) as locked:
+    with folder.lock(document.id) as locked_mindmap:
         process = start_writer(folder, document.id, "w", 1)
         time.sleep(0.5)
-        locked.remove()
+        locked_mindmap.remove()
     process.communicate(timeout=60)
     assert process.returncode == 1
     assert folder.list_ids() == []
@@ -269,7 +275,7 @@ def test_deletion_while_a_writer_waits(folder: MindmapDirectory) -> None:
 
 
 def test_lock_timeout(folder: MindmapDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting for a map's lock ends with an error that says what to do."""
+    """After the timeout, waiting for a locked map raises an error that says what to do."""
     monkeypatch.setattr(mindmap_files, "WAIT_SECONDS", 0.1)
     folder.create("mm_1", b"{}")
     with (

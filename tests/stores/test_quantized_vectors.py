@@ -18,13 +18,13 @@ from stores.quantized_vectors import PAGE_BYTES
 from stores.snapshot import RankedHunk, Snapshot
 from stores.types import ReachabilityDelta
 from stores.vector_search import TextVectors
-from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_location
+from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_location
 from tests.stores.processes import run_script
-from tests.stores.sample_index import Doc, create_index
+from tests.stores.sample_index import SampleHunk, create_index
 from tests.stores.search_helpers import NO_FILTER
 from tests.stores.test_vector_search import LARGE, QUERY
 
-# Deletes and writes the side file, until it is killed.
+# Script that deletes and writes the side file, until it is killed.
 WRITE_REPEATEDLY = """
 from stores import quantized_vectors, history
 history.MAX_ROWS_IN_MEMORY = 10
@@ -36,15 +36,15 @@ while True:
 
 
 @pytest.fixture(autouse=True)
-def low_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
+def lower_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the indexes of these tests count as large."""
     monkeypatch.setattr(history, "MAX_ROWS_IN_MEMORY", 10)
 
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with create_index(LARGE) as created:
-        yield created
+    with create_index(LARGE) as new_connection:
+        yield new_connection
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def write_side_file(connection: duckdb.DuckDBPyConnection, folder: Path) -> Path
 
 
 def load(connection: duckdb.DuckDBPyConnection, side_file: Path | None) -> tuple[Snapshot, TextVectors]:
-    loaded = snapshot.load_snapshot(connection, ReachabilityDelta())
-    return loaded, vector_search.load_text_vectors(connection, loaded, side_file=side_file)
+    loaded_snapshot = snapshot.load_snapshot(connection, ReachabilityDelta())
+    return loaded_snapshot, vector_search.load_text_vectors(connection, loaded_snapshot, side_file=side_file)
 
 
 def search(
@@ -70,27 +70,27 @@ def search(
     limit: int = 100,
 ) -> tuple[RankedHunk, ...]:
     """Search with the side file, or exhaustively without one."""
-    loaded, texts = load(connection, side_file)
+    loaded_snapshot, texts = load(connection, side_file)
     assert (texts.quantized is not None) == (side_file is not None)
-    return search_loaded(connection, loaded, texts, query_filter, limit)
+    return search_loaded(connection, loaded_snapshot, texts, query_filter, limit)
 
 
 def search_loaded(
     connection: duckdb.DuckDBPyConnection,
-    loaded: Snapshot,
+    loaded_snapshot: Snapshot,
     texts: TextVectors,
     query_filter: QueryFilter = NO_FILTER,
     limit: int = 100,
 ) -> tuple[RankedHunk, ...]:
-    mask = apply_filter(connection, loaded, query_filter)
-    return vector_search.search(connection, loaded, texts, QUERY, mask, limit=limit)
+    mask = apply_filter(connection, loaded_snapshot, query_filter)
+    return vector_search.search(connection, loaded_snapshot, texts, QUERY, mask, limit=limit)
 
 
 def compute_similarities(
     connection: duckdb.DuckDBPyConnection, side_file: Path | None, hunks: Sequence[int]
 ) -> dict[int, float]:
-    loaded, texts = load(connection, side_file)
-    return vector_search.compute_hunk_similarities(connection, loaded, texts, QUERY, hunks)
+    loaded_snapshot, texts = load(connection, side_file)
+    return vector_search.compute_hunk_similarities(connection, loaded_snapshot, texts, QUERY, hunks)
 
 
 @pytest.mark.parametrize("limit", [1, 10, 100, 5_000])
@@ -130,7 +130,7 @@ def test_few_vectors_are_read(
 
 
 def test_quantization_errors(connection: duckdb.DuckDBPyConnection, side_file: Path) -> None:
-    """The quantization errors and norms in the file hold for every text."""
+    """The quantization errors and norms in the file are correct for every text."""
     file = quantized_vectors.open_quantized_file(connection, side_file)
     assert file is not None
     whitened = file.whitening.transform(file.vectors.astype(np.float64))
@@ -157,23 +157,25 @@ def test_leading_dimensions_have_most_variance(
 def test_tail_is_scored(tmp_path: Path) -> None:
     """Texts added after the file was written are ranked with the others, with or without a filter."""
     tail = [
-        Doc(500 + n, f"late{n}.rs", language="rust", vector=doc.vector[::-1])
-        for n, doc in enumerate(LARGE[:40])
+        SampleHunk(500 + n, f"late{n}.rs", language="rust", vector=hunk.vector[::-1])
+        for n, hunk in enumerate(LARGE[:40])
     ]
-    earlier, later = create_index(LARGE), create_index([*LARGE, *tail])
-    loaded, texts = load(later, write_side_file(earlier, tmp_path))
+    old_connection, new_connection = create_index(LARGE), create_index([*LARGE, *tail])
+    loaded_snapshot, texts = load(new_connection, write_side_file(old_connection, tmp_path))
     assert texts.quantized is not None and len(texts.quantized.tail_vectors) == 40
-    exhaustive = vector_search.load_text_vectors(later, loaded, whitening=texts.whitening)
+    exhaustive = vector_search.load_text_vectors(new_connection, loaded_snapshot, whitening=texts.whitening)
     for query_filter in (QueryFilter(), QueryFilter(language="rust"), QueryFilter(path="late*")):
-        hits = search_loaded(later, loaded, texts, query_filter)
-        assert hits == search_loaded(later, loaded, exhaustive, query_filter)
+        hits = search_loaded(new_connection, loaded_snapshot, texts, query_filter)
+        assert hits == search_loaded(new_connection, loaded_snapshot, exhaustive, query_filter)
     assert any(hit.file_path.startswith("late") for hit in hits)
 
 
 def test_unreached_texts_are_left_out(tmp_path: Path) -> None:
     """Texts in the file that belong only to unreached commits are not ranked."""
-    unreached = [Doc(900, f"unreached{n}.py", vector=(*QUERY.tolist()[:-1], n)) for n in range(20)]
-    connection = create_index([*LARGE, *unreached], unreached=[900])
+    unreached_hunks = [
+        SampleHunk(900, f"unreached{n}.py", vector=(*QUERY.tolist()[:-1], n)) for n in range(20)
+    ]
+    connection = create_index([*LARGE, *unreached_hunks], unreached=[900])
     hits = search(connection, write_side_file(connection, tmp_path), limit=2_000)
     assert len(hits) == len(LARGE) and not any(hit.file_path.startswith("unreached") for hit in hits)
 
@@ -203,17 +205,17 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "of another model": lambda file: file.write_bytes(
         file.read_bytes().replace(b'"embedding_model": [', b'"embedding_mode1": [', 1)
     ),
-    "with a wrong code": lambda file: overwrite(file, code_offset() + 500, b"\x55" * 50),
+    "with a wrong code": lambda file: overwrite(file, find_code_offset() + 500, b"\x55" * 50),
 }
 
 
 def overwrite(file: Path, offset: int, data: bytes) -> None:
-    with file.open("r+b") as opened:
-        opened.seek(offset)
-        opened.write(data)
+    with file.open("r+b") as stream:
+        stream.seek(offset)
+        stream.write(data)
 
 
-def code_offset() -> int:
+def find_code_offset() -> int:
     return quantized_vectors.compute_file_layout(len(LARGE))["first"].offset
 
 
@@ -224,27 +226,29 @@ def test_damaged_file_is_not_used(
     """A damaged file, or one of another origin, is not used, and the ranking stays the same."""
     expected = search(connection, None)
     DAMAGE[damage](side_file)
-    loaded, texts = load(connection, side_file)
+    loaded_snapshot, texts = load(connection, side_file)
     assert texts.quantized is None
-    assert search_loaded(connection, loaded, texts) == expected
+    assert search_loaded(connection, loaded_snapshot, texts) == expected
 
 
 def test_damaged_vectors_are_detected(connection: duckdb.DuckDBPyConnection, side_file: Path) -> None:
     """If a vector does not match its code, the vectors of the index are searched, and the file is deleted."""
     expected = search(connection, None)
-    loaded, texts = load(connection, side_file)
+    loaded_snapshot, texts = load(connection, side_file)
     rows = quantized_vectors.compute_file_layout(len(LARGE))["rows"]
     overwrite(side_file, rows.offset, os.urandom(16) * (rows.bytes // 16))
-    assert search_loaded(connection, loaded, texts) == expected
+    assert search_loaded(connection, loaded_snapshot, texts) == expected
     assert not side_file.exists()
 
 
 def find_best_hit(connection: duckdb.DuckDBPyConnection, side_file: Path) -> tuple[int, int]:
     """Return the id of the best hunk, and the row of its text in the side file."""
-    loaded, texts = load(connection, side_file)
+    loaded_snapshot, texts = load(connection, side_file)
     assert texts.quantized is not None
     hunk = search(connection, side_file)[0].hunk_id
-    return hunk, int(texts.quantized.rows[loaded.hunks.positions.positions_of(np.array([hunk]))][0])
+    return hunk, int(
+        texts.quantized.rows[loaded_snapshot.hunks.positions.find_positions(np.array([hunk]))][0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -253,26 +257,30 @@ def find_best_hit(connection: duckdb.DuckDBPyConnection, side_file: Path) -> tup
 def test_one_damaged_vector(connection: duckdb.DuckDBPyConnection, side_file: Path, data: bytes) -> None:
     """NaN, zero, infinite or wrong values in one vector are detected by similarities and by searches."""
     hunk, row = find_best_hit(connection, side_file)
-    loaded, texts = load(connection, side_file)
+    loaded_snapshot, texts = load(connection, side_file)
     overwrite(side_file, quantized_vectors.compute_file_layout(len(LARGE))["rows"].offset + 1536 * row, data)
-    similarities = vector_search.compute_hunk_similarities(connection, loaded, texts, QUERY, [hunk, 3])
+    similarities = vector_search.compute_hunk_similarities(
+        connection, loaded_snapshot, texts, QUERY, [hunk, 3]
+    )
     assert similarities == compute_similarities(connection, None, [hunk, 3])
     assert not side_file.exists()
-    assert search_loaded(connection, loaded, texts) == search(connection, None)
+    assert search_loaded(connection, loaded_snapshot, texts) == search(connection, None)
 
 
 @pytest.fixture
 def location(tmp_path: Path) -> IndexLocation:
-    created = make_location(tmp_path)
-    with database.open_for_writing(created) as connection:
-        writer.record_run_start(connection, created, head="h" * 40, unreached=[], components=CURRENT_VERSIONS)
-    add_documents(created, range(40))
-    return created
-
-
-def add_documents(location: IndexLocation, numbers: range) -> None:
+    location = make_location(tmp_path)
     with database.open_for_writing(location) as connection:
-        writer.replace_batch(connection, make_batch([Document(number) for number in numbers]))
+        writer.record_run_start(
+            connection, location, head="h" * 40, unreached=[], components=CURRENT_VERSIONS
+        )
+    add_commits(location, range(40))
+    return location
+
+
+def add_commits(location: IndexLocation, numbers: range) -> None:
+    with database.open_for_writing(location) as connection:
+        writer.replace_batch(connection, make_batch([SampleCommit(number) for number in numbers]))
 
 
 def count_texts(location: IndexLocation) -> int | None:
@@ -299,9 +307,9 @@ def test_written_for_large_index(location: IndexLocation, monkeypatch: pytest.Mo
 def test_rewritten_when_the_tail_is_long(location: IndexLocation) -> None:
     """The file is written again when the tail has more than a twentieth of the texts."""
     quantized_vectors.refresh_quantized_file(location)
-    add_documents(location, range(40, 42))
+    add_commits(location, range(40, 42))
     assert not quantized_vectors.refresh_quantized_file(location) and count_texts(location) == 40
-    add_documents(location, range(42, 44))
+    add_commits(location, range(42, 44))
     assert quantized_vectors.refresh_quantized_file(location) and count_texts(location) == 44
 
 

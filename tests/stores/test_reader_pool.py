@@ -18,19 +18,19 @@ from stores.connections import IndexReaderPool, OpenIndex
 from stores.database import Fingerprint, NotIndexed
 from stores.index_location import IndexLocation
 from stores.locks import IndexBusy
-from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_location, sha
+from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_location, make_sha
 from tests.stores.processes import SLOW_QUERY, read_line, run_script, wait_for_exit
 
 WRITE_BATCH = """
 with database.open_for_writing(location) as connection:
-    writer.replace_batch(connection, make_batch([Document(9)]))
+    writer.replace_batch(connection, make_batch([SampleCommit(9)]))
 print("written")
 """
 WRITE_BATCHES = """
 for number in range(10, 20):
     started = time.monotonic()
     with database.open_for_writing(location) as connection:
-        writer.replace_batch(connection, make_batch([Document(number)]))
+        writer.replace_batch(connection, make_batch([SampleCommit(number)]))
     print(time.monotonic() - started)
 """
 HOLD_INDEX = """
@@ -38,7 +38,7 @@ with database.open_for_writing(location) as connection:
     print("opened")
     sys.stdin.read()
 """
-# Exits while the watcher thread is inside DuckDB.
+# Script that exits while the watcher thread is inside DuckDB.
 EXIT_DURING_QUERY = """
 from stores.connections import IndexReaderPool
 pool = IndexReaderPool(location)
@@ -61,8 +61,8 @@ def location(tmp_path: Path) -> IndexLocation:
 
 @pytest.fixture
 def pool(location: IndexLocation) -> Iterator[IndexReaderPool]:
-    with closing(IndexReaderPool(location)) as created:
-        yield created
+    with closing(IndexReaderPool(location)) as new_pool:
+        yield new_pool
 
 
 def write(location: IndexLocation, *numbers: int) -> None:
@@ -70,21 +70,21 @@ def write(location: IndexLocation, *numbers: int) -> None:
         writer.record_run_start(
             connection, location, head="h" * 40, unreached=[], components=CURRENT_VERSIONS
         )
-        writer.replace_batch(connection, make_batch([Document(number) for number in numbers]))
+        writer.replace_batch(connection, make_batch([SampleCommit(number) for number in numbers]))
 
 
-def count_commits_in(opened: OpenIndex) -> int:
-    return len(history.list_recorded_commits(opened.connection))
+def count_commits_in(index: OpenIndex) -> int:
+    return len(history.list_recorded_commits(index.connection))
 
 
 def count_commits(pool: IndexReaderPool, wait: float = 5) -> int:
-    with pool.acquire(wait=wait) as opened:
-        return count_commits_in(opened)
+    with pool.acquire(wait=wait) as index:
+        return count_commits_in(index)
 
 
 def read_fingerprint(pool: IndexReaderPool) -> Fingerprint:
-    with pool.acquire() as opened:
-        return opened.fingerprint
+    with pool.acquire() as index:
+        return index.fingerprint
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
@@ -112,9 +112,9 @@ def test_concurrent_queries(pool: IndexReaderPool) -> None:
     barrier = threading.Barrier(4, timeout=10)
 
     def query(_: int) -> tuple[int, int]:
-        with pool.acquire() as opened:
+        with pool.acquire() as index:
             barrier.wait()
-            return id(opened.connection), count_commits_in(opened)
+            return id(index.connection), count_commits_in(index)
 
     with ThreadPoolExecutor(4) as threads:
         results = list(threads.map(query, range(4)))
@@ -136,11 +136,11 @@ def test_writer_between_queries(pool: IndexReaderPool, location: IndexLocation) 
 def test_query_waits_behind_a_waiting_writer(pool: IndexReaderPool, location: IndexLocation) -> None:
     """While a writer waits for a query to end, a later query waits for the writer."""
     with run_script(WRITE_BATCH, location.home) as writer, ThreadPoolExecutor(1) as threads:
-        with pool.acquire() as opened:
+        with pool.acquire() as index:
             wait_until(lambda: locks.has_waiters(location.folder))
             later = threads.submit(count_commits, pool, 30)
             time.sleep(0.2)
-            assert count_commits_in(opened) == 1
+            assert count_commits_in(index) == 1
             assert not later.done()
         assert later.result() == 2
         assert wait_for_exit(writer) == (0, "written", "")
@@ -153,8 +153,8 @@ def test_no_starvation(pool: IndexReaderPool, location: IndexLocation) -> None:
     def query_repeatedly(_: int) -> list[int]:
         counts = []
         while not stop.is_set():
-            with pool.acquire(wait=30) as opened:
-                counts.append(count_commits_in(opened))
+            with pool.acquire(wait=30) as index:
+                counts.append(count_commits_in(index))
                 time.sleep(0.01)
         return counts
 
@@ -178,9 +178,9 @@ def test_idle_index_is_closed(location: IndexLocation) -> None:
     with closing(IndexReaderPool(location, idle_seconds=0.2)) as pool:
         assert count_commits(pool) == 1
         assert count_watchers() == before + 1
-        with pool.acquire() as opened:
+        with pool.acquire() as index:
             time.sleep(0.5)  # a long query does not count as idle
-            assert count_commits_in(opened) == 1
+            assert count_commits_in(index) == 1
         wait_until(lambda: count_watchers() == before)
         with database.open_for_writing(location, wait=0):
             pass
@@ -190,9 +190,9 @@ def test_idle_index_is_closed(location: IndexLocation) -> None:
 def test_close_waits_for_active_query(location: IndexLocation) -> None:
     """A closed pool stays usable for the active query, and releases the index when that ends."""
     pool = IndexReaderPool(location)
-    with pool.acquire() as opened:
+    with pool.acquire() as index:
         pool.close()
-        assert count_commits_in(opened) == 1
+        assert count_commits_in(index) == 1
         with pytest.raises(IndexBusy), database.open_for_writing(location, wait=0):
             pass
     with database.open_for_writing(location, wait=0):
@@ -219,8 +219,8 @@ def test_closed_if_the_watcher_cannot_start(location: IndexLocation, monkeypatch
         pass
     monkeypatch.undo()
     write(location, 2)
-    with closing(pool), pool.acquire() as opened:
-        assert count_commits_in(opened) == 2
+    with closing(pool), pool.acquire() as index:
+        assert count_commits_in(index) == 2
 
 
 def test_missing_index(tmp_path: Path) -> None:
@@ -247,9 +247,9 @@ def test_deleted_index_is_detected(
         with pytest.raises(NotIndexed):
             count_commits(pool)
         write(location, 5)
-        with pool.acquire() as opened:
-            assert history.list_recorded_commits(opened.connection) == [sha(5)]
-            assert opened.fingerprint != before
+        with pool.acquire() as index:
+            assert history.list_recorded_commits(index.connection) == [make_sha(5)]
+            assert index.fingerprint != before
 
 
 def test_compacted_index_is_detected(pool: IndexReaderPool, location: IndexLocation) -> None:
@@ -261,19 +261,19 @@ def test_compacted_index_is_detected(pool: IndexReaderPool, location: IndexLocat
 
 
 def test_busy_index(pool: IndexReaderPool, location: IndexLocation) -> None:
-    """If a writer keeps the index, a query fails after its timeout, which the error mentions."""
+    """If a writer holds the index, a query fails after its timeout, which the error contains."""
     with run_script(HOLD_INDEX, location.home) as writer:
         assert read_line(writer) == "opened"
         started = time.monotonic()
-        with pytest.raises(IndexBusy, match="waited"):
+        with pytest.raises(IndexBusy, match=r"after 0\.3 s"):
             count_commits(pool, wait=0.3)
         assert time.monotonic() - started < 3
 
 
 def test_failed_query_affects_no_other(pool: IndexReaderPool) -> None:
     """After any error the next query works."""
-    with pytest.raises(duckdb.Error), pool.acquire() as opened:
-        opened.connection.execute("SELECT nothing FROM nowhere")
+    with pytest.raises(duckdb.Error), pool.acquire() as index:
+        index.connection.execute("SELECT nothing FROM nowhere")
     assert count_commits(pool) == 1
     with pytest.raises(ValueError, match="own error"), pool.acquire():
         raise ValueError("own error")
@@ -282,5 +282,5 @@ def test_failed_query_affects_no_other(pool: IndexReaderPool) -> None:
 
 def test_readers_cannot_write(pool: IndexReaderPool) -> None:
     """A connection of the pool refuses to change the index."""
-    with pytest.raises(duckdb.Error, match="read-only"), pool.acquire() as opened:
-        opened.connection.execute("DELETE FROM commits")
+    with pytest.raises(duckdb.Error, match="read-only"), pool.acquire() as index:
+        index.connection.execute("DELETE FROM commits")

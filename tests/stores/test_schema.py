@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from stores import schema
-from stores.migrations import tables_sql
+from stores.migrations import load_tables_sql
 
 SQL_TYPES = {
     pa.string(): "VARCHAR",
@@ -25,7 +25,7 @@ SQL_TYPES = {
 def test_tables_are_the_same() -> None:
     """DDL and schemas have the same tables, in the same order."""
     with duckdb.connect() as connection:
-        connection.execute(tables_sql())
+        connection.execute(load_tables_sql())
         rows = connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY table_oid").fetchall()
     assert [name for (name,) in rows] == list(schema.TABLES)
 
@@ -34,7 +34,7 @@ def test_tables_are_the_same() -> None:
 def test_columns_are_the_same(table: str) -> None:
     """The columns of a table have the same names, order, types and nullability."""
     with duckdb.connect() as connection:
-        connection.execute(tables_sql())
+        connection.execute(load_tables_sql())
         rows = connection.execute(f"DESCRIBE {table}").fetchall()
     columns = [(name, sql_type, null == "YES") for name, sql_type, null, *_ in rows]
     assert columns == [

@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from stores import snapshot
 from stores.snapshot import PositionLookup
 from stores.types import ReachabilityDelta
-from tests.stores.sample_index import Doc, HeadSymbol, create_index, sha
+from tests.stores.sample_index import HeadSymbol, SampleHunk, create_index, make_sha
 
 COMMITS = range(6)
 commit_lists = st.lists(st.sampled_from(COMMITS), unique=True, max_size=4)
 deltas = st.builds(
     ReachabilityDelta,
-    removed=commit_lists.map(lambda commits: tuple(map(sha, commits))),
-    added=commit_lists.map(lambda commits: tuple(map(sha, commits))),
-    complete=st.booleans(),
+    removed_commits=commit_lists.map(lambda commits: tuple(map(make_sha, commits))),
+    added_commits=commit_lists.map(lambda commits: tuple(map(make_sha, commits))),
+    is_complete=st.booleans(),
 )
-docs = st.lists(
+hunk_lists = st.lists(
     st.builds(
-        Doc,
+        SampleHunk,
         commit=st.sampled_from(COMMITS),
         path=st.sampled_from(["a.py", "src/b.py", "c.md"]),
         words=st.lists(st.sampled_from(["alpha", "beta"]), max_size=3),
@@ -30,87 +30,91 @@ docs = st.lists(
         vector=st.tuples(st.integers(0, 3).map(float), st.just(1.0)),
     ),
     max_size=12,
-    unique_by=lambda doc: (doc.commit, doc.path),
+    unique_by=lambda hunk: (hunk.commit, hunk.path),
 )
 
 
-def is_reachable(doc: Doc, unreached: list[int], delta: ReachabilityDelta) -> bool:
-    """Return whether HEAD reaches the commit, by the definition of `ReachabilityDelta`."""
-    is_unchanged = doc.commit not in unreached and doc.sha not in delta.removed
-    return doc.sha in delta.added or (is_unchanged and not delta.complete)
+def is_reachable(hunk: SampleHunk, unreached: list[int], delta: ReachabilityDelta) -> bool:
+    """Return whether HEAD reaches the hunk's commit; `unreached`: commits that the index's HEAD does not reach."""
+    was_reachable = hunk.commit not in unreached and hunk.sha not in delta.removed_commits
+    return hunk.sha in delta.added_commits or (was_reachable and not delta.is_complete)
 
 
 @settings(max_examples=60)
-@given(docs, commit_lists, deltas)
+@given(hunk_lists, commit_lists, deltas)
 def test_snapshot_has_reachable_hunks(
-    documents: list[Doc], unreached: list[int], delta: ReachabilityDelta
+    sample_hunks: list[SampleHunk], unreached: list[int], delta: ReachabilityDelta
 ) -> None:
     """The snapshot has all reachable hunks with their fields, ordered by newest commit, sha and path."""
-    connection = create_index(documents, unreached=unreached)
-    found = snapshot.load_snapshot(connection, delta)
-    hunk_ids = [number for number, doc in enumerate(documents) if is_reachable(doc, unreached, delta)]
-    hunk_ids.sort(
-        key=lambda number: (-documents[number].commit, documents[number].sha, documents[number].path)
-    )
-    expected = [documents[number] for number in hunk_ids]
-    hunks = found.hunks
+    loaded_snapshot = snapshot.load_snapshot(create_index(sample_hunks, unreached=unreached), delta)
+    hunk_ids = [n for n, hunk in enumerate(sample_hunks) if is_reachable(hunk, unreached, delta)]
+    hunk_ids.sort(key=lambda n: (-sample_hunks[n].commit, sample_hunks[n].sha, sample_hunks[n].path))
+    expected = [sample_hunks[n] for n in hunk_ids]
+    hunks = loaded_snapshot.hunks
     assert hunks.ids.tolist() == hunk_ids
-    assert hunks.word_counts.tolist() == [len(doc.words) for doc in expected]
-    assert hunks.symbol_word_counts.tolist() == [len(doc.symbols) for doc in expected]
+    assert hunks.word_counts.tolist() == [len(hunk.words) for hunk in expected]
+    assert hunks.symbol_word_counts.tolist() == [len(hunk.symbols) for hunk in expected]
     assert hunks.commit_info.to_pylist() == [
-        {"commit_date": doc.date, "commit_sha": doc.sha, "file_path": doc.path} for doc in expected
+        {"commit_date": hunk.date, "commit_sha": hunk.sha, "file_path": hunk.path} for hunk in expected
     ]
-    assert found.texts.tolist() == sorted({doc.digest.rstrip(b"\0") for doc in expected})
-    assert [found.texts[text] for text in hunks.text_indices] == [
-        doc.digest.rstrip(b"\0") for doc in expected
-    ]
-    assert found.file_count == len({doc.path for doc in expected})
-    path_indices = {(doc.path, int(file)) for doc, file in zip(expected, hunks.file_indices, strict=True)}
-    assert len(path_indices) == found.file_count
+    # NumPy drops trailing zero bytes of fixed-length byte strings.
+    digests = [hunk.digest.rstrip(b"\0") for hunk in expected]
+    assert loaded_snapshot.texts.tolist() == sorted(set(digests))
+    assert loaded_snapshot.texts[hunks.text_indices].tolist() == digests
+    assert loaded_snapshot.file_count == len({hunk.path for hunk in expected})
+    paths_with_index = {
+        (hunk.path, int(index)) for hunk, index in zip(expected, hunks.file_indices, strict=True)
+    }
+    assert len(paths_with_index) == loaded_snapshot.file_count
 
 
 @given(st.lists(st.integers(0, 30), unique=True), st.lists(st.integers(0, 40)))
-def test_position_lookup(rows: list[int], queried: list[int]) -> None:
+def test_position_lookup(row_numbers: list[int], queries: list[int]) -> None:
     """The lookup gives the position of each row, and -1 for any other number."""
-    expected = [rows.index(row) if row in rows else -1 for row in queried]
-    lookup = PositionLookup.from_rows(np.array(rows, dtype=np.int64))
-    assert lookup.positions_of(np.array(queried, dtype=np.int64)).tolist() == expected
+    expected = [row_numbers.index(row) if row in row_numbers else -1 for row in queries]
+    lookup = PositionLookup.from_rows(np.array(row_numbers, dtype=np.int64))
+    assert lookup.find_positions(np.array(queries, dtype=np.int64)).tolist() == expected
 
 
 def test_head_symbol_files() -> None:
     """A HEAD symbol has the file index of hunks with the same path, if there are any."""
-    documents = [Doc(1, "a.py"), Doc(2, "b.py"), Doc(3, "b.py")]
+    hunks = [SampleHunk(1, "a.py"), SampleHunk(2, "b.py"), SampleHunk(3, "b.py")]
     symbols = [
         HeadSymbol("b.py", "send"),
         HeadSymbol("new.py", "Send"),
         HeadSymbol("a.py", "close", ["send"]),
     ]
-    found = snapshot.load_snapshot(create_index(documents, symbols=symbols), ReachabilityDelta())
-    paths = dict(zip(found.hunks.file_indices.tolist(), ["b.py", "b.py", "a.py"], strict=True))
-    assert [paths.get(file) for file in found.symbols.file_indices.tolist()] == ["b.py", None, "a.py"]
-    assert found.symbols.word_counts.tolist() == [1, 1, 2]
-    assert found.symbols.match_names(("send", "absent")).tolist() == [True, False, False]
+    loaded_snapshot = snapshot.load_snapshot(create_index(hunks, symbols=symbols), ReachabilityDelta())
+    path_by_index = dict(
+        zip(loaded_snapshot.hunks.file_indices.tolist(), ["b.py", "b.py", "a.py"], strict=True)
+    )
+    assert [path_by_index.get(index) for index in loaded_snapshot.symbols.file_indices.tolist()] == [
+        "b.py",
+        None,
+        "a.py",
+    ]
+    assert loaded_snapshot.symbols.word_counts.tolist() == [1, 1, 2]
+    assert loaded_snapshot.symbols.match_names(("send", "absent")).tolist() == [True, False, False]
 
 
 def test_order_of_rows_does_not_matter() -> None:
     """Rows in another order give the same snapshot, except for the hunk ids."""
-    documents = [Doc(n % 5, f"{n % 7}.py", vector=(n % 3, 1)) for n in range(35)]
-    shuffled = documents[::-1]
-    one, other = (
-        snapshot.load_snapshot(create_index(rows), ReachabilityDelta()) for rows in (documents, shuffled)
+    hunks = [SampleHunk(n % 5, f"{n % 7}.py", vector=(n % 3, 1)) for n in range(35)]
+    first, second = (
+        snapshot.load_snapshot(create_index(rows), ReachabilityDelta()) for rows in (hunks, hunks[::-1])
     )
-    assert one.hunks.commit_info.equals(other.hunks.commit_info)
-    assert one.texts.tolist() == other.texts.tolist()
-    assert one.hunks.text_indices.tolist() == other.hunks.text_indices.tolist()
+    assert first.hunks.commit_info.equals(second.hunks.commit_info)
+    assert first.texts.tolist() == second.texts.tolist()
+    assert first.hunks.text_indices.tolist() == second.hunks.text_indices.tolist()
 
 
 def test_order_of_undecodable_paths() -> None:
-    """Two undecodable paths of a commit with the same text are ordered by their bytes."""
-    connection = create_index([Doc(1, "?.py"), Doc(1, "?.py", words=["other"])])
+    """Two paths of a commit that differ only in bytes that are not UTF-8 are ordered by these bytes."""
+    connection = create_index([SampleHunk(1, "?.py"), SampleHunk(1, "?.py", words=["other"])])
     _set_path_bytes(connection, {0: b"\xff.py", 1: b"\xfe.py"})
     assert snapshot.load_snapshot(connection, ReachabilityDelta()).hunks.ids.tolist() == [1, 0]
 
 
-def _set_path_bytes(connection: duckdb.DuckDBPyConnection, names: dict[int, bytes]) -> None:
-    for hunk, name in names.items():
-        connection.execute("UPDATE hunks SET file_path_bytes = ? WHERE hunk_id = ?", [name, hunk])
+def _set_path_bytes(connection: duckdb.DuckDBPyConnection, path_by_hunk: dict[int, bytes]) -> None:
+    for hunk_id, path in path_by_hunk.items():
+        connection.execute("UPDATE hunks SET file_path_bytes = ? WHERE hunk_id = ?", [path, hunk_id])

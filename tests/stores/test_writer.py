@@ -19,13 +19,13 @@ from stores.locks import IndexBusy
 from stores.writer import Batch, HeadChange
 from tests.stores.batches import (
     CURRENT_VERSIONS,
-    Document,
-    digest,
+    SampleCommit,
+    compute_digest,
     make_batch,
     make_head_change,
     make_location,
+    make_sha,
     make_vectors,
-    sha,
 )
 
 # The data of full-text ranking: postings by term and commit, and the statistics of BM25.
@@ -37,10 +37,12 @@ STATISTICS = "SELECT count(*), avg(word_count), avg(symbol_word_count) FROM hunk
 
 @pytest.fixture
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as created:
-        migrations.migrate(created)
-        created.execute("INSERT INTO repository VALUES ('id', '/path', NULL, NULL, NULL, NULL, 0, NULL)")
-        yield created
+    with duckdb.connect() as new_connection:
+        migrations.migrate(new_connection)
+        new_connection.execute(
+            "INSERT INTO repository VALUES ('id', '/path', NULL, NULL, NULL, NULL, 0, NULL)"
+        )
+        yield new_connection
 
 
 def read_ranking_data(connection: duckdb.DuckDBPyConnection) -> list[Any]:
@@ -63,105 +65,113 @@ WORDS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 5), max_size
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=12), st.data())
-def test_batch_size_does_not_matter(documents: list[Any], data: st.DataObject) -> None:
-    """Postings, term ids and BM25 statistics do not depend on how documents are split into batches."""
-    all_documents = [Document(number, words, symbols) for number, (words, symbols) in enumerate(documents)]
-    cuts = sorted(data.draw(st.sets(st.integers(1, len(all_documents)))) | {len(all_documents)})
+def test_batch_size_does_not_matter(commits: list[Any], data: st.DataObject) -> None:
+    """Postings, term ids and BM25 statistics do not depend on how commits are split into batches."""
+    all_commits = [SampleCommit(number, words, symbols) for number, (words, symbols) in enumerate(commits)]
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(all_commits)))) | {len(all_commits)})
     starts = [0, *cuts[:-1]]
     results = []
     for batches in (
-        [all_documents],
-        [all_documents[start:end] for start, end in zip(starts, cuts, strict=True)],
+        [all_commits],
+        [all_commits[start:end] for start, end in zip(starts, cuts, strict=True)],
     ):
         with duckdb.connect() as connection:
             migrations.migrate(connection)
-            for batch_documents in batches:
-                writer.replace_batch(connection, make_batch(batch_documents))
+            for batch_commits in batches:
+                writer.replace_batch(connection, make_batch(batch_commits))
             results.append((read_ranking_data(connection), read_terms(connection)))
     assert results[0] == results[1]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @given(st.lists(WORDS, min_size=2, max_size=8), st.data())
-def test_replacing_equals_rebuilding(documents: list[Any], data: st.DataObject) -> None:
+def test_replacing_equals_rebuilding(commits: list[Any], data: st.DataObject) -> None:
     """An index in which commits were replaced equals one that was written once."""
-    final = [Document(number, words) for number, words in enumerate(documents)]
-    replaced = data.draw(st.lists(st.sampled_from(final), unique_by=lambda document: document.commit))
-    first = [replace(document, words={"old": 1}) if document in replaced else document for document in final]
+    final = [SampleCommit(number, words) for number, words in enumerate(commits)]
+    replaced = data.draw(st.lists(st.sampled_from(final), unique_by=lambda commit: commit.number))
+    first = [replace(commit, words={"old": 1}) if commit in replaced else commit for commit in final]
     results = []
     for batches in ([final], [first, replaced]):
         with duckdb.connect() as connection:
             migrations.migrate(connection)
-            for batch_documents in batches:
-                writer.replace_batch(connection, make_batch(batch_documents))
+            for batch_commits in batches:
+                writer.replace_batch(connection, make_batch(batch_commits))
             results.append(read_ranking_data(connection))
     assert results[0] == results[1]
 
 
 def test_term_ids_follow_first_appearance(connection: duckdb.DuckDBPyConnection) -> None:
-    """Term ids are assigned by first document, then alphabetically, for hunk and symbol terms together."""
+    """Term ids are assigned by first commit, then alphabetically, for hunk and symbol terms together."""
     writer.replace_batch(
-        connection, make_batch([Document(0, {"b": 1, "a": 2}, {"z": 1}), Document(1, {"c": 1})])
+        connection, make_batch([SampleCommit(0, {"b": 1, "a": 2}, {"z": 1}), SampleCommit(1, {"c": 1})])
     )
-    writer.replace_batch(connection, make_batch([Document(2, {"a": 1, "aa": 1})]))
+    writer.replace_batch(connection, make_batch([SampleCommit(2, {"a": 1, "aa": 1})]))
     assert read_terms(connection) == ["a", "b", "z", "c", "aa"]
 
 
 def test_commit_is_replaced(connection: duckdb.DuckDBPyConnection) -> None:
     """Writing a commit again replaces its hunks, symbols and postings."""
-    writer.replace_batch(connection, make_batch([Document(0, {"a": 1}, {"f": 1}), Document(1)]))
+    writer.replace_batch(connection, make_batch([SampleCommit(0, {"a": 1}, {"f": 1}), SampleCommit(1)]))
     before = count_rows(connection)
-    writer.replace_batch(connection, make_batch([Document(0, {"a": 1}, {"f": 1})]))
+    writer.replace_batch(connection, make_batch([SampleCommit(0, {"a": 1}, {"f": 1})]))
     assert count_rows(connection) == before
-    writer.replace_batch(connection, Batch(covered_commits=[sha(0), sha(1)]))
+    writer.replace_batch(connection, Batch(covered_commits=[make_sha(0), make_sha(1)]))
     remaining = {table for table, count in count_rows(connection).items() if count}
     assert remaining == {"repository", "migrations", "terms", "vectors"}
 
 
 def test_each_text_is_stored_once(connection: duckdb.DuckDBPyConnection) -> None:
     """A text of several hunks, in one batch or in several, has one vector."""
-    writer.replace_batch(connection, make_batch([Document(0, text="same"), Document(1, text="same")]))
-    writer.replace_batch(connection, make_batch([Document(2, text="same")]))
-    twice = Batch(vectors=pa.concat_tables([make_vectors([digest("new")]), make_vectors([digest("new")])]))
+    writer.replace_batch(connection, make_batch([SampleCommit(0, text="same"), SampleCommit(1, text="same")]))
+    writer.replace_batch(connection, make_batch([SampleCommit(2, text="same")]))
+    twice = Batch(
+        vectors=pa.concat_tables(
+            [make_vectors([compute_digest("new")]), make_vectors([compute_digest("new")])]
+        )
+    )
     writer.replace_batch(connection, twice)
     rows = connection.execute("SELECT count(*), count(DISTINCT text_digest) FROM vectors").fetchall()
     assert rows == [(5, 5)]
-    assert history.find_known_digests(connection, [digest("same"), digest("other")]) == {digest("same")}
+    assert history.find_embedded_digests(connection, [compute_digest("same"), compute_digest("other")]) == {
+        compute_digest("same")
+    }
 
 
 def test_vectors_are_stored_unchanged(connection: duckdb.DuckDBPyConnection) -> None:
     """Stored vectors are read back bit for bit."""
-    vectors = make_vectors([digest("a"), digest("b")])
+    vectors = make_vectors([compute_digest("a"), compute_digest("b")])
     writer.replace_batch(connection, Batch(vectors=vectors))
-    stored = connection.execute("FROM vectors").to_arrow_table()
-    assert stored.column("embedding").to_pylist() == vectors.column("embedding").to_pylist()
+    table = connection.execute("FROM vectors").to_arrow_table()
+    assert table.column("embedding").to_pylist() == vectors.column("embedding").to_pylist()
 
 
 def test_unreadable_commits(connection: duckdb.DuckDBPyConnection) -> None:
     """An unreadable commit is recorded with its last reason, until it is read."""
     for reason in ("missing tree", "missing blob"):
-        rows = pa.Table.from_pylist([{"commit_sha": sha(0), "reason": reason}], schema.UNREADABLE)
-        writer.replace_batch(connection, Batch(covered_commits=[sha(0)], unreadable=rows, watermark=sha(0)))
+        rows = pa.Table.from_pylist([{"commit_sha": make_sha(0), "reason": reason}], schema.UNREADABLE)
+        writer.replace_batch(
+            connection, Batch(covered_commits=[make_sha(0)], unreadable=rows, watermark=make_sha(0))
+        )
     assert [commit.reason for commit in history.load_unreadable_commits(connection)] == ["missing blob"]
-    writer.replace_batch(connection, Batch(covered_commits=[sha(0)]))
+    writer.replace_batch(connection, Batch(covered_commits=[make_sha(0)]))
     assert history.load_unreadable_commits(connection) == ()
 
 
 def test_watermark(connection: duckdb.DuckDBPyConnection) -> None:
     """A batch without a watermark keeps the last one; an empty batch with one changes it."""
-    writer.replace_batch(connection, make_batch([Document(0)]))
-    writer.replace_batch(connection, make_batch([Document(1)], watermark=False))
+    writer.replace_batch(connection, make_batch([SampleCommit(0)]))
+    writer.replace_batch(connection, make_batch([SampleCommit(1)], watermark=False))
     summary = history.load_index_summary(connection)
-    assert summary is not None and (summary.last_indexed_commit, summary.commits) == (sha(0), 2)
-    writer.replace_batch(connection, Batch(covered_commits=[sha(2)], watermark=sha(2)))
-    changed = history.load_index_summary(connection)
-    assert changed is not None and changed.last_indexed_commit == sha(2)
-    assert history.find_recorded_commits(connection, [sha(0), sha(2)]) == {sha(0)}
+    assert summary is not None and (summary.last_indexed_commit, summary.commits) == (make_sha(0), 2)
+    writer.replace_batch(connection, Batch(covered_commits=[make_sha(2)], watermark=make_sha(2)))
+    changed_summary = history.load_index_summary(connection)
+    assert changed_summary is not None and changed_summary.last_indexed_commit == make_sha(2)
+    assert history.find_recorded_commits(connection, [make_sha(0), make_sha(2)]) == {make_sha(0)}
 
 
 def test_failed_batch_writes_nothing(connection: duckdb.DuckDBPyConnection) -> None:
     """A batch that fails is not written at all, and can be written later."""
-    valid = make_batch([Document(0)])
+    valid = make_batch([SampleCommit(0)])
     terms = valid.hunk_terms
     without_frequency = terms.set_column(2, "frequency", pa.nulls(terms.num_rows, pa.int32()))
     invalid = replace(valid, hunk_terms=without_frequency)
@@ -169,7 +179,7 @@ def test_failed_batch_writes_nothing(connection: duckdb.DuckDBPyConnection) -> N
         writer.replace_batch(connection, invalid)
     assert history.list_recorded_commits(connection) == []
     writer.replace_batch(connection, valid)
-    assert history.list_recorded_commits(connection) == [sha(0)]
+    assert history.list_recorded_commits(connection) == [make_sha(0)]
 
 
 def test_head_files_are_replaced(connection: duckdb.DuckDBPyConnection) -> None:
@@ -191,16 +201,20 @@ def test_record_run_start(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("DELETE FROM repository")
     location = replace(make_location(Path("/home")), path=Path("/bad\udcff"))
     writer.record_run_start(
-        connection, location, head="1" * 40, unreached=[sha(7)], components=CURRENT_VERSIONS
+        connection, location, head="1" * 40, unreached=[make_sha(7)], components=CURRENT_VERSIONS
     )
-    writer.replace_batch(connection, make_batch([Document(0)]))
+    writer.replace_batch(connection, make_batch([SampleCommit(0)]))
     writer.record_run_start(
-        connection, location, head="2" * 40, unreached=[sha(8), sha(9)], components=CURRENT_VERSIONS
+        connection, location, head="2" * 40, unreached=[make_sha(8), make_sha(9)], components=CURRENT_VERSIONS
     )
     summary = history.load_index_summary(connection)
     assert summary is not None
-    assert (summary.path, summary.head_commit, summary.last_indexed_commit) == ("/bad\\xff", "2" * 40, sha(0))
-    assert history.load_unreached_commits(connection) == {sha(8), sha(9)}
+    assert (summary.path, summary.head_commit, summary.last_indexed_commit) == (
+        "/bad\\xff",
+        "2" * 40,
+        make_sha(0),
+    )
+    assert history.load_unreached_commits(connection) == {make_sha(8), make_sha(9)}
 
 
 def create_index(location: IndexLocation) -> IndexLocation:
@@ -208,7 +222,7 @@ def create_index(location: IndexLocation) -> IndexLocation:
         writer.record_run_start(
             connection, location, head="h" * 40, unreached=[], components=CURRENT_VERSIONS
         )
-        writer.replace_batch(connection, make_batch([Document(0)]))
+        writer.replace_batch(connection, make_batch([SampleCommit(0)]))
     return location
 
 
@@ -223,7 +237,7 @@ def test_delete_removes_everything(tmp_path: Path) -> None:
     assert remaining == {locks.GATE_LOCK: 0, locks.INDEX_LOCK: 0, "notes.txt": 0}
     writer.delete_index(location)
     with database.open_for_reading(create_index(location)) as connection:
-        assert history.list_recorded_commits(connection) == [sha(0)]
+        assert history.list_recorded_commits(connection) == [make_sha(0)]
 
 
 def test_delete_while_a_reader_is_active(tmp_path: Path) -> None:

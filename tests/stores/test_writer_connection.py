@@ -14,10 +14,10 @@ from stores.connections import MAX_OPEN_WAL_BYTES, IndexWriter
 from stores.database import MAX_WAL_BYTES, IndexDeleted
 from stores.errors import StorageError
 from stores.index_location import DATABASE_FILE, IndexLocation
-from tests.stores.batches import CURRENT_VERSIONS, Document, make_batch, make_location
+from tests.stores.batches import CURRENT_VERSIONS, SampleCommit, make_batch, make_location
 from tests.stores.processes import SLOW_QUERY, run_script, wait_for_exit
 
-# Closes the index while the watcher thread is inside DuckDB, and is interrupted {times} times meanwhile.
+# Script that closes the index while the watcher thread is inside DuckDB, and is interrupted {times} times meanwhile.
 CLOSE_INTERRUPTED = """
 import signal
 from stores.connections import IndexWriter
@@ -35,7 +35,7 @@ def has_waiters(*_):
 pending = [None] * {times}
 signal.signal(signal.SIGALRM, interrupt)
 index = IndexWriter(location).__enter__()
-with index.batch():
+with index.open_batch():
     pass
 locks.has_waiters = has_waiters
 started.wait()
@@ -49,10 +49,12 @@ except KeyboardInterrupt:
 
 @pytest.fixture
 def location(tmp_path: Path) -> IndexLocation:
-    created = make_location(tmp_path / "home")
-    with database.open_for_writing(created) as connection:
-        writer.record_run_start(connection, created, head="h" * 40, unreached=[], components=CURRENT_VERSIONS)
-    return created
+    new_location = make_location(tmp_path / "home")
+    with database.open_for_writing(new_location) as connection:
+        writer.record_run_start(
+            connection, new_location, head="h" * 40, unreached=[], components=CURRENT_VERSIONS
+        )
+    return new_location
 
 
 def count_commits(location: IndexLocation, wait: float = 5) -> int:
@@ -61,17 +63,17 @@ def count_commits(location: IndexLocation, wait: float = 5) -> int:
 
 
 def write(index: IndexWriter, *numbers: int) -> None:
-    with index.batch() as connection:
-        writer.replace_batch(connection, make_batch([Document(number) for number in numbers]))
+    with index.open_batch() as connection:
+        writer.replace_batch(connection, make_batch([SampleCommit(number) for number in numbers]))
 
 
 def test_batches_share_one_connection(location: IndexLocation) -> None:
     """While no process waits, batches share a connection; the run ends with a closed index and a short log."""
     with IndexWriter(location) as index:
-        with index.batch() as first:
+        with index.open_batch() as first:
             pass
         write(index, 1)
-        with index.batch() as second:
+        with index.open_batch() as second:
             assert second is first
     assert count_commits(location, wait=0.5) == 1
     assert database.get_wal_size(location) <= MAX_WAL_BYTES
@@ -83,10 +85,10 @@ def test_index_is_reopened_after_a_checkpoint(
     """After a checkpoint the index is closed and opened again, which frees memory."""
     monkeypatch.setattr(connections, "MAX_OPEN_WAL_BYTES", 0)
     with IndexWriter(location) as index:
-        with index.batch() as first:
-            writer.replace_batch(first, make_batch([Document(1)]))
+        with index.open_batch() as first:
+            writer.replace_batch(first, make_batch([SampleCommit(1)]))
         assert database.get_wal_size(location) == 0
-        with index.batch() as second:
+        with index.open_batch() as second:
             assert second is not first
             assert len(history.list_recorded_commits(second)) == 1
 
@@ -106,7 +108,7 @@ def test_failed_batch_closes_the_index(location: IndexLocation) -> None:
     """After a failed batch its error is raised, earlier batches stay, and the next batch opens the index again."""
 
     def fail(index: IndexWriter) -> None:
-        with index.batch() as connection:
+        with index.open_batch() as connection:
             connection.execute("BEGIN")
             connection.execute("DELETE FROM commits")
             raise ValueError("half a batch")

@@ -5,24 +5,25 @@ import { Page } from "./panels/page";
 import { readRoute, loadTheme, repaint, refresh, watchServer } from "./state/actions";
 import { app } from "./state/app";
 import { watchKeys } from "./state/keys";
-import cards from "./style/cards.css";
-import colours from "./style/colours.css";
-import frame from "./style/frame.css";
-import panels from "./style/panels.css";
+import cardStyle from "./style/cards.css";
+import colourStyle from "./style/colours.css";
+import frameStyle from "./style/frame.css";
+import panelStyle from "./style/panels.css";
 
+// In narrower windows the open side panel leaves no room for the map, so it is closed at first.
 const NARROW_WINDOW = "(max-width: 860px)";
 
 function applyStyles(): void {
   const sheet = new CSSStyleSheet();
-  sheet.replaceSync([colours, frame, panels, cards].join("\n"));
+  sheet.replaceSync([colourStyle, frameStyle, panelStyle, cardStyle].join("\n"));
   document.adoptedStyleSheets = [sheet];
 }
 
 function watchWindowWidth(): void {
-  const narrow = matchMedia(NARROW_WINDOW);
-  const update = (): void => app.set({ isNarrow: narrow.matches, isPanelOpen: !narrow.matches });
-  narrow.addEventListener("change", update);
-  update();
+  const narrowQuery = matchMedia(NARROW_WINDOW);
+  const updateState = (): void => app.set({ isNarrow: narrowQuery.matches, isPanelOpen: !narrowQuery.matches });
+  narrowQuery.addEventListener("change", updateState);
+  updateState();
 }
 
 applyStyles();
@@ -30,7 +31,7 @@ loadTheme();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 watchWindowWidth();
 readRoute();
-if (!app.get().route.map) void refresh();
+if (!app.get().route.map) void refresh(); // readRoute() loads a map, but not the session list
 window.addEventListener("hashchange", readRoute);
 watchKeys();
 watchServer();

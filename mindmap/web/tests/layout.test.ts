@@ -6,13 +6,13 @@ import { type Layout, layOutMap, intersects } from "../src/layout/layout";
 import { routeLinks } from "../src/layout/links";
 import { truncateText, wrapText } from "../src/layout/text";
 import { type Branch, buildTree, walkTree } from "../src/model/tree";
-import { initialCollapsed, collapseTree } from "../src/state/collapse";
+import { chooseCollapsedNodes, collapseTree } from "../src/state/collapse";
 import { parseRoute, formatRoute } from "../src/state/route";
 import { createMap, measureFixedWidth } from "./maps";
 
 const fonts = { label: measureFixedWidth, bold: measureFixedWidth, small: measureFixedWidth };
 
-function mapWithPlans(plans: number, steps: number): Mindmap {
+function createMapWithPlans(plans: number, steps: number): Mindmap {
   const nodes: Parameters<typeof createMap>[0] = {};
   for (let plan = 0; plan < plans; plan++) {
     nodes[`p${plan}`] = { type: "plan" };
@@ -21,7 +21,7 @@ function mapWithPlans(plans: number, steps: number): Mindmap {
   return createMap(nodes);
 }
 
-function layoutOf(tree: Branch, aspect = 1.5, previous?: Layout): Layout {
+function computeLayout(tree: Branch, aspect = 1.5, previous?: Layout): Layout {
   const cards = [...walkTree(tree)].map(({ id, node, children }) => [id, createCard(node, undefined, 0, children.length > 0, fonts)] as const);
   return layOutMap(tree, new Map(cards), aspect, previous);
 }
@@ -35,8 +35,8 @@ test("lines break between words, long words are split, and truncated text ends w
 });
 
 test("no cards overlap, and all are within the bounds", () => {
-  for (const map of [mapWithPlans(0, 0), mapWithPlans(1, 1), mapWithPlans(3, 9), mapWithPlans(40, 12)]) {
-    const layout = layoutOf(buildTree(map));
+  for (const map of [createMapWithPlans(0, 0), createMapWithPlans(1, 1), createMapWithPlans(3, 9), createMapWithPlans(40, 12)]) {
+    const layout = computeLayout(buildTree(map));
     const cards = [...layout.cards.values()];
     assert.equal(cards.length, Object.keys(map.nodes).length);
     for (const [index, card] of cards.entries()) {
@@ -48,25 +48,25 @@ test("no cards overlap, and all are within the bounds", () => {
 
 test("a large map has about the aspect ratio of its window", () => {
   for (const aspect of [0.6, 1, 2]) {
-    const { bounds } = layoutOf(buildTree(mapWithPlans(60, 10)), aspect);
+    const { bounds } = computeLayout(buildTree(createMapWithPlans(60, 10)), aspect);
     assert.ok(Math.abs(Math.log(bounds.width / bounds.height / aspect)) < 0.4, `${bounds.width} x ${bounds.height}`);
   }
 });
 
 test("a cached tree layout equals a computed one, and another card height gives another layout", () => {
-  const corners = (map: Mindmap): string[] => [...layoutOf(buildTree(map)).cards.values()].map(({ x, y }) => `${x} ${y}`);
-  const map = mapWithPlans(6, 4);
-  const first = corners(map);
-  assert.deepEqual(corners(map), first);
+  const listCorners = (map: Mindmap): string[] => [...computeLayout(buildTree(map)).cards.values()].map(({ x, y }) => `${x} ${y}`);
+  const map = createMapWithPlans(6, 4);
+  const cornersBefore = listCorners(map);
+  assert.deepEqual(listCorners(map), cornersBefore);
   map.nodes["p0s1"]!.label = "A label so long that it takes a second and a third line of its card to be shown";
-  const after = corners(map);
-  assert.notDeepEqual(after, first);
-  assert.equal(new Set(after).size, after.length);
+  const cornersAfter = listCorners(map);
+  assert.notDeepEqual(cornersAfter, cornersBefore);
+  assert.equal(new Set(cornersAfter).size, cornersAfter.length);
 });
 
-test("a map that gets another branch keeps its number of columns", () => {
-  const before = layoutOf(buildTree(mapWithPlans(30, 10)));
-  assert.equal(layoutOf(buildTree(mapWithPlans(31, 10)), 1.5, before).columns, before.columns);
+test("a map with one more branch keeps its number of columns", () => {
+  const before = computeLayout(buildTree(createMapWithPlans(30, 10)));
+  assert.equal(computeLayout(buildTree(createMapWithPlans(31, 10)), 1.5, before).columns, before.columns);
 });
 
 test("a link to a collapsed node leads to the card that shows it, and links with equal ends share a route", () => {
@@ -80,20 +80,20 @@ test("a link to a collapsed node leads to the card that shows it, and links with
   const { tree, hiddenCounts, visibleIdOf } = collapseTree(buildTree(map), new Set(["a"]));
   assert.equal(hiddenCounts.get("a"), 2);
   assert.equal(visibleIdOf.get("b"), "a");
-  const routes = routeLinks(map.links, layoutOf(tree), visibleIdOf).map(({ from, to, style, label }) => [from, to, style, label]);
+  const routes = routeLinks(map.links, computeLayout(tree), visibleIdOf).map(({ from, to, style, label }) => [from, to, style, label]);
   assert.deepEqual(routes, [["a", "d", "solid", "x +1"], ["d", "a", "dashed", ""]]);
 });
 
 test("a small map is expanded, a large one partly, starting with the active tasks", () => {
-  assert.equal(initialCollapsed(mapWithPlans(3, 5)).size, 0);
-  const map = mapWithPlans(28, 10);
+  assert.equal(chooseCollapsedNodes(createMapWithPlans(3, 5)).size, 0);
+  const map = createMapWithPlans(28, 10);
   map.nodes["p17s3"]!.status = "in_progress";
-  const closed = initialCollapsed(map);
-  assert.ok(!closed.has("p17") && !closed.has("root"));
-  assert.ok(closed.size >= 25);
+  const collapsed = chooseCollapsedNodes(map);
+  assert.ok(!collapsed.has("p17") && !collapsed.has("root"));
+  assert.ok(collapsed.size >= 25);
 });
 
-test("parsing and formatting a route are inverse, and an invalid route shows the sessions", () => {
+test("formatting a parsed route gives the same URL fragment, and an invalid fragment is the route of the sessions", () => {
   for (const hash of ["#/", "#/map/mm_1", "#/map/mm_1/node/n_2", "#/map/mm_1/node/n_2?view=plan", "#/map/mm_1?view=both"]) {
     assert.equal(formatRoute(parseRoute(hash)), hash);
   }

@@ -1,6 +1,6 @@
 ; A capture other than @name is the kind of the symbol; of two patterns that match one node
 ; the later wins. Annotations are part of their node. Member functions become methods and
-; local functions are left out: `pipeline.definitions` decides both from the nesting.
+; local functions are left out: `pipeline.syntax.symbols` decides both from the nesting.
 
 (class_declaration (type_identifier) @name) @class
 (class_declaration (modifiers (class_modifier "data")) (type_identifier) @name) @data_class

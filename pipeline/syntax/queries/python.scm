@@ -1,6 +1,6 @@
 ; A capture other than @name and @prefix is the kind of the symbol; of two patterns that
 ; match one node the later wins. Functions inside a class become methods, functions inside
-; functions are left out: `pipeline.definitions` decides both from the nesting.
+; functions are left out: `pipeline.syntax.symbols` decides both from the nesting.
 
 (function_definition name: (identifier) @name) @function
 

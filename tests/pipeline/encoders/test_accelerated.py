@@ -103,9 +103,9 @@ def test_a_damaged_fp32_model_is_rebuilt(tmp_path: Path) -> None:
     created = file.stat()
     assert created.st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
     assert accelerated.ensure_fp32_model(tmp_path / "home").stat().st_ino == created.st_ino
-    with file.open("r+b") as opened:
-        opened.seek(1_000_000)
-        opened.write(b"damage")
+    with file.open("r+b") as stream:
+        stream.seek(1_000_000)
+        stream.write(b"damage")
     assert accelerated.ensure_fp32_model(tmp_path / "home").stat().st_ino != created.st_ino
     assert accelerated._is_intact(file)
     assert {entry.name for entry in file.parent.iterdir()} == {accelerated.FP32_FILE, accelerated.BUILD_LOCK}

@@ -25,7 +25,7 @@ Floats = NDArray[np.float32]
 
 ROOT: Final = Path(__file__).parents[3]
 REFERENCE: Final = ROOT / "tests" / "data" / "encoder_reference.npz"
-# A changed file makes other vectors, so the model needs a new name.
+# Digests of `minilm.onnx` and `tokenizer.json` by model name. A changed file gives other vectors and needs a new name.
 FILE_DIGESTS: Final = {
     "all-MiniLM-L6-v2/int8/3": (
         "e639a92ddcbc3845e10b3459b8978085df2a9564320adfef0603a41a21b356dd",
@@ -146,7 +146,7 @@ def test_the_model_name_belongs_to_its_files() -> None:
 
 
 def test_unload_frees_the_model() -> None:
-    """The model is freed, and loaded again it makes the same vectors."""
+    """The model is freed; the next call loads it again and gives the same vectors."""
     encoder = OnnxEncoder(threads=2)
     encoder.unload()
     before = encoder.encode(["retry", "after a timeout"])
@@ -173,7 +173,7 @@ def test_importing_loads_no_heavy_library() -> None:
 
 
 def test_encoding_prints_nothing() -> None:
-    """No library prints a warning, neither when loading nor when the process forks afterwards."""
+    """No library prints anything while it loads, encodes and forks."""
     program = (
         "import subprocess; from pipeline.encoders.base import OnnxEncoder\n"
         "OnnxEncoder(threads=2).encode(['one', 'two', 'three'])\n"
@@ -183,7 +183,7 @@ def test_encoding_prints_nothing() -> None:
 
 
 def test_stops_at_an_interrupt() -> None:
-    """Ctrl-C ends a long encoding after the texts that are running."""
+    """Ctrl-C ends a long encoding after the texts in progress."""
     program = (
         # Under a shell that starts the tests in the background, interrupts are ignored.
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -207,10 +207,10 @@ def test_stops_at_an_interrupt() -> None:
 
 
 def run_python(program: str) -> tuple[str, str]:
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-W", "error", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    return done.stdout, done.stderr
+    return result.stdout, result.stderr
 
 
 def test_the_runtime_sends_no_telemetry(tmp_path: Path) -> None:

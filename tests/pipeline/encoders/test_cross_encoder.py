@@ -133,26 +133,28 @@ def test_the_bundled_file() -> None:
 def create_random_weights(random: np.random.Generator) -> Tensors:
     """Return random weights of two layers, one separate and one joint."""
 
-    def dense(name: str, outputs: int, inputs: int) -> Iterator[tuple[str, Floats]]:
+    def create_dense(name: str, outputs: int, inputs: int) -> Iterator[tuple[str, Floats]]:
         yield f"{name}.weight", (random.normal(size=(outputs, inputs)) / np.sqrt(inputs)).astype(np.float32)
         yield f"{name}.bias", random.normal(size=outputs).astype(np.float32) / np.float32(10)
 
-    def norm(name: str) -> Iterator[tuple[str, Floats]]:
+    def create_norm(name: str) -> Iterator[tuple[str, Floats]]:
         yield f"{name}.weight", random.uniform(0.5, 1.5, HIDDEN_SIZE).astype(np.float32)
         yield f"{name}.bias", random.normal(size=HIDDEN_SIZE).astype(np.float32) / np.float32(10)
 
     source: Tensors = {"apart": np.array(1, np.float32), "layers": np.array(2, np.float32)}
-    source |= dict(norm("embeddings.LayerNorm"))
+    source |= dict(create_norm("embeddings.LayerNorm"))
     for layer in range(2):
         for part in ("query", "key", "value"):
-            source |= dict(dense(f"layer.{layer}.attention.self.{part}", HIDDEN_SIZE, HIDDEN_SIZE))
-        source |= dict(dense(f"layer.{layer}.attention.output.dense", HIDDEN_SIZE, HIDDEN_SIZE))
-        source |= dict(norm(f"layer.{layer}.attention.output.LayerNorm"))
-        source |= dict(dense(f"layer.{layer}.intermediate.dense", 4 * HIDDEN_SIZE, HIDDEN_SIZE))
-        source |= dict(dense(f"layer.{layer}.output.dense", HIDDEN_SIZE, 4 * HIDDEN_SIZE))
-        source |= dict(norm(f"layer.{layer}.output.LayerNorm"))
-    source |= dict(dense("telling", 1, HIDDEN_SIZE)) | dict(dense("joint", HIDDEN_SIZE, 2 * HIDDEN_SIZE))
-    source |= dict(dense("out", 1, HIDDEN_SIZE))
+            source |= dict(create_dense(f"layer.{layer}.attention.self.{part}", HIDDEN_SIZE, HIDDEN_SIZE))
+        source |= dict(create_dense(f"layer.{layer}.attention.output.dense", HIDDEN_SIZE, HIDDEN_SIZE))
+        source |= dict(create_norm(f"layer.{layer}.attention.output.LayerNorm"))
+        source |= dict(create_dense(f"layer.{layer}.intermediate.dense", 4 * HIDDEN_SIZE, HIDDEN_SIZE))
+        source |= dict(create_dense(f"layer.{layer}.output.dense", HIDDEN_SIZE, 4 * HIDDEN_SIZE))
+        source |= dict(create_norm(f"layer.{layer}.output.LayerNorm"))
+    source |= dict(create_dense("telling", 1, HIDDEN_SIZE)) | dict(
+        create_dense("joint", HIDDEN_SIZE, 2 * HIDDEN_SIZE)
+    )
+    source |= dict(create_dense("out", 1, HIDDEN_SIZE))
     source["side"] = random.normal(size=(2, HIDDEN_SIZE)).astype(np.float32)
     source["scale"] = np.array([3, 4, 5], np.float32)
     return source
@@ -161,17 +163,17 @@ def create_random_weights(random: np.random.Generator) -> Tensors:
 def compute_reference_score(source: Tensors, question: Floats, text: Floats) -> float:
     """Return the model's score, computed in plain numpy."""
 
-    def dense(x: Floats, name: str) -> Floats:
+    def apply_dense(x: Floats, name: str) -> Floats:
         return np.asarray(x @ source[f"{name}.weight"].T + source[f"{name}.bias"])
 
-    def norm(x: Floats, name: str) -> Floats:
+    def apply_norm(x: Floats, name: str) -> Floats:
         centered = x - x.mean(-1, keepdims=True)
         deviation = np.sqrt((centered**2).mean(-1, keepdims=True) + EPSILON)
         return np.asarray(centered / deviation * source[f"{name}.weight"] + source[f"{name}.bias"])
 
-    def layer(x: Floats, name: str) -> Floats:
+    def apply_layer(x: Floats, name: str) -> Floats:
         query, key, value = (
-            dense(x, f"{name}.attention.self.{part}").reshape(len(x), HEAD_COUNT, -1).swapaxes(0, 1)
+            apply_dense(x, f"{name}.attention.self.{part}").reshape(len(x), HEAD_COUNT, -1).swapaxes(0, 1)
             for part in ("query", "key", "value")
         )
         exponentials = np.exp(query @ key.swapaxes(1, 2) / np.sqrt(HIDDEN_SIZE / HEAD_COUNT))
@@ -180,24 +182,26 @@ def compute_reference_score(source: Tensors, question: Floats, text: Floats) -> 
             .swapaxes(0, 1)
             .reshape(len(x), HIDDEN_SIZE)
         )
-        x = norm(dense(attended, f"{name}.attention.output.dense") + x, f"{name}.attention.output.LayerNorm")
-        inner = gelu(dense(x, f"{name}.intermediate.dense"))
-        return norm(dense(inner, f"{name}.output.dense") + x, f"{name}.output.LayerNorm")
+        x = apply_norm(
+            apply_dense(attended, f"{name}.attention.output.dense") + x, f"{name}.attention.output.LayerNorm"
+        )
+        inner = gelu(apply_dense(x, f"{name}.intermediate.dense"))
+        return apply_norm(apply_dense(inner, f"{name}.output.dense") + x, f"{name}.output.LayerNorm")
 
-    def max_similarity(question: Floats, text: Floats) -> float:
+    def compute_max_similarity(question: Floats, text: Floats) -> float:
         nearest = (normalize(question) @ normalize(text).T).max(1)
-        importance = 1 / (1 + np.exp(-dense(question, "telling")[:, 0]))
+        importance = 1 / (1 + np.exp(-apply_dense(question, "telling")[:, 0]))
         return float((nearest * importance).sum() / importance.sum())
 
-    question, text = (layer(norm(x, "embeddings.LayerNorm"), "layer.0") for x in (question, text))
-    separate = max_similarity(question, text)
-    both = layer(np.concatenate([question + source["side"][0], text + source["side"][1]]), "layer.1")
+    question, text = (apply_layer(apply_norm(x, "embeddings.LayerNorm"), "layer.0") for x in (question, text))
+    separate = compute_max_similarity(question, text)
+    both = apply_layer(np.concatenate([question + source["side"][0], text + source["side"][1]]), "layer.1")
     question, text = both[: len(question)], both[len(question) :]
     means = question.mean(0), text.mean(0)
     cosine = float((normalize(means[0]) * normalize(means[1])).sum())
-    hidden = np.tanh(dense(np.concatenate([means[0] * means[1] * 10, means[0] + means[1]]), "joint"))
-    scores = np.array([separate, max_similarity(question, text), cosine])
-    return float(scores @ source["scale"] + dense(hidden, "out")[0])
+    hidden = np.tanh(apply_dense(np.concatenate([means[0] * means[1] * 10, means[0] + means[1]]), "joint"))
+    scores = np.array([separate, compute_max_similarity(question, text), cosine])
+    return float(scores @ source["scale"] + apply_dense(hidden, "out")[0])
 
 
 def normalize(x: Floats) -> Floats:

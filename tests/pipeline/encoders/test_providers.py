@@ -12,14 +12,14 @@ from pipeline.encoders.providers import ProviderUnavailable, check_built_in, cho
 
 
 @pytest.mark.parametrize("requested", ["cpu", "coreml", "cuda"])
-@pytest.mark.parametrize("cuda_devices", [False, True])
-def test_a_named_provider_is_chosen(requested: str, cuda_devices: bool) -> None:
-    """A provider that is named is chosen on every machine."""
-    assert choose_provider(requested, has_cuda_devices=cuda_devices) == requested
+@pytest.mark.parametrize("has_cuda_devices", [False, True])
+def test_a_named_provider_is_chosen(requested: str, has_cuda_devices: bool) -> None:
+    """A provider given by name is chosen with and without CUDA devices."""
+    assert choose_provider(requested, has_cuda_devices=has_cuda_devices) == requested
 
 
 @pytest.mark.parametrize(
-    ("platform", "built", "cuda_devices", "chosen"),
+    ("platform", "built_in", "has_cuda_devices", "provider"),
     [
         ("linux", {"cpu"}, False, "cpu"),
         ("linux", {"cpu", "cuda"}, False, "cpu"),
@@ -31,12 +31,12 @@ def test_a_named_provider_is_chosen(requested: str, cuda_devices: bool) -> None:
     ],
 )
 def test_auto(
-    monkeypatch: pytest.MonkeyPatch, platform: str, built: set[str], cuda_devices: bool, chosen: str
+    monkeypatch: pytest.MonkeyPatch, platform: str, built_in: set[str], has_cuda_devices: bool, provider: str
 ) -> None:
-    """`auto` is cuda if devices are named, else coreml on a macOS build that has it, else the CPU."""
+    """`auto` is cuda if CUDA devices are set, else coreml on a macOS build that has it, else the CPU."""
     monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(providers, "list_built_in_providers", lambda: frozenset(built))
-    assert choose_provider("auto", has_cuda_devices=cuda_devices) == chosen
+    monkeypatch.setattr(providers, "list_built_in_providers", lambda: frozenset(built_in))
+    assert choose_provider("auto", has_cuda_devices=has_cuda_devices) == provider
 
 
 def test_the_cpu_is_always_available() -> None:
@@ -48,9 +48,9 @@ def test_the_cpu_is_always_available() -> None:
 @pytest.mark.skipif("cuda" in providers.list_built_in_providers(), reason="this build has it")
 def test_the_error_has_an_installation_hint() -> None:
     """The error for cuda names the extra, and how to replace the package that shares its directory."""
-    with pytest.raises(ProviderUnavailable) as caught:
+    with pytest.raises(ProviderUnavailable) as error:
         check_built_in("cuda")
-    text = str(caught.value)
+    text = str(error.value)
     assert "built without cuda" in text and "pip install 'history-lineage[cuda]'" in text
     assert "pip uninstall --yes onnxruntime" in text and "--embed-provider cpu" in text
 
@@ -62,7 +62,7 @@ def test_a_fallback_to_the_cpu_is_an_error(
     """A build that claims a provider but runs on the CPU raises an error, and the runtime prints nothing."""
     monkeypatch.setattr(providers, "check_built_in", lambda _: None)
     model = accelerated.ensure_fp32_model(tmp_path)
-    with pytest.warns(UserWarning, match="not in available"), pytest.raises(ProviderUnavailable) as caught:
+    with pytest.warns(UserWarning, match="not in available"), pytest.raises(ProviderUnavailable) as error:
         providers.create_session("cuda", model, dimensions={})
-    assert str(caught.value).startswith("ONNX Runtime cannot run the encoder on cuda: ")
+    assert str(error.value).startswith("ONNX Runtime cannot run the encoder on cuda: ")
     assert capfd.readouterr() == ("", "")

@@ -36,7 +36,7 @@ def test_a_known_word_has_its_own_row() -> None:
 
 
 def test_an_unknown_word_has_two_bucket_rows() -> None:
-    """It has the same buckets each time; an unknown number has none."""
+    """An unknown word has the same one or two buckets each time; an unknown number has none."""
     rows = LEXICON.find_rows(["frobnicate"])
     assert rows == LEXICON.find_rows(["frobnicate"]) and 1 <= len(rows) <= 2
     assert all(3 <= row < 3 + 8 for row in rows)
@@ -44,7 +44,7 @@ def test_an_unknown_word_has_two_bucket_rows() -> None:
 
 
 def test_words_seldom_share_both_rows() -> None:
-    """Of ten thousand identifiers hardly two have the same pair of a thousand buckets."""
+    """Ten thousand identifiers have more than 9,800 distinct pairs of 1,024 buckets."""
     lexicon = Lexicon({}, 1024)
     pairs = {tuple(lexicon.find_rows([f"name_{number}"])) for number in range(10_000)}
     assert len(pairs) > 9_800
@@ -60,7 +60,7 @@ def test_vectors_are_deterministic(encoder: StaticEncoder) -> None:
 
 
 def test_unload_frees_the_table() -> None:
-    """The table is freed, and loaded again it makes the same vectors."""
+    """The table is freed; the next call loads it again and gives the same vectors."""
     encoder = StaticEncoder()
     before = encoder.encode(TEXTS)
     encoder.unload()

@@ -9,10 +9,10 @@ import pytest
 from pipeline.git import changes
 from pipeline.git.repository import open_repository
 from pipeline.hunks import CommitChanges, extract_hunks
-from tests.pipeline.git.tree_helpers import create_repo, extract_changes, extract_only_hunk, summarize
+from tests.pipeline.git.tree_helpers import create_repo, extract_changes, extract_only_hunk, summarize_hunks
 from tests.repos import Repo
 
-VENDORED = "vendor/"
+IGNORED_DIRECTORY = "vendor/"
 
 
 @pytest.fixture
@@ -21,18 +21,20 @@ def repo(tmp_path: Path) -> Repo:
 
 
 def extract_visible_changes(repo: Repo) -> CommitChanges:
-    """Return what HEAD changed outside of the ignored directory."""
-    return extract_hunks(open_repository(repo.path), repo.head, lambda path: path.startswith(VENDORED))
+    """Return the changes of HEAD outside of the ignored directory."""
+    return extract_hunks(
+        open_repository(repo.path), repo.head, lambda path: path.startswith(IGNORED_DIRECTORY)
+    )
 
 
-@pytest.mark.parametrize("edited", [False, True])
-def test_a_move_into_an_ignored_directory_is_a_deletion(repo: Repo, edited: bool) -> None:
-    """The move is a deletion with the removed text."""
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_a_move_into_an_ignored_directory_is_a_deletion(repo: Repo, is_edited: bool) -> None:
+    """A file that moves into an ignored directory is a deleted file, with its text as removed text."""
     repo.rename("a.py", "vendor/a.py")
-    if edited:
+    if is_edited:
         repo.write("vendor/a.py", (repo.path / "vendor/a.py").read_text() + "more\n")
     repo.commit_file("b.py", "b\n", "Move")
-    assert summarize(extract_visible_changes(repo).hunks) == [
+    assert summarize_hunks(extract_visible_changes(repo).hunks) == [
         ("a.py", "deleted", "text", 0, 20),
         ("b.py", "added", "text", 1, 0),
     ]
@@ -41,18 +43,18 @@ def test_a_move_into_an_ignored_directory_is_a_deletion(repo: Repo, edited: bool
 
 
 def test_a_move_out_of_an_ignored_directory_is_an_addition(repo: Repo) -> None:
-    """The file is added without an old path, since it was not in the index before."""
+    """A file that moves out of an ignored directory is an added file, without an old path."""
     repo.rename("a.py", "vendor/a.py")
     repo.commit("Away")
     repo.rename("vendor/a.py", "c.py")
     repo.commit("Back")
     [hunk] = extract_visible_changes(repo).hunks
-    assert summarize([hunk]) == [("c.py", "added", "text", 20, 0)]
+    assert summarize_hunks([hunk]) == [("c.py", "added", "text", 20, 0)]
     assert (hunk.old_path, hunk.old_blob) == (None, None)
 
 
 def test_a_move_within_an_ignored_directory_is_ignored(repo: Repo) -> None:
-    """The commit has no hunks."""
+    """A commit that moves a file within an ignored directory has no hunks."""
     repo.rename("a.py", "vendor/a.py")
     repo.commit("Away")
     repo.rename("vendor/a.py", "vendor/b.py")
@@ -61,7 +63,7 @@ def test_a_move_within_an_ignored_directory_is_ignored(repo: Repo) -> None:
 
 
 def test_a_merge_that_moves_a_file_into_an_ignored_directory(repo: Repo) -> None:
-    """The file is deleted with respect to every parent."""
+    """A merge that moves a file into an ignored directory has a hunk that deletes the file."""
     repo.branch("side")
     repo.commit_file("side.py", "side\n")
     repo.switch("main")
@@ -69,46 +71,46 @@ def test_a_merge_that_moves_a_file_into_an_ignored_directory(repo: Repo) -> None
     repo.git("merge", "--quiet", "--no-ff", "--no-commit", "side")
     repo.rename("a.py", "vendor/a.py")
     repo.commit("Merge")
-    assert summarize(extract_visible_changes(repo).hunks) == [("a.py", "deleted", "text", 0, 20)]
+    assert summarize_hunks(extract_visible_changes(repo).hunks) == [("a.py", "deleted", "text", 0, 20)]
 
 
-@pytest.mark.parametrize("large", ["added", "deleted", "moved"])
+@pytest.mark.parametrize("large_file_change", ["added", "deleted", "moved"])
 def test_a_large_file_does_not_prevent_renames_of_others(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch, large: str
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, large_file_change: str
 ) -> None:
     """A large file is paired only by equal content; the other files are paired as in git."""
     monkeypatch.setattr(changes, "MAX_RENAME_BYTES", 1_000)
-    if large != "added":
+    if large_file_change != "added":
         repo.write("large.txt", "x\n" * 1_000)
     repo.write("other.py", "".join(f"other {n}\n" for n in range(20)))
     repo.commit("Second")
     repo.rename("a.py", "moved/b.py")
     repo.write("moved/b.py", (repo.path / "moved/b.py").read_text() + "more\n")
     repo.rename("other.py", "another.py")
-    if large == "added":
+    if large_file_change == "added":
         repo.write("large.txt", "x\n" * 1_000)
-    elif large == "deleted":
+    elif large_file_change == "deleted":
         repo.remove("large.txt")
     else:
         repo.rename("large.txt", "huge.txt")
     repo.commit("Move")
-    large_change = {
+    expected_change = {
         "added": ("large.txt", "added", "text", 1_000, 0),
         "deleted": ("large.txt", "deleted", "text", 0, 1_000),
         "moved": ("huge.txt", "renamed", "text", 0, 0),
-    }[large]
-    found = extract_changes(repo).hunks
-    assert summarize(found) == sorted(
-        [("another.py", "renamed", "text", 0, 0), ("moved/b.py", "renamed", "text", 1, 0), large_change]
+    }[large_file_change]
+    hunks = extract_changes(repo).hunks
+    assert summarize_hunks(hunks) == sorted(
+        [("another.py", "renamed", "text", 0, 0), ("moved/b.py", "renamed", "text", 1, 0), expected_change]
     )
-    moved = next(hunk for hunk in found if hunk.file_path == "moved/b.py")
-    assert (moved.old_path, moved.added_text) == ("a.py", "more")
-    printed = repo.git("show", "--find-renames", "--name-status", "--format=", "HEAD")
-    assert "a.py\tmoved/b.py" in printed
+    moved_hunk = next(hunk for hunk in hunks if hunk.file_path == "moved/b.py")
+    assert (moved_hunk.old_path, moved_hunk.added_text) == ("a.py", "more")
+    git_changes = repo.git("show", "--find-renames", "--name-status", "--format=", "HEAD")
+    assert "a.py\tmoved/b.py" in git_changes
 
 
 def test_oversized_files_with_odd_names(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Paths that are not UTF-8, and a file replaced by a directory, are paired."""
+    """Oversized files are paired even if paths are not UTF-8 or a file was replaced by a directory."""
     monkeypatch.setattr(changes, "MAX_RENAME_BYTES", 1_000)
     blob = repo.git("hash-object", "-w", "--stdin", stdin=b"x\n" * 1_000)
     stage = ("update-index", "--add", "-z", "--index-info")
@@ -119,11 +121,13 @@ def test_oversized_files_with_odd_names(repo: Repo, monkeypatch: pytest.MonkeyPa
     repo.git("rm", "--cached", "--quiet", "large")
     entries = [b"a.py\0", b"gr\xf6\xdfe\0"]
     repo.git(*stage, stdin=b"".join(b"0 " + b"0" * 40 + b"\t" + entry for entry in entries))
-    small = repo.git("hash-object", "-w", "--stdin", stdin=(repo.path / "a.py").read_bytes() + b"more\n")
-    repo.git(*stage, stdin=f"100644 {small}\tlarge/b.py\0".encode() + f"100644 {blob}\t".encode() + b"\xe9\0")
+    small_blob = repo.git("hash-object", "-w", "--stdin", stdin=(repo.path / "a.py").read_bytes() + b"more\n")
+    repo.git(
+        *stage, stdin=f"100644 {small_blob}\tlarge/b.py\0".encode() + f"100644 {blob}\t".encode() + b"\xe9\0"
+    )
     repo.commit("Third", add=False)
-    found = [(hunk.old_path, hunk.file_path, hunk.change_kind) for hunk in extract_changes(repo).hunks]
-    assert found in (
+    hunk_changes = [(hunk.old_path, hunk.file_path, hunk.change_kind) for hunk in extract_changes(repo).hunks]
+    assert hunk_changes in (
         [(None, "large", "deleted"), ("a.py", "large/b.py", "renamed"), (r"gr\xf6\xdfe", r"\xe9", "renamed")],
         [(None, r"gr\xf6\xdfe", "deleted"), ("a.py", "large/b.py", "renamed"), ("large", r"\xe9", "renamed")],
     )
@@ -133,7 +137,7 @@ def test_oversized_files_with_odd_names(repo: Repo, monkeypatch: pytest.MonkeyPa
 def test_moved_symlinks_and_submodules_are_renames(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    """They are paired by equal content, as in git, in commits of any size."""
+    """Symlinks and submodules are paired by equal content, as in git, below and above the rename limit."""
     monkeypatch.setattr(changes, "RENAME_LIMIT", limit)
     repo.symlink("link", "a.py")
     repo.git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},module")
@@ -149,14 +153,14 @@ def test_moved_symlinks_and_submodules_are_renames(
         ["R100", "link", "linked"],
         ["R100", "module", "sub/module"],
     ]
-    assert [(hunk.old_path, *summarize([hunk])[0]) for hunk in extract_changes(repo).hunks] == [
+    assert [(hunk.old_path, *summarize_hunks([hunk])[0]) for hunk in extract_changes(repo).hunks] == [
         ("link", "linked", "renamed", "symlink", 0, 0),
         ("module", "sub/module", "renamed", "submodule", 0, 0),
     ]
 
 
 def test_a_file_is_not_renamed_to_a_symlink(repo: Repo) -> None:
-    """Equal content of another type is no rename; a change of permissions is one."""
+    """A file and a symlink of equal content are no rename; a file with other permissions is one."""
     repo.commit_file("name", "a.py")
     (repo.path / "name").unlink()
     repo.symlink("link", "a.py")

@@ -25,70 +25,70 @@ def repo(tmp_path: Path) -> Repo:
 
 def test_git_uses_the_commit_graph(repo: Repo, tmp_path: Path) -> None:
     """The graph is valid and covers HEAD's history, and the repository is unchanged."""
-    before = sorted((repo.path / ".git").rglob("*"))
-    repository, folder = open_repository(repo.path), tmp_path / "graph"
-    commit_graph.refresh(repository, folder)
-    git = commit_graph.create_git_program(repository, folder)
-    assert git.run("commit-graph", "verify", f"--object-dir={folder}").exit_code == 0
-    assert (folder / "info" / "commit-graph").stat().st_size > 1_000
+    files_before = sorted((repo.path / ".git").rglob("*"))
+    repository, graph_dir = open_repository(repo.path), tmp_path / "graph"
+    commit_graph.refresh(repository, graph_dir)
+    git = commit_graph.create_git_program(repository, graph_dir)
+    assert git.run("commit-graph", "verify", f"--object-dir={graph_dir}").exit_code == 0
+    assert (graph_dir / "info" / "commit-graph").stat().st_size > 1_000
     assert git.run("rev-list", "HEAD").stdout.decode().split() == repo.git("rev-list", "HEAD").split()
     assert git.run("cat-file", "-p", "HEAD:a.py").stdout == b"4\n"
-    assert sorted((repo.path / ".git").rglob("*")) == before
+    assert sorted((repo.path / ".git").rglob("*")) == files_before
 
 
 def test_a_stale_graph_is_rewritten(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The graph is rewritten if it lacks many commits or its tip is gone, but not if it lacks a few."""
-    folder, tip = tmp_path / "graph", tmp_path / "graph" / "tip"
-    commit_graph.refresh(open_repository(repo.path), folder)
-    old = repo.head
-    new = repo.commit_file("a.py", "new\n")
-    commit_graph.refresh(open_repository(repo.path), folder)
-    assert tip.read_text() == old
+    """The graph is rewritten if it lacks many commits or its tip does not exist, but not if it lacks a few commits."""
+    graph_dir, tip_file = tmp_path / "graph", tmp_path / "graph" / "tip"
+    commit_graph.refresh(open_repository(repo.path), graph_dir)
+    old_head = repo.head
+    new_head = repo.commit_file("a.py", "new\n")
+    commit_graph.refresh(open_repository(repo.path), graph_dir)
+    assert tip_file.read_text() == old_head
     monkeypatch.setattr(commit_graph, "MAX_MISSING_COMMITS", 1)
-    commit_graph.refresh(open_repository(repo.path), folder)
-    assert tip.read_text() == new
-    tip.write_text("0" * 40)
-    commit_graph.refresh(open_repository(repo.path), folder)
-    assert tip.read_text() == new
+    commit_graph.refresh(open_repository(repo.path), graph_dir)
+    assert tip_file.read_text() == new_head
+    tip_file.write_text("0" * 40)
+    commit_graph.refresh(open_repository(repo.path), graph_dir)
+    assert tip_file.read_text() == new_head
 
 
 def test_a_stale_lock_is_removed(repo: Repo, tmp_path: Path) -> None:
-    """git's lock file prevents writing only until it is old."""
-    folder = tmp_path / "graph"
-    lock = folder / "info" / "commit-graph.lock"
-    lock.parent.mkdir(parents=True)
-    lock.touch()
-    commit_graph.refresh(open_repository(repo.path), folder)
-    assert lock.exists() and not (folder / "info" / "commit-graph").exists()
-    before = time.time() - commit_graph.STALE_LOCK_SECONDS - 1
-    os.utime(lock, (before, before))
-    commit_graph.refresh(open_repository(repo.path), folder)
-    assert not lock.exists() and (folder / "info" / "commit-graph").exists()
+    """A new lock file of git prevents writing the graph; an old one is deleted."""
+    graph_dir = tmp_path / "graph"
+    lock_file = graph_dir / "info" / "commit-graph.lock"
+    lock_file.parent.mkdir(parents=True)
+    lock_file.touch()
+    commit_graph.refresh(open_repository(repo.path), graph_dir)
+    assert lock_file.exists() and not (graph_dir / "info" / "commit-graph").exists()
+    stale_time = time.time() - commit_graph.STALE_LOCK_SECONDS - 1
+    os.utime(lock_file, (stale_time, stale_time))
+    commit_graph.refresh(open_repository(repo.path), graph_dir)
+    assert not lock_file.exists() and (graph_dir / "info" / "commit-graph").exists()
 
 
 def test_git_is_killed_after_the_timeout(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """git and its child processes are killed, no lock is left, and the same history is not tried again."""
-    folder, pids = tmp_path / "graph", tmp_path / "pids"
+    """git and its child processes are killed, the lock file is deleted, and the same HEAD is not tried again."""
+    graph_dir, pid_file = tmp_path / "graph", tmp_path / "pids"
     script = tmp_path / "bin" / "git"
     script.parent.mkdir()
     script.write_text(
         f"#!/bin/sh\ncase $* in *commit-graph*) ;; *) exit 0 ;; esac\n"
-        f"touch '{folder}/info/commit-graph.lock'\nsleep 300 &\necho $! >> '{pids}'\nwait\n"
+        f"touch '{graph_dir}/info/commit-graph.lock'\nsleep 300 &\necho $! >> '{pid_file}'\nwait\n"
     )
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(commit_graph, "SMALL_HISTORY_SECONDS", 1.0)
-    started = time.monotonic()
+    start_time = time.monotonic()
     for _ in range(2):
-        commit_graph.refresh(open_repository(repo.path), folder)
-    assert time.monotonic() - started < 10
-    [child] = pids.read_text().split()
-    assert has_ended(int(child))
-    assert not (folder / "info" / "commit-graph.lock").exists()
+        commit_graph.refresh(open_repository(repo.path), graph_dir)
+    assert time.monotonic() - start_time < 10
+    [child_pid] = pid_file.read_text().split()
+    assert wait_for_end(int(child_pid))
+    assert not (graph_dir / "info" / "commit-graph.lock").exists()
 
 
-def has_ended(pid: int) -> bool:
-    """Wait up to 5 seconds until a process has ended or is a zombie."""
+def wait_for_end(pid: int) -> bool:
+    """Wait up to 5 seconds until a process has ended or is a zombie. Return False if neither happened."""
     for _ in range(100):
         state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, check=False).stdout
         if not state.strip() or state.startswith(b"Z"):
@@ -99,22 +99,22 @@ def has_ended(pid: int) -> bool:
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"CGPH" + b"\xff" * 3_000])
 def test_a_damaged_graph_changes_no_answer(repo: Repo, tmp_path: Path, content: bytes) -> None:
-    """With a damaged graph git is only slower."""
-    repository, folder = open_repository(repo.path), tmp_path / "graph"
-    commit_graph.refresh(repository, folder)
-    (folder / "info" / "commit-graph").chmod(0o600)
-    (folder / "info" / "commit-graph").write_bytes(content)
-    output = commit_graph.create_git_program(repository, folder).run("blame", "--porcelain", "--", "a.py")
+    """With an empty or damaged graph, blame gives the same answer."""
+    repository, graph_dir = open_repository(repo.path), tmp_path / "graph"
+    commit_graph.refresh(repository, graph_dir)
+    (graph_dir / "info" / "commit-graph").chmod(0o600)
+    (graph_dir / "info" / "commit-graph").write_bytes(content)
+    output = commit_graph.create_git_program(repository, graph_dir).run("blame", "--porcelain", "--", "a.py")
     assert (output.exit_code, output.stdout[:40].decode()) == (0, repo.head)
 
 
 def test_a_shallow_clone_has_no_graph(repo: Repo, tmp_path: Path) -> None:
-    """If git writes no graph, git works without one."""
+    """For a shallow clone git writes no graph, and it works without one."""
     shallow = repo.clone(tmp_path / "shallow", "--depth=2")
-    repository, folder = open_repository(shallow.path), tmp_path / "graph"
-    commit_graph.refresh(repository, folder)
+    repository, graph_dir = open_repository(shallow.path), tmp_path / "graph"
+    commit_graph.refresh(repository, graph_dir)
     assert (
-        commit_graph.create_git_program(repository, folder).run("rev-list", "--count", "HEAD").stdout
+        commit_graph.create_git_program(repository, graph_dir).run("rev-list", "--count", "HEAD").stdout
         == b"2\n"
     )
 
@@ -127,21 +127,21 @@ def test_an_empty_repository_has_no_graph(tmp_path: Path) -> None:
 
 
 def test_git_is_missing(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a git program the error says so."""
+    """Without a git program on PATH, the error reports that git was not found."""
     git = commit_graph.create_git_program(open_repository(repo.path))
     monkeypatch.setenv("PATH", "")
     with pytest.raises(GitNotFound, match="git was not found"):
         git.run("version")
 
 
-def test_a_running_git_is_killed_on_exit(repo: Repo) -> None:
-    """Leaving the `with` block kills git."""
+def test_git_is_killed_on_exit(repo: Repo) -> None:
+    """If the `with` statement ends by an exception, git is killed."""
     git = commit_graph.create_git_program(open_repository(repo.path))
-    started = time.monotonic()
+    start_time = time.monotonic()
     with (
         pytest.raises(KeyboardInterrupt),
-        git.start("cat-file", "--batch-all-objects", "--batch") as running,
+        git.start("cat-file", "--batch-all-objects", "--batch") as git_process,
     ):
         raise KeyboardInterrupt
-    assert running.process.returncode is not None
-    assert time.monotonic() - started < 5
+    assert git_process.process.returncode is not None
+    assert time.monotonic() - start_time < 5

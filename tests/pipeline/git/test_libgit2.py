@@ -1,4 +1,4 @@
-"""Discovery of the repository that a path belongs to, and errors for paths and repositories that are refused."""
+"""Opening of the repository that contains a path, and errors for paths and repositories that cannot be opened."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_any_path_inside_opens_the_repository(repo: Repo) -> None:
     ],
 )
 def test_a_path_outside_a_repository_is_refused(tmp_path: Path, name: str, reason: str) -> None:
-    """The error names the path and the reason."""
+    """For a path outside a repository the error names the path and the reason."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     with pytest.raises(NotARepository, match=f"{tmp_path / name} {reason}"):
@@ -54,25 +54,25 @@ def test_a_path_outside_a_repository_is_refused(tmp_path: Path, name: str, reaso
 
 
 def test_a_work_tree_whose_repository_has_moved(repo: Repo, tmp_path: Path) -> None:
-    """The error names where the link points, and the command that repairs it."""
+    """The error names the target of the work tree's link and the command that repairs it; after that it opens."""
     repo.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "side"))
     repo.path.rename(tmp_path / "moved")
-    with pytest.raises(NotARepository, match=f"side/.git points to {repo.path}/.git") as caught:
+    with pytest.raises(NotARepository, match=f"side/.git points to {repo.path}/.git") as error_info:
         open_repository(tmp_path / "side")
-    assert "git worktree repair" in str(caught.value.hint)
+    assert "git worktree repair" in str(error_info.value.hint)
     Repo(tmp_path / "moved", repo.clock).git("worktree", "repair", str(tmp_path / "side"))
     assert open_repository(tmp_path / "side").read_head()
 
 
 def test_a_missing_path_is_refused(repo: Repo) -> None:
-    """A mistyped path inside a repository does not open the repository around it."""
+    """A path that does not exist is refused, even inside a repository."""
     for name in ("nonexistent", "src/nonexistent.py", "a.py/below"):
         with pytest.raises(NotARepository, match=f"{name} does not exist"):
             open_repository(repo.path / name)
 
 
 def test_a_sha256_repository_is_refused(tmp_path: Path) -> None:
-    """The error names SHA-256; it is not libgit2's message."""
+    """A SHA-256 repository is refused, with an error that names the format."""
     repo = Repo.create(tmp_path / "sha256", object_format="sha256")
     repo.commit_file("a", "a\n")
     with pytest.raises(UnsupportedRepository, match="SHA-256 repository"):
@@ -96,7 +96,7 @@ def test_a_broken_config_is_refused(repo: Repo) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository to another user")
 def test_another_users_repository_needs_safe_directory(repo: Repo, tmp_path: Path) -> None:
-    """It is refused with a command for trusting it. After that command it opens, whatever GIT_CONFIG_GLOBAL names."""
+    """Another user's repository is refused; after the hint's command it opens, whatever GIT_CONFIG_GLOBAL names."""
     for path in (repo.path, *repo.path.rglob("*")):
         os.lchown(path, 12345, 12345)
     program = (
@@ -110,14 +110,14 @@ def test_another_users_repository_needs_safe_directory(repo: Repo, tmp_path: Pat
     def run(*command: str) -> str:
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
-    kind, *_, hint = run(sys.executable, "-c", program, str(repo.path)).splitlines()
-    assert kind == "UnsafeRepository"
+    error_type, *_, hint = run(sys.executable, "-c", program, str(repo.path)).splitlines()
+    assert error_type == "UnsafeRepository"
     run("sh", "-c", hint.removeprefix("If you trust it: "))
     assert len(run(sys.executable, "-c", program, str(repo.path)).strip()) == 40
 
 
 def test_the_hint_for_an_unsafe_repository_is_quoted() -> None:
-    """The hint is a shell command with the path quoted."""
+    """The hint ends with a shell command in which the path is quoted."""
     error = build_open_error(Path("/r"), "/r: repository path '/my r/' is not owned by current user")
     assert isinstance(error, LineageError)
     assert error.hint.endswith("git config --file ~/.gitconfig --add safe.directory '/my r'")
@@ -131,10 +131,10 @@ def test_a_bare_repository_without_configuration(repo: Repo, tmp_path: Path) -> 
     assert (opened.root, opened.canonical_path, opened.is_bare) == (bare.path, bare.path, True)
 
 
-@pytest.mark.parametrize("inside", [False, True])
-def test_a_separate_git_directory(repo: Repo, tmp_path: Path, home: Path, inside: bool) -> None:
-    """Its work tree is the one that links to it, not the directory around it; opened by itself it counts as bare."""
-    parent = repo.path if inside else tmp_path
+@pytest.mark.parametrize("is_inside_work_tree", [False, True])
+def test_a_separate_git_directory(repo: Repo, tmp_path: Path, home: Path, is_inside_work_tree: bool) -> None:
+    """The work tree of a separate git directory is the one that links to it; opened by its own path, it is bare."""
+    parent = repo.path if is_inside_work_tree else tmp_path
     work_tree = tmp_path / "work_tree"
     repo.git(
         "clone",
@@ -155,16 +155,18 @@ def test_a_separate_git_directory(repo: Repo, tmp_path: Path, home: Path, inside
             work.head,
             True,
         )
-    assert run_index(work, home).unreadable == ()
+    assert run_index(work, home).unreadable_commits == ()
     bare = open_repository(parent / "separate.git")
     assert (bare.root, bare.is_bare, bare.read_head()) == (parent / "separate.git", True, work.head)
     assert IgnoreRules.from_repository(bare).is_ignored("b.py")
 
 
-@pytest.mark.parametrize("nested", [False, True])
-def test_a_work_tree_named_by_core_worktree(repo: Repo, tmp_path: Path, home: Path, nested: bool) -> None:
-    """The work tree is the one that `core.worktree` names, even if it is another repository's too."""
-    work = Repo.create(tmp_path / "named").path if nested else tmp_path / "named"
+@pytest.mark.parametrize("is_work_tree_shared", [False, True])
+def test_a_work_tree_named_by_core_worktree(
+    repo: Repo, tmp_path: Path, home: Path, is_work_tree_shared: bool
+) -> None:
+    """The work tree is the one that `core.worktree` names, even if it belongs to another repository too."""
+    work = Repo.create(tmp_path / "named").path if is_work_tree_shared else tmp_path / "named"
     work.mkdir(exist_ok=True)
     (work / ".lineageignore").write_text("b.py\n")
     bare = repo.clone(tmp_path / "dots.git", "--bare")
@@ -176,11 +178,11 @@ def test_a_work_tree_named_by_core_worktree(repo: Repo, tmp_path: Path, home: Pa
     opened.release_memory()
     assert opened.read_head() == repo.head
     summary = run_index(bare, home)
-    assert (summary.commits, summary.unreadable) == (1, ())  # the other commit changed only b.py
+    assert (summary.commits, summary.unreadable_commits) == (1, ())  # the other commit changed only b.py
 
 
 def test_worktrees_share_one_canonical_path(repo: Repo, tmp_path: Path) -> None:
-    """A linked work tree has its own root and HEAD; the canonical path is the main repository's."""
+    """A linked work tree has its own root and HEAD, and the canonical path of the main repository."""
     repo.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "side"))
     side = Repo(tmp_path / "side", repo.clock)
     side_head = side.commit_file("c.py", "c\n")

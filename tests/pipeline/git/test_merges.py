@@ -14,17 +14,17 @@ from pipeline.git.merges import TREE_MODE, TreeEntries, has_merge_changes
 from pipeline.hunks import CommitChanges
 from tests.pipeline.git.tree_helpers import (
     create_repo,
+    create_temporary_repo,
     extract_changes,
     extract_only_hunk,
-    summarize,
-    temporary_repo,
+    summarize_hunks,
 )
 from tests.repos import Repo
 
-Folder: TypeAlias = "Mapping[str, str | Folder]"
+Directory: TypeAlias = "Mapping[str, str | Directory]"
 
 contents = st.sampled_from(["1", "2", "3"])
-folders = st.recursive(
+directories = st.recursive(
     st.dictionaries(st.sampled_from("xy"), contents, min_size=1, max_size=2),
     lambda inner: st.dictionaries(st.sampled_from("xyde"), contents | inner, min_size=1, max_size=4),
     max_leaves=6,
@@ -35,12 +35,12 @@ class FakeTrees:
     """Trees as git stores them, with a key derived from the content in place of an object id."""
 
     def __init__(self) -> None:
-        self.directories: dict[bytes, Folder] = {}
+        self.directories: dict[bytes, Directory] = {}
 
-    def build_entries(self, folder: Folder) -> TreeEntries:
-        return {name.encode(): self.build_entry(inside) for name, inside in folder.items()}
+    def build_entries(self, directory: Directory) -> TreeEntries:
+        return {name.encode(): self.build_entry(content) for name, content in directory.items()}
 
-    def build_entry(self, content: str | Folder) -> tuple[bytes, bytes]:
+    def build_entry(self, content: str | Directory) -> tuple[bytes, bytes]:
         if isinstance(content, str):
             return b"100644", content.encode()
         key = repr(sorted(flatten(content).items())).encode()
@@ -51,26 +51,28 @@ class FakeTrees:
         return self.build_entries(self.directories[key])
 
 
-def flatten(folder: Folder, under: str = "") -> dict[str, str]:
+def flatten(directory: Directory, prefix: str = "") -> dict[str, str]:
     """Return the content of every file by path."""
-    found: dict[str, str] = {}
-    for name, inside in folder.items():
-        found |= {under + name: inside} if isinstance(inside, str) else flatten(inside, f"{under}{name}/")
-    return found
+    content_by_path: dict[str, str] = {}
+    for name, content in directory.items():
+        content_by_path |= (
+            {prefix + name: content} if isinstance(content, str) else flatten(content, f"{prefix}{name}/")
+        )
+    return content_by_path
 
 
-@given(folders, st.lists(folders, min_size=2, max_size=3))
-def test_has_merge_changes_misses_no_file(result: Folder, parents: list[Folder]) -> None:
-    """The answer is exact unless a name is a file on one side and a directory on another, which counts as a change."""
+@given(directories, st.lists(directories, min_size=2, max_size=3))
+def test_has_merge_changes_misses_no_file(result: Directory, parents: list[Directory]) -> None:
+    """The result is exact, except that a name for both a file and a directory may count as a change."""
     trees = FakeTrees()
-    answer = has_merge_changes(
+    has_changes = has_merge_changes(
         trees.build_entries(result), [trees.build_entries(parent) for parent in parents], trees.read
     )
-    own, theirs = flatten(result), [flatten(parent) for parent in parents]
-    paths = {path for files in (own, *theirs) for path in files}
-    expected = any(all(own.get(path) != files.get(path) for files in theirs) for path in paths)
-    mixed = any(f"{path}/" in other[: len(path) + 1] for path in paths for other in paths)
-    assert answer == expected or (mixed and answer)
+    result_files, parent_files = flatten(result), [flatten(parent) for parent in parents]
+    paths = {path for files in (result_files, *parent_files) for path in files}
+    expected = any(all(result_files.get(path) != files.get(path) for files in parent_files) for path in paths)
+    has_mixed_names = any(f"{path}/" in other[: len(path) + 1] for path in paths for other in paths)
+    assert has_changes == expected or (has_mixed_names and has_changes)
 
 
 @pytest.fixture
@@ -79,7 +81,7 @@ def repo(tmp_path: Path) -> Repo:
 
 
 def test_a_clean_merge_has_no_hunks(repo: Repo) -> None:
-    """Files and lines that a merge took from its branches are indexed with these."""
+    """A merge has no hunk for files and lines that it took unchanged from its parents."""
     repo.branch("side")
     text = (repo.path / "a.py").read_text()
     repo.write("a.py", text.replace("line 2\n", "side\n"))
@@ -91,7 +93,7 @@ def test_a_clean_merge_has_no_hunks(repo: Repo) -> None:
 
 
 def test_a_resolved_conflict_is_a_hunk(repo: Repo) -> None:
-    """Lines that no parent has are in the hunk, with the lines they replaced in the closest parent."""
+    """The hunk has the lines that no parent has, and the lines they replaced in the parent with the smallest diff."""
     text = (repo.path / "a.py").read_text()
     repo.branch("side")
     repo.commit_file("a.py", text.replace("line 9\n", "side 9\n").replace("line 1\n", "side 1\n"))
@@ -100,7 +102,7 @@ def test_a_resolved_conflict_is_a_hunk(repo: Repo) -> None:
     resolved = text.replace("line 9\n", "both 9\n").replace("line 1\n", "side 1\n")
     repo.merge("side", resolution={"a.py": resolved})
     hunk = extract_only_hunk(repo)
-    assert summarize([hunk]) == [("a.py", "modified", "text", 1, 1)]
+    assert summarize_hunks([hunk]) == [("a.py", "modified", "text", 1, 1)]
     assert (hunk.added_text, hunk.removed_text) == ("both 9", "side 9")
     assert [(part.added, part.removed) for part in hunk.parts] == [((9,), (9,))]
     assert hunk.old_blob is None
@@ -120,7 +122,7 @@ def test_a_merge_with_manual_changes(repo: Repo) -> None:
     repo.remove("gone.py")
     repo.write("a.py", text.replace("line 5\n", ""))
     repo.commit("Merge")
-    assert summarize(extract_changes(repo).hunks) == [
+    assert summarize_hunks(extract_changes(repo).hunks) == [
         ("a.py", "modified", "text", 0, 1),
         ("evil.py", "added", "text", 1, 0),
         ("gone.py", "deleted", "text", 0, 1),
@@ -128,7 +130,7 @@ def test_a_merge_with_manual_changes(repo: Repo) -> None:
 
 
 def test_a_rename_on_one_branch_and_an_edit_on_the_other_merge_cleanly(repo: Repo) -> None:
-    """Renames are followed with respect to every parent, so the moved file is not new."""
+    """A file that one branch renamed and the other edited is no hunk of a clean merge."""
     text = (repo.path / "a.py").read_text()
     repo.branch("side")
     repo.rename("a.py", "b.py")
@@ -141,7 +143,7 @@ def test_a_rename_on_one_branch_and_an_edit_on_the_other_merge_cleanly(repo: Rep
 
 
 def test_an_octopus_merge_differs_from_every_parent(repo: Repo) -> None:
-    """With three parents a line must be new to all three."""
+    """A merge of three parents has a hunk only for the file that no parent has."""
     for name in ("one", "two"):
         repo.branch(name, "main")
         repo.commit_file(f"{name}.py", f"{name}\n")
@@ -149,7 +151,7 @@ def test_an_octopus_merge_differs_from_every_parent(repo: Repo) -> None:
     repo.commit_file("main.py", "main\n")
     repo.merge("one", "two", resolution={"extra.py": "extra\n"})
     assert repo.git("rev-list", "--parents", "-1", "HEAD").count(" ") == 3
-    assert summarize(extract_changes(repo).hunks) == [("extra.py", "added", "text", 1, 0)]
+    assert summarize_hunks(extract_changes(repo).hunks) == [("extra.py", "added", "text", 1, 0)]
 
 
 def test_a_manually_resolved_binary_file_is_a_hunk(repo: Repo) -> None:
@@ -162,11 +164,11 @@ def test_a_manually_resolved_binary_file_is_a_hunk(repo: Repo) -> None:
     repo.merge("side")
     repo.write("image", b"\0both")
     repo.commit("Merge", amend=True)
-    assert summarize(extract_changes(repo).hunks) == [("image", "modified", "binary", 0, 0)]
+    assert summarize_hunks(extract_changes(repo).hunks) == [("image", "modified", "binary", 0, 0)]
 
 
 def create_merge(repo: Repo, texts: Sequence[str], result: str) -> str:
-    """Create a merge of parents with these texts of one file, with this result."""
+    """Create a merge of one file: `texts` are its contents in the parents, `result` in the merge. Return its sha."""
     messages = [f"parent {number}".encode() for number in range(len(texts))]
     parents = [
         repo.git("commit-tree", create_tree(repo, text), stdin=message)
@@ -191,11 +193,11 @@ texts = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=12).map(
 @given(st.lists(texts, min_size=2, max_size=3), texts)
 def test_added_lines_are_those_of_git_show_cc(parents: list[str], result: str) -> None:
     """The added lines are those that `git show --cc` marks with a plus for each parent."""
-    with temporary_repo() as repo:
+    with create_temporary_repo() as repo:
         sha = create_merge(repo, parents, result)
-        shown = repo.git("show", "--cc", "--format=", "-U100", sha).split("\n")
+        git_lines = repo.git("show", "--cc", "--format=", "-U100", sha).split("\n")
         marks = "+" * len(parents)
-        expected = [line.removeprefix(marks) for line in shown if line.startswith(marks)]
+        expected = [line.removeprefix(marks) for line in git_lines if line.startswith(marks)]
         expected = [line for line in expected if line in set("abcdefg")]  # the file's name is marked too
         added = [line for hunk in extract_changes(repo, sha).hunks for line in hunk.added_text.split()]
         assert added == expected

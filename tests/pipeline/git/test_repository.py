@@ -1,4 +1,4 @@
-"""Repositories of every kind: their commits, files and attributes."""
+"""Commits, files and attributes of repositories: bare, shallow, partial, damaged and others."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pipeline.hunks import CommitChanges, extract_hunks
 from stores.errors import LineageError
 from tests.repos import ADA, Repo
 
+# Linux lists the files here that a process has mapped.
 MAPS: Final = Path("/proc/self/maps")
 
 
@@ -36,6 +37,7 @@ def ignore_nothing(path: str) -> bool:
 
 
 def extract_all(repository: Repository, head: str) -> list[CommitChanges]:
+    """Return the changes of every commit that `head` reaches."""
     return [extract_hunks(repository, sha, ignore_nothing) for sha in repository.walk(head)]
 
 
@@ -43,28 +45,28 @@ def test_an_empty_repository_has_no_head(tmp_path: Path) -> None:
     """Before the first commit there is no HEAD and no file at HEAD."""
     opened = open_repository(Repo.create(tmp_path / "new").path)
     assert opened.read_head() is None
-    assert opened.read_at_head("a.py") is None
+    assert opened.read_file_at_head("a.py") is None
 
 
 def test_a_detached_head_is_a_head(repo: Repo) -> None:
-    """A detached HEAD is the commit it names."""
+    """A detached HEAD is read as the commit that it names."""
     first = repo.git("rev-parse", "HEAD~1")
     repo.switch(first, detach=True)
     assert open_repository(repo.path).read_head() == first
 
 
-@pytest.mark.parametrize("kind", ["split", "sparse", "damaged"])
-def test_git_index_is_not_needed(repo: Repo, kind: str) -> None:
-    """Changes and attributes are read without git's index file, of which libgit2 does not know every form."""
+@pytest.mark.parametrize("index_state", ["split", "sparse", "damaged"])
+def test_git_index_is_not_needed(repo: Repo, index_state: str) -> None:
+    """Changes and attributes are the same with a split, sparse or damaged index file of git."""
     repo.write("other/c.py", "c = 1\n")
     repo.commit_file(".gitattributes", "*.py linguist-generated\n", "Third")
     expected = [
         extract_hunks(open_repository(repo.path), sha, ignore_nothing)
         for sha in open_repository(repo.path).walk(repo.head)
     ]
-    if kind == "split":
+    if index_state == "split":
         repo.git("update-index", "--split-index")
-    elif kind == "sparse":
+    elif index_state == "sparse":
         repo.git("sparse-checkout", "set", "--cone", "--sparse-index", "src")
     else:
         (repo.path / ".git" / "index").write_bytes(b"\0" * 100)
@@ -101,18 +103,18 @@ def test_slow_attribute_patterns_are_not_matched(repo: Repo, *, is_committed: bo
 
 
 def test_replaced_commits_and_grafts_are_ignored(repo: Repo) -> None:
-    """The history is the recorded one, whatever `git replace` and grafts say."""
+    """The history is the recorded one, without the effects of `git replace` and grafts."""
     repo.commit_file("a.py", "a = 2\n", "Third")
-    recorded = open_repository(repo.path).walk(repo.head)
+    recorded_shas = open_repository(repo.path).walk(repo.head)
     first = repo.git("rev-parse", "HEAD~2")
     repo.git("replace", "--graft", "HEAD", first)
     (repo.path / ".git" / "info").mkdir(exist_ok=True)
     (repo.path / ".git" / "info" / "grafts").write_text(f"{repo.git('rev-parse', 'HEAD~1')}\n")
     opened = open_repository(repo.path)
-    assert opened.walk(repo.head) == recorded
-    assert opened.read_commit(repo.head).parents == (recorded[-2],)
+    assert opened.walk(repo.head) == recorded_shas
+    assert opened.read_commit(repo.head).parents == (recorded_shas[-2],)
     git = create_git_program(opened)
-    assert git.run("rev-list", "--reverse", "HEAD").stdout.decode().split() == recorded
+    assert git.run("rev-list", "--reverse", "HEAD").stdout.decode().split() == recorded_shas
 
 
 def test_a_bare_repository_is_read_from_head(repo: Repo, tmp_path: Path) -> None:
@@ -122,12 +124,12 @@ def test_a_bare_repository_is_read_from_head(repo: Repo, tmp_path: Path) -> None
     assert opened.is_bare
     assert opened.root == opened.canonical_path == bare.path.resolve()
     assert opened.walk(repo.head) == open_repository(repo.path).walk(repo.head)
-    assert opened.read_at_head("src/b.py") == b"b = 1\n"
-    assert opened.read_at_head("src") is None
+    assert opened.read_file_at_head("src/b.py") == b"b = 1\n"
+    assert opened.read_file_at_head("src") is None
 
 
 def test_a_shallow_clone_ends_at_its_boundary(repo: Repo, tmp_path: Path) -> None:
-    """The change of a boundary commit is unknown until the clone is deepened."""
+    """The history ends at the boundary, whose hunks are unreadable until the clone is deepened."""
     repo.commit_file("c.py", "c\n", "Third")
     clone = repo.clone(tmp_path / "shallow", "--depth=2")
     opened = open_repository(clone.path)
@@ -148,14 +150,14 @@ def test_a_shallow_clone_ends_at_its_boundary(repo: Repo, tmp_path: Path) -> Non
     assert deepened.find_root_commit(repo.head) == repo.git("rev-parse", "HEAD~2")
 
 
-@pytest.mark.parametrize("marked", ["remote", "extension"])
-def test_a_partial_clone_never_fetches(repo: Repo, tmp_path: Path, marked: str) -> None:
+@pytest.mark.parametrize("setting_kind", ["remote", "extension"])
+def test_a_partial_clone_never_fetches(repo: Repo, tmp_path: Path, setting_kind: str) -> None:
     """Objects that a partial clone lacks are unreadable, and reading does not fetch them."""
     repo.git("config", "uploadpack.allowFilter", "true")
     first = repo.git("rev-parse", "HEAD~1")
     repo.commit_file("a.py", "a = 2\n", "Third")
     clone = repo.clone(tmp_path / "partial", "--filter=blob:none")
-    if marked == "extension":
+    if setting_kind == "extension":
         clone.git("config", "core.repositoryformatversion", "1")
         clone.git("config", "extensions.partialClone", "origin")
     blob = repo.git("rev-parse", f"{first}:a.py")
@@ -169,7 +171,7 @@ def test_a_partial_clone_never_fetches(repo: Repo, tmp_path: Path, marked: str) 
 
 
 def test_the_mailmap_names_authors(repo: Repo) -> None:
-    """Authors have the names in the current `.mailmap`."""
+    """Authors have the names and addresses of the current `.mailmap`."""
     sha = repo.commit("Signed otherwise", author="ada <old@example.org>")
     repo.write(".mailmap", f"{ADA} <old@example.org>\n")
     commit = open_repository(repo.path).read_commit(sha)
@@ -199,8 +201,8 @@ def test_a_malformed_signature_does_not_hide_its_commit(repo: Repo, signature: s
     """Commits with malformed signatures, which git accepts, are read with their dates clamped."""
     tree = repo.git("rev-parse", "HEAD^{tree}")
     text = f"tree {tree}\nparent {repo.head}\nauthor {signature}\ncommitter {signature}\n\nOdd\n"
-    raw = ["hash-object", "-t", "commit", "-w", "--literally", "--stdin"]
-    sha = repo.git(*raw, stdin=text.encode())
+    arguments = ["hash-object", "-t", "commit", "-w", "--literally", "--stdin"]
+    sha = repo.git(*arguments, stdin=text.encode())
     opened = open_repository(repo.path)
     commit = opened.read_commit(sha)
     assert (commit.message, commit.author_name, commit.commit_date.year) == ("Odd", "Ada", year)
@@ -209,15 +211,15 @@ def test_a_malformed_signature_does_not_hide_its_commit(repo: Repo, signature: s
 
 
 def test_head_may_be_a_commit_that_libgit2_rejects(repo: Repo) -> None:
-    """HEAD may be a malformed commit, or a tag of one."""
+    """HEAD is read if it is a malformed commit, or a tag of one."""
     tree = repo.git("rev-parse", "HEAD^{tree}")
     text = f"tree {tree}\nparent {repo.head}\nauthor Ada\ncommitter Ada\n\nOdd\n"
-    raw = ["hash-object", "-t", "commit", "-w", "--literally", "--stdin"]
-    sha = repo.git(*raw, stdin=text.encode())
+    arguments = ["hash-object", "-t", "commit", "-w", "--literally", "--stdin"]
+    sha = repo.git(*arguments, stdin=text.encode())
     repo.git("update-ref", "HEAD", sha)
     opened = open_repository(repo.path)
-    assert (opened.read_head(), opened.read_at_head("src/b.py")) == (sha, b"b = 1\n")
-    assert [opened.read_commit(each).message for each in opened.walk(sha)] == ["First", "Second", "Odd"]
+    assert (opened.read_head(), opened.read_file_at_head("src/b.py")) == (sha, b"b = 1\n")
+    assert [opened.read_commit(commit).message for commit in opened.walk(sha)] == ["First", "Second", "Odd"]
     repo.git("tag", "--annotate", "--message=Tagged", "tag")
     (repo.path / ".git/HEAD").write_text(repo.git("rev-parse", "tag") + "\n")
     assert open_repository(repo.path).read_head() == sha
@@ -241,7 +243,7 @@ def test_deeply_nested_directories_are_listed_and_compared(repo: Repo) -> None:
     merge = repo.git("commit-tree", trees[2], *(f"-p{parent}" for parent in parents), stdin=b"merge")
     opened = open_repository(repo.path)
     path = "d/" * 1_200 + "f"
-    assert [found for found, _ in opened.list_files(merge)] == [path]
+    assert [file_path for file_path, _ in opened.list_files(merge)] == [path]
     for sha in (*parents, merge):
         assert [hunk.file_path for hunk in extract_hunks(opened, sha, ignore_nothing).hunks] == [path]
 
@@ -261,15 +263,15 @@ def create_nested_tree(repo: Repo, entry: bytes) -> str:
     "encoding", ["utf-7", "unicode_escape", "raw-unicode-escape", "utf-16-le", "punycode"]
 )
 def test_no_encoding_leaves_lone_surrogates(repo: Repo, encoding: str) -> None:
-    """With any declared encoding and any bytes, names and message can be encoded as UTF-8."""
+    """With any declared encoding, names and message can be encoded as UTF-8."""
     tree, text = repo.git("rev-parse", "HEAD^{tree}"), b"hi +2AA- \\ud800 there \x00\xd8 \\x"
     author = b"A+2AA- \\udfff <a+3/8-@b> 1 +0000"
     head = f"tree {tree}\nauthor ".encode() + author + b"\ncommitter " + author
     data = head + f"\nencoding {encoding}\n\n".encode() + text
     sha = repo.git("hash-object", "-t", "commit", "-w", "--literally", "--stdin", stdin=data)
     commit = open_repository(repo.path).read_commit(sha)
-    for text_of in (commit.message, commit.author_name, commit.author_email):
-        assert text_of.encode().decode() == text_of
+    for value in (commit.message, commit.author_name, commit.author_email):
+        assert value.encode().decode() == value
     if encoding in ("unicode_escape", "utf-7"):
         assert "hi " in commit.message and "there" in commit.message
 
@@ -304,24 +306,24 @@ def test_attributes_come_from_the_work_tree_or_from_a_bare_head(repo: Repo, tmp_
     repo.write(".gitattributes", "*.py linguist-generated=true\n")
     repo.write("src/.gitattributes", "b.py -linguist-generated\n")
     repo.commit("Attributes")
-    for place in (repo.path, repo.clone(tmp_path / "bare.git", "--bare").path):
-        opened = open_repository(place)
-        found = [opened.get_attribute(path, "linguist-generated") for path in ("a.py", "src/b.py", "c.c")]
-        assert found == ["true", False, None]
+    for path in (repo.path, repo.clone(tmp_path / "bare.git", "--bare").path):
+        opened = open_repository(path)
+        values = [opened.get_attribute(path, "linguist-generated") for path in ("a.py", "src/b.py", "c.c")]
+        assert values == ["true", False, None]
 
 
 def test_a_missing_object_names_the_commit_that_needs_it(repo: Repo) -> None:
-    """The error for a missing or damaged object names the commit, and other commits can still be read."""
+    """The error for a missing or damaged object names the commit, and other commits are readable."""
     first, second = repo.git("rev-parse", "HEAD~1"), repo.head
     third = repo.commit_file("a.py", "a = 3\n", "Third")
     blob = repo.git("rev-parse", f"{third}:a.py")
-    loose = repo.path / ".git/objects" / blob[:2] / blob[2:]
-    loose.chmod(0o644)
-    loose.write_bytes(b"damaged")
-    with pytest.raises(UnreadableObject) as damaged:
+    object_file = repo.path / ".git/objects" / blob[:2] / blob[2:]
+    object_file.chmod(0o644)
+    object_file.write_bytes(b"damaged")
+    with pytest.raises(UnreadableObject) as error_info:
         extract_hunks(open_repository(repo.path), third, ignore_nothing)
-    assert damaged.value.sha == third
-    loose.unlink()
+    assert error_info.value.sha == third
+    object_file.unlink()
     with pytest.raises(UnreadableObject, match=f"{blob} is missing"):
         extract_hunks(open_repository(repo.path), third, ignore_nothing)
     opened = open_repository(repo.path)
@@ -347,9 +349,9 @@ def test_a_tree_is_not_read_as_a_commit(repo: Repo) -> None:
 
 
 def test_an_unreadable_object_error_can_be_pickled() -> None:
-    """The error keeps its commit and reason when pickled."""
-    loaded = pickle.loads(pickle.dumps(UnreadableObject("abc", "missing")))  # noqa: S301 - pickled above
-    assert (loaded.sha, loaded.reason, str(loaded)) == (
+    """A pickled error has the same commit, reason and message."""
+    loaded_error = pickle.loads(pickle.dumps(UnreadableObject("abc", "missing")))  # noqa: S301 - pickled above
+    assert (loaded_error.sha, loaded_error.reason, str(loaded_error)) == (
         "abc",
         "missing",
         str(UnreadableObject("abc", "missing")),
@@ -357,36 +359,36 @@ def test_an_unreadable_object_error_can_be_pickled() -> None:
 
 
 def test_no_configured_program_runs(repo: Repo, tmp_path: Path) -> None:
-    """Configured filters, textconv and external diffs are never started."""
-    trap = tmp_path / "ran"
+    """Configured filters, textconv, external diffs and fsmonitor programs never run."""
+    trace_file = tmp_path / "ran"
     for key in ("filter.trap.clean", "filter.trap.smudge", "diff.trap.textconv", "diff.trap.command"):
-        repo.git("config", key, f"touch {trap};")
-    repo.git("config", "core.fsmonitor", f"touch {trap}; false")
+        repo.git("config", key, f"touch {trace_file};")
+    repo.git("config", "core.fsmonitor", f"touch {trace_file}; false")
     (repo.path / ".gitattributes").write_text("*.py filter=trap diff=trap\n")
     opened = open_repository(repo.path)
     for sha in opened.walk(repo.head):
         assert extract_hunks(opened, sha, ignore_nothing).hunks
-    assert not trap.exists()
+    assert not trace_file.exists()
 
 
-@pytest.mark.parametrize("kind", ["packed", "shallow", "bare", "worktree"])
-def test_released_memory_is_read_again(repo: Repo, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("repository_kind", ["packed", "shallow", "bare", "worktree"])
+def test_released_memory_is_read_again(repo: Repo, tmp_path: Path, repository_kind: str) -> None:
     """After `release_memory` the same commits and changes are read."""
     repo.commit_file("a.py", "a = 2\n", "Third")
     repo.git("gc", "--quiet")
-    copy = tmp_path / kind
-    match kind:
+    copy_path = tmp_path / repository_kind
+    match repository_kind:
         case "shallow":
-            repo.git("clone", "--quiet", "--depth=2", repo.path.as_uri(), str(copy))
+            repo.git("clone", "--quiet", "--depth=2", repo.path.as_uri(), str(copy_path))
         case "bare":
-            repo.git("clone", "--quiet", "--bare", str(repo.path), str(copy))
+            repo.git("clone", "--quiet", "--bare", str(repo.path), str(copy_path))
         case "worktree":
-            repo.git("worktree", "add", "--quiet", "--detach", str(copy))
-    opened = open_repository(copy if copy.exists() else repo.path)
-    shas, before = opened.walk(repo.head), read_history(opened)
-    assert len(shas) == 2 + (kind != "shallow") and before
+            repo.git("worktree", "add", "--quiet", "--detach", str(copy_path))
+    opened = open_repository(copy_path if copy_path.exists() else repo.path)
+    shas, old_history = opened.walk(repo.head), read_history(opened)
+    assert len(shas) == 2 + (repository_kind != "shallow") and old_history
     opened.release_memory()
-    assert (opened.walk(repo.head), read_history(opened)) == (shas, before)
+    assert (opened.walk(repo.head), read_history(opened)) == (shas, old_history)
     assert opened.reaches_more_than(repo.head, len(shas) - 1)
     assert not opened.reaches_more_than(repo.head, len(shas))
 
@@ -411,6 +413,7 @@ def test_released_packs_are_not_mapped(repo: Repo) -> None:
 
 
 def read_history(opened: Repository) -> list[tuple[Commit, CommitChanges]]:
+    """Return every commit that HEAD reaches, with its changes, except those at the shallow boundary."""
     shas = [sha for sha in opened.walk(opened.read_head() or "") if sha not in opened.shallow_boundary]
     return [(opened.read_commit(sha), extract_hunks(opened, sha, ignore_nothing)) for sha in shas]
 

@@ -13,7 +13,7 @@ from tests.repos import Repo
 
 
 def create_repo(path: Path) -> Repo:
-    """Create a repository whose first commit has one file of twenty lines."""
+    """Create a repository whose only commit adds `a.py`, a file of twenty lines."""
     repo = Repo.create(path)
     repo.write("a.py", "".join(f"line {n}\n" for n in range(1, 21)))
     repo.commit("First")
@@ -34,11 +34,13 @@ def extract_only_hunk(repo: Repo, sha: str = "HEAD") -> Hunk:
     return hunk
 
 
-def summarize(found: Sequence[Hunk]) -> list[tuple[str, str, str, int, int]]:
-    return [(h.file_path, h.change_kind, h.content_kind, h.added_lines, h.removed_lines) for h in found]
+def summarize_hunks(hunks: Sequence[Hunk]) -> list[tuple[str, str, str, int, int]]:
+    """Return path, change kind, content kind, added and removed lines of each hunk."""
+    return [(h.file_path, h.change_kind, h.content_kind, h.added_lines, h.removed_lines) for h in hunks]
 
 
 @contextmanager
-def temporary_repo() -> Iterator[Repo]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield Repo.create(Path(folder) / "work")
+def create_temporary_repo() -> Iterator[Repo]:
+    """Create an empty repository that is deleted at the end of the `with` statement."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Repo.create(Path(directory) / "work")

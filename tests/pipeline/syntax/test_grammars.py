@@ -41,8 +41,8 @@ from pipeline.syntax.languages import (
 )
 def test_language_and_grammar_of_a_path(path: str, language: str | None, grammar: str | None) -> None:
     """The name decides; declaration files have a language but no grammar."""
-    loaded = load_grammar_for_path(path)
-    assert (detect_language(path), loaded and loaded.name) == (language, grammar)
+    loaded_grammar = load_grammar_for_path(path)
+    assert (detect_language(path), loaded_grammar and loaded_grammar.name) == (language, grammar)
 
 
 def test_grammars_are_cached() -> None:
@@ -51,7 +51,7 @@ def test_grammars_are_cached() -> None:
 
 
 def test_every_grammar_has_a_query() -> None:
-    """Each grammar loads with a query that captures at least functions or methods."""
+    """The query of each grammar captures names, and functions or methods."""
     for name in sorted(LANGUAGES_WITH_GRAMMAR | {"tsx"}):
         query = load_grammar(name).query
         captures = {query.capture_name(index) for index in range(query.capture_count)}
@@ -60,13 +60,13 @@ def test_every_grammar_has_a_query() -> None:
 
 
 def test_typescript_and_tsx_share_a_query() -> None:
-    """The grammars differ only in casts, so the queries have the same text."""
+    """The queries of the two grammars have the same number of patterns."""
     [typescript, tsx] = [load_grammar(name).query for name in ("typescript", "tsx")]
     assert typescript.pattern_count == tsx.pattern_count
 
 
 def test_language_tables_agree() -> None:
-    """Languages with a grammar and languages without symbols are disjoint, and file names map to all of them."""
-    known = {*LANGUAGE_BY_SUFFIX.values(), *LANGUAGE_BY_NAME.values()}
-    assert known >= LANGUAGES_WITH_GRAMMAR | LANGUAGES_WITHOUT_SYMBOLS
+    """No language with a grammar is one without symbols, and file names map to every language of both sets."""
+    languages = {*LANGUAGE_BY_SUFFIX.values(), *LANGUAGE_BY_NAME.values()}
+    assert languages >= LANGUAGES_WITH_GRAMMAR | LANGUAGES_WITHOUT_SYMBOLS
     assert not LANGUAGES_WITH_GRAMMAR & LANGUAGES_WITHOUT_SYMBOLS

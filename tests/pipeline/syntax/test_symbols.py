@@ -15,24 +15,26 @@ from pipeline.syntax.symbols import MAX_NESTING, find_definitions
 from pipeline.syntax.trees import MAX_LINE_BYTES, MAX_PARSED_BYTES, parse_version
 
 
-def outline(grammar: str, source: str) -> Outline:
+def parse_source(grammar: str, source: str) -> Outline:
+    """Return the symbols and chunks of a source, without its common indentation."""
     return parse_outline(dedent(source).encode(), load_grammar(grammar))
 
 
 def list_symbols(grammar: str, source: str) -> list[str]:
     """Return each symbol as `kind parent.name`."""
-    found = [entry.symbol for entry in outline(grammar, source).symbols]
-    return [f"{s.kind} {s.parent}.{s.name}".replace(" .", " ") for s in found]
+    symbols = [entry.symbol for entry in parse_source(grammar, source).symbols]
+    return [f"{s.kind} {s.parent}.{s.name}".replace(" .", " ") for s in symbols]
 
 
 def get_symbol(grammar: str, source: str, name: str) -> Symbol:
-    [symbol] = [entry.symbol for entry in outline(grammar, source).symbols if entry.symbol.name == name]
+    """Return the only symbol of this name."""
+    [symbol] = [entry.symbol for entry in parse_source(grammar, source).symbols if entry.symbol.name == name]
     return symbol
 
 
 def test_python() -> None:
     """A function inside a function is no symbol; one in an `if` or `try` is."""
-    found = list_symbols(
+    symbols = list_symbols(
         "python",
         """
         class Store(Base):
@@ -54,7 +56,7 @@ def test_python() -> None:
             top = lambda: None
         """,
     )
-    assert found == [
+    assert symbols == [
         "class Store",
         "class Store.Inner",
         "method Store.path",
@@ -66,8 +68,8 @@ def test_python() -> None:
 
 
 def test_rust() -> None:
-    """The parent of a method is its impl; modules, macros and aliases are no symbols."""
-    found = list_symbols(
+    """The parent of a method is its impl or trait; modules, macros and aliases are no symbols."""
+    symbols = list_symbols(
         "rust",
         """
         pub struct Map<K> { keys: Vec<K> }
@@ -81,7 +83,7 @@ def test_rust() -> None:
         type Alias = Map<u8>;
         """,
     )
-    assert found == [
+    assert symbols == [
         "struct Map",
         "enum State",
         "trait Visit",
@@ -98,8 +100,8 @@ def test_rust() -> None:
 
 
 def test_java() -> None:
-    """Constructors, including compact ones of records, are methods."""
-    found = list_symbols(
+    """Constructors are methods, including compact ones of records; annotation types are interfaces."""
+    symbols = list_symbols(
         "java",
         """
         public sealed class Shape permits Circle {
@@ -113,7 +115,7 @@ def test_java() -> None:
         }
         """,
     )
-    assert found == [
+    assert symbols == [
         "class Shape",
         "method Shape.Shape",
         "method Shape.area",
@@ -131,7 +133,7 @@ def test_java() -> None:
 
 def test_kotlin() -> None:
     """Companion objects have their own kind; local functions are no symbols."""
-    found = list_symbols(
+    symbols = list_symbols(
         "kotlin",
         """
         sealed class Shape {
@@ -154,7 +156,7 @@ def test_kotlin() -> None:
         val listener = object : Action { override fun run() {} }
         """,
     )
-    assert found == [
+    assert symbols == [
         "class Shape",
         "companion_object Shape.Companion",
         "method Shape.Companion.of",
@@ -192,7 +194,7 @@ TYPESCRIPT = """
 
 
 def test_kotlin_syntax_that_the_grammar_lacks() -> None:
-    """The pinned grammar reports errors for one-line bodies and `..<`; symbols around them are found."""
+    """Symbols are found around syntax that the grammar does not know: bodies on one line and `..<`."""
     source = """
         interface I { val x: Int; fun a() }
         class A {
@@ -213,12 +215,15 @@ def test_kotlin_syntax_that_the_grammar_lacks() -> None:
     ]
     version = parse_version(dedent(source).encode(), load_grammar("kotlin"))
     assert version is not None
-    assert [found.name for found in find_definitions(version) if found.is_error_free] == ["a", "top"]
+    assert [definition.name for definition in find_definitions(version) if definition.is_error_free] == [
+        "a",
+        "top",
+    ]
 
 
 @pytest.mark.parametrize("grammar", ["typescript", "tsx"])
 def test_arrow_functions_with_a_type_assertion(grammar: str) -> None:
-    """An arrow function before `as` or `satisfies` is a function; a call with a function argument is not."""
+    """A function value before `as` or `satisfies` is a function; a call with a function argument is not."""
     source = """
         const one = (() => {}) as Handler;
         export const two = (async (x) => x) satisfies Handler;
@@ -252,8 +257,8 @@ def test_typescript(grammar: str) -> None:
 
 
 def test_javascript() -> None:
-    """A function assigned to a property is a function, as on prototypes."""
-    found = list_symbols(
+    """A function assigned to a variable or property is a function; an anonymous callback is no symbol."""
+    symbols = list_symbols(
         "javascript",
         """
         async function* pages() {}
@@ -268,7 +273,7 @@ def test_javascript() -> None:
         it('passes', () => {})
         """,
     )
-    assert found == [
+    assert symbols == [
         "function pages",
         "class Router",
         "method Router.constructor",
@@ -288,7 +293,7 @@ def test_javascript() -> None:
 @pytest.mark.parametrize("grammar", ["javascript", "typescript", "tsx"])
 def test_functions_and_classes_named_by_a_property_or_assignment(grammar: str) -> None:
     """A function or class value is a symbol under the name of its property or of the variable it is assigned to."""
-    found = list_symbols(
+    symbols = list_symbols(
         grammar,
         """
         exports.app = {
@@ -309,7 +314,7 @@ def test_functions_and_classes_named_by_a_property_or_assignment(grammar: str) -
         class Fields { pages = function* () {}; Nested = class {}; 'quoted' = () => 1 }
         """,
     )
-    assert found == [
+    assert symbols == [
         "method name",
         "method other",
         "method [key]",
@@ -344,9 +349,9 @@ def test_functions_and_classes_named_by_a_property_or_assignment(grammar: str) -
 )
 def test_source_text_includes_decorators(grammar: str, source: str, name: str) -> None:
     """A symbol starts with the first of its decorators, annotations or attributes."""
-    found = get_symbol(grammar, f"\n{source}\n", name)
-    assert (found.source_text, found.start_line) == (source, 2)
-    assert found.end_line == 1 + len(source.split("\n"))
+    symbol = get_symbol(grammar, f"\n{source}\n", name)
+    assert (symbol.source_text, symbol.start_line) == (source, 2)
+    assert symbol.end_line == 1 + len(source.split("\n"))
 
 
 def test_decorators_of_methods() -> None:
@@ -367,9 +372,9 @@ FUNCTION = "def {name}():\n    return '{filler}'\n"
 def test_siblings_are_merged_within_the_budget() -> None:
     """Three functions of 219 tokens give chunks of two and one; sibling names are those of the chunk."""
     source = "".join(FUNCTION.format(name=name, filler="x" * 850) for name in ("one", "two", "three"))
-    found = outline("python", source)
-    assert [(c.start_line, c.end_line, c.tokens) for c in found.chunks] == [(1, 4, 437), (5, 6, 219)]
-    assert [(entry.symbol.name, entry.chunk, entry.siblings) for entry in found.symbols] == [
+    outline = parse_source("python", source)
+    assert [(c.start_line, c.end_line, c.tokens) for c in outline.chunks] == [(1, 4, 437), (5, 6, 219)]
+    assert [(entry.symbol.name, entry.chunk_index, entry.siblings) for entry in outline.symbols] == [
         ("one", 0, ("two",)),
         ("two", 0, ("one",)),
         ("three", 1, ()),
@@ -380,14 +385,18 @@ def test_node_over_the_budget() -> None:
     """A function of 600 tokens is a chunk by itself."""
     fillers = {"one": "x", "two": "x" * 2400, "three": "x"}
     source = "".join(FUNCTION.format(name=name, filler=filler) for name, filler in fillers.items())
-    assert [(c.start_line, c.end_line) for c in outline("python", source).chunks] == [(1, 2), (3, 4), (5, 6)]
+    assert [(c.start_line, c.end_line) for c in parse_source("python", source).chunks] == [
+        (1, 2),
+        (3, 4),
+        (5, 6),
+    ]
 
 
 def test_class_over_the_budget_is_split() -> None:
-    """Methods of a split class are merged with each other, its head with the first ones."""
+    """Methods of a split class are merged with each other, and its first line with the first methods."""
     methods = "".join(f"    def m{number}(self):\n        return '{'x' * 850}'\n" for number in range(4))
-    found = outline("python", f"def before(): ...\nclass C:\n{methods}def after(): ...\n")
-    assert [(entry.symbol.name, entry.chunk, entry.siblings) for entry in found.symbols] == [
+    outline = parse_source("python", f"def before(): ...\nclass C:\n{methods}def after(): ...\n")
+    assert [(entry.symbol.name, entry.chunk_index, entry.siblings) for entry in outline.symbols] == [
         ("before", 0, ()),
         ("C", 1, ("m0", "m1")),
         ("m0", 1, ("C", "m1")),
@@ -399,16 +408,16 @@ def test_class_over_the_budget_is_split() -> None:
 
 
 def test_budget_counts_characters() -> None:
-    """1,212 characters, most of three bytes, are 303 tokens, so a neighbour fits."""
+    """A file of 1,212 characters, most of them of three bytes, is one chunk of 303 tokens."""
     source = f"a = '{'線' * 1200}'\nb = 1\n"
-    assert [chunk.tokens for chunk in outline("python", source).chunks] == [303]
+    assert [chunk.tokens for chunk in parse_source("python", source).chunks] == [303]
 
 
 def test_attributes_stay_with_their_function() -> None:
     """No chunk ends between a Rust attribute and its function."""
     filler = f'fn one() {{ "{"x" * 1900}" }}\n'
-    found = outline("rust", f'{filler}#[test]\nfn two() {{ "{"y" * 500}" }}\n')
-    assert [(c.start_line, c.end_line) for c in found.chunks] == [(1, 1), (2, 3)]
+    outline = parse_source("rust", f'{filler}#[test]\nfn two() {{ "{"y" * 500}" }}\n')
+    assert [(c.start_line, c.end_line) for c in outline.chunks] == [(1, 1), (2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -420,7 +429,7 @@ def test_unparsable_files(source: bytes) -> None:
 
 
 def test_nesting_is_limited() -> None:
-    """Symbols below the nesting limit are omitted, since the total source text grows with the square of the depth."""
+    """Symbols that are nested deeper than the limit are omitted."""
     depth = MAX_NESTING * 2
     source = "function f() {\n" * depth + "}\n" * depth
     assert len(list_symbols("javascript", source)) == MAX_NESTING
@@ -445,11 +454,11 @@ def test_any_bytes_have_an_outline(grammar: str, data: st.DataObject) -> None:
         ]
     )
     source = b"".join(data.draw(st.lists(st.binary(max_size=8) | snippets, max_size=30)))
-    found = parse_outline(source, load_grammar(grammar))
+    outline = parse_outline(source, load_grammar(grammar))
     lines = source.count(b"\n") + 1
-    starts = [chunk.start_line for chunk in found.chunks]
+    starts = [chunk.start_line for chunk in outline.chunks]
     assert starts == sorted(starts)
-    for entry in found.symbols:
+    for entry in outline.symbols:
         assert 1 <= entry.symbol.start_line <= entry.symbol.end_line <= lines
-        assert entry.chunk < len(found.chunks)
+        assert entry.chunk_index < len(outline.chunks)
         assert entry.symbol.name

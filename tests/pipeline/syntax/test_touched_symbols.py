@@ -40,19 +40,19 @@ def ignore_nothing(path: str) -> bool:
     return False
 
 
-def get_hunk(repo: Repo, sha: str = "HEAD") -> Hunk:
+def extract_only_hunk(repo: Repo, sha: str = "HEAD") -> Hunk:
     [hunk] = extract_hunks(open_repository(repo.path), repo.git("rev-parse", sha), ignore_nothing).hunks
     return hunk
 
 
-def find_touched(repo: Repo, sha: str = "HEAD") -> tuple[TouchedSymbol, ...]:
-    return TouchedSymbolFinder().find(get_hunk(repo, sha), open_repository(repo.path))
+def find_symbols(repo: Repo, sha: str = "HEAD") -> tuple[TouchedSymbol, ...]:
+    return TouchedSymbolFinder().find(extract_only_hunk(repo, sha), open_repository(repo.path))
 
 
-def format_symbols(found: tuple[TouchedSymbol, ...]) -> list[str]:
+def format_symbols(symbols: tuple[TouchedSymbol, ...]) -> list[str]:
     """Return each symbol as `kind parent.name`, followed by `(header)` if it is from a hunk header."""
-    marks = {"ExactSpan": "", "HunkHeader": " (header)"}
-    return [f"{t.kind} {t.parent}.{t.name}{marks[t.confidence]}".replace(" .", " ") for t in found]
+    suffixes = {"ExactSpan": "", "HunkHeader": " (header)"}
+    return [f"{t.kind} {t.parent}.{t.name}{suffixes[t.confidence]}".replace(" .", " ") for t in symbols]
 
 
 def change_file(tmp_path: Path, old: str, new: str, name: str = "a.py") -> list[str]:
@@ -60,7 +60,7 @@ def change_file(tmp_path: Path, old: str, new: str, name: str = "a.py") -> list[
     repo = Repo.create(tmp_path)
     repo.commit_file(name, old)
     repo.commit_file(name, new)
-    return format_symbols(find_touched(repo))
+    return format_symbols(find_symbols(repo))
 
 
 def test_line_in_a_method(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_decorator_and_comment_above_a_symbol(tmp_path: Path) -> None:
 
 
 def test_comment_separated_by_a_blank_line(tmp_path: Path) -> None:
-    """A comment separated from a function by a blank line does not belong to it, nor a trailing one before it."""
+    """A comment above a blank line does not belong to the function below, nor does one after code on the line above."""
     old = "x = 1  # one\ndef f(): ...\n\n# section\n\ndef g(): ...\n"
     assert change_file(tmp_path, old, old.replace("one", "two").replace("section", "part")) == []
 
@@ -104,12 +104,12 @@ def test_blank_lines_only(tmp_path: Path) -> None:
 
 
 def test_deleted_line(tmp_path: Path) -> None:
-    """A deleted line touches the symbol it was in, by the old version."""
+    """A deleted line touches the symbol that had it in the old version."""
     assert change_file(tmp_path, PYTHON, PYTHON.replace("        first = 1\n", "")) == ["method Store.read"]
 
 
 def test_deleted_symbol(tmp_path: Path) -> None:
-    """A deleted symbol is touched, by the old version."""
+    """A deleted symbol is touched."""
     new = PYTHON[: PYTHON.index("# Entry")]
     assert change_file(tmp_path, PYTHON, new) == ["function main"]
 
@@ -125,14 +125,14 @@ def test_added_and_deleted_file(tmp_path: Path) -> None:
     repo = Repo.create(tmp_path)
     repo.commit_file("a.py", PYTHON)
     all_symbols = ["class Store", "method Store.read", "method Store.path", "function main"]
-    assert format_symbols(find_touched(repo)) == all_symbols
+    assert format_symbols(find_symbols(repo)) == all_symbols
     repo.remove("a.py")
     repo.commit("Remove it")
-    assert format_symbols(find_touched(repo)) == all_symbols
+    assert format_symbols(find_symbols(repo)) == all_symbols
 
 
 def test_renamed_file(tmp_path: Path) -> None:
-    """The old version is parsed with the grammar of the old path; only changed symbols are touched."""
+    """After a rename from JavaScript to TypeScript, only the changed function is touched."""
     repo = Repo.create(tmp_path)
     repo.commit_file(
         "a.js", "export function one() {\n  return 1\n}\n\nexport function two() {\n  return 2\n}\n"
@@ -142,8 +142,8 @@ def test_renamed_file(tmp_path: Path) -> None:
         "a.ts", "export function one() {\n  return 1\n}\n\nexport function two(): number {\n  return 2\n}\n"
     )
     repo.commit("Type it")
-    assert get_hunk(repo).old_path == "a.js"
-    assert format_symbols(find_touched(repo)) == ["function two"]
+    assert extract_only_hunk(repo).old_path == "a.js"
+    assert format_symbols(find_symbols(repo)) == ["function two"]
 
 
 def test_several_symbols_on_one_line(tmp_path: Path) -> None:
@@ -172,12 +172,12 @@ def broken(:
 
 
 def test_valid_symbol_in_a_file_with_errors(tmp_path: Path) -> None:
-    """A function without errors is exact, although there is an error elsewhere in the file."""
+    """A function without errors is found by its lines, although there is an error elsewhere in the file."""
     assert change_file(tmp_path, BROKEN, BROKEN.replace("a = 1", "a = 2")) == ["function fine"]
 
 
 def test_symbol_with_a_syntax_error(tmp_path: Path) -> None:
-    """A symbol with an error falls back to git's hunk header, and is marked so."""
+    """If a symbol has a syntax error, git's hunk header names it instead."""
     assert change_file(tmp_path, BROKEN, BROKEN.replace("return x", "return y")) == [
         "unknown broken (header)"
     ]

@@ -32,6 +32,7 @@ from pipeline.syntax.trees import (
 )
 from tests.repos import Repo
 
+# Lines of source by grammar, from which random files are built.
 BLOCKS = {
     "python": [
         "class A:\n    x = 1\n",
@@ -72,7 +73,7 @@ BLOCKS = {
 
 
 def build_part(old_start: int, old: Sequence[str], new_start: int, new: Sequence[str]) -> PatchPart:
-    """Build the part of a diff that replaces lines by others, without context."""
+    """Build the part of a diff that replaces lines, without context. Starts count lines from 0."""
     return PatchPart(
         old_start=old_start + bool(old),
         old_count=len(old),
@@ -115,7 +116,7 @@ class RecordingSource:
 
 @pytest.fixture(params=[0, SMALL_EDIT_BYTES], ids=["limited", "unlimited"])
 def step_limit(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Parse edits with and without the limit on steps."""
+    """Run a test with and without the limit on parser steps after small edits."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipeline.syntax.trees.SMALL_EDIT_BYTES", request.param)
         yield
@@ -128,42 +129,42 @@ def step_limit(request: pytest.FixtureRequest) -> Iterator[None]:
 def test_incremental_parses_equal_full_parses(grammar: str, data: st.DataObject) -> None:
     """After each of several random edits, the tree is that of a full parse."""
     lines = st.lists(st.sampled_from(BLOCKS[grammar]), max_size=12)
-    versions, loaded = VersionCache(), load_grammar(grammar)
+    cache, loaded_grammar = VersionCache(), load_grammar(grammar)
     content = "".join(data.draw(lines)).splitlines(keepends=True)
     texts = {"0": "".join(content).encode()}
     source = RecordingSource(texts)
-    versions.get("a", "0", loaded, source)
-    alternating = VersionCache()
+    cache.get("a", "0", loaded_grammar, source)
+    alternating_cache = VersionCache()
     for number in range(1, 6):
         start = data.draw(st.integers(0, len(content)))
         end = data.draw(st.integers(start, len(content)))
-        new = "".join(data.draw(lines)).splitlines(keepends=True)
+        new_lines = "".join(data.draw(lines)).splitlines(keepends=True)
         previous = PreviousVersion(
-            "a", str(number - 1), loaded, [build_part(start, content[start:end], start, new)]
+            "a", str(number - 1), loaded_grammar, [build_part(start, content[start:end], start, new_lines)]
         )
-        content = content[:start] + new + content[end:]
+        content = content[:start] + new_lines + content[end:]
         texts[str(number)] = "".join(content).encode()
-        incremental = versions.get_successor(previous, "a", str(number), loaded, source)
-        full = parse_version(texts[str(number)], loaded)
-        assert incremental is not None
-        assert full is not None
-        assert list_nodes(incremental.tree.root_node) == list_nodes(full.tree.root_node)
+        incremental_version = cache.get_successor(previous, "a", str(number), loaded_grammar, source)
+        full_version = parse_version(texts[str(number)], loaded_grammar)
+        assert incremental_version is not None
+        assert full_version is not None
+        assert list_nodes(incremental_version.tree.root_node) == list_nodes(full_version.tree.root_node)
         if number % 2:  # as in a worker that gets every other batch
-            version = alternating.get("a", str(number), loaded, source)
+            version = alternating_cache.get("a", str(number), loaded_grammar, source)
             assert version is not None
-            assert list_nodes(version.tree.root_node) == list_nodes(full.tree.root_node)
+            assert list_nodes(version.tree.root_node) == list_nodes(full_version.tree.root_node)
 
 
 def test_wrong_parts_cause_a_full_parse() -> None:
     """If the parts do not lead to the new content, the file is parsed in full."""
     old, new = b"a = 1\nb = 2\nc = 3\n", b"a = 1\nx = 2\ny = 3\n"
-    wrong = [build_part(1, ["b = 2\n"], 1, ["x = 2\n"])]
-    assert compute_edits(FileContent(old), FileContent(new), wrong) is None
+    wrong_parts = [build_part(1, ["b = 2\n"], 1, ["x = 2\n"])]
+    assert compute_edits(FileContent(old), FileContent(new), wrong_parts) is None
     version = parse_version(old, load_grammar("python"))
     assert version is not None
-    parsed = parse_incrementally(version, new, wrong)
-    assert parsed is not None
-    assert parsed.tree.root_node.end_byte == len(new)
+    new_version = parse_incrementally(version, new, wrong_parts)
+    assert new_version is not None
+    assert new_version.tree.root_node.end_byte == len(new)
 
 
 @given(
@@ -172,15 +173,15 @@ def test_wrong_parts_cause_a_full_parse() -> None:
     tails=st.tuples(st.sampled_from(["", "t"]), st.sampled_from(["", "t"])),
 )
 def test_edits_transform_the_old_content(old: list[str], new: list[str], tails: tuple[str, str]) -> None:
-    """The edit turns the old content into the new one, and its row and column positions are correct."""
-    before = ["x\n", *old, *([tails[0]] if tails[0] else [])]
-    after = ["x\n", *new, *([tails[1]] if tails[1] else [])]
-    old_bytes, new_bytes = "".join(before).encode(), "".join(after).encode()
-    found = compute_edits(
-        FileContent(old_bytes), FileContent(new_bytes), [build_part(1, before[1:], 1, after[1:])]
+    """Each edit turns the old content into the new one, and its row and column positions are correct."""
+    old_lines = ["x\n", *old, *([tails[0]] if tails[0] else [])]
+    new_lines = ["x\n", *new, *([tails[1]] if tails[1] else [])]
+    old_bytes, new_bytes = "".join(old_lines).encode(), "".join(new_lines).encode()
+    edits = compute_edits(
+        FileContent(old_bytes), FileContent(new_bytes), [build_part(1, old_lines[1:], 1, new_lines[1:])]
     )
-    assert found is not None
-    for edit in (*found, *extend_edits_back(found, FileContent(old_bytes), FileContent(new_bytes))):
+    assert edits is not None
+    for edit in (*edits, *extend_edits_back(edits, FileContent(old_bytes), FileContent(new_bytes))):
         inserted = new_bytes[edit.new_start.byte : edit.new_end.byte]
         assert old_bytes[: edit.old_start.byte] + inserted + old_bytes[edit.old_end.byte :] == new_bytes
         positions = (
@@ -190,30 +191,33 @@ def test_edits_transform_the_old_content(old: list[str], new: list[str], tails: 
             (new_bytes, edit.new_end),
         )
         for content, position in positions:
-            head = content[: position.byte]
-            assert position.row_column == (head.count(b"\n"), len(head) - (head.rfind(b"\n") + 1))
+            preceding_bytes = content[: position.byte]
+            assert position.row_column == (
+                preceding_bytes.count(b"\n"),
+                len(preceding_bytes) - (preceding_bytes.rfind(b"\n") + 1),
+            )
 
 
 def test_unchanged_definitions_are_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an edit the parser stops at the end of the changed definition, not at the end of the file."""
+    """With a limit on steps too low for a full parse, an incremental parse of one added method succeeds."""
     methods = [f"    def m{number}(self):\n        return {number}\n\n" for number in range(900)]
-    changed = [*methods[:9], "    def added(self):\n        return None\n\n", *methods[9:]]
-    old, new = (f"class A:\n{''.join(lines)}" for lines in (methods, changed))
+    changed_methods = [*methods[:9], "    def added(self):\n        return None\n\n", *methods[9:]]
+    old, new = (f"class A:\n{''.join(lines)}" for lines in (methods, changed_methods))
     python = load_grammar("python")
     version = parse_version(old.encode(), python)
     assert version is not None
-    monkeypatch.setattr("pipeline.syntax.grammars.STEPS_PER_BYTE", 0)  # MIN_STEPS for a full parse
-    monkeypatch.setattr("pipeline.syntax.trees.SMALL_EDIT_BYTES", 0)  # so that its steps count
+    monkeypatch.setattr("pipeline.syntax.grammars.STEPS_PER_BYTE", 0)  # only MIN_STEPS are allowed
+    monkeypatch.setattr("pipeline.syntax.trees.SMALL_EDIT_BYTES", 0)  # the limit applies to this edit
     assert parse_version(new.encode(), python) is None
     parts = RecordingSource({"old": old.encode(), "new": new.encode()}).diff_blobs("old", "new")
-    parsed = parse_incrementally(version, new.encode(), parts)
-    assert parsed is not None
-    assert parsed.tree.root_node.end_byte == len(new)
+    new_version = parse_incrementally(version, new.encode(), parts)
+    assert new_version is not None
+    assert new_version.tree.root_node.end_byte == len(new)
 
 
 @pytest.mark.usefixtures("step_limit")
 def test_parses_do_not_leak_memory() -> None:
-    """Full and incremental parses free the content with the tree."""
+    """After many full and incremental parses, less memory is used than one file takes."""
     old = b"def f():\n    return 1\n\n" * 1_000
     new = old.replace(b"1", b"2", 1)
     python, parts = load_grammar("python"), RecordingSource({"old": old, "new": new}).diff_blobs("old", "new")
@@ -231,27 +235,27 @@ def test_parses_do_not_leak_memory() -> None:
 
 
 def test_each_version_is_read_once() -> None:
-    """The previous version is cached, so a sequence of versions causes one read for each."""
+    """Each of two consecutive versions is read once, because the cache has them."""
     source = RecordingSource({"0": b"a = 1\n", "1": b"a = 2\n"})
-    versions, python = VersionCache(), load_grammar("python")
-    versions.get("a", "0", python, source)
-    versions.get_successor(
+    cache, python = VersionCache(), load_grammar("python")
+    cache.get("a", "0", python, source)
+    cache.get_successor(
         PreviousVersion("a", "0", python, [build_part(0, ["a = 1\n"], 0, ["a = 2\n"])]),
         "a",
         "1",
         python,
         source,
     )
-    versions.get("a", "1", python, source)
+    cache.get("a", "1", python, source)
     assert source.read_blobs == ["0", "1"]
 
 
 def test_version_cache_is_bounded() -> None:
     """Above the size limit the least recently used versions are evicted, and read again."""
     source = RecordingSource({str(number): b"a = 1\n" * 10 for number in range(4)})
-    versions, python = VersionCache(max_bytes=120), load_grammar("python")
+    cache, python = VersionCache(max_bytes=120), load_grammar("python")
     for blob in ("0", "1", "0", "2", "0", "1"):
-        versions.get(blob, blob, python, source)
+        cache.get(blob, blob, python, source)
     assert source.read_blobs == ["0", "1", "2", "1"]
 
 
@@ -282,7 +286,7 @@ def create_history(path: Path) -> tuple[Repo, list[str]]:
 
 
 def test_touched_symbols_do_not_depend_on_the_cache(tmp_path: Path) -> None:
-    """A cache for the whole history gives the same symbols as a new one for every hunk."""
+    """A finder for the whole history gives the same symbols as a new finder for every hunk."""
     repo, shas = create_history(tmp_path)
     opened = open_repository(repo.path)
     hunks: list[Hunk] = [hunk for sha in shas for hunk in extract_hunks(opened, sha, lambda _: False).hunks]
@@ -294,16 +298,16 @@ def test_touched_symbols_do_not_depend_on_the_cache(tmp_path: Path) -> None:
 
 
 def test_caches_are_separate_for_each_repository(tmp_path: Path) -> None:
-    """A process that extracts two repositories uses no cached version of one for the other."""
+    """A process that extracts two repositories returns the symbols of each."""
     for name, lines in (("one", 3), ("other", 5)):
         repo = Repo.create(tmp_path / name)
         shas = []
         for step in range(3):
             repo.write("a.py", "".join(f"def {name}_{line}(): pass\n" for line in range(lines + step)))
             shas.append(repo.commit(f"Step {step}"))
-        found = extract_batch(
+        batch = extract_batch(
             ExtractTask(repo.path, IgnoreRules.from_repository(open_repository(repo.path)), tuple(shas))
         )
-        assert found.unreadable.num_rows == 0
-        assert found.commits.num_rows == 3
-        assert found.hunk_symbols.num_rows == lines + 2
+        assert batch.unreadable_commits.num_rows == 0
+        assert batch.commits.num_rows == 3
+        assert batch.hunk_symbols.num_rows == lines + 2

@@ -1,4 +1,4 @@
-"""A small repository with descriptive messages, and the lists mined from it."""
+"""Fixtures: a small repository with descriptive messages, and the lists mined from it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.repos import Repo
 
 @pytest.fixture(scope="module")
 def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
+    """A repository with commits, a version bump and merges of pull requests."""
     repo = Repo.create(tmp_path_factory.mktemp("repo") / "repo")
     repo.commit_file("README", "A client\n", "Begin with a readme file")
     for number in range(COMMITS):
@@ -45,6 +46,7 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 
 @pytest.fixture
 def lists(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of lists mined from the repository."""
     monkeypatch.setattr(mine_pairs, "MIN_COMMITS", 10)
     task = MiningTask(repo.path, tmp_path / "repo.npz", 100, 80, 1)
     assert mine_repository(task).startswith(f"repo: {COMMITS + 2 * MERGES} commits, ")

@@ -11,7 +11,7 @@ from pipeline.encoders.base import MODELS_DIR, load_tokenizer
 from pipeline.encoders.cross_encoder import MAX_QUESTION_TOKENS, SPECIAL_TOKENS
 from pipeline.training import mine_pairs
 from pipeline.training.cross_encoder_batches import NEGATIVES, TRAINED_TOKENS, CandidateLists
-from pipeline.training.export import from_file_tensors, to_file_tensors
+from pipeline.training.export import to_file_tensors, to_network_tensors
 from pipeline.training.mine_pairs import QueryKind
 from tests.repos import Repo
 
@@ -21,40 +21,44 @@ def test_build_pairs(repo: Repo, lists: Path) -> None:
     del repo
     candidate_lists = CandidateLists([lists])
     decode = load_tokenizer().decode
-    kinds = {candidate_lists.kind(number): number for number in candidate_lists.numbers}
-    for kind, number in kinds.items():
-        pairs = candidate_lists.build_pairs(number[None], None)
+    list_ids = {candidate_lists.get_kind(list_id): list_id for list_id in candidate_lists.list_ids}
+    for kind, list_id in list_ids.items():
+        pairs = candidate_lists.build_pairs(list_id[None], None)
         assert len(pairs.tokens) == mine_pairs.NEGATIVES + 1
-        assert pairs.tokens.shape == pairs.sides.shape
+        assert pairs.tokens.shape == pairs.segment_ids.shape
         assert pairs.lengths.max() == pairs.tokens.shape[1] <= TRAINED_TOKENS
-        for line, side, length in zip(pairs.tokens, pairs.sides, pairs.lengths, strict=True):
-            begins = int(np.argmax(side))
-            assert line[0] == line[begins] == 101
-            assert line[begins - 1] == line[length - 1] == 102
-            assert begins <= MAX_QUESTION_TOKENS + SPECIAL_TOKENS // 2
-            assert not line[length:].any()
-            text = decode(line[begins:length].tolist())
+        for ids, row_segment_ids, length in zip(pairs.tokens, pairs.segment_ids, pairs.lengths, strict=True):
+            text_start = int(np.argmax(row_segment_ids))
+            assert ids[0] == ids[text_start] == 101
+            assert ids[text_start - 1] == ids[length - 1] == 102
+            assert text_start <= MAX_QUESTION_TOKENS + SPECIAL_TOKENS // 2
+            assert not ids[length:].any()
+            text = decode(ids[text_start:length].tolist())
             assert ("let waiting for" in text or "measure " in text) is (kind is not QueryKind.SUBJECT)
-        answer = decode(pairs.tokens[0][pairs.sides[0] == 1].tolist())
+        answer = decode(pairs.tokens[0][pairs.segment_ids[0] == 1].tolist())
         assert kind is not QueryKind.SENTENCE or "a peer that never answers" not in answer
 
 
 def test_file_tensors_round_trip() -> None:
-    """Tensors converted to the names of the network and back are those of the file."""
-    file = cross_encoder_graph.load_weights(MODELS_DIR / cross_encoder_graph.CROSS_ENCODER_FILE)
-    again = to_file_tensors(from_file_tensors(file), int(file["apart"]))
-    assert set(again) == set(file)
-    for name, value in again.items():
+    """Tensors of the bundled file, converted to the names of the network and back, are unchanged float16."""
+    file_tensors = cross_encoder_graph.load_weights(MODELS_DIR / cross_encoder_graph.CROSS_ENCODER_FILE)
+    converted = to_file_tensors(to_network_tensors(file_tensors), int(file_tensors["apart"]))
+    assert set(converted) == set(file_tensors)
+    for name, value in converted.items():
         assert value.dtype == np.float16
-        assert np.array_equal(value, file[name])
+        assert np.array_equal(value, file_tensors[name])
 
 
 def test_pairs_depend_on_the_seed(repo: Repo, lists: Path) -> None:
-    """Negatives depend on the seed; easy negatives have no lane scores."""
+    """The same seed gives the same pairs, another seed others; random negatives have no lane scores."""
     del repo
     candidate_lists = CandidateLists([lists])
-    some = candidate_lists.numbers[:6]
-    one, same, other = (candidate_lists.build_pairs(some, np.random.default_rng(seed)) for seed in (1, 1, 2))
-    assert one.tokens.tolist() == same.tokens.tolist() != other.tokens.tolist()
-    assert one.lane_scores.shape == (6, NEGATIVES + 1, 2)
-    assert not candidate_lists.build_pairs(some, np.random.default_rng(1), hard_share=0.0).lane_scores.any()
+    list_ids = candidate_lists.list_ids[:6]
+    pairs, repeated_pairs, other_pairs = (
+        candidate_lists.build_pairs(list_ids, np.random.default_rng(seed)) for seed in (1, 1, 2)
+    )
+    assert pairs.tokens.tolist() == repeated_pairs.tokens.tolist() != other_pairs.tokens.tolist()
+    assert pairs.lane_scores.shape == (6, NEGATIVES + 1, 2)
+    assert not candidate_lists.build_pairs(
+        list_ids, np.random.default_rng(1), hard_share=0.0
+    ).lane_scores.any()

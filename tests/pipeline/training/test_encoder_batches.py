@@ -12,80 +12,87 @@ from pipeline.encoders.base import load_tokenizer
 from pipeline.encoders.minilm_numpy import HIDDEN_SIZE, LAYER_COUNT
 from pipeline.training import encoder_batches
 from pipeline.training.encoder_batches import TEXT_TOKENS, build_batch, iterate_batches
-from pipeline.training.export import LAYER_PARTS, encoder_weights, interpolate_weights
+from pipeline.training.export import LAYER_MODULES, interpolate_weights, to_encoder_weights
 from pipeline.training.mine_pairs import QueryKind
 from pipeline.training.pair_dataset import PairDataset
 
 
 def test_build_batch(lists: Path) -> None:
-    """Row i of the texts answers query i, a negative of each follows; texts of the same commit are excluded."""
-    history = PairDataset.read(lists)
-    places = np.random.default_rng(2).permutation(len(history))[:20]
-    one = build_batch(history, places, np.random.default_rng(1))
+    """Text i answers query i; a negative of each query follows; other texts of the query's commit are excluded."""
+    dataset = PairDataset.read(lists)
+    indices = np.random.default_rng(2).permutation(len(dataset))[:20]
+    batch = build_batch(dataset, indices, np.random.default_rng(1))
     decode = load_tokenizer().decode
-    assert one.queries.tokens.shape == (20, one.queries.lengths.max())
-    assert one.texts.tokens.shape == (40, one.texts.lengths.max())
-    assert one.texts.lengths.max() <= TEXT_TOKENS
-    for lines in (one.queries, one.texts):
-        for line, length in zip(lines.tokens, lines.lengths, strict=True):
-            assert (line[0], line[length - 1]) == (101, 102)
-            assert not line[length:].any()
-    for row, place in enumerate(places.tolist()):
-        answer, *others = history.candidates(place).tolist()
+    assert batch.queries.tokens.shape == (20, batch.queries.lengths.max())
+    assert batch.texts.tokens.shape == (40, batch.texts.lengths.max())
+    assert batch.texts.lengths.max() <= TEXT_TOKENS
+    for rows in (batch.queries, batch.texts):
+        for ids, length in zip(rows.tokens, rows.lengths, strict=True):
+            assert (ids[0], ids[length - 1]) == (101, 102)
+            assert not ids[length:].any()
+    for row, index in enumerate(indices.tolist()):
+        answer, *negatives = dataset.get_candidates(index).tolist()
         texts = [
-            decode(line[:length].tolist())
-            for line, length in zip(one.texts.tokens, one.texts.lengths, strict=True)
+            decode(ids[:length].tolist())
+            for ids, length in zip(batch.texts.tokens, batch.texts.lengths, strict=True)
         ]
-        path = decode(history.change(answer)).split("\n")[0][:12]
-        assert path in texts[row]
-        assert any(decode(history.change(other))[:12] in texts[20 + row] for other in others)
-        assert not one.excluded[row, row]
-        if history.kind(place) is QueryKind.SENTENCE:
+        path_start = decode(dataset.get_change_tokens(answer)).split("\n")[0][:12]
+        assert path_start in texts[row]
+        assert any(
+            decode(dataset.get_change_tokens(negative))[:12] in texts[20 + row] for negative in negatives
+        )
+        assert not batch.excluded[row, row]
+        if dataset.get_kind(index) is QueryKind.SENTENCE:
             assert "a peer that never answers" not in texts[row]
-    commits = [history.commit(int(history.candidates(place)[0])) for place in places.tolist()]
+    commits = [dataset.get_commit(int(dataset.get_candidates(index)[0])) for index in indices.tolist()]
     for row, column in np.argwhere(np.equal.outer(commits, commits)):
-        assert one.excluded[row, column] == (row != column)
+        assert batch.excluded[row, column] == (row != column)
 
 
 def test_batches_depend_on_the_seed(lists: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same seed gives the same batches; each epoch uses every list once, in another order."""
     monkeypatch.setattr(encoder_batches, "QUERIES_PER_BATCH", 8)
-    history = PairDataset.read(lists)
-    passes = 2 * (len(history) // 8)
-    one, same, other = (
+    dataset = PairDataset.read(lists)
+    batch_count = 2 * (len(dataset) // 8)
+    batches, repeated_batches, other_batches = (
         [
-            one.queries.tokens.tolist()
-            for one in islice(iterate_batches([history], np.random.default_rng(seed)), passes)
+            batch.queries.tokens.tolist()
+            for batch in islice(iterate_batches([dataset], np.random.default_rng(seed)), batch_count)
         ]
         for seed in (1, 1, 2)
     )
-    assert one == same != other
-    assert one[: passes // 2] != one[passes // 2 :]
+    assert batches == repeated_batches != other_batches
+    assert batches[: batch_count // 2] != batches[batch_count // 2 :]
     assert list(iterate_batches([], np.random.default_rng(1))) == []
 
 
 def test_interpolate_weights() -> None:
-    """A checkpoint has the names of the original weights, and interpolation takes the given share of it."""
-    made = np.random.default_rng(1)
+    """A checkpoint is converted to the names of the original weights; interpolation takes a share of the trained ones.
+
+    Weights that the checkpoint lacks stay the original ones.
+    """
+    generator = np.random.default_rng(1)
     shapes = {"weight": (3, 2), "bias": (3,)}
     state = {
-        f"{name}.{part}": made.random(shape, np.float32)
+        f"{name}.{part}": generator.random(shape, np.float32)
         for name in (
-            "placed",
-            *(f"layers.{layer}.{part}" for layer in range(LAYER_COUNT) for part in LAYER_PARTS),
+            "embedding_norm",
+            *(f"layers.{layer}.{part}" for layer in range(LAYER_COUNT) for part in LAYER_MODULES),
         )
         for part, shape in shapes.items()
     }
-    ended = encoder_weights(state)
-    assert len(ended) == len(state)
-    assert np.array_equal(ended["encoder.layer.4.intermediate.dense.bias"], state["layers.4.inner.bias"])
-    begun = {name: np.zeros_like(value) for name, value in ended.items()}
-    begun["embeddings.word_embeddings.weight"] = np.ones((2, HIDDEN_SIZE), np.float32)
-    half = interpolate_weights(begun, ended, 0.5)
-    assert half.keys() == begun.keys()
-    for name, value in ended.items():
-        assert np.allclose(half[name], value / 2)
-        assert np.array_equal(interpolate_weights(begun, ended, 1.0)[name], value)
+    trained = to_encoder_weights(state)
+    assert len(trained) == len(state)
     assert np.array_equal(
-        half["embeddings.word_embeddings.weight"], begun["embeddings.word_embeddings.weight"]
+        trained["encoder.layer.4.intermediate.dense.bias"], state["layers.4.intermediate.bias"]
+    )
+    original = {name: np.zeros_like(value) for name, value in trained.items()}
+    original["embeddings.word_embeddings.weight"] = np.ones((2, HIDDEN_SIZE), np.float32)
+    half = interpolate_weights(original, trained, 0.5)
+    assert half.keys() == original.keys()
+    for name, value in trained.items():
+        assert np.allclose(half[name], value / 2)
+        assert np.array_equal(interpolate_weights(original, trained, 1.0)[name], value)
+    assert np.array_equal(
+        half["embeddings.word_embeddings.weight"], original["embeddings.word_embeddings.weight"]
     )

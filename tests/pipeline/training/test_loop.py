@@ -15,46 +15,46 @@ from pipeline.training.loop import TrainingArguments, train_with_checkpoints
 class Steps:
     """Training steps that also serve as their clock."""
 
-    total: int
-    taken: int = 0
+    step_count: int
+    done_count: int = 0
 
     @property
     def elapsed_share(self) -> float:
-        return self.taken / self.total
+        return self.done_count / self.step_count
 
     def __iter__(self) -> Steps:
         return self
 
     def __next__(self) -> tuple[int, float]:
-        if self.taken == self.total:
+        if self.done_count == self.step_count:
             raise StopIteration
-        self.taken += 1
-        return self.taken - 1, float(self.taken)
+        self.done_count += 1
+        return self.done_count - 1, float(self.done_count)
 
 
 def test_checkpoints_and_log(caplog: pytest.LogCaptureFixture) -> None:
     """Checkpoints are saved after each quarter of the time and at the end; the mean loss is logged."""
     steps = Steps(20)
-    kept: list[int] = []
+    checkpoint_steps: list[int] = []
     with caplog.at_level(logging.INFO):
-        train_with_checkpoints(steps, steps, 10, lambda: kept.append(steps.taken))
-    assert kept == [6, 11, 16, 20]
+        train_with_checkpoints(steps, steps, 10, lambda: checkpoint_steps.append(steps.done_count))
+    assert checkpoint_steps == [6, 11, 16, 20]
     assert caplog.messages == ["step 10: loss 5.500", "step 20: loss 15.500"]
 
 
-def test_training_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Named files are held out; an unknown name or an empty training set exits with a hint."""
+def test_select_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files named by `--held-out` are split off; an unknown name or an empty training set exits with a hint."""
     parser = TrainingArguments("pipeline.training.train_encoder", None, 1e-4)
     arguments = [str(tmp_path), str(tmp_path / "out"), "--weights", str(tmp_path), "--held-out", "one"]
-    given = parser.parse_args(arguments)
-    for names, said in (
-        ((), "--held-out: no lists of 'one'"),
+    parsed = parser.parse_args(arguments)
+    for names, message in (
+        ((), "has no lists of 'one'"),
         (("one",), "Run `python -m pipeline.training.mine_pairs` first"),
     ):
         for name in names:
             (tmp_path / f"{name}.npz").touch()
         with pytest.raises(SystemExit):
-            parser.training_files(given)
-        assert said in capsys.readouterr().err
+            parser.select_files(parsed)
+        assert message in capsys.readouterr().err
     (tmp_path / "two.npz").touch()
-    assert parser.training_files(given) == ([tmp_path / "two.npz"], [tmp_path / "one.npz"])
+    assert parser.select_files(parsed) == ([tmp_path / "two.npz"], [tmp_path / "one.npz"])

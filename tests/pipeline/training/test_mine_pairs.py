@@ -11,7 +11,7 @@ import pytest
 from pipeline.encoders.base import load_tokenizer
 from pipeline.training import mine_pairs
 from pipeline.training.candidates import CandidateRetriever, read_commit_texts
-from pipeline.training.commit_sampling import MergeSample, merge_title, sample_merges
+from pipeline.training.commit_sampling import MergeSample, parse_merge_title, sample_merges
 from pipeline.training.mine_pairs import QueryKind, build_queries
 from pipeline.training.pair_dataset import PairDataset, split_files
 from tests.eval import judgments, learn, results
@@ -39,39 +39,41 @@ def test_build_queries(repo: Repo) -> None:
     A sentence is removed from its message; a title is answered by every merged commit.
     """
     commits = read_commit_texts(repo.path, 100, 1)
-    asked = build_queries(commits, sample_merges(repo.path, 1, 100), 80)
-    assert {kind: sum(one.kind is kind for one in asked) for kind in QueryKind} == {
+    queries = build_queries(commits, sample_merges(repo.path, 1, 100), 80)
+    assert {kind: sum(one.kind is kind for one in queries) for kind in QueryKind} == {
         QueryKind.SUBJECT: 36,
         QueryKind.SENTENCE: 24,
         QueryKind.CHANGELOG: 16,
         QueryKind.TITLE: 4,
     }
-    for one in asked:
+    for one in queries:
         assert (one.text in one.rest) is False
         assert bool(one.rest) is (one.kind in (QueryKind.SENTENCE, QueryKind.CHANGELOG))
-    for one in (one for one in asked if one.kind is QueryKind.TITLE):
+    for one in (one for one in queries if one.kind is QueryKind.TITLE):
         number = one.text.removeprefix("Look at how slow port ").removesuffix(" is")
-        said = {commits[answer].subject for answer in one.commits}
-        assert said == {f"Measure reading {number} too", f"Measure writing {number} too"}
+        subjects = {commits[answer].subject for answer in one.commits}
+        assert subjects == {f"Measure reading {number} too", f"Measure writing {number} too"}
 
 
 def test_sample_merges(repo: Repo) -> None:
     """Merges with a pull-request title are sampled; a title equal to a commit subject is not used."""
-    found = {merge.title: merge.commits for merge in sample_merges(repo.path, 1, 100)}
-    assert {title: len(commits) for title, commits in found.items()} == {
+    commits_by_title = {merge.title: merge.commits for merge in sample_merges(repo.path, 1, 100)}
+    assert {title: len(commits) for title, commits in commits_by_title.items()} == {
         f"Look at how slow port {number} is": 2 for number in range(MERGES)
     }
-    assert found == {merge.title: merge.commits for merge in sample_merges(repo.path, 2, 100)}
-    alone = [MergeSample(commit.subject, (commit.sha,)) for commit in read_commit_texts(repo.path, 100, 1)]
+    assert commits_by_title == {merge.title: merge.commits for merge in sample_merges(repo.path, 2, 100)}
+    subject_merges = [
+        MergeSample(commit.subject, (commit.sha,)) for commit in read_commit_texts(repo.path, 100, 1)
+    ]
     assert not [
         one
-        for one in build_queries(read_commit_texts(repo.path, 100, 1), alone, 80)
+        for one in build_queries(read_commit_texts(repo.path, 100, 1), subject_merges, 80)
         if one.kind is QueryKind.TITLE
     ]
 
 
 @pytest.mark.parametrize(
-    ("message", "said"),
+    ("message", "title"),
     [
         (
             "Merge pull request #3 from ada/part\n\nfix: Wait no longer than asked (#3)",
@@ -85,53 +87,60 @@ def test_sample_merges(repo: Repo) -> None:
         ("Wait no longer\n\nThan asked by anybody", ""),
     ],
 )
-def test_merge_title(message: str, said: str) -> None:
+def test_parse_merge_title(message: str, title: str) -> None:
     """The title is the line below the merge subject, without numbers and reviewers."""
-    assert merge_title(message) == said
+    assert parse_merge_title(message) == title
 
 
 def test_candidate_retriever(repo: Repo) -> None:
-    """Both lanes rank the change with the queried name first."""
+    """BM25 and vectors both rank the change with the queried name first."""
     commits = read_commit_texts(repo.path, 100, 1)
-    lanes = CandidateRetriever.from_commits(commits)
-    for shown in (False, True):
-        for scores in lanes.score(["what is replies_6 for?"], show_messages=shown):
-            best = commits[lanes.commit[int(np.argmax(scores[0]))]]
+    retriever = CandidateRetriever.from_commits(commits)
+    for show_messages in (False, True):
+        for scores in retriever.score(["what is replies_6 for?"], show_messages=show_messages):
+            best = commits[retriever.commits[int(np.argmax(scores[0]))]]
             assert "replies end after 6 " in best.message
 
 
 def test_candidate_lists(repo: Repo, lists: Path) -> None:
     """A list has a change of the answer first, then one change of each other commit, with lane scores."""
     commits = read_commit_texts(repo.path, 100, 1)
-    asked = build_queries(commits, sample_merges(repo.path, 1, 100), 80)
-    with np.load(lists) as kept:
-        commit, found, numbers, known = (kept[name] for name in ("commit", "lists", "asked", "known"))
-    assert len(found) > 50
-    for number, line in zip(numbers, found, strict=True):
-        answering = commit[line]
-        assert answering[0] in asked[number].commits
-        assert not set(answering[1:].tolist()) & set(asked[number].commits)
-        assert len(set(answering.tolist())) == mine_pairs.NEGATIVES + 1
-    assert known.shape == (*found.shape, 2)
-    assert 0 <= known[..., 0].min() < known[..., 0].max() <= 1
+    queries = build_queries(commits, sample_merges(repo.path, 1, 100), 80)
+    with np.load(lists) as arrays:
+        commits_by_change, lists_of_changes, query_numbers, lane_scores = (
+            arrays[name] for name in ("commit", "lists", "asked", "known")
+        )
+    assert len(lists_of_changes) > 50
+    for number, changes in zip(query_numbers, lists_of_changes, strict=True):
+        list_commits = commits_by_change[changes]
+        assert list_commits[0] in queries[number].commits
+        assert not set(list_commits[1:].tolist()) & set(queries[number].commits)
+        assert len(set(list_commits.tolist())) == mine_pairs.NEGATIVES + 1
+    assert lane_scores.shape == (*lists_of_changes.shape, 2)
+    assert 0 <= lane_scores[..., 0].min() < lane_scores[..., 0].max() <= 1
 
 
 def test_pair_dataset(repo: Repo, lists: Path) -> None:
     """A list hides the message of subjects, and the queried sentence of its answer."""
     del repo
-    history = PairDataset.read(lists)
+    dataset = PairDataset.read(lists)
     decode = load_tokenizer().decode
-    for place in range(len(history)):
-        kind, (answer, *others) = history.kind(place), history.candidates(place)
-        assert len(others) == mine_pairs.NEGATIVES
-        assert history.shows_messages(place, None) is (kind is not QueryKind.SUBJECT)
-        asked, left = decode(history.query(place, None)), decode(history.message(place, answer))
-        assert ("let waiting" in left) is (kind is not QueryKind.TITLE and "measure" not in left)
-        assert (asked in left) is (kind is QueryKind.SUBJECT)
-    subjects = [place for place in range(len(history)) if history.kind(place) is QueryKind.SUBJECT]
-    chance = np.random.default_rng(1)
-    opened = [decode(history.query(place, chance)).startswith(("how", "where")) for place in subjects]
-    assert 0 < sum(opened) < len(opened) / 2
+    for index in range(len(dataset)):
+        kind, (answer, *negatives) = dataset.get_kind(index), dataset.get_candidates(index)
+        assert len(negatives) == mine_pairs.NEGATIVES
+        assert dataset.shows_messages(index, None) is (kind is not QueryKind.SUBJECT)
+        query, message = (
+            decode(dataset.draw_query_tokens(index, None)),
+            decode(dataset.get_message_tokens(index, answer)),
+        )
+        assert ("let waiting" in message) is (kind is not QueryKind.TITLE and "measure" not in message)
+        assert (query in message) is (kind is QueryKind.SUBJECT)
+    subjects = [index for index in range(len(dataset)) if dataset.get_kind(index) is QueryKind.SUBJECT]
+    generator = np.random.default_rng(1)
+    has_opening = [
+        decode(dataset.draw_query_tokens(index, generator)).startswith(("how", "where")) for index in subjects
+    ]
+    assert 0 < sum(has_opening) < len(has_opening) / 2
 
 
 def test_split_files(lists: Path) -> None:
@@ -145,14 +154,19 @@ def test_split_files(lists: Path) -> None:
 def test_training_and_evaluation_are_disjoint() -> None:
     """No evaluation repository is a training repository; of those that only fit the reranker, two are."""
     lines = (Path(mine_pairs.__file__).parent / "pair_histories.txt").read_text(encoding="ascii").splitlines()
-    named = {line.split()[0].partition("/")[2] for line in lines if not line.startswith("#")}
+    training_names = {line.split()[0].partition("/")[2] for line in lines if not line.startswith("#")}
     # A clone's folder may be called by its owner too.
-    measured = {
+    evaluated_names = {
         name.rpartition("+")[2] for line in pl.read_csv(results.FILE)["history"] for name in line.split(" + ")
     }
-    assert len(named) == 69
-    assert {"attrs", "trio", "ripgrep"} < measured
-    assert not named & (
-        measured | set(judgments.load_sheets()) | {file.stem for file in learn.SHEETS_FOLDER.glob("*.toml")}
+    assert len(training_names) == 69
+    assert {"attrs", "trio", "ripgrep"} < evaluated_names
+    assert not training_names & (
+        evaluated_names
+        | set(judgments.load_sheets())
+        | {file.stem for file in learn.SHEETS_FOLDER.glob("*.toml")}
     )
-    assert named & {file.stem for file in learn.COMMIT_QUERIES_FOLDER.glob("*.toml")} == {"moshi", "kit"}
+    assert training_names & {file.stem for file in learn.COMMIT_QUERIES_FOLDER.glob("*.toml")} == {
+        "moshi",
+        "kit",
+    }

@@ -28,7 +28,10 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Repo:
-    """Commits to a lock and its test together, a readme, and fixes: one hour apart, the last a month later."""
+    """Repository with nine commits, an hour apart, the last a month later.
+
+    Six change a lock and its test together, two of them as fixes; two change the readme.
+    """
     repo = Repo.create(tmp_path_factory.mktemp("history") / "repo")
     for number in range(6):
         repo.write("src/lock.py", f"def take():\n    wait({number})\n\n\ndef free():\n    pass\n")
@@ -71,15 +74,15 @@ def test_open_index(history: Repo, tmp_path: Path) -> None:
         open_index(str(other.path))
 
 
-def test_activity_over_time(index: Frames) -> None:
+def test_count_activity(index: Frames) -> None:
     """Commits and lines are grouped by calendar step, including empty steps."""
     assert metrics.choose_step(index) == "1d"
-    rows = metrics.activity_over_time(index, "1d")
+    rows = metrics.count_activity(index, "1d")
     assert rows.height == 31
     assert rows.row(0) == (datetime(2020, 1, 1, tzinfo=UTC), 8, 1, 20, 10)
     assert rows.row(30)[1:] == (1, 1, 1, 5)
     assert set(rows.slice(1, 29)["commits"]) == {0}
-    assert metrics.language_activity(index, "1d").rows()[:2] == [
+    assert metrics.count_language_activity(index, "1d").rows()[:2] == [
         (datetime(2020, 1, 1, tzinfo=UTC), "markdown", 2),
         (datetime(2020, 1, 1, tzinfo=UTC), "python", 12),
     ]
@@ -96,31 +99,31 @@ def test_activity_over_time(index: Frames) -> None:
     ],
 )
 def test_fix_subjects(index: Frames, subject: str, is_fix: bool) -> None:
-    """A whole word in the subject makes a commit a fix."""
+    """A commit is a fix if its subject, not its body, has a word of a fix as a whole word."""
     commits = index.commits.head(1).with_columns(message=pl.lit(f"{subject}\n\nfix"))
-    changed = Frames(commits, *(getattr(index, name) for name in Frames.__slots__[1:]))
-    assert metrics.label_fixes(changed)["fix"].to_list() == [is_fix]
+    index_with_subject = Frames(commits, *(getattr(index, name) for name in Frames.__slots__[1:]))
+    assert metrics.label_fix_commits(index_with_subject)["fix"].to_list() == [is_fix]
 
 
 def test_hotspots(index: Frames) -> None:
-    """Files and symbols are ordered by commits, with fixes; pairs of files by common commits."""
-    assert metrics.file_hotspots(index).select("file_path", "changes", "fixes").rows() == [
+    """Files and symbols are ordered by commits; a pair of files has its common commits and their share."""
+    assert metrics.find_file_hotspots(index).select("file_path", "changes", "fixes").rows() == [
         ("src/lock.py", 7, 2),
         ("tests/test_lock.py", 6, 2),
         ("README.md", 2, 0),
     ]
-    assert metrics.symbol_hotspots(index).select("name", "changes").rows()[:2] == [
+    assert metrics.find_symbol_hotspots(index).select("name", "changes").rows()[:2] == [
         ("take", 7),
         ("test_take", 6),
     ]
-    assert metrics.co_changes(index).select("file_path", "file_path_other", "together", "share").rows() == [
-        ("src/lock.py", "tests/test_lock.py", 6, 6 / 7)
-    ]
-    assert metrics.across_directories(metrics.co_changes(index)).height == 1
+    assert metrics.find_co_changes(index).select(
+        "file_path", "file_path_other", "together", "share"
+    ).rows() == [("src/lock.py", "tests/test_lock.py", 6, 6 / 7)]
+    assert metrics.select_cross_directory_pairs(metrics.find_co_changes(index)).height == 1
 
 
 def test_compare_lanes() -> None:
-    """Candidates are in fused order with their rank in each lane."""
+    """Hits are in fused order, and the score is the sum of 1 / (60 + rank) over the lanes."""
     rows = vector_map.compare_lanes("how long does take wait")
     assert rows["fused"].to_list() == list(range(1, rows.height + 1))
     assert rows["score"].to_list() == sorted(rows["score"], reverse=True)
@@ -131,77 +134,77 @@ def test_compare_lanes() -> None:
     assert vector_map.compare_lanes("xyzzy").columns == rows.columns
 
 
-def test_principal_axes() -> None:
-    """The first axis has the largest variance, and the shares add up to one."""
+def test_compute_principal_axes() -> None:
+    """The first axis is the direction of the largest variance, and the shares add up to one."""
     rng = np.random.default_rng(1)
-    rows = rng.standard_normal((500, 5)).astype(np.float32) * np.array([9, 4, 1, 1, 1], np.float32)
-    axes, shares = vector_map.principal_axes(rows)
-    assert abs(np.corrcoef(axes[:, 0], rows[:, 0])[0, 1]) > 0.99
+    points = rng.standard_normal((500, 5)).astype(np.float32) * np.array([9, 4, 1, 1, 1], np.float32)
+    axes, shares = vector_map.compute_principal_axes(points)
+    assert abs(np.corrcoef(axes[:, 0], points[:, 0])[0, 1]) > 0.99
     assert shares[0] > shares[1] > 0.1 and shares.sum() == pytest.approx(1, abs=1e-3)
 
 
-def test_regions() -> None:
-    """Separate clusters get separate regions for any seed."""
+def test_cluster_regions() -> None:
+    """Separate clusters get separate regions for any seed, and equal points get one region."""
     rng = np.random.default_rng(2)
     sizes = (40, 24, 32)
-    heaps = [rng.standard_normal((n, 4)) * 0.1 + 10 * k for k, n in enumerate(sizes)]
+    clusters = [rng.standard_normal((n, 4)) * 0.1 + 10 * k for k, n in enumerate(sizes)]
     for seed in range(3):
-        found = vector_map.cluster_regions(np.concatenate(heaps).astype(np.float32), seed)
-        assert np.bincount(found).max() <= 40
-        assert all(len(set(part)) >= 1 for part in np.split(found, np.cumsum(sizes)[:-1]))
-        assert not set(found[:40]) & set(found[40:64])
+        regions = vector_map.cluster_regions(np.concatenate(clusters).astype(np.float32), seed)
+        assert np.bincount(regions).max() <= 40
+        regions_by_cluster = [set(part) for part in np.split(regions, np.cumsum(sizes)[:-1])]
+        assert len(set.union(*regions_by_cluster)) == sum(map(len, regions_by_cluster))
     assert set(vector_map.cluster_regions(np.zeros((30, 2), np.float32))) == {0}
 
 
 def test_map_hunks(index: Frames) -> None:
-    """Every hunk has coordinates and a named region."""
-    places = vector_map.map_hunks(index)
-    assert places.height == index.hunks.height == 15
-    assert 0 < places["spread"][0] <= 1
-    assert vector_map.name_regions(places)["hunks"].sum() == 15
-    assert vector_map.cluster_centers(places).height == places["region"].n_unique()
+    """Every hunk has a region, and every region has a name and a central hunk."""
+    points = vector_map.map_hunks(index)
+    assert points.height == index.hunks.height == 15
+    assert 0 < points["spread"][0] <= 1
+    assert vector_map.name_regions(points)["hunks"].sum() == 15
+    assert vector_map.find_central_hunks(points).height == points["region"].n_unique()
 
 
-def test_index_parts(index: Frames) -> None:
-    """Every byte belongs to one part, and every part has a description."""
-    sizes = metrics.index_parts(index)
+def test_measure_index_parts(index: Frames) -> None:
+    """Every byte belongs to one part, and every part has a use."""
+    sizes = metrics.measure_index_parts(index)
     assert sizes["bytes"].sum() == index.sizes["bytes"].sum()
     assert set(sizes["part"]) <= set(metrics.INDEX_PARTS)
-    assert charts.index_parts_chart(sizes)._repr_png_()  # also while all rows are in the write-ahead log
+    assert charts.plot_index_parts(sizes)._repr_png_()  # also while all rows are in the write-ahead log
 
 
-def test_run_phases(history: Repo, home: Path) -> None:
+def test_measure_run_phases(history: Repo, home: Path) -> None:
     """Profiling uses a temporary clone and home, and changes neither repository nor index."""
-    before = sorted(home.rglob("*"))
-    times = metrics.run_phases(commits=3)
+    files_before = sorted(home.rglob("*"))
+    times = metrics.measure_run_phases(commits=3)
     assert set(times["phase"]) == {"walk", "diff", "parse", "embed", "storage", "fts", "symbols"}
     assert times["seconds"].sum() > 0
-    assert sorted(home.rglob("*")) == before
+    assert sorted(home.rglob("*")) == files_before
     assert history.git("status", "--porcelain") == ""
 
 
 @pytest.mark.parametrize("commits", [0, 1])
 def test_charts_of_empty_history(index: Frames, commits: int) -> None:
-    """Charts work for a history of one commit and for an empty one."""
-    few = index.commits.head(commits)
-    shas = few["commit_sha"].to_list()
-    tiny = Frames(
-        few,
+    """Charts of a history with one commit, or with none, are drawn."""
+    first_commits = index.commits.head(commits)
+    shas = first_commits["commit_sha"].to_list()
+    small_index = Frames(
+        first_commits,
         index.hunks.filter(pl.col("commit_sha").is_in(shas)),
         *(getattr(index, n) for n in Frames.__slots__[2:]),
     )
-    for draw in (
-        charts.activity_chart,
-        charts.file_hotspot_chart,
-        charts.symbol_hotspot_chart,
-        charts.co_change_chart,
-        charts.vector_map_chart,
+    for plot in (
+        charts.plot_activity,
+        charts.plot_file_hotspots,
+        charts.plot_symbol_hotspots,
+        charts.plot_co_changes,
+        charts.plot_vector_map,
     ):
-        assert draw(tiny)._repr_png_().startswith(b"\x89PNG")
+        assert plot(small_index)._repr_png_().startswith(b"\x89PNG")
 
 
 def test_shorten() -> None:
-    """A long name keeps both ends."""
+    """A long text loses its middle, and a short text is unchanged."""
     assert charts.shorten("short", 9) == "short"
     assert charts.shorten("serve/analysis/charts.py", 11) == "serve…ts.py"
 
@@ -210,24 +213,26 @@ def test_shorten() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the kernel's client
 def test_notebook_runs(notebook: Path, tmp_path: Path) -> None:
     """Every notebook runs on a small repository and draws a chart."""
-    read: Any = nbformat.read(notebook, 4)
-    NotebookClient(read, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    assert any("image/png" in output.get("data", {}) for output in outputs(read))
+    parsed_notebook: Any = nbformat.read(notebook, 4)
+    NotebookClient(parsed_notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert any("image/png" in output.get("data", {}) for output in iter_outputs(parsed_notebook))
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_committed_notebook_outputs(notebook: Path) -> None:
     """Committed notebooks have outputs with small charts, and no local paths."""
-    read: Any = nbformat.read(notebook, 4)
-    pictures = [
-        output["data"]["image/png"] for output in outputs(read) if "image/png" in output.get("data", {})
+    parsed_notebook: Any = nbformat.read(notebook, 4)
+    images = [
+        output["data"]["image/png"]
+        for output in iter_outputs(parsed_notebook)
+        if "image/png" in output.get("data", {})
     ]
-    assert pictures and all(len(base64.b64decode(picture)) < 200_000 for picture in pictures)
-    assert all(cell.execution_count for cell in read.cells if cell.cell_type == "code")
+    assert images and all(len(base64.b64decode(picture)) < 200_000 for picture in images)
+    assert all(cell.execution_count for cell in parsed_notebook.cells if cell.cell_type == "code")
     text = notebook.read_text(encoding="utf-8")
     assert not [word for word in ("file://", "/home/", "/Users/", "Traceback") if word in text]
 
 
-def outputs(notebook: Any) -> Iterator[Any]:
+def iter_outputs(notebook: Any) -> Iterator[Any]:
     for cell in notebook.cells:
         yield from cell.get("outputs", [])

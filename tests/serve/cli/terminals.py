@@ -43,13 +43,13 @@ class Terminal:
     def __init__(self, *arguments: str, folder: Path, **environment: str) -> None:
         self._screen = _Screen(self.press)
         self._stream = pyte.ByteStream(self._screen)
-        self._open = True
-        surroundings = os.environ | {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT)} | environment
+        self._is_open = True
+        environment_variables = os.environ | {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT)} | environment
         command = [sys.executable, "-m", "serve.cli.app", *arguments]
         self._process, self._fd = pty.fork()
         if not self._process:
             os.chdir(folder)
-            os.execve(sys.executable, command, surroundings)  # noqa: S606 - the test's own arguments
+            os.execve(sys.executable, command, environment_variables)  # noqa: S606 - the test's own arguments
         size = struct.pack("HHHH", ROWS, COLUMNS, 0, 0)
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, size)
 
@@ -66,7 +66,7 @@ class Terminal:
         """Wait until the screen contains `text`; return the screen."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while text not in self.screen:
-            if not self._open or time.monotonic() > deadline:
+            if not self._is_open or time.monotonic() > deadline:
                 raise AssertionError(f"{text!r} did not appear:\n{self.screen}")
             self._read()
         return self.screen
@@ -74,7 +74,7 @@ class Terminal:
     def wait_for_exit(self) -> int:
         """Wait until the program ends; return its exit code."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        while self._open and time.monotonic() < deadline:
+        while self._is_open and time.monotonic() < deadline:
             self._read()
         os.close(self._fd)
         return os.waitstatus_to_exitcode(os.waitpid(self._process, 0)[1])
@@ -86,5 +86,5 @@ class Terminal:
             data = os.read(self._fd, 65_536)
         except OSError:  # Linux reports the closed other end as an error
             data = b""
-        self._open = bool(data)
+        self._is_open = bool(data)
         self._stream.feed(data)

@@ -20,7 +20,7 @@ from serve import config, index_status, repositories
 from stores import database
 from tests.repos import Repo
 from tests.serve.commands import HEAVY_PACKAGES, ROOT, create_timeout_repo, list_loaded_packages
-from tests.serve.processes import default_signal_handler, run_lineage, run_on_terminal, start_lineage
+from tests.serve.processes import run_lineage, run_on_terminal, start_lineage, use_default_signal_handler
 from tests.serve.sample_index import build_index
 
 
@@ -119,10 +119,10 @@ def test_usage_error_goes_to_stderr(repo: Repo, arguments: list[str], message: s
 @pytest.mark.parametrize("command", [["status"], ["query", "-q", "x"], ["explain", "a.py"]])
 def test_outside_a_repository_fails(tmp_path: Path, command: list[str]) -> None:
     """Outside a repository, the error says so and the exit code is 1."""
-    for name, lacking in ((".", "is not in a git repository"), ("missing", "does not exist")):
+    for name, message in ((".", "is not in a git repository"), ("missing", "does not exist")):
         code, out, err = run_lineage(*command, str(tmp_path / name))
         assert (code, out) == (1, "")
-        assert lacking in err
+        assert message in err
 
 
 @pytest.mark.usefixtures("home")
@@ -169,15 +169,17 @@ def test_absolute_path_works_in_a_deleted_directory(repo: Repo, tmp_path: Path) 
 def test_status_prints_six_lines(repo: Repo, home: Path) -> None:
     """Status prints exactly its six lines, before and after indexing."""
     location = repositories.locate_index(home, open_repository(repo.path))
-    common = f"repo: {repo.path}\nid: {location.repo_id}\n"
-    none = "last_indexed_commit: <none>\nindexed_at: <none>\ncommits_behind_head: 2\ncompatibility: <none>\n"
-    assert run_lineage("status", str(repo.path)) == (0, common + none, "")
+    repository_lines = f"repo: {repo.path}\nid: {location.repo_id}\n"
+    unindexed_lines = (
+        "last_indexed_commit: <none>\nindexed_at: <none>\ncommits_behind_head: 2\ncompatibility: <none>\n"
+    )
+    assert run_lineage("status", str(repo.path)) == (0, repository_lines + unindexed_lines, "")
     build_index(repo, home, revision="HEAD~1")
     _, status = index_status.load_status_at_path(repo.path, home)
     assert status.indexed_at is not None
     assert run_lineage("status", str(repo.path / "src")) == (
         0,
-        f"{common}last_indexed_commit: {repo.git('rev-parse', 'HEAD~1')}\n"
+        f"{repository_lines}last_indexed_commit: {repo.git('rev-parse', 'HEAD~1')}\n"
         f"indexed_at: {status.indexed_at.isoformat(timespec='seconds')}Z\n"
         "commits_behind_head: 1\ncompatibility: compatible\n",
         "",
@@ -303,18 +305,18 @@ def test_h_means_help() -> None:
 
 
 @pytest.fixture
-def busy(repo: Repo, home: Path) -> Iterator[None]:
+def busy_index(repo: Repo, home: Path) -> Iterator[None]:
     """Hold the index open for writing."""
     build_index(repo, home)
     with database.open_for_writing(repositories.locate_index(home, open_repository(repo.path))):
         yield
 
 
-@pytest.mark.usefixtures("busy")
+@pytest.mark.usefixtures("busy_index")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_ends_waiting_query_silently(repo: Repo, number: signal.Signals) -> None:
     """Ctrl-C, `kill` and a closed terminal end a waiting query silently, with the shell's exit code for it."""
-    with default_signal_handler(number):
+    with use_default_signal_handler(number):
         process = start_lineage("query", str(repo.path), "-q", "timeout")
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=4)
@@ -336,7 +338,7 @@ def test_interrupt_during_a_statement() -> None:
     result = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )
-    assert result.stdout == "Failure(text='', code=130)\n"
+    assert result.stdout == "Failure(message='', exit_code=130)\n"
 
 
 def test_closed_pipe_ends_silently(repo: Repo, home: Path) -> None:

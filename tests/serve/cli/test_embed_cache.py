@@ -1,4 +1,4 @@
-"""`lineage index --embed-cache`: what the cache saves, which rows it changes, and how it fails."""
+"""`lineage index --embed-cache`: saved work, unchanged rows, mode changes and damaged caches."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pipeline.options import EmbedCacheMode
 from serve.index_status import load_status_at_path
 from stores import database
 from stores.embedding_cache import open_cache
-from tests.bench.indexes import index_fingerprint
+from tests.bench.indexes import compute_fingerprint
 from tests.pipeline.histories import create_interleaved_repo, get_location
-from tests.pipeline.histories import run_index as pass_over
+from tests.pipeline.histories import run_index as run_pipeline
 from tests.repos import Repo
 from tests.serve.commands import run_index, run_lineage
 from tests.serve.sample_index import WordEncoder
@@ -51,27 +51,27 @@ def repo(tmp_path: Path) -> Repo:
 @pytest.fixture
 def embedded_texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Every text passed to the encoder, which is replaced by a simple computation."""
-    texts_seen: list[str] = []
+    recorded_texts: list[str] = []
 
     def encode(_: OnnxEncoder, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        texts_seen.extend(texts)
+        recorded_texts.extend(texts)
         return WordEncoder().encode(texts)
 
     monkeypatch.setattr(OnnxEncoder, "encode", encode)
-    yield texts_seen
+    yield recorded_texts
 
 
-def rows(repo: Repo, home: Path) -> dict[str, tuple[int, str]]:
+def load_rows(repo: Repo, home: Path) -> dict[str, tuple[int, str]]:
     """Return the rows of the index, without metadata about its runs."""
-    found = index_fingerprint(repo.path, home)
+    rows_by_table = compute_fingerprint(repo.path, home)
     return {
         table: content
-        for table, content in found.items()
+        for table, content in rows_by_table.items()
         if table not in {"metadata", "made_by", "embed_cache"}
     }
 
 
-def status(repo: Repo, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+def read_status(repo: Repo, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     """Return the lines of `lineage status` by name."""
     capsys.readouterr()
     assert run_lineage("status", repo.path) == 0
@@ -81,10 +81,10 @@ def status(repo: Repo, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
 def test_semantic_changes_no_row(repo: Repo, home: Path) -> None:
     """`off`, an empty `semantic` cache and a full one produce the same rows, bit for bit."""
     run_index(repo)
-    off = rows(repo, home)
+    uncached_rows = load_rows(repo, home)
     for _ in range(2):
         assert run_index(repo, "--rebuild", "--yes", "--embed-cache", "semantic") == 0
-        assert rows(repo, home) == off
+        assert load_rows(repo, home) == uncached_rows
 
 
 @pytest.mark.parametrize("mode", ["semantic", "diff"])
@@ -93,18 +93,18 @@ def test_rebuild_embeds_nothing(
 ) -> None:
     """The cache survives a rebuild, which embeds nothing and keeps the mode without the option."""
     run_index(repo, "--embed-cache", mode)
-    before, first = rows(repo, home), len(embedded_texts)
+    before, first = load_rows(repo, home), len(embedded_texts)
     assert first == len(set(embedded_texts)) > 20
-    lines = status(repo, capsys)["embed_cache"]
+    lines = read_status(repo, capsys)["embed_cache"]
     assert lines.startswith(f"{mode}, {first} entries, ") and lines.endswith(
-        f"0% of {first} texts found in the last run"
+        f"the last run found 0% of {first} texts"
     )
     assert run_index(repo, "--rebuild", "--yes") == 0
     assert embedded_texts[first:] == []
-    assert rows(repo, home) == before
-    lines = status(repo, capsys)["embed_cache"]
+    assert load_rows(repo, home) == before
+    lines = read_status(repo, capsys)["embed_cache"]
     assert lines.startswith(f"{mode}, {first} entries, ") and lines.endswith(
-        f"100% of {first} texts found in the last run"
+        f"the last run found 100% of {first} texts"
     )
 
 
@@ -117,15 +117,15 @@ def test_new_commits_are_embedded_and_cached(
     repo.commit_file("more.py", "def more():\n    return 1\n", "More of it")
     assert run_index(repo, "--incremental") == 0
     assert len(embedded_texts) == before + 2
-    assert status(repo, capsys)["embed_cache"].startswith(f"semantic, {before + 2} entries, ")
+    assert read_status(repo, capsys)["embed_cache"].startswith(f"semantic, {before + 2} entries, ")
     assert home.exists()
 
 
 def test_no_cache_by_default(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By default there is no cache file and no line in the status, before and after indexing."""
-    assert "embed_cache" not in status(repo, capsys)
+    assert "embed_cache" not in read_status(repo, capsys)
     run_index(repo)
-    assert "embed_cache" not in status(repo, capsys)
+    assert "embed_cache" not in read_status(repo, capsys)
     assert not get_location(repo, home).embeddings.exists()
 
 
@@ -170,18 +170,18 @@ def test_switching_to_or_from_diff_is_refused(
 ) -> None:
     """Switching would mix vectors: it is refused and names the rebuild; the index still answers."""
     run_index(repo, "--embed-cache", before)
-    unchanged = rows(repo, home)
+    unchanged = load_rows(repo, home)
     capsys.readouterr()
     assert run_index(repo, "--embed-cache", now) == 1
     error = capsys.readouterr().err
     assert f"needs rebuild (embed_cache {before}, now {now})" in error
     assert f"lineage index --rebuild --yes --embed-cache {now}" in error
-    assert rows(repo, home) == unchanged
+    assert load_rows(repo, home) == unchanged
     assert run_index(repo) == 0  # as in the hooks, without the option
     assert run_lineage("query", repo.path, "-q", "greet") == 0
-    assert status(repo, capsys)["compatibility"] == "compatible"
+    assert read_status(repo, capsys)["compatibility"] == "compatible"
     assert run_index(repo, "--rebuild", "--yes", "--embed-cache", now) == 0
-    assert status(repo, capsys)["compatibility"] == "compatible"
+    assert read_status(repo, capsys)["compatibility"] == "compatible"
     assert embedded_texts
 
 
@@ -197,7 +197,7 @@ def test_switching_between_off_and_semantic(
     """`off` and `semantic` have the same vectors, so a run may switch between them."""
     run_index(repo, "--embed-cache", before)
     assert run_index(repo, "--embed-cache", now) == 0
-    lines = status(repo, capsys)
+    lines = read_status(repo, capsys)
     assert lines["compatibility"] == "compatible"
     assert ("embed_cache" in lines) == (now == "semantic")
     assert embedded_texts and home.exists()
@@ -208,11 +208,11 @@ def test_damaged_cache_is_replaced(
 ) -> None:
     """A damaged cache is reported and replaced, and the rows are the same as without it."""
     run_index(repo, "--embed-cache", "semantic")
-    before, count = rows(repo, home), len(embedded_texts)
+    before, count = load_rows(repo, home), len(embedded_texts)
     get_location(repo, home).embeddings.write_bytes(b"garbage" * 4_000)
     assert run_index(repo, "--rebuild", "--yes") == 0
-    assert "is replaced" in capfd.readouterr().err
-    assert rows(repo, home) == before
+    assert "and replaces it" in capfd.readouterr().err
+    assert load_rows(repo, home) == before
     assert len(embedded_texts) == 2 * count
 
 
@@ -236,8 +236,8 @@ def test_unwritable_cache_is_skipped(
 def test_killed_run_keeps_its_vectors(repo: Repo, home: Path) -> None:
     """After `kill -9` the next run finds all indexed vectors in the cache and produces the same rows."""
     process = subprocess.Popen([sys.executable, "-c", SLOW_RUN, str(repo.path), str(home)], cwd=ROOT)
-    until = time.monotonic() + 60
-    while not count_vectors(repo, home) and process.poll() is None and time.monotonic() < until:
+    deadline = time.monotonic() + 60
+    while not count_vectors(repo, home) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -245,10 +245,10 @@ def test_killed_run_keeps_its_vectors(repo: Repo, home: Path) -> None:
     assert vector_count > 0
     with open_cache(get_location(repo, home), WordEncoder().name) as cache:
         assert cache is not None and cache.count() >= vector_count
-    pass_over(repo, home)
+    run_pipeline(repo, home)
     clean = home.parent / "clean"
-    pass_over(repo, clean, embed_cache=EmbedCacheMode.OFF)
-    assert rows(repo, home) == rows(repo, clean)
+    run_pipeline(repo, clean, embed_cache=EmbedCacheMode.OFF)
+    assert load_rows(repo, home) == load_rows(repo, clean)
 
 
 def count_vectors(repo: Repo, home: Path) -> int:

@@ -40,15 +40,15 @@ def load_recorded_model(repo: Repo, home: Path) -> str:
     return str(model)
 
 
-def loaded_models(engine: Engine) -> tuple[str, ...]:
+def list_loaded_models(engine: Engine) -> tuple[str, ...]:
     """Return the names of the models that the engine has loaded."""
     return engine.models.names
 
 
 def load_encoder_and_verdict(repo: Repo, home: Path) -> tuple[EncoderName, str]:
     """Return the encoder of the index and its compatibility verdict."""
-    _, standing = load_status_at_path(repo.path, home)
-    return standing.encoder_name, str(standing.verdict)
+    _, index_status = load_status_at_path(repo.path, home)
+    return index_status.encoder_name, str(index_status.verdict)
 
 
 def test_default_encoder(repo: Repo, home: Path) -> None:
@@ -126,12 +126,12 @@ def test_one_process_uses_both_encoders(repo: Repo, tmp_path: Path, home: Path) 
     run_index(repo, "--encoder", "static")
     run_index(other)
     engine = Engine(home)
-    assert loaded_models(engine) == ()
+    assert list_loaded_models(engine) == ()
     for path in (repo.path, other.path):
         assert engine.find(FindRequest("greet"), path).hits
-    assert loaded_models(engine) == (STATIC_MODEL, EMBEDDING_MODEL, f"{CROSS_ENCODER}/full")
+    assert list_loaded_models(engine) == (STATIC_MODEL, EMBEDDING_MODEL, f"{CROSS_ENCODER}/full")
     engine.unload()
-    assert loaded_models(engine) == ()
+    assert list_loaded_models(engine) == ()
 
 
 def test_rebuild_of_unreadable_index_warns(repo: Repo, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -146,9 +146,9 @@ def test_rebuild_of_unreadable_index_warns(repo: Repo, home: Path, capfd: pytest
 def test_busy_index_keeps_its_encoder(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rebuild that finds the index busy waits and then fails, instead of guessing the encoder."""
     assert run_index(repo, "--encoder", "static") == 0
-    reading = database.open_for_reading
+    open_for_reading = database.open_for_reading
     with monkeypatch.context() as patch:
-        patch.setattr(database, "open_for_reading", lambda here, **_: reading(here, wait=0.1))
+        patch.setattr(database, "open_for_reading", lambda here, **_: open_for_reading(here, wait=0.1))
         with locks.acquire_index(get_location(repo, home).folder, exclusive=True, deadline=Deadline.after(1)):
             assert run_index(repo, "--rebuild", "--yes") == 1
     assert load_recorded_model(repo, home) == STATIC_MODEL

@@ -19,7 +19,7 @@ from serve.cli.entry import ALREADY_QUEUED_MESSAGE, HOOK_ARGUMENTS, is_index_run
 from serve.setup.git_hooks import HOOK_SNIPPET
 from stores import database, history, locks
 from stores.index_location import IndexLocation
-from stores.locks import closing_descriptor, open_lock_file, try_lock
+from stores.locks import close_finally, open_lock_file, try_lock
 from tests.pipeline.histories import get_location
 from tests.repos import Repo
 
@@ -39,7 +39,7 @@ def repo(tmp_path: Path, home: Path) -> Repo:  # noqa: ARG001 - isolates the use
 def queued_run(repo: Repo, home: Path) -> Iterator[IndexLocation]:
     """Hold the queue lock of the index, as a waiting index run does."""
     location = get_location(repo, home)
-    with closing_descriptor(open_lock_file(locks.queue_lock_path(location, get_git_dir(repo)))) as queue_lock:
+    with close_finally(open_lock_file(locks.get_queue_lock_path(location, get_git_dir(repo)))) as queue_lock:
         assert try_lock(queue_lock, fcntl.LOCK_EX)
         yield location
 
@@ -87,8 +87,8 @@ def test_finds_index_of_linked_and_separate_work_trees(repo: Repo, home: Path, t
     for root in (repo.path, tmp_path / "linked", tmp_path / "apart"):
         assert not is_index_run_queued(root)
         work_tree = Repo(root)
-        with closing_descriptor(
-            open_lock_file(locks.queue_lock_path(get_location(work_tree, home), get_git_dir(work_tree)))
+        with close_finally(
+            open_lock_file(locks.get_queue_lock_path(get_location(work_tree, home), get_git_dir(work_tree)))
         ) as queue_lock:
             assert try_lock(queue_lock, fcntl.LOCK_EX)
             assert is_index_run_queued(root)
@@ -101,9 +101,9 @@ def test_queue_is_per_work_tree(repo: Repo, home: Path, tmp_path: Path) -> None:
     linked.commit_file("b.py", "y = 1\n", "In the linked work tree")
     with ExitStack() as stack:
         with locks.acquire_run_lock(get_location(repo, home)):
-            processes = [stack.enter_context(queued_hook_run(linked))]
+            processes = [stack.enter_context(start_queued_run(linked))]
             repo.commit_file("c.py", "z = 1\n", "In the main one")
-            processes.append(stack.enter_context(queued_hook_run(repo)))
+            processes.append(stack.enter_context(start_queued_run(repo)))
             assert (
                 run_entry(repo, *HOOK_ARGUMENTS).stdout
                 == run_entry(linked, *HOOK_ARGUMENTS).stdout
@@ -115,7 +115,7 @@ def test_queue_is_per_work_tree(repo: Repo, home: Path, tmp_path: Path) -> None:
 
 
 @contextmanager
-def queued_hook_run(repo: Repo) -> Iterator[subprocess.Popen[str]]:
+def start_queued_run(repo: Repo) -> Iterator[subprocess.Popen[str]]:
     """Run a hook's command until it says that it waits."""
     command = [sys.executable, "-m", "serve.cli.entry", *HOOK_ARGUMENTS]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -11,28 +11,28 @@ from serve.cli import exit_codes
 from serve.cli.exit_codes import Failure
 
 FILE = "/home/x/index.duckdb"
-ROOM = "\n  Free some space on the disk and run the command again. Committed data is kept."
-LEAVE = "\n  Check the permissions. LINEAGE_HOME sets another directory for indexes."
+DISK_SPACE_HINT = "\n  Free some space on the disk and run the command again. Committed data is kept."
+PERMISSIONS_HINT = "\n  Check the permissions. LINEAGE_HOME sets another directory for indexes."
 
 
 @pytest.mark.parametrize(
-    ("number", "hint"),
+    ("number", "message"),
     [
-        (errno.ENOSPC, f"error: No space left on device: {FILE}{ROOM}"),
-        (errno.EDQUOT, f"error: Disk quota exceeded: {FILE}{ROOM}"),
-        (errno.EACCES, f"error: Permission denied: {FILE}{LEAVE}"),
-        (errno.EPERM, f"error: Operation not permitted: {FILE}{LEAVE}"),
-        (errno.EROFS, f"error: Read-only file system: {FILE}{LEAVE}"),
+        (errno.ENOSPC, f"error: No space left on device: {FILE}{DISK_SPACE_HINT}"),
+        (errno.EDQUOT, f"error: Disk quota exceeded: {FILE}{DISK_SPACE_HINT}"),
+        (errno.EACCES, f"error: Permission denied: {FILE}{PERMISSIONS_HINT}"),
+        (errno.EPERM, f"error: Operation not permitted: {FILE}{PERMISSIONS_HINT}"),
+        (errno.EROFS, f"error: Read-only file system: {FILE}{PERMISSIONS_HINT}"),
         (errno.EIO, f"error: Input/output error: {FILE}"),
     ],
 )
-def test_system_error_names_file_and_hint(number: int, hint: str) -> None:
+def test_system_error_names_file_and_hint(number: int, message: str) -> None:
     """Each system error names its file, and a hint if one is known."""
     assert exit_codes.describe_failure(OSError(number, os.strerror(number), FILE)) == Failure(
-        hint, exit_codes.FAILED
+        message, exit_codes.FAILED
     )
     assert exit_codes.describe_failure(OSError(number, os.strerror(number), os.fsencode(FILE))) == Failure(
-        hint, exit_codes.FAILED
+        message, exit_codes.FAILED
     )
 
 

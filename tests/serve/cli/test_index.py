@@ -14,7 +14,7 @@ import pytest
 
 from serve.cli.index_output import format_duration
 from stores import database, locks
-from tests.bench.indexes import index_files, index_fingerprint
+from tests.bench.indexes import compute_fingerprint, list_index_files
 from tests.pipeline.histories import create_interleaved_repo, get_location
 from tests.repos import Repo
 from tests.serve.commands import HEAVY_PACKAGES, list_loaded_packages, run_lineage
@@ -42,13 +42,15 @@ def repo(tmp_path: Path) -> Repo:
 def test_summary_lists_phases(repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The summary has a header, then the phases by time, none over 100 %, and explains the times."""
     assert run_lineage("index", repo.path, "--workers", "1") == 0
-    header, *phases, kind = capsys.readouterr().out.splitlines()
+    header, *phases, note = capsys.readouterr().out.splitlines()
     assert header.startswith("indexed in ") and header.endswith(" - 16 commits, 13 hunks, 6 HEAD symbols")
-    named = [line.split()[0] for line in phases]
-    assert set(named) <= {"embed", "storage", "diff", "parse", "symbols", "fts"} and "embed" in named
+    phase_names = [line.split()[0] for line in phases]
+    assert (
+        set(phase_names) <= {"embed", "storage", "diff", "parse", "symbols", "fts"} and "embed" in phase_names
+    )
     shares = [int(line.split()[-1].removesuffix("%")) for line in phases]
     assert shares == sorted(shares, reverse=True) and 0 <= shares[-1] <= shares[0] <= 100
-    assert "wall time" in kind
+    assert "wall time" in note
     assert home.exists()
 
 
@@ -66,14 +68,14 @@ def test_incremental_at_head_writes_nothing(
 ) -> None:
     """At HEAD, an incremental run says so and leaves every file of the index unchanged."""
     run_lineage("index", repo.path)
-    before = index_files(repo.path, home)
+    before = list_index_files(repo.path, home)
     capsys.readouterr()
     assert run_lineage("index", "--incremental", repo.path) == 0
     assert capsys.readouterr().out == f"index up-to-date at {repo.head}\n"
     assert run_lineage("index", "--incremental", "--profile", repo.path) == 0
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert line == dict.fromkeys(PROFILE, 0)
-    assert index_files(repo.path, home) == before
+    assert list_index_files(repo.path, home) == before
 
 
 def test_incremental_at_head_is_light(repo: Repo, home: Path) -> None:
@@ -136,12 +138,12 @@ def test_conflicting_options_are_refused(
 def test_rebuild_replaces_the_index(repo: Repo, home: Path) -> None:
     """A rebuild deletes the index, including its write-ahead log, and creates a clean one."""
     run_lineage("index", repo.path)
-    clean = index_fingerprint(repo.path, home)
+    clean = compute_fingerprint(repo.path, home)
     location = get_location(repo, home)
     location.wal.write_bytes(b"not a log of this database")
     location.database.write_bytes(b"not a database")
     assert run_lineage("index", repo.path, "--rebuild", "--yes") == 0
-    assert index_fingerprint(repo.path, home) == clean
+    assert compute_fingerprint(repo.path, home) == clean
 
 
 def test_huge_commit_batch(repo: Repo, home: Path) -> None:
@@ -232,7 +234,7 @@ def test_events_every_hundred_commits(tmp_path: Path, home: Path) -> None:
     ).stderr
     events = [line for line in log.splitlines() if "event=indexing" in line]
     assert [line.split("commits=")[1].split()[0] for line in events] == ["100", "200"]
-    silenced = subprocess.run(
+    quiet_run = subprocess.run(
         command,
         cwd=ROOT,
         env=environment | {"LINEAGE_LOG": "warn"},
@@ -240,7 +242,7 @@ def test_events_every_hundred_commits(tmp_path: Path, home: Path) -> None:
         text=True,
         check=True,
     )
-    assert silenced.stderr == ""
+    assert quiet_run.stderr == ""
 
 
 def test_progress_bar_only_on_a_terminal(repo: Repo, home: Path) -> None:

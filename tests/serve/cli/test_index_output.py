@@ -18,7 +18,7 @@ from stores import database, history
 from tests.pipeline.histories import create_interleaved_repo, get_location
 from tests.repos import Repo
 from tests.serve.commands import run_index
-from tests.serve.processes import default_signal_handler
+from tests.serve.processes import use_default_signal_handler
 from tests.serve.sample_index import WordEncoder
 
 
@@ -32,7 +32,7 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
 
 
 def raise_signal_at(monkeypatch: pytest.MonkeyPatch, stage: str, number: int, calls: int = 1) -> None:
-    """Raise a signal when a stage of the run is called for the given time."""
+    """Raise a signal when a stage of the run is called for the `calls`-th time."""
     function, remaining = getattr(write, stage), [calls]
 
     def call_stage(*args: object, **kwargs: object) -> object:
@@ -72,11 +72,11 @@ def test_interrupted_run_prints_progress(
 ) -> None:
     """An interrupted run prints one line with written and total commits; the exit code is the signal's."""
     raise_signal_at(monkeypatch, "write_batch", number, calls=3)
-    with default_signal_handler(number):
+    with use_default_signal_handler(number):
         assert run_index(repo, "--commit-batch", "5") == 128 + number
     assert (
         capfd.readouterr().err
-        == f"stopped after 10 of 17 commits; `lineage index {repo.path}` continues from there\n"
+        == f"stopped after 10 of 17 commits. Run `lineage index {repo.path}` to continue.\n"
     )
     with database.open_for_reading(get_location(repo, home)) as connection:
         status = history.load_index_summary(connection)
@@ -88,11 +88,11 @@ def test_interrupted_run_prints_progress(
     ("stage", "message"),
     [
         ("start_run", ""),
-        ("write_batch", "stopped after 0 of 17 commits; `lineage index {path}` continues from there\n"),
+        ("write_batch", "stopped after 0 of 17 commits. Run `lineage index {path}` to continue.\n"),
         (
             "finish_run",
-            "stopped after all 17 commits, before the index was complete; "
-            "`lineage index {path}` continues from there\n",
+            "stopped after all 17 commits, but before the index was complete. "
+            "Run `lineage index {path}` to continue.\n",
         ),
     ],
 )
@@ -101,7 +101,7 @@ def test_interrupt_at_start_or_end(
 ) -> None:
     """A run prints nothing if interrupted before it knows the total, and a note after the last commit."""
     raise_signal_at(monkeypatch, stage, signal.SIGINT)
-    with default_signal_handler(signal.SIGINT):
+    with use_default_signal_handler(signal.SIGINT):
         assert run_index(repo) == 130
     assert capfd.readouterr() == ("", message.format(path=repo.path))
 
@@ -113,7 +113,7 @@ def test_second_signal_exits_silently(
     """A second Ctrl-C during the message ends the program at once and silently."""
     raise_signal_at(monkeypatch, "write_batch", signal.SIGINT)
     monkeypatch.setattr("serve.cli.index_output.print_note", lambda _: signal.raise_signal(signal.SIGINT))
-    with default_signal_handler(signal.SIGINT):
+    with use_default_signal_handler(signal.SIGINT):
         assert run_index(repo) == 130
     assert capfd.readouterr() == ("", "")
 
@@ -127,13 +127,13 @@ def test_message_to_a_closed_terminal_is_dropped(repo: Repo, monkeypatch: pytest
 
     raise_signal_at(monkeypatch, "write_batch", signal.SIGHUP)
     monkeypatch.setattr("serve.cli.index_output.print_note", fail)
-    with default_signal_handler(signal.SIGHUP):
+    with use_default_signal_handler(signal.SIGHUP):
         assert run_index(repo) == 129
 
 
 def test_progress_bar_on_a_closed_terminal() -> None:
     """An EIO of the progress bar counts as an interrupt only if an interrupt caused it."""
-    for cause, is_one in ((KeyboardInterrupt(), True), (ValueError(), False)):
+    for cause, is_interrupt in ((KeyboardInterrupt(), True), (ValueError(), False)):
         error = OSError(errno.EIO, "Input/output error")
         error.__context__ = cause
-        assert exit_codes.is_interrupt(error) is is_one
+        assert exit_codes.is_interrupt(error) is is_interrupt

@@ -14,7 +14,7 @@ import serve
 from mindmap.document import Mindmap
 from mindmap.map_store import MapStore
 from mindmap.nodes import add_note
-from tests.mindmap.sample_maps import NOON, create_map, id_by_label, timestamp_at
+from tests.mindmap.sample_maps import NOON, create_map, create_timestamp, find_id
 from tests.serve.commands import HEAVY_PACKAGES, list_loaded_packages
 
 ROOT = Path(serve.__file__).parent.parent
@@ -56,7 +56,7 @@ def run_mindmap(maps: MapStore, *arguments: str) -> tuple[int, str, str]:
 
 def test_list_shows_latest_first(maps: MapStore, document: Mindmap) -> None:
     """The list has a line per map with local time, latest change first; words filter it; --json prints summaries."""
-    other = add_note(create_map(), "Later", timestamp_at(5)).document
+    other = add_note(create_map(), "Later", create_timestamp(5)).document
     maps.create(other)
     code, out, err = run_mindmap(maps, "list")
     assert (code, err) == (0, "")
@@ -70,8 +70,8 @@ def test_list_shows_latest_first(maps: MapStore, document: Mindmap) -> None:
         "No map contains all of these words: lexer \u2407\n",
         "",
     )
-    listed = json.loads(run_mindmap(maps, "list", "--json", "LEXER")[1])
-    assert listed == [
+    summaries = json.loads(run_mindmap(maps, "list", "--json", "LEXER")[1])
+    assert summaries == [
         {
             "id": document.id,
             "title": "A map",
@@ -98,7 +98,7 @@ def test_list_and_show_without_maps(maps: MapStore) -> None:
 
 def test_show_prints_tree(maps: MapStore, document: Mindmap) -> None:
     """A map is printed as a tree with its progress, without escape sequences of labels."""
-    parse, lexer = document.nodes["root"].children[0], id_by_label(document, "Lexer")
+    parse, lexer = document.nodes["root"].children[0], find_id(document, "Lexer")
     code, out, err = run_mindmap(maps, "show")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
@@ -113,11 +113,12 @@ def test_show_prints_tree(maps: MapStore, document: Mindmap) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "text"), [("markdown", "# A map"), ("mermaid", "flowchart LR"), ("json", '"title": "A map"')]
+    ("export_format", "text"),
+    [("markdown", "# A map"), ("mermaid", "flowchart LR"), ("json", '"title": "A map"')],
 )
-def test_export_formats(maps: MapStore, document: Mindmap, form: str, text: str) -> None:
+def test_export_formats(maps: MapStore, document: Mindmap, export_format: str, text: str) -> None:
     """A map is exported in each format."""
-    code, out, err = run_mindmap(maps, "export", document.id, "--format", form)
+    code, out, err = run_mindmap(maps, "export", document.id, "--format", export_format)
     assert (code, err) == (0, "")
     assert text in out
 

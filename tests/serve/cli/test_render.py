@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -20,7 +19,7 @@ from serve.api_types import (
     QueryProfile,
 )
 from serve.cli import query, render
-from serve.index_status import compatibility_fields
+from serve.index_status import build_compatibility
 from stores.compatibility import FORCE_COMMAND, CompatibilityStatus, CompatibilityVerdict
 
 HIT = PatternHit(
@@ -41,9 +40,9 @@ META = FindMeta(
     index_status=IndexState("8eb4340f", 2, "2020-01-02T00:00:00Z"),
     hint="The index is 2 commits behind HEAD: run `lineage index --incremental`.",
     compatibility=Compatibility("compatible"),
-    query_profile=QueryProfile("ImplementationPattern", "cue words how did; default lanes and weights"),
+    query_profile=QueryProfile("ImplementationPattern", "cue words how did; default weights"),
 )
-PAGE = """\
+TERMINAL_OUTPUT = """\
  1. Add retries
     8eb4340f4c0e  2020-01-01  Ada Lovelace  score 0.03
     The server drops
@@ -56,40 +55,48 @@ PAGE = """\
     │ …
 
 The index is 2 commits behind HEAD: run `lineage index --incremental`.
-asked as ImplementationPattern: cue words how did; default lanes and weights
+query profile ImplementationPattern: cue words how did; default weights
 """
 
 
-def render_page(answer: FindAnswer, *, colour: bool = False) -> str:
+def format_answer(answer: FindAnswer, *, is_colored: bool = False) -> str:
     """Return the terminal output of an answer."""
     screen = io.StringIO()
-    kind: Any = {"force_terminal": True, "color_system": "standard"} if colour else {"force_terminal": False}
-    render.print_find_answer(answer, Console(file=screen, width=80, highlight=False, **kind))
+    console = Console(
+        file=screen,
+        width=80,
+        highlight=False,
+        force_terminal=is_colored,
+        color_system="standard" if is_colored else None,
+    )
+    render.print_find_answer(answer, console)
     return "".join(f"{line.rstrip()}\n" for line in screen.getvalue().splitlines())
 
 
-def test_page_layout() -> None:
-    """The page shows each commit, its path, its diff excerpt, and the hint."""
-    assert render_page(FindAnswer((HIT,), META)) == PAGE
+def test_output_layout() -> None:
+    """The output has each commit with its path and diff excerpt, then the hint and the query profile."""
+    assert format_answer(FindAnswer((HIT,), META)) == TERMINAL_OUTPUT
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", ""])
 def test_crlf_messages(end: str) -> None:
     """A message with CRLF line ends is shown like any other, also if the last end is cut."""
     message = f"Add retries\r\n\r\nThe server drops\r\nidle connections.{end}"
-    assert render_page(FindAnswer((replace(HIT, commit_message=message),), META)) == PAGE
+    assert format_answer(FindAnswer((replace(HIT, commit_message=message),), META)) == TERMINAL_OUTPUT
 
 
 def test_default_query_profile_is_not_shown() -> None:
     """The query profile is shown only if it is not the default."""
-    plain = replace(META, query_profile=DEFAULT_QUERY_PROFILE)
-    assert render_page(FindAnswer((HIT,), plain)) == PAGE[: PAGE.index("asked as")]
+    meta = replace(META, query_profile=DEFAULT_QUERY_PROFILE)
+    assert (
+        format_answer(FindAnswer((HIT,), meta)) == TERMINAL_OUTPUT[: TERMINAL_OUTPUT.index("query profile")]
+    )
 
 
 def test_long_lines_are_truncated() -> None:
     """A line wider than the terminal is truncated with an ellipsis."""
-    wide = replace(HIT, diff_excerpt="+" + "x" * 500, related_head_symbols=("y" * 500,))
-    lines = render_page(FindAnswer((wide,), META)).splitlines()
+    hit = replace(HIT, diff_excerpt="+" + "x" * 500, related_head_symbols=("y" * 500,))
+    lines = format_answer(FindAnswer((hit,), META)).splitlines()
     assert sum(line.endswith("…") for line in lines) >= 2
     assert all(len(line) <= 80 for line in lines)
 
@@ -99,17 +106,17 @@ def test_long_messages_are_truncated() -> None:
     body = [f"Line {number}." for number in range(1, 5)]
     for count, rest in ((3, []), (4, ["    …"])):
         message = "\n\n".join(["Add retries", *body[:count]])
-        lines = render_page(FindAnswer((replace(HIT, commit_message=message),), META)).splitlines()
+        lines = format_answer(FindAnswer((replace(HIT, commit_message=message),), META)).splitlines()
         assert lines[2 : lines.index("    src/net/tcp.py  modified  in connect, retry, a, b, …")] == [
             *(f"    {line}" for line in body[:3]),
             *rest,
         ]
 
 
-def render_diff(hit: PatternHit, question: str = "") -> list[str]:
-    """Return the diff lines of a hit on the page for a question."""
+def format_diff(hit: PatternHit, question: str = "") -> list[str]:
+    """Return the diff lines of a hit in the terminal output for a question."""
     screen = io.StringIO()
-    query._show_hits(question, FindAnswer((hit,), META), Console(file=screen, width=80, highlight=False))
+    query._print_hits(question, FindAnswer((hit,), META), Console(file=screen, width=80, highlight=False))
     return [line[6:].rstrip() for line in screen.getvalue().splitlines() if line.startswith("    │")]
 
 
@@ -118,7 +125,7 @@ def test_long_diffs_are_truncated(count: int, rest: list[str]) -> None:
     """A diff shows twelve lines, with a mark if there are more."""
     rows = [f"+{number}" for number in range(count)]
     long = replace(HIT, diff_excerpt="\n".join(["@@ -0,0 +1 @@", *rows, ""]), diff_truncated=False)
-    assert render_diff(long) == ["@@ -0,0 +1 @@", *rows[:11], *rest]
+    assert format_diff(long) == ["@@ -0,0 +1 @@", *rows[:11], *rest]
 
 
 def test_long_diff_shows_matching_lines() -> None:
@@ -126,21 +133,21 @@ def test_long_diff_shows_matching_lines() -> None:
     rows = [f"+{number} how did we" for number in range(5)] + [f"+{number}" for number in range(5, 30)]
     rows[20] = "+    retrying = True"
     long = replace(HIT, diff_excerpt="\n".join(["@@ -0,0 +1,30 @@", *rows, ""]), diff_truncated=False)
-    lines = render_diff(long, "how did we retry")
+    lines = format_diff(long, "how did we retry")
     assert lines == ["…", "@@ -0,0 +18,10 @@", *rows[17:27], "…"]
-    assert render_diff(long, "how did we do it")[0] == "@@ -0,0 +1,30 @@"
+    assert format_diff(long, "how did we do it")[0] == "@@ -0,0 +1,30 @@"
 
 
-def test_page_is_colored_on_a_terminal() -> None:
+def test_output_is_colored_on_a_terminal() -> None:
     """On a terminal, added and removed lines differ in color, and nothing else changes."""
-    colored = render_page(FindAnswer((HIT,), META), colour=True)
+    colored = format_answer(FindAnswer((HIT,), META), is_colored=True)
     assert "\x1b[32m    │ +   new\x1b[0m" in colored
     assert "\x1b[31m    │ -    old\x1b[0m" in colored
 
 
 def test_control_characters_are_escaped() -> None:
     """Control characters and console markup in a history are shown as text."""
-    hostile = replace(
+    hit = replace(
         HIT,
         commit_message="\x1b]0;owned\x07 [red]x[/red]",
         commit_author="\x9b31m",
@@ -148,7 +155,7 @@ def test_control_characters_are_escaped() -> None:
         diff_excerpt="+\x1b[8m\x08",
         related_head_symbols=("\x1b",),
     )
-    output = render_page(FindAnswer((hostile,), META), colour=False)
+    output = format_answer(FindAnswer((hit,), META), is_colored=False)
     assert not {"\x1b", "\x07", "\x08", "\x9b"} & set(output)
     assert "␛]0;owned␇ [red]x[/red]" in output
 
@@ -156,7 +163,7 @@ def test_control_characters_are_escaped() -> None:
 def test_bidirectional_controls_are_escaped() -> None:
     """Bidirectional controls are shown as escapes, and right-to-left letters stay."""
     marks = [chr(code) for code in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
-    turned = replace(
+    hit = replace(
         HIT,
         commit_message=f"Let {''.join(marks)} in\n\nand \u2066shalom \u05e9\u05dc\u05d5\u05dd",
         commit_author="\u202eecilA",
@@ -164,8 +171,8 @@ def test_bidirectional_controls_are_escaped() -> None:
         diff_excerpt="+if admin: \u2067# not",
         related_head_symbols=("\u2069x",),
     )
-    answer = FindAnswer((turned,), replace(META, hint="\u202e"))
-    output = render_page(answer)
+    answer = FindAnswer((hit,), replace(META, hint="\u202e"))
+    output = format_answer(answer)
     assert not set(marks) & set(output)
     assert "\\u202eecilA" in output and "a\\u202ecod.exe" in output and "\u05e9\u05dc\u05d5\u05dd" in output
     assert json.loads(render.to_json(answer))["hits"][0]["commit_author"] == "\u202eecilA"
@@ -174,8 +181,8 @@ def test_bidirectional_controls_are_escaped() -> None:
 
 def test_hit_without_message_or_diff() -> None:
     """A hit without message and diff leaves no gaps."""
-    bare = replace(HIT, commit_message="", diff_excerpt="", diff_truncated=False, related_head_symbols=())
-    assert render_page(FindAnswer((bare,), replace(META, hint=None))).splitlines()[:4] == [
+    hit = replace(HIT, commit_message="", diff_excerpt="", diff_truncated=False, related_head_symbols=())
+    assert format_answer(FindAnswer((hit,), replace(META, hint=None))).splitlines()[:4] == [
         " 1. (no message)",
         "    8eb4340f4c0e  2020-01-01  Ada Lovelace  score 0.03",
         "    src/net/tcp.py  modified",
@@ -183,11 +190,11 @@ def test_hit_without_message_or_diff() -> None:
     ]
 
 
-def test_matched_line() -> None:
+def test_matched_words_are_shown() -> None:
     """A reranked hit has a line with what matched and whether it is weak."""
     strong = replace(HIT, matched="message: retries; path: tcp", weak=False)
-    assert "\n    message: retries; path: tcp\n" in render_page(FindAnswer((strong,), META))
-    assert "\n    weak match; message: retries; path: tcp\n" in render_page(
+    assert "\n    message: retries; path: tcp\n" in format_answer(FindAnswer((strong,), META))
+    assert "\n    weak match; message: retries; path: tcp\n" in format_answer(
         FindAnswer((replace(strong, weak=True),), META)
     )
 
@@ -232,6 +239,6 @@ def test_json_document() -> None:
 )
 def test_json_includes_verdict(verdict: CompatibilityVerdict, expected: dict[str, object]) -> None:
     """The JSON of an incompatible index contains its verdict."""
-    meta = replace(META, compatibility=compatibility_fields(verdict))
+    meta = replace(META, compatibility=build_compatibility(verdict))
     document = json.loads(render.to_json(FindAnswer((), meta)))
     assert document["meta"]["compatibility"] == expected

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from typing import Any
 
 from rich.console import Console
 
 from serve.api_types import (
-    BlamedLine,
     Compatibility,
     ExplainAnswer,
     ExplainDetails,
+    ExplainedLine,
     ExplainHit,
     ExplainMeta,
     IndexState,
@@ -57,14 +56,14 @@ META = ExplainMeta(
     ),
 )
 LINES = (
-    BlamedLine(9, "def retry():", FIRST),
-    BlamedLine(10, "\treturn 1\r", FIRST),
-    BlamedLine(11, "", SECOND),
-    BlamedLine(12, "new", None),
-    BlamedLine(13, "end", FIRST),
-    BlamedLine(14, "older", OTHER),
+    ExplainedLine(9, "def retry():", FIRST),
+    ExplainedLine(10, "\treturn 1\r", FIRST),
+    ExplainedLine(11, "", SECOND),
+    ExplainedLine(12, "new", None),
+    ExplainedLine(13, "end", FIRST),
+    ExplainedLine(14, "older", OTHER),
 )
-PAGE = """\
+TERMINAL_OUTPUT = """\
  1  8eb4340f4c12   9 │ def retry():
                   10 │     return 1
  2  123456789012  11 │
@@ -86,7 +85,7 @@ PAGE = """\
     123456789012  2020-01-01  Grace Hopper
     tcp.py  line 11
 
-Neighbours in the file's history (context, not proof):
+Related commits in the file's history (context, not proof):
     aaaaaaaaaaaa  2020-01-03  Ada  Close
 
 Line 12 is not committed yet.
@@ -95,23 +94,29 @@ lines 9-13: 3 commits, the newest 2 shown (-k shows more)
 """
 
 
-def render_page(answer: ExplainAnswer, *, colour: bool = False) -> str:
+def format_answer(answer: ExplainAnswer, *, is_colored: bool = False) -> str:
     """Return the terminal output of an answer."""
     screen = io.StringIO()
-    kind: Any = {"force_terminal": True, "color_system": "standard"} if colour else {"force_terminal": False}
-    render_explain.print_explain_answer(answer, Console(file=screen, width=80, highlight=False, **kind))
+    console = Console(
+        file=screen,
+        width=80,
+        highlight=False,
+        force_terminal=is_colored,
+        color_system="standard" if is_colored else None,
+    )
+    render_explain.print_explain_answer(answer, console)
     return "".join(f"{line.rstrip()}\n" for line in screen.getvalue().splitlines())
 
 
-def test_page_layout() -> None:
-    """The page shows each line next to its commit, each commit with its diff, related commits and notes."""
-    assert render_page(ExplainAnswer(HITS, META, LINES)) == PAGE
+def test_output_layout() -> None:
+    """The output has each line next to its commit, each commit with its diff, related commits and notes."""
+    assert format_answer(ExplainAnswer(HITS, META, LINES)) == TERMINAL_OUTPUT
 
 
 def test_long_range_is_shortened() -> None:
     """A long range shows the first lines of each commit's run, and only the first runs."""
-    lines = tuple(BlamedLine(n, f"line {n}", FIRST if n % 10 else SECOND) for n in range(1, 1001))
-    rows = render_page(ExplainAnswer(HITS, META, lines)).splitlines()
+    lines = tuple(ExplainedLine(n, f"line {n}", FIRST if n % 10 else SECOND) for n in range(1, 1001))
+    rows = format_answer(ExplainAnswer(HITS, META, lines)).splitlines()
     assert rows[:5] == [
         " 1  8eb4340f4c12     1 │ line 1",
         "                     2 │ line 2",
@@ -119,40 +124,40 @@ def test_long_range_is_shortened() -> None:
         "                     ⋮   6 more",
         " 2  123456789012    10 │ line 10",
     ]
-    assert "… lines 201-1000: use --lines to see them" in rows
+    assert "… lines 201-1000. Use --lines to see them." in rows
 
 
 def test_control_characters_are_escaped() -> None:
     """Control characters and markup in content, messages, names and paths are shown as text."""
-    hostile = replace(
+    hit = replace(
         HITS[0],
         commit_message="\x1b]0;x\x07 [red]",
         commit_author="\x9b31m",
         file_path="a\x1b[2J",
         diff_excerpt="+\x1b[8m",
     )
-    about = replace(
+    details = replace(
         META.explain,
         limitation="\x1b[1m",
         related_commits=(RelatedCommit(OTHER, "\x1bc", "\x1b", "2020-01-03", 1),),
     )
     answer = ExplainAnswer(
-        (hostile,), replace(META, explain=about, hint="\x1b"), (BlamedLine(1, "\x1b[2J[b]x", FIRST),)
+        (hit,), replace(META, explain=details, hint="\x1b"), (ExplainedLine(1, "\x1b[2J[b]x", FIRST),)
     )
-    output = render_page(answer)
+    output = format_answer(answer)
     assert not {"\x1b", "\x07", "\x9b"} & set(output)
     assert "␛[2J[b]x" in output
 
 
 def test_commit_has_one_color() -> None:
     """A commit has the same color next to its lines and in its heading."""
-    output = render_page(ExplainAnswer(HITS, META, LINES), colour=True)
+    output = format_answer(ExplainAnswer(HITS, META, LINES), is_colored=True)
     assert "\x1b[36m 1  8eb4340f4c12" in output
     assert "\x1b[36m    8eb4340f4c12" in output
     assert "def retry():" in output
 
 
-def test_page_without_lines() -> None:
-    """Without lines, the page shows only the note."""
-    explained = replace(META.explain, limitation="a.py is empty.", related_commits=())
-    assert render_page(ExplainAnswer((), replace(META, explain=explained, hint=None))) == "a.py is empty.\n"
+def test_output_without_lines() -> None:
+    """Without lines and commits, the output is only the limitation."""
+    details = replace(META.explain, limitation="a.py is empty.", related_commits=())
+    assert format_answer(ExplainAnswer((), replace(META, explain=details, hint=None))) == "a.py is empty.\n"

@@ -12,17 +12,17 @@ from tests.repos import Repo
 
 # An escape sequence that clears the screen, and two bidirectional controls.
 HOSTILE = "x\x1b[2J\u202ey\u2066z"
-SHOWN = "x␛[2J\\u202ey\\u2066z"
+ESCAPED = "x␛[2J\\u202ey\\u2066z"
 
 
 @pytest.fixture
 def repo(tmp_path: Path, home: Path) -> Repo:
     """A repository whose own path, branch and directories are hostile."""
     assert not home.exists()
-    made = Repo.create(tmp_path / HOSTILE)
-    made.commit_file(f"{HOSTILE}/a.py", "a = 1\n", f"Add {HOSTILE}")
-    made.git("switch", "--quiet", "--create", "\u202eniam")
-    return made
+    repo = Repo.create(tmp_path / HOSTILE)
+    repo.commit_file(f"{HOSTILE}/a.py", "a = 1\n", f"Add {HOSTILE}")
+    repo.git("switch", "--quiet", "--create", "\u202eniam")
+    return repo
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_output_has_no_control_characters(
 def test_control_characters_are_shown_as_escapes(repo: Repo, capfd: pytest.CaptureFixture[str]) -> None:
     """Control characters are printed as visible escapes."""
     assert app.main(["status", str(repo.path)]) == 0
-    assert SHOWN in capfd.readouterr().out
+    assert ESCAPED in capfd.readouterr().out
     assert app.main(["index", str(repo.path.with_name(f"{HOSTILE}, gone"))]) == 1
-    assert SHOWN in capfd.readouterr().err
+    assert ESCAPED in capfd.readouterr().err
 
 
 def test_json_keeps_original_text(repo: Repo, capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from pipeline.encoders import providers
 from pipeline.options import EmbedCacheMode, EncoderName
 from serve.cli import app, index
 from serve.cli.options import EmbedProvider, IndexOptions, Resources
-from serve.cli.wizard import equivalent_command, option_arguments
+from serve.cli.wizard import format_equivalent_command, format_option_arguments
 from serve.cli.wizard_questions import (
     ADVANCED_QUESTIONS,
     RESOURCE_CHOICE,
@@ -21,7 +21,7 @@ from serve.cli.wizard_questions import (
     Mode,
     Number,
     WizardQuestion,
-    basic_questions,
+    build_basic_questions,
     parse_number,
     split_providers,
 )
@@ -29,7 +29,7 @@ from tests.pipeline.histories import create_interleaved_repo
 from tests.repos import Repo
 from tests.serve.cli.terminals import CONTROL_C, DOWN, ENTER, ESCAPE, ROOT, Terminal
 
-ALWAYS = basic_questions(split_providers([*EmbedProvider], {"cpu"})[0])
+BASIC_QUESTIONS = build_basic_questions(split_providers([*EmbedProvider], {"cpu"})[0])
 MODE, PROVIDER, SHARE = "What should be done?", "What should run the encoder?", "How much of the machine"
 MORE, RUN, DELETE = "Set more: threads", "Run it?", "Really delete the index of repo"
 
@@ -78,7 +78,7 @@ def test_each_mode_runs(repo: Repo) -> None:
 
 
 def test_final_screen(wizard: Terminal, repo: Repo) -> None:
-    """The screen after all questions, line by line."""
+    """After all questions the screen has the heading, each answer, the equivalent command and the last question."""
     screen = answer_all(wizard, Mode.STANDARD)
     unavailable = ", ".join(
         name for name in ("coreml", "cuda") if name not in providers.list_built_in_providers()
@@ -198,7 +198,7 @@ def test_other_options_are_ignored_with_a_warning(repo: Repo) -> None:
     terminal = Terminal("index", "-i", "--threads", "7", "--rebuild", "--yes", "--profile", folder=repo.path)
     screen = answer_all(terminal, Mode.STANDARD)
     assert screen.startswith(
-        "warning: -i asks for every option. Ignored: --rebuild --yes --threads 7 --profile\n"
+        "warning: -i asks for every option, so it ignores --rebuild --yes --threads 7 --profile.\n"
     )
     assert "    lineage index\n" in screen
     terminal.press(ESCAPE)
@@ -221,7 +221,7 @@ def test_without_a_terminal_fails(repo: Repo, home: Path) -> None:
     """Without a terminal, the error says what to do instead."""
     result = run_without_terminal(repo.path)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("error: -i asks questions, and there is no terminal")
+    assert result.stderr.startswith("error: -i asks questions and needs a terminal")
     assert "`lineage index --help`" in result.stderr
     assert not home.exists()
 
@@ -265,7 +265,9 @@ def test_equivalent_command_has_the_same_options(
     """The shown command, run in a shell, has exactly the options of the wizard's run."""
     calls: list[tuple[Path, IndexOptions]] = []
     monkeypatch.setattr(index, "run_index_command", lambda *call: calls.append(call))
-    program, *arguments = shlex.split(equivalent_command(Path(path), options, (*ALWAYS, *ADVANCED_QUESTIONS)))
+    program, *arguments = shlex.split(
+        format_equivalent_command(Path(path), options, (*BASIC_QUESTIONS, *ADVANCED_QUESTIONS))
+    )
     assert program == "lineage"
     assert app.main(arguments) == 0
     assert calls == [(Path(path), options)]
@@ -274,7 +276,7 @@ def test_equivalent_command_has_the_same_options(
 def test_every_option_has_a_question() -> None:
     """The wizard has a question for every option of `lineage index`."""
     modes = {"incremental", "force", "rebuild", "yes"}
-    assert {question.field for question in (*ALWAYS, *ADVANCED_QUESTIONS)} | modes == set(
+    assert {question.field for question in (*BASIC_QUESTIONS, *ADVANCED_QUESTIONS)} | modes == set(
         IndexOptions.__dataclass_fields__
     )
 
@@ -301,8 +303,8 @@ def test_valid_numbers() -> None:
 def test_choice_with_default_option() -> None:
     """The first option of a choice adds no argument, another one adds its flag."""
     question = WizardQuestion("resources", "--some", "Which?", Choice(RESOURCE_CHOICE.options, Resources))
-    assert option_arguments(IndexOptions(), [question]) == []
-    assert option_arguments(IndexOptions(resources=Resources.AGGRESSIVE), [question]) == [
+    assert format_option_arguments(IndexOptions(), [question]) == []
+    assert format_option_arguments(IndexOptions(resources=Resources.AGGRESSIVE), [question]) == [
         "--some",
         "aggressive",
     ]
@@ -317,7 +319,7 @@ def test_choice_with_unchanged_option() -> None:
         "conservative",
         "aggressive",
     ]
-    assert (choice.value("unchanged"), choice.value("auto")) == (None, Resources.AUTO)
+    assert (choice.parse_answer("unchanged"), choice.parse_answer("auto")) == (None, Resources.AUTO)
     question = WizardQuestion("workers", "--some", "Which?", choice)
-    assert option_arguments(IndexOptions(workers=None), [question]) == []
-    assert option_arguments(IndexOptions(workers=1), [question]) == ["--some", "1"]
+    assert format_option_arguments(IndexOptions(workers=None), [question]) == []
+    assert format_option_arguments(IndexOptions(workers=1), [question]) == ["--some", "1"]

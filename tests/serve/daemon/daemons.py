@@ -18,7 +18,7 @@ from serve.daemon.process import DaemonPaths
 ROOT = Path(app.__file__).parents[2]
 
 
-def daemon_environment(home: Path, **variables: str) -> dict[str, str]:
+def build_environment(home: Path, **variables: str) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name != "LINEAGE_NO_DAEMON"}
     return {**inherited, "LINEAGE_HOME": str(home), "PYTHONPATH": str(ROOT), **variables}
 
@@ -29,7 +29,7 @@ def run_lineage(
     """Run a command that may use the daemon. Return its exit code, stdout and stderr."""
     result = subprocess.run(
         [sys.executable, "-m", "serve.cli.app", *arguments],
-        env=daemon_environment(home, **variables),
+        env=build_environment(home, **variables),
         cwd=cwd,
         capture_output=True,
         check=False,
@@ -43,7 +43,7 @@ def run_daemon(home: Path, *arguments: str, setup_code: str = "") -> Iterator[su
     """Run a daemon and wait until it accepts connections. Its process runs `setup_code` first."""
     script = f"{setup_code}\nfrom serve.cli.app import main\nraise SystemExit(main(['serve', *{list(arguments)!r}]))"
     process = subprocess.Popen(
-        [sys.executable, "-c", script], env=daemon_environment(home), cwd=ROOT, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", script], env=build_environment(home), cwd=ROOT, stderr=subprocess.DEVNULL
     )
     wait_until(lambda: process.poll() is not None or _is_running(DaemonPaths(home)))
     try:
@@ -60,12 +60,12 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 20) -> None:
         time.sleep(0.02)
 
 
-def daemon_client(home: Path) -> DaemonClient:
+def create_client(home: Path) -> DaemonClient:
     return DaemonClient(DaemonPaths(home))
 
 
-def daemon_pid(home: Path) -> int:
-    report = daemon_client(home).fetch_status()
+def read_daemon_pid(home: Path) -> int:
+    report = create_client(home).fetch_status()
     assert report is not None
     return report.pid
 

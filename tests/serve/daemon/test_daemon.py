@@ -24,9 +24,9 @@ from tests.repos import Repo
 from tests.serve.commands import HEAVY_PACKAGES, create_timeout_repo
 from tests.serve.daemon.daemons import (
     ROOT,
-    daemon_client,
-    daemon_environment,
-    daemon_pid,
+    build_environment,
+    create_client,
+    read_daemon_pid,
     run_daemon,
     run_lineage,
     wait_until,
@@ -42,7 +42,7 @@ def home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.delenv("LINEAGE_NO_DAEMON")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     yield home
-    daemon_client(home).stop()
+    create_client(home).stop()
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_answers_are_the_same_with_and_without_daemon(repo: Repo, home: Path, co
     build_index(repo, home)
     arguments = [os.fsdecode(part) for part in command]
     with_daemon = run_lineage(home, *arguments, cwd=repo.path / "src")
-    assert daemon_client(home).fetch_status() is not None
+    assert create_client(home).fetch_status() is not None
     assert with_daemon == run_lineage(home, *arguments, "--no-daemon", cwd=repo.path / "src")
     assert with_daemon == run_lineage(home, *arguments, cwd=repo.path / "src", LINEAGE_NO_DAEMON="1")
 
@@ -82,7 +82,7 @@ def test_hints_are_the_same_with_and_without_daemon(repo: Repo, home: Path, comm
     with_daemon = run_lineage(home, *command, cwd=repo.path / "src")
     assert (
         "`lineage index --incremental ..`" in with_daemon[1]
-        and daemon_client(home).fetch_status() is not None
+        and create_client(home).fetch_status() is not None
     )
     assert with_daemon == run_lineage(home, *command, "--no-daemon", cwd=repo.path / "src")
 
@@ -100,7 +100,7 @@ def test_precision_is_the_clients_setting(repo: Repo, home: Path) -> None:
     ]
     assert with_daemon == without_daemon
     assert with_daemon[0] != with_daemon[1]
-    report = daemon_client(home).fetch_status()
+    report = create_client(home).fetch_status()
     assert report is not None
     assert {f"{CROSS_ENCODER}/{precision}" for precision in Precision} <= set(report.models)
 
@@ -117,9 +117,7 @@ def test_ten_parallel_clients_start_one_daemon(repo: Repo, home: Path) -> None:
     build_index(repo, home)
     command = [sys.executable, "-m", "serve.cli.app", "query", str(repo.path), "-q", "timeout", "--no-rerank"]
     clients = [
-        subprocess.Popen(
-            command, env=daemon_environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+        subprocess.Popen(command, env=build_environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(10)
     ]
     outputs = [client.communicate(timeout=60) for client in clients]
@@ -127,7 +125,7 @@ def test_ten_parallel_clients_start_one_daemon(repo: Repo, home: Path) -> None:
     assert len({out for out, _ in outputs}) == 1
     assert len(json.loads(outputs[0][0])["hits"]) == 2
     assert DaemonPaths(home).log.read_text().count("event=listening") == 1
-    report = daemon_client(home).fetch_status()
+    report = create_client(home).fetch_status()
     assert report is not None
     assert report.answered == 10
 
@@ -141,7 +139,7 @@ def test_client_imports_no_heavy_package(repo: Repo, home: Path) -> None:
         )
         result = subprocess.run(
             [sys.executable, "-c", script],
-            env=daemon_environment(home),
+            env=build_environment(home),
             capture_output=True,
             text=True,
             check=True,
@@ -153,29 +151,29 @@ def test_client_imports_no_heavy_package(repo: Repo, home: Path) -> None:
 def test_client_survives_a_killed_daemon(repo: Repo, home: Path) -> None:
     """If the daemon is killed during a request, the client starts another one and gets its answer."""
     build_index(repo, home)
-    daemon_client(home).find(REQUEST, repo.path)
-    first = daemon_pid(home)
-    os.kill(first, signal.SIGSTOP)
+    create_client(home).find(REQUEST, repo.path)
+    first_pid = read_daemon_pid(home)
+    os.kill(first_pid, signal.SIGSTOP)
     command = [sys.executable, "-m", "serve.cli.app", "query", str(repo.path), "-q", "timeout"]
-    client = subprocess.Popen(command, env=daemon_environment(home), stdout=subprocess.PIPE)
+    client = subprocess.Popen(command, env=build_environment(home), stdout=subprocess.PIPE)
     time.sleep(0.7)
     assert client.poll() is None
-    os.kill(first, signal.SIGKILL)
+    os.kill(first_pid, signal.SIGKILL)
     out, _ = client.communicate(timeout=60)
     assert client.returncode == 0
     assert len(json.loads(out)["hits"]) == 2
-    assert daemon_pid(home) != first
+    assert read_daemon_pid(home) != first_pid
 
 
 def test_daemon_of_another_build_is_replaced(repo: Repo, home: Path) -> None:
     """A daemon of another build is stopped and replaced."""
     build_index(repo, home)
     with run_daemon(
-        home, setup_code="import serve.daemon.process as a\na.build_id = lambda: 'another'"
-    ) as other:
-        assert len(daemon_client(home).find(REQUEST, repo.path).hits) == 2
-        assert daemon_pid(home) != other.pid
-        assert other.wait(timeout=10) == 0
+        home, setup_code="import serve.daemon.process as a\na.compute_build_id = lambda: 'another'"
+    ) as other_daemon:
+        assert len(create_client(home).find(REQUEST, repo.path).hits) == 2
+        assert read_daemon_pid(home) != other_daemon.pid
+        assert other_daemon.wait(timeout=10) == 0
 
 
 def test_unexpected_error_is_reported(repo: Repo, home: Path) -> None:
@@ -191,13 +189,13 @@ def test_unexpected_error_is_reported(repo: Repo, home: Path) -> None:
         assert "--no-daemon" in err
         assert "Traceback" not in err
         assert run_lineage(home, "explain", "src/tcp.py", str(repo.path))[0] == 0
-        assert daemon_pid(home) == daemon.pid
+        assert read_daemon_pid(home) == daemon.pid
 
 
 def test_broken_clients_do_no_harm(repo: Repo, home: Path) -> None:
     """Incomplete and invalid requests do not affect other clients."""
     build_index(repo, home)
-    daemon_client(home).find(REQUEST, repo.path)
+    create_client(home).find(REQUEST, repo.path)
     body = b"POST /find HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{"
     for data in (
         b"",
@@ -209,13 +207,13 @@ def test_broken_clients_do_no_harm(repo: Repo, home: Path) -> None:
         connection.sendall(data)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         connection.close()
-    assert len(daemon_client(home).find(REQUEST, repo.path).hits) == 2
+    assert len(create_client(home).find(REQUEST, repo.path).hits) == 2
 
 
 def test_answers_follow_changes_of_index_and_repository(repo: Repo, home: Path) -> None:
     """Answers reflect the current index and repository."""
     build_index(repo, home, revision="HEAD~1")
-    client = daemon_client(home)
+    client = create_client(home)
     assert len(client.find(REQUEST, repo.path).hits) == 1
     build_index(repo, home)
     assert len(client.find(REQUEST, repo.path).hits) == 2
@@ -237,7 +235,7 @@ def test_one_daemon_serves_many_repositories(tmp_path: Path, home: Path) -> None
         repo.commit_file(f"file{number}.py", "timeout = 1\n", f"Set timeout {number}")
         build_index(repo, home)
     for number in range(6):
-        (hit,) = daemon_client(home).find(REQUEST, tmp_path / f"repo{number}").hits
+        (hit,) = create_client(home).find(REQUEST, tmp_path / f"repo{number}").hits
         assert hit.file_path == f"file{number}.py"
 
 
@@ -254,20 +252,20 @@ def test_answers_on_a_full_disk(repo: Repo, home: Path) -> None:
         "server.bind_unix_socket = full"
     )
     with run_daemon(home, setup_code=setup_code) as daemon:
-        assert len(daemon_client(home).find(REQUEST, repo.path).hits) == 2
+        assert len(create_client(home).find(REQUEST, repo.path).hits) == 2
         assert run_lineage(home, "explain", "src/tcp.py", str(repo.path))[0] == 0
-        assert daemon_pid(home) == daemon.pid
+        assert read_daemon_pid(home) == daemon.pid
 
 
 def test_idle_daemon_unloads_and_exits(repo: Repo, home: Path) -> None:
     """An idle daemon unloads its models, then exits and deletes its socket; the next request starts another one."""
     build_index(repo, home)
     with run_daemon(home, "--unload-after", "0.2", "--leave-after", "2") as daemon:
-        daemon_client(home).find(REQUEST, repo.path)
-        wait_until(lambda: (report := daemon_client(home).fetch_status()) is not None and not report.models)
+        create_client(home).find(REQUEST, repo.path)
+        wait_until(lambda: (report := create_client(home).fetch_status()) is not None and not report.models)
         assert daemon.wait(timeout=10) == 0
         assert not DaemonPaths(home).socket.exists()
-        assert len(daemon_client(home).find(REQUEST, repo.path).hits) == 2
+        assert len(create_client(home).find(REQUEST, repo.path).hits) == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -288,10 +286,10 @@ def test_daemon_exits_with_its_home(home: Path) -> None:
 
 def test_second_daemon_is_an_error(home: Path) -> None:
     """A second daemon fails with an error that names the first."""
-    with run_daemon(home) as first:
+    with run_daemon(home) as first_daemon:
         code, _, err = run_lineage(home, "serve")
         assert code == 1
-        assert f"process {first.pid}" in err
+        assert f"process {first_daemon.pid}" in err
 
 
 def test_daemon_commands(repo: Repo, home: Path) -> None:
@@ -300,13 +298,13 @@ def test_daemon_commands(repo: Repo, home: Path) -> None:
     assert json.loads(run_lineage(home, "daemon", "status", "--json")[1]) == {"running": False}
     assert run_lineage(home, "daemon", "stop")[:2] == (0, "No daemon is running.\n")
     build_index(repo, home)
-    daemon_client(home).find(REQUEST, repo.path)
-    assert f"running: process {daemon_pid(home)}" in run_lineage(home, "daemon", "status")[1]
+    create_client(home).find(REQUEST, repo.path)
+    assert f"running: process {read_daemon_pid(home)}" in run_lineage(home, "daemon", "status")[1]
     status = json.loads(run_lineage(home, "daemon", "status", "--json")[1])
     assert (status["answered"], status["running"]) == (1, 0)
     assert run_lineage(home, "daemon", "list")[0] == 0
     assert run_lineage(home, "daemon", "stop")[:2] == (0, "The daemon has stopped.\n")
-    assert daemon_client(home).fetch_status() is None
+    assert create_client(home).fetch_status() is None
 
 
 def test_daemon_is_closed_to_other_users(home: Path) -> None:
@@ -315,7 +313,7 @@ def test_daemon_is_closed_to_other_users(home: Path) -> None:
     home.mkdir()
     paths.directory.mkdir(mode=0o777)
     paths.directory.chmod(0o777)
-    daemon_client(home).stop()
+    create_client(home).stop()
     with run_daemon(home):
         assert paths.directory.stat().st_mode & 0o777 == 0o700
         assert paths.socket.stat().st_mode & 0o777 == 0o600
@@ -327,7 +325,7 @@ def test_linked_directory_is_not_trusted(home: Path, tmp_path: Path, repo: Repo)
     (tmp_path / "trap").mkdir()
     DaemonPaths(home).directory.symlink_to(tmp_path / "trap")
     with pytest.raises(UnsafeDirectory):
-        daemon_client(home).find(REQUEST, repo.path)
+        create_client(home).find(REQUEST, repo.path)
     DaemonPaths(home).directory.unlink()
 
 
@@ -342,23 +340,23 @@ def test_long_home_has_a_short_socket_path(
     monkeypatch.delenv("LINEAGE_NO_DAEMON", raising=False)
     build_index(repo, home)
     try:
-        assert len(daemon_client(home).find(REQUEST, repo.path).hits) == 2
+        assert len(create_client(home).find(REQUEST, repo.path).hits) == 2
         assert paths.socket.parent.stat().st_mode & 0o777 == 0o700
     finally:
-        daemon_client(home).stop()
+        create_client(home).stop()
         shutil.rmtree(paths.socket.parent)
 
 
 def test_answers_if_no_daemon_can_start(tmp_path: Path, repo: Repo) -> None:
     """If no daemon can start, the command answers without it and prints the reason."""
-    blocked = tmp_path / "file"
-    blocked.write_text("a file")
-    code, out, err = run_lineage(blocked / "home", "explain", "src/tcp.py", str(repo.path))
+    file = tmp_path / "file"
+    file.write_text("a file")
+    code, out, err = run_lineage(file / "home", "explain", "src/tcp.py", str(repo.path))
     assert code == 0, err
     assert json.loads(out)["hits"]
     assert "Answered without the daemon" in err
     with pytest.raises(DaemonUnavailable):
-        process.start_daemon(DaemonPaths(blocked / "home"))
+        process.start_daemon(DaemonPaths(file / "home"))
 
 
 def test_loaded_index_is_listed_and_refreshed(repo: Repo, home: Path) -> None:
@@ -378,9 +376,9 @@ def test_loaded_index_is_listed_and_refreshed(repo: Repo, home: Path) -> None:
 def test_late_stop_spares_the_new_daemon(home: Path) -> None:
     """A client that stops a daemon of another build does not stop its successor."""
     with run_daemon(home) as daemon:
-        assert daemon_client(home).stop("another")
+        assert create_client(home).stop("another")
         time.sleep(1)
-        assert daemon_pid(home) == daemon.pid
+        assert read_daemon_pid(home) == daemon.pid
 
 
 def test_daemon_with_another_git_config_is_not_used(repo: Repo, home: Path, tmp_path: Path) -> None:
@@ -410,14 +408,14 @@ def test_answers_with_unwritable_log(repo: Repo, home: Path) -> None:
     build_index(repo, home)
     setup_code = "import sys\nsys.stderr = open('/dev/full', 'w')"
     with run_daemon(home, setup_code=setup_code) as daemon:
-        assert len(daemon_client(home).find(REQUEST, repo.path).hits) == 2
-        assert daemon_pid(home) == daemon.pid
+        assert len(create_client(home).find(REQUEST, repo.path).hits) == 2
+        assert read_daemon_pid(home) == daemon.pid
 
 
 def test_exited_daemons_are_reaped(home: Path) -> None:
     """A process that starts daemons reaps those that have exited."""
     for _ in range(3):
         process.start_daemon(DaemonPaths(home))
-        assert daemon_client(home).stop()
+        assert create_client(home).stop()
     process.start_daemon(DaemonPaths(home))
     assert len(process._children) <= 2  # the one before may still be exiting

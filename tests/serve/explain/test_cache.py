@@ -30,7 +30,7 @@ def repo(tmp_path: Path) -> Repo:
 
 
 @pytest.fixture
-def computed(monkeypatch: pytest.MonkeyPatch) -> list[ExplainContext]:
+def computed_contexts(monkeypatch: pytest.MonkeyPatch) -> list[ExplainContext]:
     """Return a list of the contexts that answers are computed for."""
     contexts: list[ExplainContext] = []
     compute = explain_change._compute_answer
@@ -56,13 +56,13 @@ OTHER_REQUESTS = [
 ]
 
 
-def test_repeated_request_is_cached(repo: Repo, home: Path, computed: list[ExplainContext]) -> None:
-    """A repeated request has the same answer, without git."""
+def test_repeated_request_is_cached(repo: Repo, home: Path, computed_contexts: list[ExplainContext]) -> None:
+    """A repeated request has the same answer, which is not computed again."""
     explainer = Explainer(home)
     first = [explainer.explain(request, repo.path) for request in (REQUEST, *OTHER_REQUESTS)]
     again = [explainer.explain(request, repo.path / ".git" / "..") for request in (REQUEST, *OTHER_REQUESTS)]
     assert first == again
-    assert len(computed) == 1 + len(OTHER_REQUESTS)
+    assert len(computed_contexts) == 1 + len(OTHER_REQUESTS)
 
 
 def test_every_range_has_its_own_answer(repo: Repo, home: Path) -> None:
@@ -78,20 +78,20 @@ def _write(name: str, content: str) -> Callable[[Repo], object]:
     return lambda repo: repo.write(name, content)
 
 
-def _git(*arguments: str) -> Callable[[Repo], object]:
+def _run_git(*arguments: str) -> Callable[[Repo], object]:
     return lambda repo: repo.git(*arguments)
 
 
 CHANGES: dict[str, Callable[[Repo], object]] = {
     "the file's content": _write("a.py", LINES.replace("3", "THREE")),
-    "HEAD": _git("commit", "--quiet", "--allow-empty", "-m", "Nothing"),
-    "a commit amended": _git("commit", "--quiet", "--amend", "-m", "Other words"),
+    "HEAD": _run_git("commit", "--quiet", "--allow-empty", "-m", "Nothing"),
+    "a commit amended": _run_git("commit", "--quiet", "--amend", "-m", "Other words"),
     "names of authors": _write(".mailmap", "Countess <ada@example.org>\n"),
     "commits to ignore": lambda repo: repo.write(".git-blame-ignore-revs", repo.git("rev-parse", "HEAD~1")),
-    "the configuration": _git("config", "core.autocrlf", "input"),
+    "the configuration": _run_git("config", "core.autocrlf", "input"),
     "attributes": _write(".gitattributes", "*.py text eol=crlf\n"),
     "this clone's attributes": _write(".git/info/attributes", "*.py -diff\n"),
-    "what is staged": _git("rm", "--quiet", "--cached", "b.py"),
+    "what is staged": _run_git("rm", "--quiet", "--cached", "b.py"),
     "replace refs": lambda repo: repo.git("replace", repo.head, repo.git("rev-parse", "HEAD~1")),
     "an index": lambda repo: build_index(repo, repo.path.parent / "lineage-home"),
 }
@@ -99,25 +99,27 @@ CHANGES: dict[str, Callable[[Repo], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_changes_invalidate_the_cache(
-    repo: Repo, home: Path, computed: list[ExplainContext], change: str
+    repo: Repo, home: Path, computed_contexts: list[ExplainContext], change: str
 ) -> None:
     """If anything that an answer depends on changes, it is computed again and equals one of a new explainer."""
     explainer = Explainer(home)
     explainer.explain(REQUEST, repo.path)
     CHANGES[change](repo)
     answer = explainer.explain(REQUEST, repo.path)
-    assert len(computed) == 2
+    assert len(computed_contexts) == 2
     assert answer == Explainer(home).explain(REQUEST, repo.path)
 
 
-def test_index_run_invalidates_the_cache(repo: Repo, home: Path, computed: list[ExplainContext]) -> None:
+def test_index_run_invalidates_the_cache(
+    repo: Repo, home: Path, computed_contexts: list[ExplainContext]
+) -> None:
     """The key contains the state of the index."""
     build_index(repo, home, revision="HEAD~1")
     explainer = Explainer(home)
     assert explainer.explain(REQUEST, repo.path).meta.index_status.commits_behind_head == 1
     build_index(repo, home)
     assert explainer.explain(REQUEST, repo.path).meta.index_status.commits_behind_head == 0
-    assert len(computed) == 2
+    assert len(computed_contexts) == 2
 
 
 def test_unshallowing_invalidates_the_cache(repo: Repo, home: Path, tmp_path: Path) -> None:

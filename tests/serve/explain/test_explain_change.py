@@ -132,17 +132,17 @@ def test_ignored_revisions_are_skipped(repo: Repo, home: Path) -> None:
 
 
 def test_invalid_ignored_revisions(repo: Repo, home: Path) -> None:
-    """Invalid lines of .git-blame-ignore-revs are ignored, and the limitation says so."""
+    """Invalid lines of .git-blame-ignore-revs have no effect, and the limitation says so."""
     repo.write(
         ".git-blame-ignore-revs", f"{'0' * 40}\nHEAD\n--help\n{repo.git('rev-parse', 'HEAD^{tree}')}\n"
     )
     answer = explain(repo, home, "src/a.py")
     assert list_line_commits(answer) == list_blamed_commits(repo, "src/a.py")
-    assert "not full commit hashes were ignored" in get_limitation(answer)
+    assert "write full commit hashes" in get_limitation(answer)
 
 
 def test_configured_ignore_file(repo: Repo, home: Path) -> None:
-    """The file of the setting blame.ignoreRevsFile is used."""
+    """Blame skips the commits in the file of the setting blame.ignoreRevsFile."""
     before = list_blamed_commits(repo, "src/a.py")
     sha = repo.commit_file("src/a.py", "  one\n  TWO\n  three\n  four\n  five\n", "Reformat")
     repo.write("quiet", f"{sha}\n")

@@ -1,4 +1,4 @@
-"""Enrichment of an explanation from the index, and its limitations."""
+"""Data that the index adds to an explanation, and the limitations."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.serve.explain.helpers import explain, list_hit_commits
 from tests.serve.sample_index import build_index
 
 
-def make_text(upto: int, changed: int | None = None) -> str:
-    return "".join(f"line {n}{' changed' if n == changed else ''}\n" for n in range(1, upto + 1))
+def make_text(line_count: int, changed_line: int | None = None) -> str:
+    return "".join(f"line {n}{' changed' if n == changed_line else ''}\n" for n in range(1, line_count + 1))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def locate(repo: Repo, home: Path) -> IndexLocation:
     return locate_index(home, open_repository(repo.path))
 
 
-def test_neighbours(repo: Repo, home: Path) -> None:
+def test_related_commits(repo: Repo, home: Path) -> None:
     """Related commits are the two before and two after each hit in the file's history, newest first."""
     build_index(repo, home)
     answer = explain(repo, home, "a.py", 5, 6, include_related=True)
@@ -53,8 +53,8 @@ def test_neighbours(repo: Repo, home: Path) -> None:
     assert answer.meta.hint is None
 
 
-def test_shared_neighbours_appear_once(repo: Repo, home: Path) -> None:
-    """Neighbours that two hits share appear once; at the ends of the history there are fewer."""
+def test_shared_related_commits_appear_once(repo: Repo, home: Path) -> None:
+    """Related commits that two hits share appear once; at the ends of the history there are fewer."""
     build_index(repo, home)
     assert list_related_subjects(explain(repo, home, "a.py", 1, 1, include_related=True)) == [
         "Commit 3",
@@ -87,22 +87,22 @@ def test_touched_hunks(repo: Repo, home: Path) -> None:
     ]
 
 
-def test_neighbours_before_a_rename(repo: Repo, home: Path) -> None:
+def test_related_commits_before_a_rename(repo: Repo, home: Path) -> None:
     """The history of a renamed file includes its former names, but no later file of such a name."""
     repo.rename("a.py", "lib/c.py")
     repo.commit("Move")
     repo.commit_file("a.py", "another\n", "Take the name")
-    repo.commit_file("lib/c.py", make_text(10, changed=9), "Change after the move")
+    repo.commit_file("lib/c.py", make_text(10, changed_line=9), "Change after the move")
     build_index(repo, home)
     answer = explain(repo, home, "lib/c.py", 10, 10, include_related=True)
     assert [hit.commit_message for hit in answer.hits] == ["Commit 10"]
     assert list_related_subjects(answer) == ["Change after the move", "Move", "Commit 9", "Commit 8"]
 
 
-def test_unreachable_neighbours_are_omitted(repo: Repo, home: Path) -> None:
-    """Commits that HEAD does not reach are no neighbours."""
+def test_unreachable_commits_are_not_related(repo: Repo, home: Path) -> None:
+    """Commits that HEAD does not reach are not related."""
     repo.branch("side")
-    repo.commit_file("a.py", make_text(10, changed=1), "Side")
+    repo.commit_file("a.py", make_text(10, changed_line=1), "Side")
     build_index(repo, home)
     repo.switch("main")
     assert list_related_subjects(explain(repo, home, "a.py", 10, 10, include_related=True)) == [
@@ -205,7 +205,7 @@ def test_damaged_index(repo: Repo, home: Path, damage: Callable[[IndexLocation],
 
 
 def test_busy_index(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index in use by a writer is waited for only briefly, and tried again with the next request."""
+    """An explanation waits only briefly for an index in use by a writer; the next request tries it again."""
     monkeypatch.setattr(file_history, "LOCK_WAIT_SECONDS", 0.1)
     build_index(repo, home)
     explainer, request = Explainer(home), ExplainRequest("a.py", include_related=True)
@@ -229,7 +229,7 @@ def test_file_that_is_not_indexed(repo: Repo, home: Path) -> None:
 
 
 def test_find_index_without_a_walk(repo: Repo, home: Path) -> None:
-    """An existing index is found without a walk, even if its place.json is damaged; else there is none."""
+    """`find_index` finds an existing index, even if its location.json is damaged; else it returns None."""
     repository = open_repository(repo.path)
     assert find_index(home, repository) is None
     build_index(repo, home)

@@ -103,7 +103,7 @@ def test_no_filter_of_an_included_file_runs(
 
 
 def test_armed_repo_runs_programs_otherwise(armed_repo: Repo, markers: Path) -> None:
-    """Plain `git blame` does run programs in this repository, so the tests above mean something."""
+    """Plain `git blame` does run programs in this repository, so the other tests can fail."""
     list_blamed_commits(armed_repo, "a.py")
     assert list(markers.iterdir())
 
@@ -125,12 +125,12 @@ def test_git_environment_variables_are_ignored(
 def test_repository_is_not_modified(armed_repo: Repo, home: Path) -> None:
     """No file of the repository changes, including git's index file."""
     build_index(armed_repo, home)
-    before = _file_states(armed_repo)
+    before = _read_file_states(armed_repo)
     os.utime(armed_repo.path / "a.py")  # makes git refresh its index
     explain(armed_repo, home, "a.py", include_related=True)
-    assert _file_states(armed_repo) == before
+    assert _read_file_states(armed_repo) == before
 
 
-def _file_states(repo: Repo) -> dict[str, tuple[int, int]]:
+def _read_file_states(repo: Repo) -> dict[str, tuple[int, int]]:
     files = [path for path in (repo.path / ".git").rglob("*") if path.is_file()]
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}

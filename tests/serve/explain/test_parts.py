@@ -7,9 +7,9 @@ import pytest
 from serve.api_types import parse_line_range
 from serve.errors import BadRequest
 from serve.explain import blame, excerpts
-from serve.explain.file_history import find_neighbours
+from serve.explain.file_history import find_related_commits
 from serve.index_status import EXCERPT_LINES
-from serve.text import consecutive_runs
+from serve.text import find_consecutive_runs
 
 PORCELAIN = b"""\
 1111111111111111111111111111111111111111 3 1 1
@@ -52,17 +52,17 @@ def test_invalid_line_ranges_are_rejected(text: str) -> None:
 
 
 def test_porcelain() -> None:
-    """Each line has its commit, its number there, and the path and parent of its group."""
+    """Each line has its commit, its number in it, and the path and parent of its group."""
     result = blame.parse_porcelain(PORCELAIN)
     ones, zeros = "1" * 40, "0" * 40
     first = blame.LineOrigin(ones, b"new name", ("2" * 40, b'o\xc3\xa4"\\d\tb'))
     other = blame.LineOrigin(ones, b"other", None)
     assert result.commit_times == {ones: 100, zeros: 200}
     assert result.lines == (
-        blame.OriginLine(1, 3, first),
-        blame.OriginLine(2, 2, blame.LineOrigin(zeros, b"new name", None)),
-        blame.OriginLine(3, 7, other),
-        blame.OriginLine(4, 8, other),
+        blame.BlamedLine(1, 3, first),
+        blame.BlamedLine(2, 2, blame.LineOrigin(zeros, b"new name", None)),
+        blame.BlamedLine(3, 7, other),
+        blame.BlamedLine(4, 8, other),
     )
     assert [line.is_committed for line in result.lines] == [True, False, True, True]
 
@@ -73,16 +73,16 @@ def test_porcelain() -> None:
 )
 def test_consecutive_runs(numbers: list[int], expected: list[tuple[int, int]]) -> None:
     """Consecutive numbers form one run."""
-    assert list(consecutive_runs(numbers)) == expected
+    assert list(find_consecutive_runs(numbers)) == expected
 
 
 @pytest.mark.parametrize(
-    ("anchors", "expected"),
+    ("hit_shas", "expected"),
     [("a", "bc"), ("c", "abde"), ("ad", "bcef"), ("bc", "ade"), ("z", ""), ("", "")],
 )
-def test_find_neighbours(anchors: str, expected: str) -> None:
-    """Neighbours are two before and two after each anchor, without anchors; unknown anchors are ignored."""
-    assert find_neighbours("abcdefg", anchors) == set(expected)
+def test_find_related_commits(hit_shas: str, expected: str) -> None:
+    """Related are the two commits before and after each hit, without the hits; unknown hits are ignored."""
+    assert find_related_commits("abcdefg", hit_shas) == set(expected)
 
 
 def make_section(old: int, new: int, lines: list[str]) -> str:

@@ -19,7 +19,7 @@ def run_checks(path: Path, checks: dict[str, doctor.Check] = QUICK_CHECKS) -> di
     return {result.name: result for result in doctor.run_checks(path, config.load_settings(), checks)}
 
 
-def failed_checks(path: Path) -> dict[str, Verdict]:
+def find_failed_checks(path: Path) -> dict[str, Verdict]:
     """Run the quick checks. Return the verdicts that are not OK, by name."""
     return {name: result.verdict for name, result in run_checks(path).items() if result.verdict is not OK}
 

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.git import git_cli
 from serve.maintenance import doctor
-from serve.maintenance.findings import CheckContext, CheckResult, problem
+from serve.maintenance.findings import CheckContext, CheckResult, report_problem
 from stores.index_location import IndexLocation
 from tests.repos import Repo
 from tests.serve.daemon import daemons
@@ -20,7 +20,7 @@ from tests.serve.maintenance.helpers import (
     PROBLEM,
     QUICK_CHECKS,
     WARNING,
-    failed_checks,
+    find_failed_checks,
     run_checks,
     snapshot_files,
 )
@@ -29,7 +29,7 @@ from tests.serve.processes import run_lineage
 
 def test_healthy_index_has_no_problems(repo: Repo) -> None:
     """With a fresh index in an intact repository all checks pass and the exit code is 0."""
-    assert failed_checks(repo.path) == {}
+    assert find_failed_checks(repo.path) == {}
     code, out, err = run_lineage("doctor", str(repo.path))
     assert (code, err) == (0, "")
     assert out.splitlines()[-1].endswith("checks: no problems.")
@@ -50,7 +50,7 @@ def test_json_has_verdict_and_results(repo: Repo, location: IndexLocation) -> No
 def test_doctor_changes_nothing(repo: Repo, home: Path, tmp_path: Path) -> None:
     """No file, mode or modification time changes, and no daemon is started."""
     before = snapshot_files(tmp_path)
-    code, _, _ = run_lineage("doctor", str(repo.path), env=daemons.daemon_environment(home))
+    code, _, _ = run_lineage("doctor", str(repo.path), env=daemons.build_environment(home))
     assert code == 0
     assert snapshot_files(tmp_path) == before
 
@@ -90,14 +90,16 @@ def test_unreadable_repositories(tmp_path: Path) -> None:
     assert "no commits yet" in run_checks(empty.path)["repository"].found
 
 
-@pytest.mark.parametrize(("option", "kind"), [("--depth=1", "shallow"), ("--filter=blob:none", "partial")])
-def test_shallow_and_partial_clones(repo: Repo, tmp_path: Path, option: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("option", "clone_type"), [("--depth=1", "shallow"), ("--filter=blob:none", "partial")]
+)
+def test_shallow_and_partial_clones(repo: Repo, tmp_path: Path, option: str, clone_type: str) -> None:
     """A shallow or partial clone is a warning that says how to fetch the rest."""
     repo.git("config", "uploadpack.allowFilter", "true")
     repo.commit_file("b.py", "b = 1\n")
     clone = repo.clone(tmp_path / "clone", option)
     result = run_checks(clone.path)["repository"]
-    assert result.verdict is WARNING and kind in result.found and "git fetch" in result.remedy
+    assert result.verdict is WARNING and clone_type in result.found and "git fetch" in result.remedy
 
 
 def test_unreadable_commits(repo: Repo, tmp_path: Path) -> None:
@@ -134,15 +136,15 @@ def test_failing_check_does_not_stop_others(repo: Repo) -> None:
         yield fail(context)
 
     results = run_checks(repo.path, {"broken": broken, **QUICK_CHECKS})
-    assert results["broken"] == problem(
+    assert results["broken"] == report_problem(
         "broken", "could not be checked: division failed", "Set LINEAGE_LOG=debug to see the traceback."
     )
     assert set(run_checks(repo.path)) < set(results)
 
 
-def test_output_is_readable_without_colour(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_output_is_readable_without_color(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """Symbols distinguish the verdicts, and control characters are escaped."""
-    result = problem("a check", "bad \x1b[31mpath\udcff", "Fix it.")
+    result = report_problem("a check", "bad \x1b[31mpath\udcff", "Fix it.")
     assert doctor.has_problem(doctor.print_results([result, replace(result, verdict=WARNING)]))
     output = capfdbinary.readouterr().out.decode()
     assert output.splitlines() == [

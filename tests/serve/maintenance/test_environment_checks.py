@@ -117,7 +117,7 @@ def test_daemon_of_another_build(
     repo: Repo, daemon: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A daemon of another build is a warning."""
-    monkeypatch.setattr("serve.daemon.process.build_id", lambda: "another")
+    monkeypatch.setattr("serve.daemon.process.compute_build_id", lambda: "another")
     assert daemon.poll() is None
     assert run_checks(repo.path)["daemon"].verdict is WARNING
 

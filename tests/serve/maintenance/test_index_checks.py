@@ -16,13 +16,20 @@ from stores.index_location import IndexLocation
 from stores.locks import GATE_LOCK, RUN_LOCK
 from tests.repos import Repo
 from tests.serve import sample_index
-from tests.serve.maintenance.helpers import OK, PROBLEM, WARNING, failed_checks, run_checks, snapshot_files
+from tests.serve.maintenance.helpers import (
+    OK,
+    PROBLEM,
+    WARNING,
+    find_failed_checks,
+    run_checks,
+    snapshot_files,
+)
 
 
 def test_index_is_not_a_database(repo: Repo, location: IndexLocation) -> None:
     """A file that is no database is a problem, and the other checks run."""
     location.database.write_bytes(b"no database" * 1000)
-    assert failed_checks(repo.path) == {"index": PROBLEM}
+    assert find_failed_checks(repo.path) == {"index": PROBLEM}
     assert "--rebuild" in run_checks(repo.path)["index"].remedy
 
 
@@ -72,7 +79,7 @@ def test_missing_lock_files(repo: Repo, location: IndexLocation) -> None:
     """An index without lock files is not opened, because opening would create them."""
     (location.folder / GATE_LOCK).unlink()
     before = snapshot_files(location.folder)
-    assert failed_checks(repo.path) == {"index": WARNING}
+    assert find_failed_checks(repo.path) == {"index": WARNING}
     assert snapshot_files(location.folder) == before
 
 

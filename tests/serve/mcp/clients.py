@@ -14,35 +14,35 @@ from mcp_types import CallToolResult, TextContent
 PROTOCOLS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
 
 
-def run_client(server: Any, steps: Callable[[Client], Any], mode: str = "auto") -> Any:
-    """Connect a client to a server object or a program, and return the result of the steps."""
+def run_client(server: Any, use_client: Callable[[Client], Any], mode: str = "auto") -> Any:
+    """Connect a client to a server object or a program, and return the result of `use_client`."""
 
     async def run() -> Any:
         with anyio.fail_after(60):
             async with Client(server, mode=mode) as client:
-                return await steps(client)
+                return await use_client(client)
 
     return anyio.run(run)
 
 
-def result_text(result: CallToolResult) -> str:
+def extract_text(result: CallToolResult) -> str:
     (content,) = result.content
     assert isinstance(content, TextContent)
     return content.text
 
 
 def call_tool(server: Any, tool: str, mode: str = "auto", **arguments: Any) -> CallToolResult:
-    async def steps(client: Client) -> Any:
+    async def call(client: Client) -> Any:
         return await client.call_tool(tool, arguments)
 
-    result: CallToolResult = run_client(server, steps, mode)
+    result: CallToolResult = run_client(server, call, mode)
     return result
 
 
-def structured_content(result: CallToolResult) -> dict[str, Any]:
+def extract_structured_content(result: CallToolResult) -> dict[str, Any]:
     """Return the structured content of a successful result, after a check that its text is the same JSON."""
-    assert not result.is_error, result_text(result)
-    assert json.loads(result_text(result)) == result.structured_content
+    assert not result.is_error, extract_text(result)
+    assert json.loads(extract_text(result)) == result.structured_content
     content: dict[str, Any] | None = result.structured_content
     assert content is not None
     return content

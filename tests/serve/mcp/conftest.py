@@ -9,7 +9,7 @@ import pytest
 
 from tests.repos import Repo
 from tests.serve.commands import create_timeout_repo
-from tests.serve.daemon.daemons import daemon_client
+from tests.serve.daemon.daemons import create_client
 
 
 @pytest.fixture
@@ -21,4 +21,4 @@ def repo(tmp_path: Path) -> Repo:
 def home(home: Path) -> Iterator[Path]:
     """Index directory whose daemon, if the test starts one, is stopped after the test."""
     yield home
-    daemon_client(home).stop()
+    create_client(home).stop()

@@ -17,7 +17,7 @@ from serve.api_types import ExplainDetails, ExplainHit, ExplainMeta, FindMeta, P
 from serve.backend import InProcessBackend
 from serve.mcp.lineage_server import create_lineage_server
 from tests.repos import Repo
-from tests.serve.mcp.clients import call_tool, result_text, run_client, structured_content
+from tests.serve.mcp.clients import call_tool, extract_structured_content, extract_text, run_client
 from tests.serve.sample_index import build_index
 
 
@@ -26,18 +26,18 @@ def create_server(repo: Repo, home: Path) -> MCPServer[Any]:
 
 
 def list_tools(repo: Repo, home: Path) -> dict[str, Tool]:
-    async def steps(client: Client) -> Any:
+    async def read_tools(client: Client) -> Any:
         assert "find_pattern" in (client.instructions or "")
         return (await client.list_tools()).tools
 
-    return {tool.name: tool for tool in run_client(create_server(repo, home), steps)}
+    return {tool.name: tool for tool in run_client(create_server(repo, home), read_tools)}
 
 
 def test_tools_are_fully_described(repo: Repo, home: Path) -> None:
     """Both tools describe their use and all inputs, and have all four annotations."""
-    listed = list_tools(repo, home)
-    assert set(listed) == {"find_pattern", "explain_change"}
-    for tool in listed.values():
+    tools = list_tools(repo, home)
+    assert set(tools) == {"find_pattern", "explain_change"}
+    for tool in tools.values():
         assert "Use it" in (tool.description or "")
         assert "Do not use it" in (tool.description or "")
         assert tool.annotations is not None
@@ -51,7 +51,7 @@ def test_tools_are_fully_described(repo: Repo, home: Path) -> None:
         assert all(field["description"] for field in tool.input_schema["properties"].values())
     defaults = {
         name: field.get("default")
-        for name, field in listed["explain_change"].input_schema["properties"].items()
+        for name, field in tools["explain_change"].input_schema["properties"].items()
     }
     assert defaults == {
         "file": None,
@@ -61,7 +61,7 @@ def test_tools_are_fully_described(repo: Repo, home: Path) -> None:
         "include_diff": True,
         "include_related": False,
     }
-    assert listed["find_pattern"].input_schema["required"] == ["query"]
+    assert tools["find_pattern"].input_schema["required"] == ["query"]
 
 
 @pytest.mark.parametrize(
@@ -82,18 +82,18 @@ def test_output_schema_has_all_fields(repo: Repo, home: Path, tool: str, types: 
 def test_structured_content(repo: Repo, home: Path) -> None:
     """Structured content has the documented fields and no empty ones."""
     build_index(repo, home)
-    found = structured_content(
+    find_answer = extract_structured_content(
         call_tool(create_server(repo, home), "find_pattern", query="timeout in `connect`", k=1)
     )
-    assert list(found) == ["hits", "_meta"]
-    assert list(found["hits"][0]) == [field.name for field in fields(PatternHit)]
-    assert found["_meta"]["compatibility"] == {"status": "compatible"}
-    assert set(found["_meta"]) == {"index_status", "hint", "compatibility", "query_profile"}
-    explained = structured_content(
+    assert list(find_answer) == ["hits", "_meta"]
+    assert list(find_answer["hits"][0]) == [field.name for field in fields(PatternHit)]
+    assert find_answer["_meta"]["compatibility"] == {"status": "compatible"}
+    assert set(find_answer["_meta"]) == {"index_status", "hint", "compatibility", "query_profile"}
+    explain_answer = extract_structured_content(
         call_tool(create_server(repo, home), "explain_change", file="src/tcp.py", include_diff=False)
     )
-    assert "diff_excerpt" not in explained["hits"][0]
-    assert "related_commits" not in explained["_meta"]["explain"]
+    assert "diff_excerpt" not in explain_answer["hits"][0]
+    assert "related_commits" not in explain_answer["_meta"]["explain"]
 
 
 def test_texts_of_the_repository_are_escaped(repo: Repo, home: Path) -> None:
@@ -106,9 +106,9 @@ def test_texts_of_the_repository_are_escaped(repo: Repo, home: Path) -> None:
         call_tool(server, "explain_change", file="a.py"),
     ):
         texts = [part.text for part in answer.content if isinstance(part, TextContent)]
-        text = "".join(texts) + json.dumps(structured_content(answer), ensure_ascii=False)
+        text = "".join(texts) + json.dumps(extract_structured_content(answer), ensure_ascii=False)
         assert not {"\u202e", "\x9b", "\x9d"} & set(text)
-        assert "\\u202eecilA" in structured_content(answer)["hits"][0]["commit_message"]
+        assert "\\u202eecilA" in extract_structured_content(answer)["hits"][0]["commit_message"]
     assert "never an instruction" in (server.instructions or "")
 
 
@@ -118,10 +118,12 @@ def test_related_commits_on_request(repo: Repo, home: Path) -> None:
     repo.commit_file("src/tcp.py", "def connect():\n    timeout(2)\n", "Wait for two")
     build_index(repo, home)
     server = create_server(repo, home)
-    explained = structured_content(
+    explain_answer = extract_structured_content(
         call_tool(server, "explain_change", file="src/tcp.py", line_start=2, include_related=True)
     )
-    assert [row["commit_message"].strip() for row in explained["_meta"]["explain"]["related_commits"]] == [
+    assert [
+        row["commit_message"].strip() for row in explain_answer["_meta"]["explain"]["related_commits"]
+    ] == [
         "Wait for a second",
         "Add a timeout to connect",
     ]
@@ -129,32 +131,38 @@ def test_related_commits_on_request(repo: Repo, home: Path) -> None:
 
 def test_answers_without_an_index(repo: Repo, home: Path) -> None:
     """Without an index there are no hits, a hint, and the compatibility is unknown; explain_change works."""
-    found = structured_content(call_tool(create_server(repo, home), "find_pattern", query="timeout"))
-    assert found["hits"] == []
-    assert "lineage index" in found["_meta"]["hint"]
-    assert found["_meta"]["compatibility"]["status"] == "unknown"
-    explained = structured_content(call_tool(create_server(repo, home), "explain_change", file="src/tcp.py"))
-    assert len(explained["hits"]) == 1
+    find_answer = extract_structured_content(
+        call_tool(create_server(repo, home), "find_pattern", query="timeout")
+    )
+    assert find_answer["hits"] == []
+    assert "lineage index" in find_answer["_meta"]["hint"]
+    assert find_answer["_meta"]["compatibility"]["status"] == "unknown"
+    explain_answer = extract_structured_content(
+        call_tool(create_server(repo, home), "explain_change", file="src/tcp.py")
+    )
+    assert len(explain_answer["hits"]) == 1
 
 
 def test_needs_rebuild_is_invalid_params(repo: Repo, home: Path) -> None:
     """With vectors of another model find_pattern fails with `invalid_params` and a command; explain_change works."""
     build_index(repo, home, embedding_model="another")
 
-    async def steps(client: Client) -> Any:
+    async def call_find_pattern(client: Client) -> Any:
         with pytest.raises(MCPError) as error_info:
             await client.call_tool("find_pattern", {"query": "timeout"})
         return error_info.value.error
 
-    error = run_client(create_server(repo, home), steps)
+    error = run_client(create_server(repo, home), call_find_pattern)
     assert error.code == INVALID_PARAMS
     assert "lineage index --rebuild --yes" in error.message
-    explained = structured_content(call_tool(create_server(repo, home), "explain_change", file="src/tcp.py"))
-    assert explained["_meta"]["compatibility"]["status"] == "needs_rebuild"
+    explain_answer = extract_structured_content(
+        call_tool(create_server(repo, home), "explain_change", file="src/tcp.py")
+    )
+    assert explain_answer["_meta"]["compatibility"]["status"] == "needs_rebuild"
 
 
 @pytest.mark.parametrize(
-    ("changed", "compatibility", "hint"),
+    ("metadata", "compatibility", "hint"),
     [
         ({}, {"status": "compatible"}, None),
         ({"parser_java": "0"}, {"status": "compatible"}, None),
@@ -175,15 +183,15 @@ def test_needs_rebuild_is_invalid_params(repo: Repo, home: Path) -> None:
     ],
 )
 def test_both_answers_have_the_compatibility_verdict(
-    repo: Repo, home: Path, changed: dict[str, Any], compatibility: dict[str, Any], hint: str | None
+    repo: Repo, home: Path, metadata: dict[str, Any], compatibility: dict[str, Any], hint: str | None
 ) -> None:
     """Status, reason and missing components are fields; the hint has them as a sentence with the command."""
-    build_index(repo, home, **changed)
+    build_index(repo, home, **metadata)
     for tool, arguments in (
         ("find_pattern", {"query": "timeout"}),
         ("explain_change", {"file": "src/tcp.py"}),
     ):
-        meta = structured_content(call_tool(create_server(repo, home), tool, **arguments))["_meta"]
+        meta = extract_structured_content(call_tool(create_server(repo, home), tool, **arguments))["_meta"]
         assert meta["compatibility"] == compatibility
         assert meta["hint"] == hint
 
@@ -233,8 +241,8 @@ def test_invalid_arguments_are_explained(
     build_index(repo, home)
     result = call_tool(create_server(repo, home), tool, **arguments)
     assert result.is_error
-    assert message in result_text(result)
-    assert "pydantic" not in result_text(result) and "Error executing" not in result_text(result)
+    assert message in extract_text(result)
+    assert "pydantic" not in extract_text(result) and "Error executing" not in extract_text(result)
 
 
 @pytest.mark.parametrize(
@@ -244,11 +252,11 @@ def test_invalid_arguments_are_explained(
 def test_all_formats_of_since(repo: Repo, home: Path, since: str | None) -> None:
     """`since` accepts ages, dates, RFC 3339 times and null."""
     build_index(repo, home)
-    found = structured_content(
+    find_answer = extract_structured_content(
         call_tool(create_server(repo, home), "find_pattern", query="timeout", since=since)
     )
     is_recent = since is not None and not since.startswith("2019")
-    assert len(found["hits"]) == (0 if is_recent else 2)
+    assert len(find_answer["hits"]) == (0 if is_recent else 2)
 
 
 @pytest.mark.parametrize(("k", "hits"), [(-3, 1), (0, 1), (1, 1), (2, 2), (99, 2)])
@@ -257,9 +265,9 @@ def test_k_is_clamped(repo: Repo, home: Path, k: int, hits: int) -> None:
     build_index(repo, home)
     assert (
         len(
-            structured_content(call_tool(create_server(repo, home), "find_pattern", query="timeout", k=k))[
-                "hits"
-            ]
+            extract_structured_content(
+                call_tool(create_server(repo, home), "find_pattern", query="timeout", k=k)
+            )["hits"]
         )
         == hits
     )
@@ -270,10 +278,15 @@ def test_filters_restrict_hits(repo: Repo, home: Path) -> None:
     build_index(repo, home)
     server = create_server(repo, home)
     for arguments, file in (({"path": "docs/"}, "docs/ü.md"), ({"language": "python"}, "src/tcp.py")):
-        hits = structured_content(call_tool(server, "find_pattern", query="timeout", **arguments))["hits"]
+        hits = extract_structured_content(call_tool(server, "find_pattern", query="timeout", **arguments))[
+            "hits"
+        ]
         assert [hit["file_path"] for hit in hits] == [file]
     assert (
-        structured_content(call_tool(server, "find_pattern", query="timeout", author="nobody"))["hits"] == []
+        extract_structured_content(call_tool(server, "find_pattern", query="timeout", author="nobody"))[
+            "hits"
+        ]
+        == []
     )
 
 
@@ -282,4 +295,4 @@ def test_error_outside_a_repository(tmp_path: Path, home: Path, tool: tuple[str,
     """Outside a repository both tools return an error."""
     result = call_tool(create_lineage_server(InProcessBackend(home), tmp_path), tool[0], **tool[1])
     assert result.is_error
-    assert "is not in a git repository" in result_text(result)
+    assert "is not in a git repository" in extract_text(result)

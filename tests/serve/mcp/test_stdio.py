@@ -17,8 +17,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from tests.repos import Repo
 from tests.serve.commands import list_loaded_packages
-from tests.serve.daemon.daemons import daemon_client, daemon_environment
-from tests.serve.mcp.clients import PROTOCOLS, call_tool, run_client, structured_content
+from tests.serve.daemon.daemons import build_environment, create_client
+from tests.serve.mcp.clients import PROTOCOLS, call_tool, extract_structured_content, run_client
 from tests.serve.sample_index import build_index
 
 
@@ -26,7 +26,7 @@ def connect_to_program(repo: Repo, home: Path, **variables: str) -> Any:
     command = [sys.executable, "-m", "serve.mcp.lineage_server"]
     return stdio_client(
         StdioServerParameters(
-            command=command[0], args=command[1:], cwd=repo.path, env=daemon_environment(home, **variables)
+            command=command[0], args=command[1:], cwd=repo.path, env=build_environment(home, **variables)
         )
     )
 
@@ -36,16 +36,19 @@ def test_answers_through_the_daemon(repo: Repo, home: Path, mode: str) -> None:
     """The server answers about the repository in its working directory, through the daemon, in both protocols."""
     build_index(repo, home)
 
-    async def steps(client: Client) -> Any:
+    async def call_both_tools(client: Client) -> Any:
         assert client.protocol_version == PROTOCOLS[mode]
-        found = await client.call_tool("find_pattern", {"query": "timeout", "no_rerank": True})
-        explained = await client.call_tool("explain_change", {"file": "src/tcp.py"})
-        return found, explained
+        find_result = await client.call_tool("find_pattern", {"query": "timeout", "no_rerank": True})
+        explain_result = await client.call_tool("explain_change", {"file": "src/tcp.py"})
+        return find_result, explain_result
 
-    found, explained = run_client(connect_to_program(repo, home), steps, mode)
-    assert {hit["file_path"] for hit in structured_content(found)["hits"]} == {"src/tcp.py", "docs/ü.md"}
-    assert [hit["blame_lines"] for hit in structured_content(explained)["hits"]] == [[1, 2]]
-    report = daemon_client(home).fetch_status()
+    find_result, explain_result = run_client(connect_to_program(repo, home), call_both_tools, mode)
+    assert {hit["file_path"] for hit in extract_structured_content(find_result)["hits"]} == {
+        "src/tcp.py",
+        "docs/ü.md",
+    }
+    assert [hit["blame_lines"] for hit in extract_structured_content(explain_result)["hits"]] == [[1, 2]]
+    report = create_client(home).fetch_status()
     assert report is not None
     assert report.answered == 2
 
@@ -54,18 +57,18 @@ def test_answers_without_the_daemon(repo: Repo, home: Path) -> None:
     """With LINEAGE_NO_DAEMON=1 the server answers itself, with the same content."""
     build_index(repo, home)
     with_daemon = call_tool(connect_to_program(repo, home), "find_pattern", query="timeout")
-    daemon_client(home).stop()
+    create_client(home).stop()
     assert (
         call_tool(connect_to_program(repo, home, LINEAGE_NO_DAEMON="1"), "find_pattern", query="timeout")
         == with_daemon
     )
-    assert daemon_client(home).fetch_status() is None
+    assert create_client(home).fetch_status() is None
 
 
 def start_server(repo: Repo, home: Path, stderr: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "serve.mcp.lineage_server"],
-        env=daemon_environment(home),
+        env=build_environment(home),
         cwd=repo.path,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -73,7 +76,9 @@ def start_server(repo: Repo, home: Path, stderr: Any = subprocess.DEVNULL) -> su
     )
 
 
-def send(server: subprocess.Popen[bytes], method: str, number: int | None = None, **parameters: Any) -> None:
+def send_message(
+    server: subprocess.Popen[bytes], method: str, number: int | None = None, **parameters: Any
+) -> None:
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": parameters}
     if number is not None:
         message["id"] = number
@@ -84,22 +89,22 @@ def send(server: subprocess.Popen[bytes], method: str, number: int | None = None
 
 def initialize_session(server: subprocess.Popen[bytes]) -> None:
     client = {"name": "test", "version": "1"}
-    send(server, "initialize", 1, protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
+    send_message(server, "initialize", 1, protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
     assert server.stdout is not None
     assert json.loads(server.stdout.readline())["result"]["serverInfo"]["name"] == "lineage"
-    send(server, "notifications/initialized")
+    send_message(server, "notifications/initialized")
 
 
 def test_server_exits_when_the_client_disconnects(repo: Repo, home: Path) -> None:
     """The server exits as soon as stdin is closed, also while it waits for the daemon."""
     build_index(repo, home)
     call_tool(connect_to_program(repo, home), "find_pattern", query="timeout")
-    report = daemon_client(home).fetch_status()
+    report = create_client(home).fetch_status()
     assert report is not None
     with start_server(repo, home) as server:
         initialize_session(server)
         os.kill(report.pid, signal.SIGSTOP)
-        send(server, "tools/call", 2, name="find_pattern", arguments={"query": "timeout"})
+        send_message(server, "tools/call", 2, name="find_pattern", arguments={"query": "timeout"})
         time.sleep(0.3)
         assert server.poll() is None
         assert server.stdin is not None
@@ -115,16 +120,16 @@ def test_server_survives_a_killed_daemon(repo: Repo, home: Path) -> None:
     build_index(repo, home)
     with start_server(repo, home) as server:
         initialize_session(server)
-        send(server, "tools/call", 2, name="find_pattern", arguments={"query": "timeout"})
+        send_message(server, "tools/call", 2, name="find_pattern", arguments={"query": "timeout"})
         assert server.stdin is not None and server.stdout is not None
-        first = json.loads(server.stdout.readline())["result"]["structuredContent"]
-        report = daemon_client(home).fetch_status()
+        first_answer = json.loads(server.stdout.readline())["result"]["structuredContent"]
+        report = create_client(home).fetch_status()
         assert report is not None
         os.kill(report.pid, signal.SIGSTOP)
-        send(server, "tools/call", 3, name="find_pattern", arguments={"query": "timeout"})
+        send_message(server, "tools/call", 3, name="find_pattern", arguments={"query": "timeout"})
         time.sleep(0.3)
         os.kill(report.pid, signal.SIGKILL)
-        assert json.loads(server.stdout.readline())["result"]["structuredContent"] == first
+        assert json.loads(server.stdout.readline())["result"]["structuredContent"] == first_answer
         server.stdin.close()
 
 
@@ -135,19 +140,19 @@ def test_server_works_with_unwritable_stderr(repo: Repo, home: Path) -> None:
         initialize_session(server)
         assert server.stdin is not None and server.stdout is not None
         for number in (2, 3):
-            send(server, "tools/call", number, name="find_pattern", arguments={"wrong": 1})
+            send_message(server, "tools/call", number, name="find_pattern", arguments={"wrong": 1})
             assert json.loads(server.stdout.readline())["result"]["isError"]
         server.stdin.close()
 
 
-def test_invalid_input_lines_are_survived(repo: Repo, home: Path) -> None:
+def test_invalid_input_lines_do_not_stop_the_server(repo: Repo, home: Path) -> None:
     """Lines that are no messages do not stop the server, and stdout has only protocol messages."""
     with start_server(repo, home) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         initialize_session(server)
         server.stdin.write(b"nonsense\n{}\n[1]\n\xff\xfe\n")
-        send(server, "tools/list", 2)
+        send_message(server, "tools/list", 2)
         server.stdin.close()
         messages = [json.loads(line) for line in server.stdout.read().splitlines()]
         assert all(message["jsonrpc"] == "2.0" for message in messages)

@@ -39,4 +39,4 @@ def find(
 ) -> FindAnswer:
     """Run one search without a cache."""
     request = FindRequest(text, **options)
-    return find_pattern(request, repo.path, home, encoder=WordEncoder, now=now)
+    return find_pattern(request, repo.path, home, load_encoder=WordEncoder, now=now)

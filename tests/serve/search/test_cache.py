@@ -79,16 +79,16 @@ def repo(tmp_path: Path, home: Path) -> Repo:
 
 @pytest.fixture
 def searcher(home: Path) -> Iterator[PatternSearcher]:
-    with closing(PatternSearcher(home, encoder=WordEncoder)) as searcher:
+    with closing(PatternSearcher(home, load_encoder=WordEncoder)) as searcher:
         yield searcher
 
 
-def find_cached(searcher: PatternSearcher, repo: Repo) -> list[FindAnswer]:
+def find_with_cache(searcher: PatternSearcher, repo: Repo) -> list[FindAnswer]:
     return [searcher.find(request, repo.path, NOW) for request in REQUESTS]
 
 
-def find_uncached(repo: Repo, home: Path) -> list[FindAnswer]:
-    return [find_pattern(request, repo.path, home, encoder=WordEncoder, now=NOW) for request in REQUESTS]
+def find_without_cache(repo: Repo, home: Path) -> list[FindAnswer]:
+    return [find_pattern(request, repo.path, home, load_encoder=WordEncoder, now=NOW) for request in REQUESTS]
 
 
 def locate(repo: Repo, home: Path) -> IndexLocation:
@@ -130,9 +130,9 @@ def delete(repo: Repo, home: Path) -> None:
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_caching_does_not_change_answers(repo: Repo, home: Path, batch: list[FindRequest]) -> None:
     """After any requests, an answer equals the one of a search without a cache."""
-    with closing(PatternSearcher(home, encoder=WordEncoder)) as searcher:
+    with closing(PatternSearcher(home, load_encoder=WordEncoder)) as searcher:
         for request in [*batch, *batch]:
-            uncached = find_pattern(request, repo.path, home, encoder=WordEncoder, now=NOW)
+            uncached = find_pattern(request, repo.path, home, load_encoder=WordEncoder, now=NOW)
             assert searcher.find(request, repo.path, NOW) == uncached
 
 
@@ -146,11 +146,15 @@ def test_changes_invalidate_the_cache(
     repo: Repo, home: Path, searcher: PatternSearcher, change: Callable[[Repo, Path], None], is_closed: bool
 ) -> None:
     """After any change of the index or HEAD, answers equal those without a cache, whether the index was open or not."""
-    assert find_cached(searcher, repo) == find_cached(searcher, repo) == find_uncached(repo, home)
+    assert (
+        find_with_cache(searcher, repo) == find_with_cache(searcher, repo) == find_without_cache(repo, home)
+    )
     if is_closed:
         searcher._cache._reader_pools[locate(repo, home)].close()
     change(repo, home)
-    assert find_cached(searcher, repo) == find_cached(searcher, repo) == find_uncached(repo, home)
+    assert (
+        find_with_cache(searcher, repo) == find_with_cache(searcher, repo) == find_without_cache(repo, home)
+    )
 
 
 def test_work_trees_share_an_index(repo: Repo, home: Path, searcher: PatternSearcher) -> None:
@@ -158,14 +162,14 @@ def test_work_trees_share_an_index(repo: Repo, home: Path, searcher: PatternSear
     other = repo.path.parent / "other"
     repo.git("worktree", "add", "--quiet", str(other), "HEAD~6")
     linked = Repo(other)
-    before = [find_cached(searcher, repo), find_cached(searcher, linked)]
+    before = [find_with_cache(searcher, repo), find_with_cache(searcher, linked)]
     assert (
-        [find_cached(searcher, repo), find_cached(searcher, linked)]
+        [find_with_cache(searcher, repo), find_with_cache(searcher, linked)]
         == before
-        == [find_uncached(repo, home), find_uncached(linked, home)]
+        == [find_without_cache(repo, home), find_without_cache(linked, home)]
     )
     assert len(searcher._cache._entries) == 2
-    (stats,) = searcher.cache_stats()
+    (stats,) = searcher.collect_cache_stats()
     assert stats.hunks == 12
 
 
@@ -181,9 +185,9 @@ def test_concurrent_requests_load_once(
 
     monkeypatch.setattr(cache, "load_snapshot", count_loads)
     with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(lambda _: find_cached(searcher, repo), range(8)))
+        answers = list(threads.map(lambda _: find_with_cache(searcher, repo), range(8)))
     assert len(loads) == 1
-    assert all(answer == find_uncached(repo, home) for answer in answers)
+    assert all(answer == find_without_cache(repo, home) for answer in answers)
 
 
 def test_failed_load_is_repeated(
@@ -193,37 +197,37 @@ def test_failed_load_is_repeated(
     with monkeypatch.context() as broken, pytest.raises(ValueError, match="broken"):
         broken.setattr(cache, "load_snapshot", lambda *_: (_ for _ in ()).throw(ValueError("broken")))
         searcher.find(REQUESTS[0], repo.path, NOW)
-    assert searcher.cache_stats() == ()
-    assert find_cached(searcher, repo) == find_uncached(repo, home)
+    assert searcher.collect_cache_stats() == ()
+    assert find_with_cache(searcher, repo) == find_without_cache(repo, home)
 
 
 def test_cache_stats(repo: Repo, home: Path, searcher: PatternSearcher) -> None:
     """Statistics have location, reachable hunks, bytes and idle time; after closing there are none."""
-    assert searcher.cache_stats() == ()
-    find_cached(searcher, repo)
-    (stats,) = searcher.cache_stats()
+    assert searcher.collect_cache_stats() == ()
+    find_with_cache(searcher, repo)
+    (stats,) = searcher.collect_cache_stats()
     assert (stats.location, stats.hunks) == (locate(repo, home), 12)
     assert 0 < stats.bytes < 10_000_000
     assert 0 <= stats.idle_seconds < 60
     searcher.close()
-    assert searcher.cache_stats() == ()
-    assert find_cached(searcher, repo) == find_uncached(repo, home)
+    assert searcher.collect_cache_stats() == ()
+    assert find_with_cache(searcher, repo) == find_without_cache(repo, home)
 
 
 def test_least_recently_used_index_is_evicted(tmp_path: Path, repo: Repo, home: Path) -> None:
-    """Above the limit only the last index stays; a request for the other one loads it again."""
+    """Above the limit only the last index stays cached; below it, both do, ordered by last use."""
     other = create_repo(tmp_path / "other")
     other.commit_file("more.py", "timeout\n", "One more")
     build_index(other, home)
-    with closing(PatternSearcher(home, encoder=WordEncoder, max_bytes=1)) as searcher:
-        find_cached(searcher, repo)
-        find_cached(searcher, other)
-        assert [stats.location for stats in searcher.cache_stats()] == [locate(other, home)]
-        assert find_cached(searcher, repo) == find_uncached(repo, home)
-    with closing(PatternSearcher(home, encoder=WordEncoder)) as searcher:
+    with closing(PatternSearcher(home, load_encoder=WordEncoder, max_bytes=1)) as searcher:
+        find_with_cache(searcher, repo)
+        find_with_cache(searcher, other)
+        assert [stats.location for stats in searcher.collect_cache_stats()] == [locate(other, home)]
+        assert find_with_cache(searcher, repo) == find_without_cache(repo, home)
+    with closing(PatternSearcher(home, load_encoder=WordEncoder)) as searcher:
         for indexed in (repo, other, repo):
-            find_cached(searcher, indexed)
-        assert [stats.location for stats in searcher.cache_stats()] == [
+            find_with_cache(searcher, indexed)
+        assert [stats.location for stats in searcher.collect_cache_stats()] == [
             locate(other, home),
             locate(repo, home),
         ]
@@ -231,22 +235,22 @@ def test_least_recently_used_index_is_evicted(tmp_path: Path, repo: Repo, home: 
 
 def test_deleted_index_is_evicted(repo: Repo, home: Path, searcher: PatternSearcher) -> None:
     """A request that finds the index deleted removes it from the cache."""
-    find_cached(searcher, repo)
+    find_with_cache(searcher, repo)
     delete(repo, home)
-    find_cached(searcher, repo)
-    assert searcher.cache_stats() == ()
+    find_with_cache(searcher, repo)
+    assert searcher.collect_cache_stats() == ()
 
 
 def test_encoder_is_requested_for_every_query(repo: Repo, home: Path) -> None:
-    """Every request asks for the encoder, so its owner may unload it in between."""
+    """Every query calls `load_encoder` with the name of the index's encoder."""
     names: list[EncoderName] = []
 
-    def encoder(name: EncoderName) -> WordEncoder:
+    def load_encoder(name: EncoderName) -> WordEncoder:
         names.append(name)
         return WordEncoder()
 
-    with closing(PatternSearcher(home, encoder=encoder)) as searcher:
-        find_cached(searcher, repo)
+    with closing(PatternSearcher(home, load_encoder=load_encoder)) as searcher:
+        find_with_cache(searcher, repo)
     assert names == [EncoderName.MINILM] * len(REQUESTS)
 
 
@@ -256,7 +260,9 @@ def test_long_diffs_are_not_cached(tmp_path: Path, home: Path, searcher: Pattern
     repo.commit_file("long.py", "timeout = 1\n" + "x" * (hunk_details.MAX_CACHED_DIFF_BYTES + 1), "Long")
     repo.commit_file("short.py", "timeout = 1\n", "Short")
     build_index(repo, home)
-    assert find_cached(searcher, repo) == find_cached(searcher, repo) == find_uncached(repo, home)
-    (loaded,) = [entry.loaded for entry in searcher._cache._entries.values()]
-    assert loaded is not None and loaded.diffs is not None
-    assert len(loaded.diffs.row_by_hunk) == 1
+    assert (
+        find_with_cache(searcher, repo) == find_with_cache(searcher, repo) == find_without_cache(repo, home)
+    )
+    (loaded_snapshot,) = [entry.loaded_snapshot for entry in searcher._cache._entries.values()]
+    assert loaded_snapshot is not None and loaded_snapshot.diffs is not None
+    assert len(loaded_snapshot.diffs.row_by_hunk) == 1

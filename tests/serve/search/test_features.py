@@ -17,7 +17,7 @@ from serve.search.cache import load_snapshot
 from serve.search.features import FEATURES, CandidateFeatures
 from serve.search.query import Query, parse_query
 from serve.search.query_hints import EMPTY_CONTEXT
-from serve.search.retrieval import Candidate, RetrieverResults, reciprocal_rank_fusion
+from serve.search.retrieval import Candidate, RetrieverResults, fuse_rankings
 from stores import database
 from stores.hunk_details import Connection
 from stores.types import ReachabilityDelta
@@ -49,7 +49,7 @@ def run_query(
         results = retrieval.run_retrievers(
             connection, lambda: load_snapshot(connection, ReachabilityDelta()), query, WordEncoder()
         )
-        yield connection, query, results, reciprocal_rank_fusion(results.lanes, 50)
+        yield connection, query, results, fuse_rankings(results.lanes, 50)
 
 
 def compute_by_subject(repo: Repo, home: Path, text: str) -> dict[str, dict[str, float]]:
@@ -61,8 +61,8 @@ def compute_by_subject(repo: Repo, home: Path, text: str) -> dict[str, dict[str,
     return dict(zip(subjects, rows, strict=True))
 
 
-def test_words_count_by_part(repo: Repo, home: Path) -> None:
-    """Words count by their place: subject, path, word pairs of the message, compound identifiers."""
+def test_words_count_by_field(repo: Repo, home: Path) -> None:
+    """Words count by field: subject, path, word pairs of the message, compound identifiers."""
     build_index(repo, home)
     by_subject = compute_by_subject(repo, home, "retry failed calls with retry_later")
     assert (
@@ -123,12 +123,12 @@ def test_cached_messages_give_the_same_features(repo: Repo, home: Path) -> None:
     build_index(repo, home)
     with run_query(repo, home, "retry failed calls") as (connection, query, results, candidates):
         expected = features.compute_features(connection, query, results, candidates)
-        loaded = results.loaded.with_diffs_and_messages(connection)
-        again = retrieval.run_retrievers(connection, lambda: loaded, query, WordEncoder())
-    assert again.lanes == results.lanes
-    assert loaded.messages is again.messages is not results.messages
+        loaded_snapshot = results.loaded_snapshot.with_diffs_and_messages(connection)
+        second_results = retrieval.run_retrievers(connection, lambda: loaded_snapshot, query, WordEncoder())
+    assert second_results.lanes == results.lanes
+    assert loaded_snapshot.messages is second_results.messages is not results.messages
     assert_same(
-        expected, features.compute_features(connection, query, again, candidates)
+        expected, features.compute_features(connection, query, second_results, candidates)
     )  # the connection is closed
 
 
@@ -141,15 +141,17 @@ def test_queries_without_known_words(repo: Repo, home: Path, text: str) -> None:
     assert np.isfinite(computed.rows).all()
     assert (computed.rows[:, FEATURES.index("matched words") :] == 0).all()
     assert (computed.rows <= 1).all()
-    assert {str(matched) for matched in computed.matched} == {"near in meaning; none of the question's words"}
+    assert {str(matched) for matched in computed.matched_terms} == {
+        "near in meaning; none of the question's words"
+    }
 
 
 def test_matched_words_are_shown_as_typed(repo: Repo, home: Path) -> None:
-    """Matched words are shown by part as the user typed them, not as stems."""
+    """Matched words are listed by field as the user typed them, not as stems."""
     build_index(repo, home)
     with run_query(repo, home, "retrying calls in retry_later") as (connection, query, results, candidates):
         computed = features.compute_features(connection, query, results, candidates)
-    texts = {str(matched) for matched in computed.matched}
+    texts = {str(matched) for matched in computed.matched_terms}
     assert "message: calls, retrying" in texts
     assert any("symbols: " in text and "retry_later" in text for text in texts)
 
@@ -160,4 +162,4 @@ def assert_same(first: CandidateFeatures, second: CandidateFeatures) -> None:
 
 
 def format_matches(computed: CandidateFeatures) -> list[str]:
-    return list(map(str, computed.matched))
+    return list(map(str, computed.matched_terms))

@@ -29,7 +29,7 @@ def list_paths(answer: FindAnswer) -> list[str]:
 
 
 def test_hit_fields(repo: Repo, home: Path) -> None:
-    """A hit has every field of the specification, in its order, for the commit asked for."""
+    """A hit has every field of the specification, in its order."""
     build_index(repo, home)
     hit = asdict(find(repo, home, "how did we add a timeout to connect", k=1, rerank=False).hits[0])
     similarity = hit.pop("similarity")
@@ -58,7 +58,7 @@ def test_hit_fields(repo: Repo, home: Path) -> None:
 
 
 def test_reranked_hit_fields(repo: Repo, home: Path) -> None:
-    """The score of a reranked hit is a probability raised by recency, and `matched` lists the words by part."""
+    """The score of a reranked hit is a probability raised by recency, and `matched` lists the words by field."""
     build_index(repo, home)
     hit = find(repo, home, "how did we add a timeout to connect", k=1).hits[0]
     assert hit.commit_message == "Add a timeout to connect"
@@ -101,17 +101,17 @@ def test_commit_is_shown_by_its_code(tmp_path: Path, home: Path) -> None:
     repo.commit("Wait for the host")
     build_index(repo, home)
 
-    def first(text: str, **options: object) -> PatternHit:
+    def find_first(text: str, **options: object) -> PatternHit:
         return find(repo, home, text, **options).hits[0]  # type: ignore[arg-type]
 
-    test, code = first("connect timeout", path="tests/"), first("connect timeout", path="src/")
-    hit = first("connect timeout")
+    test, code = find_first("connect timeout", path="tests/"), find_first("connect timeout", path="src/")
+    hit = find_first("connect timeout")
     assert test.combined_score > code.combined_score and test.similarity != code.similarity
     assert hit == replace(code, combined_score=test.combined_score)
     assert hit.matched == "symbols: connect; change: connect, timeout"
-    assert first("connect timeout", rerank=False).file_path == "tests/test_net.py"
-    assert first("tests of connect timeout").file_path == "tests/test_net.py"
-    assert first("connect timeout in tests/").file_path == "tests/test_net.py"
+    assert find_first("connect timeout", rerank=False).file_path == "tests/test_net.py"
+    assert find_first("tests of connect timeout").file_path == "tests/test_net.py"
+    assert find_first("connect timeout in tests/").file_path == "tests/test_net.py"
 
 
 @pytest.mark.parametrize(("k", "hits"), [(-3, 1), (0, 1), (3, 3), (99, 20)])
@@ -139,7 +139,7 @@ def test_k_is_clamped(tmp_path: Path, home: Path, k: int, hits: int) -> None:
     ],
 )
 def test_options_filter(repo: Repo, home: Path, options: FindOptions, expected: set[str]) -> None:
-    """Each filter keeps exactly the hunks that match it, and filters combine."""
+    """Hits are exactly the hunks that match all filters."""
     build_index(repo, home)
     assert set(list_paths(find(repo, home, **options))) == expected
 
@@ -194,11 +194,19 @@ def test_only_paths_of_the_history_are_hints(repo: Repo, home: Path) -> None:
     """A path in the query text is a hint only if the history has it, as complete components."""
     build_index(repo, home)
 
-    def preferred(text: str) -> bool:
+    def has_preferred_path(text: str) -> bool:
         return "paths preferred" in find(repo, home, text).meta.query_profile.explanation
 
-    assert preferred("timeout in src/net/tcp.py") and preferred("timeout in net/") and preferred("src/net")
-    assert not preferred("HTTP/2 timeout") and not preferred("rc/net/ timeout") and not preferred("net/tcp")
+    assert (
+        has_preferred_path("timeout in src/net/tcp.py")
+        and has_preferred_path("timeout in net/")
+        and has_preferred_path("src/net")
+    )
+    assert (
+        not has_preferred_path("HTTP/2 timeout")
+        and not has_preferred_path("rc/net/ timeout")
+        and not has_preferred_path("net/tcp")
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,18 +241,18 @@ def test_symbol_lane_prefers_quoted_names(tmp_path: Path, home: Path) -> None:
     repo.commit_file("near.py", "def send_send_send():\n    pass\n", "Two")
     build_index(repo, home)
 
-    def symbol_lane(text: str) -> list[str]:
+    def list_symbol_lane(text: str) -> list[str]:
         with database.open_for_reading(locate_index(home, open_repository(repo.path))) as connection:
             parsed = query.parse_query(FindRequest(text), NOW, ANY_CONTEXT)
             return [
                 hunk.file_path
                 for hunk in retrieval.run_retrievers(
                     connection, partial(load_snapshot, connection, ReachabilityDelta()), parsed, WordEncoder()
-                ).symbol_names
+                ).symbol_lane
             ]
 
-    assert symbol_lane("send") == ["near.py", "exact.py"]
-    assert symbol_lane("`send`") == ["exact.py", "near.py"]
+    assert list_symbol_lane("send") == ["near.py", "exact.py"]
+    assert list_symbol_lane("`send`") == ["exact.py", "near.py"]
 
 
 def test_configuration_has_no_symbol_lane(repo: Repo, home: Path) -> None:
@@ -260,18 +268,18 @@ def test_configuration_has_no_symbol_lane(repo: Repo, home: Path) -> None:
             )
             for parsed in queries
         ]
-    assert [bool(result.symbol_names) for result in results] == [True, False]
-    assert all(result.hunk_text and result.vectors for result in results)
+    assert [bool(result.symbol_lane) for result in results] == [True, False]
+    assert all(result.hunk_text_lane and result.vector_lane for result in results)
 
 
 def test_bug_fixes_weigh_recency_more(repo: Repo, home: Path) -> None:
     """Bug-fix intent raises the recency weight by half; without reranking the order stays."""
     build_index(repo, home)
 
-    def recency_weights(text: str) -> dict[str, float]:
+    def list_recency_weights(text: str) -> dict[str, float]:
         return {hit.commit_sha: hit.recency_weight for hit in find(repo, home, text, rerank=False).hits}
 
-    plain, fix = recency_weights("timeout connect"), recency_weights("timeout connect fix")
+    plain, fix = list_recency_weights("timeout connect"), list_recency_weights("timeout connect fix")
     assert list(plain) == list(fix) and len(plain) == 5
     assert list(fix.values()) == pytest.approx([1.5 * weight for weight in plain.values()], abs=1e-5)
 
@@ -304,7 +312,7 @@ def test_invalid_requests_are_rejected(repo: Repo, home: Path, options: FindArgu
 
 
 def test_long_excerpt_is_truncated(tmp_path: Path, home: Path) -> None:
-    """Of a long diff the first lines and columns are shown, and it is marked as truncated."""
+    """The excerpt of a long diff has its first lines and columns, and is marked as truncated."""
     repo = Repo.create(tmp_path / "repo")
     repo.commit_file("long.py", "\n".join(f"timeout = {n}" + "x" * 500 for n in range(200)))
     build_index(repo, home)
@@ -318,7 +326,7 @@ def test_long_excerpt_is_truncated(tmp_path: Path, home: Path) -> None:
 
 
 def test_excerpt_shows_the_matching_lines(tmp_path: Path, home: Path) -> None:
-    """Of a long diff the lines with the query's words are shown below a mark; a short diff is complete."""
+    """The excerpt of a long diff has the lines with the query's words, below a mark; a short diff is complete."""
     repo = Repo.create(tmp_path / "repo")
     lines = [f"value_{n} = {n}\n" for n in range(200)]
     repo.commit_file("long.py", "".join([*lines[:150], "timeout = 3\n", *lines[150:]]))
@@ -349,7 +357,7 @@ def test_filters_without_matches(repo: Repo, home: Path) -> None:
     ],
 )
 def test_unknown_language(repo: Repo, home: Path, language: str, suggestion: str) -> None:
-    """The hint tells an unknown language from one that the history does not have."""
+    """The hint says if a language is unknown, and suggests a similar one."""
     build_index(repo, home)
     expected = f"No indexed change passes the filters: language {language.lower()!r}.{suggestion}"
     assert find(repo, home, language=language).meta.hint == expected

@@ -60,16 +60,16 @@ def test_amended_commit(repo: Repo, home: Path) -> None:
 def test_branch_switch_and_back(repo: Repo, home: Path) -> None:
     """Each branch answers with its own history, without indexing again."""
     build_index(repo, home)
-    trunk = {hit.commit_sha for hit in find(repo, home).hits}
+    main_shas = {hit.commit_sha for hit in find(repo, home).hits}
     repo.branch("topic", "HEAD~3")
-    topic = repo.commit_file("topic.py", "timeout\n")
+    topic_sha = repo.commit_file("topic.py", "timeout\n")
     build_index(repo, home)
-    on_topic = {hit.commit_sha for hit in find(repo, home).hits}
+    topic_shas = {hit.commit_sha for hit in find(repo, home).hits}
     repo.switch("main")
-    back = find(repo, home)
-    assert on_topic == {topic, repo.git("rev-parse", "main~3"), repo.git("rev-parse", "main~4")}
-    assert {hit.commit_sha for hit in back.hits} == trunk
-    assert back.meta.index_status.commits_behind_head == 0
+    answer = find(repo, home)
+    assert topic_shas == {topic_sha, repo.git("rev-parse", "main~3"), repo.git("rev-parse", "main~4")}
+    assert {hit.commit_sha for hit in answer.hits} == main_shas
+    assert answer.meta.index_status.commits_behind_head == 0
 
 
 def test_rebase_with_pruned_history(repo: Repo, home: Path) -> None:

@@ -11,7 +11,7 @@ from serve.search.query import normalize_path_filter
 
 
 def has_no_path(_: str) -> bool:
-    """Stand for a history without the path."""
+    """Return False, as for a history without the path."""
     return False
 
 

@@ -58,7 +58,7 @@ def test_language_by_its_suffix(name: str, language: str) -> None:
 
 @pytest.mark.parametrize(("path", "pattern"), [("src/net/", "**/src/net/"), ("/etc/a.py", "**/etc/a.py")])
 def test_paths_are_preferred_anywhere(path: str, pattern: str) -> None:
-    """A path in the query text is preferred below any directory."""
+    """A path in the query text becomes a pattern that matches below any directory."""
     assert parse(f"timeouts in {path}").filters.preferred_paths == (pattern,)
 
 

@@ -55,7 +55,7 @@ def test_valid_dates(text: str, expected: datetime) -> None:
     ],
 )
 def test_invalid_dates_are_rejected(text: str) -> None:
-    """Anything else is an error that shows the accepted forms."""
+    """Any other text is an error that shows the accepted formats."""
     with pytest.raises(BadRequest, match=r"is not a date or an age\.\n  Give an age such as `30d`"):
         parse_date(text, NOW)
 

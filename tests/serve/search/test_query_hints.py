@@ -127,17 +127,17 @@ def test_no_paths(text: str) -> None:
 
 def test_path_lookups_are_limited() -> None:
     """Of a text with a thousand slashes only the first paths are looked up."""
-    looked_up: list[str] = []
+    looked_up_paths: list[str] = []
 
     def has_path(path: str) -> bool:
-        looked_up.append(path)
+        looked_up_paths.append(path)
         return True
 
     context = query_hints.RepositoryContext(lambda _: False, has_path)
     assert len(query_hints.parse_hints(" ".join(f"a/{n}" for n in range(1_000)), NOW, context).paths) == len(
-        looked_up
+        looked_up_paths
     )
-    assert len(looked_up) == query_hints.MAX_PATHS
+    assert len(looked_up_paths) == query_hints.MAX_PATHS
 
 
 @pytest.mark.parametrize(

@@ -64,4 +64,4 @@ def test_only_configuration_disables_the_symbol_lane() -> None:
 
 def test_only_api_usage_has_more_candidates() -> None:
     """Only questions of API usage have more than 50 candidates."""
-    assert {intent for intent in Intent if query.PROFILES[intent].candidates > 50} == {Intent.API_USAGE}
+    assert {intent for intent in Intent if query.PROFILES[intent].candidate_count > 50} == {Intent.API_USAGE}

@@ -14,8 +14,8 @@ from pipeline.encoders.cross_encoder import ChangeText
 from serve.search import rerank
 from serve.search.features import (
     FEATURES,
+    FIELDS,
     LITERAL_HINTS,
-    PARTS,
     CandidateFeatures,
     MatchedTerms,
     QueryTerms,
@@ -41,7 +41,7 @@ NO_MATCH = MatchedTerms(
     QueryTerms(
         (), (), EMPTY_ARRAY, EMPTY_ARRAY.astype(np.bool_), EMPTY_ARRAY.astype(np.bool_), 1.0, 1.0, frozenset()
     ),
-    np.zeros((len(PARTS), 0), np.int64),
+    np.zeros((len(FIELDS), 0), np.int64),
 )
 
 
@@ -89,7 +89,7 @@ def test_every_feature_has_a_weight() -> None:
 
 
 def test_probabilities() -> None:
-    """No features give a weak probability, full features one near 1, and more features a higher one."""
+    """Features of 0 give a weak probability, features of 1 one near 1, and higher features a higher one."""
     rows = np.linspace(0, 1, 5)[:, None] * np.ones(len(FEATURES))
     scores = np.linspace(LOW_SCORE, HIGH_SCORE, 5).tolist()
     for reranker in (FeatureReranker(), CrossEncoderReranker(lambda: FixedScorer(scores))):
@@ -99,7 +99,7 @@ def test_probabilities() -> None:
 
 
 def test_cross_encoder_orders_equal_features() -> None:
-    """For equal features the better score is more likely; the feature reranker loads no changes."""
+    """For equal features a better score gives a higher probability; the feature reranker loads no changes."""
     rows = np.full((3, len(FEATURES)), 0.5)
     probabilities = CrossEncoderReranker(lambda: FixedScorer([LOW_SCORE, HIGH_SCORE, LOW_SCORE])).predict(
         make_features(rows)
@@ -117,14 +117,14 @@ def test_cross_encoder_orders_equal_features() -> None:
 
 def test_order_by_probability() -> None:
     """Candidates are ordered by probability; equal ones keep the order of fusion."""
-    ranked = rerank_by_features(
+    ranked_candidates = rerank_by_features(
         make_candidates(4),
         make_features(np.zeros((4, len(FEATURES)))),
         FixedReranker((0.1, 0.7, 0.1, 0.9)),
         lambda _: 0,
     )
-    assert [hit.candidate.hunk_id for hit in ranked] == [3, 1, 0, 2]
-    assert [hit.score for hit in ranked] == [0.9, 0.7, 0.1, 0.1]
+    assert [hit.candidate.hunk_id for hit in ranked_candidates] == [3, 1, 0, 2]
+    assert [hit.score for hit in ranked_candidates] == [0.9, 0.7, 0.1, 0.1]
 
 
 @pytest.mark.parametrize(("older", "leader"), [(0.50, 1), (0.54, 0)])
@@ -141,7 +141,7 @@ def test_recency_only_breaks_ties(older: float, leader: int) -> None:
 
 
 def test_literal_matches_are_boosted() -> None:
-    """A path or name of the query raises candidates above near equals, both raise more, none to 1."""
+    """A path or name of the query raises a score, both raise it more, and no score reaches 1."""
     probabilities = (0.70, 0.50, 0.50, 0.50, 0.99)
     literal = np.array([[False, False], [True, False], [True, True], [False, False], [False, True]])
     features = replace(make_features(np.zeros((5, len(FEATURES)))), literal_matches=literal)

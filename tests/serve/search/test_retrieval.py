@@ -13,9 +13,9 @@ from stores.snapshot import RankedHunk
 from stores.types import EMBEDDING_DIMENSION
 from stores.vector_search import MESSAGE_WEIGHT, CommitMessages
 from tests.repos import FIRST_DATE
-from tests.stores.sample_index import unit_vector
+from tests.stores.sample_index import make_unit_vector
 
-QUERY = unit_vector(1).astype(np.float32)
+QUERY = make_unit_vector(1).astype(np.float32)
 
 
 def make_hunks(*scores: float) -> list[RankedHunk]:
@@ -25,7 +25,7 @@ def make_hunks(*scores: float) -> list[RankedHunk]:
 
 def make_messages(*cosines: float) -> CommitMessages:
     """Return messages of commits `0`, `1`, ... with these similarities to the query."""
-    rows = [unit_vector(near, (1 - near**2) ** 0.5).astype(np.float32) for near in cosines]
+    rows = [make_unit_vector(cosine, (1 - cosine**2) ** 0.5).astype(np.float32) for cosine in cosines]
     rows_by_sha = {str(n): n for n in range(len(rows))}
     texts = pa.chunked_array([[""] * len(rows)], pa.string())
     return CommitMessages(rows_by_sha, texts, np.array(rows).reshape(-1, EMBEDDING_DIMENSION))
@@ -44,10 +44,10 @@ def test_order_by_hunk_and_message(
     hunks: Sequence[float], messages: Sequence[float], order: list[int]
 ) -> None:
     """The score is a weighted mean of the similarities of hunk and message."""
-    ordered = order_with_messages(make_hunks(*hunks), make_messages(*messages), QUERY)
-    assert [hunk.hunk_id for hunk in ordered] == order
+    ordered_hunks = order_with_messages(make_hunks(*hunks), make_messages(*messages), QUERY)
+    assert [hunk.hunk_id for hunk in ordered_hunks] == order
     expected = [(1 - MESSAGE_WEIGHT) * hunks[n] + MESSAGE_WEIGHT * messages[n] for n in order]
-    assert [hunk.score for hunk in ordered] == pytest.approx(expected)
+    assert [hunk.score for hunk in ordered_hunks] == pytest.approx(expected)
 
 
 def test_no_hunks() -> None:

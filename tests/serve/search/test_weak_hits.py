@@ -40,7 +40,7 @@ def test_weak_hits_with_filters(
     answer = find(repo, home, f"colour management of printers in the viewfinder{text}", **options)
     assert answer.hits and all(hit.weak for hit in answer.hits)
     assert answer.meta.hint == (
-        f"Every hit is weak: nothing within the filters resembles the query: {filters}. Search without them."
+        f"Every hit is weak: nothing within the filters ({filters}) resembles the query. Search without them."
     )
 
 

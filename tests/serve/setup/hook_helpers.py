@@ -14,7 +14,7 @@ from typing import Final
 
 from pipeline.git.repository import open_repository
 from serve.index_status import load_status_at_path
-from tests.repos import FIRST_DATE, Repo, environment
+from tests.repos import FIRST_DATE, Repo, build_environment
 
 ROOT: Final = Path(__file__).parents[3]
 # Writes its arguments, directory, git variables and priority to a file.
@@ -49,8 +49,8 @@ def install_fake_lineage(folder: Path) -> Path:
 def install_real_lineage(folder: Path) -> Path:
     """Install the real program as `lineage`, and fake `nice` and `setsid` that keep its priority normal."""
     for name, text in FAKE_PRIORITY_PROGRAMS.items():
-        if found := shutil.which(name):
-            _write_program(folder / name, text.format(real=found))
+        if real_program := shutil.which(name):
+            _write_program(folder / name, text.format(real=real_program))
     return _write_program(
         folder / "lineage",
         REAL_LINEAGE.format(root=ROOT, python=sys.executable, marker=PROCESS_MARKER, folder=folder),
@@ -64,7 +64,7 @@ def run_git(
     return subprocess.run(
         ["git", *arguments],
         cwd=repo.path,
-        env=git_environment(path, date=repo.clock) | variables,
+        env=build_git_environment(path, date=repo.clock) | variables,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -73,16 +73,16 @@ def run_git(
     )
 
 
-def git_environment(path: Path | None, date: datetime = FIRST_DATE) -> dict[str, str]:
+def build_git_environment(path: Path | None, date: datetime = FIRST_DATE) -> dict[str, str]:
     """Return the environment of git, with a directory first on PATH."""
-    first = [] if path is None else [str(path)]
-    return environment(date=date) | {
+    path_prefix = [] if path is None else [str(path)]
+    return build_environment(date=date) | {
         "GIT_EDITOR": "true",
-        "PATH": os.pathsep.join([*first, os.environ["PATH"]]),
+        "PATH": os.pathsep.join([*path_prefix, os.environ["PATH"]]),
     }
 
 
-def becomes_true(condition: Callable[[], bool], *, seconds: float = 60) -> bool:
+def wait_until(condition: Callable[[], bool], *, seconds: float = 60) -> bool:
     """Wait for the condition. Return False after this many seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -102,8 +102,8 @@ def is_head_indexed(repo: Repo, home: Path) -> bool:
 def find_index_runs(folder: Path) -> list[int]:
     """Return the process ids of the real program in this directory."""
     command = ["ps", "-axww", "-o", "pid=", "-o", "command="]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    return [int(line.split()[0]) for line in listed if f"{PROCESS_MARKER}{folder} " in line]
+    process_lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [int(line.split()[0]) for line in process_lines if f"{PROCESS_MARKER}{folder} " in line]
 
 
 def _write_program(file: Path, text: str) -> Path:

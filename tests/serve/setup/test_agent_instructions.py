@@ -54,13 +54,13 @@ def test_file_with_only_the_section_is_created_and_deleted(repo: Repo) -> None:
     "content", [b"# Ours\n", b"# Ours", b"# Ours\r\nmore\r\n", b"\xef\xbb\xbf# BOM\n", b"\xff\n\n\n"]
 )
 def test_section_is_appended_and_removed(repo: Repo, content: bytes) -> None:
-    """It follows a blank line, with the file's line endings; removal restores every byte."""
+    """The section follows a blank line, with the file's line endings; removal restores every byte."""
     file = repo.path / "CLAUDE.md"
     file.write_bytes(content)
     initialize(repo.path, WRITE)
     eol = b"\r\n" if b"\r\n" in content else b"\n"
-    ends = content if content.endswith(b"\n") else content + eol
-    assert file.read_bytes().startswith(ends + eol + AGENT_INSTRUCTIONS.replace(b"\n", eol))
+    content_line = content if content.endswith(b"\n") else content + eol
+    assert file.read_bytes().startswith(content_line + eol + AGENT_INSTRUCTIONS.replace(b"\n", eol))
     assert "removed      CLAUDE.md" in initialize(repo.path, REMOVE)
     assert file.read_bytes() == content
 
@@ -75,7 +75,7 @@ def test_section_is_updated_in_place(repo: Repo) -> None:
 def test_missing_end_marker_is_an_error(repo: Repo) -> None:
     """Without the end marker nothing is written, not even the hooks."""
     repo.write("AGENTS.md", "a\n<!-- lineage:start -->\nold\n")
-    with pytest.raises(InvalidInstructionsFile, match="has no"):
+    with pytest.raises(InvalidInstructionsFile, match="is not followed by"):
         initialize(repo.path, WRITE)
     assert not (repo.path / ".git/hooks/post-commit").exists()
 

@@ -24,31 +24,33 @@ TEXTS = st.builds(
 @given(text=TEXTS, is_updated=st.booleans())
 def test_insert_and_remove_restores_every_byte(text: bytes, is_updated: bool) -> None:
     """Removing a section from the end of a file restores every byte, however the file ends."""
-    added = SECTION.insert_into(text, CONTENT, offset=len(text))
+    text_with_section = SECTION.insert_into(text, CONTENT, offset=len(text))
     if is_updated:
-        added = SECTION.update_in(added, b"<<\nother words\n>>")
-    assert SECTION.is_in(added)
-    assert SECTION.remove_from(added) == text
+        text_with_section = SECTION.update_in(text_with_section, b"<<\nother words\n>>")
+    assert SECTION.is_in(text_with_section)
+    assert SECTION.remove_from(text_with_section) == text
 
 
 @given(text=TEXTS, has_shebang=st.booleans())
 def test_hook_snippet_restores_every_byte(text: bytes, has_shebang: bool) -> None:
     """Removing the snippet from the top of a hook, or below its first line, restores every byte."""
     hook = b"#!/bin/sh\n" + text if has_shebang else text
-    added = git_hooks.SECTION.insert_into(hook, git_hooks.HOOK_SNIPPET, offset=10 if has_shebang else 0)
-    assert b"\r" not in added.replace(text, b"")
-    assert git_hooks.SECTION.remove_from(added) == hook
+    hook_with_snippet = git_hooks.SECTION.insert_into(
+        hook, git_hooks.HOOK_SNIPPET, offset=10 if has_shebang else 0
+    )
+    assert b"\r" not in hook_with_snippet.replace(text, b"")
+    assert git_hooks.SECTION.remove_from(hook_with_snippet) == hook
 
 
 def test_one_line_hook_without_line_break() -> None:
     """A hook of one line without a line break is restored exactly."""
-    added = git_hooks.SECTION.insert_into(b"#!/bin/sh", git_hooks.HOOK_SNIPPET, offset=9)
-    assert added == b"#!/bin/sh\n" + git_hooks.HOOK_SNIPPET
-    assert git_hooks.SECTION.remove_from(added) == b"#!/bin/sh"
+    hook_with_snippet = git_hooks.SECTION.insert_into(b"#!/bin/sh", git_hooks.HOOK_SNIPPET, offset=9)
+    assert hook_with_snippet == b"#!/bin/sh\n" + git_hooks.HOOK_SNIPPET
+    assert git_hooks.SECTION.remove_from(hook_with_snippet) == b"#!/bin/sh"
 
 
 @pytest.mark.parametrize(
-    ("text", "added"),
+    ("text", "expected"),
     [
         (b"", b"<<\nours\n>>\n"),
         (b"a\n", b"a\n\n<<\nours\n>>\n"),
@@ -56,9 +58,9 @@ def test_one_line_hook_without_line_break() -> None:
         (b"a\r\n", b"a\r\n\r\n<<\r\nours\r\n>>\r\n"),
     ],
 )
-def test_section_follows_a_blank_line(text: bytes, added: bytes) -> None:
+def test_section_follows_a_blank_line(text: bytes, expected: bytes) -> None:
     """A section follows a blank line, with the line endings of the file."""
-    assert SECTION.insert_into(text, CONTENT, offset=len(text)) == added
+    assert SECTION.insert_into(text, CONTENT, offset=len(text)) == expected
 
 
 def test_update_is_idempotent_and_merges_sections() -> None:
@@ -70,7 +72,7 @@ def test_update_is_idempotent_and_merges_sections() -> None:
 
 def test_missing_end_marker_is_an_error() -> None:
     """A start marker without an end marker raises SectionMarkerError."""
-    with pytest.raises(SectionMarkerError, match="has no"):
+    with pytest.raises(SectionMarkerError, match="is not followed by"):
         SECTION.remove_from(b"a\n<<\nb\n")
 
 

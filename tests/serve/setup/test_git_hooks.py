@@ -20,7 +20,7 @@ from serve.setup.git_hooks import (
 )
 from serve.setup.init import InitOptions, initialize
 from tests.repos import Repo
-from tests.serve.setup.hook_helpers import becomes_true, install_fake_lineage, run_git
+from tests.serve.setup.hook_helpers import install_fake_lineage, run_git, wait_until
 
 LINEAGE_HOOK = SHEBANG + HOOK_SNIPPET + b"\n"
 INIT, FORCE, REMOVE = InitOptions(), InitOptions(force=True), InitOptions(remove=True)
@@ -74,14 +74,14 @@ def test_hooks_are_created_and_deleted(repo: Repo, hooks: Path) -> None:
     ],
 )
 def test_existing_hook_keeps_its_content(repo: Repo, hooks: Path, tmp_path: Path, content: bytes) -> None:
-    """Its lines and mode stay, the snippet runs however the hook ends, and --remove restores every byte."""
+    """A hook keeps its lines and mode, the snippet runs however it ends, and --remove restores every byte."""
     file = write_hook(hooks, content, mode=0o750)
     call_file = install_fake_lineage(tmp_path / "bin")
     initialize(repo.path, INIT)
     initialize(repo.path, INIT)
     assert file.read_bytes().count(HOOK_SNIPPET) == 1
     run_git(repo, "commit", "--quiet", "--allow-empty", "--message=Second", path=call_file.parent)
-    assert becomes_true(call_file.exists)
+    assert wait_until(call_file.exists)
     initialize(repo.path, REMOVE)
     assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode)) == (content, 0o750)
 
@@ -104,13 +104,13 @@ def test_older_snippet_is_updated_in_place(repo: Repo, hooks: Path) -> None:
         (b"\x7fELF\0\0", 0o755, "is a binary program"),
         (b"#!/bin/sh\r\necho\r\n", 0o755, "Windows line endings"),
         (b"#!/bin/sh\necho asleep\n", 0o644, "is not executable"),
-        (HOOK_SNIPPET[:60] + b"\n", 0o755, "has no `# <<< lineage managed <<<`"),
+        (HOOK_SNIPPET[:60] + b"\n", 0o755, "is not followed by `# <<< lineage managed <<<`"),
     ],
 )
 def test_unsupported_hook_is_an_error(
     repo: Repo, hooks: Path, content: bytes, mode: int, message: str
 ) -> None:
-    """The error names the reason and what to do; nothing is written."""
+    """A hook that cannot take the snippet is an error with the reason and a hint, and nothing is written."""
     file = write_hook(hooks, content, mode=mode)
     with pytest.raises(UnsupportedHook, match=message) as error:
         initialize(repo.path, INIT)
@@ -188,7 +188,7 @@ def test_work_trees_share_hooks(repo: Repo, hooks: Path, tmp_path: Path) -> None
     call_file = install_fake_lineage(tmp_path / "bin")
     linked = Repo(tmp_path / "linked", repo.clock)
     run_git(linked, "commit", "--quiet", "--allow-empty", "--message=Second", path=call_file.parent)
-    assert becomes_true(call_file.exists)
+    assert wait_until(call_file.exists)
     call, *_ = call_file.read_text().splitlines()
     assert call == f"index|--incremental|--embed-provider|cpu|{linked.path}"
 
@@ -201,7 +201,7 @@ def test_relative_hooks_path_in_work_tree(repo: Repo, tmp_path: Path) -> None:
     assert lines[4].startswith("These hooks are in the work tree")
     call_file = install_fake_lineage(tmp_path / "bin")
     run_git(repo, "commit", "--quiet", "--allow-empty", "--message=Second", path=call_file.parent)
-    assert becomes_true(call_file.exists)
+    assert wait_until(call_file.exists)
     initialize(repo.path, REMOVE)
     assert not list((repo.path / ".githooks").iterdir())
 
@@ -215,7 +215,7 @@ def test_absolute_hooks_path_inside_repository(repo: Repo, hooks: Path) -> None:
 
 @pytest.mark.parametrize("configured_path", ["{outside}", "~/nowhere", "/dev/null", "", "../outside"])
 def test_hooks_path_outside_repository_is_an_error(repo: Repo, tmp_path: Path, configured_path: str) -> None:
-    """Shared hooks are not changed; the error says why and what to do."""
+    """A hooks directory outside the repository is an error with a reason and a hint; nothing is written there."""
     outside = tmp_path / "outside"
     outside.mkdir()
     repo.git("config", "core.hooksPath", configured_path.format(outside=outside))
@@ -276,10 +276,10 @@ def test_bare_repository_is_an_error(tmp_path: Path) -> None:
 
 
 def test_system_error_names_the_file(repo: Repo, hooks: Path) -> None:
-    """A system error names the file."""
+    """If the hooks directory is a file, the error names the hook and the system's reason."""
     hooks.rename(hooks.with_name("old"))
     hooks.write_text("a file")
-    with pytest.raises(FileAccessError, match="post-commit was not changed: file exists"):
+    with pytest.raises(FileAccessError, match="post-commit could not be read or changed: file exists"):
         initialize(repo.path, INIT)
 
 

@@ -16,11 +16,11 @@ from serve.index_status import load_status_at_path
 from serve.setup.init import InitOptions, initialize
 from tests.repos import Repo
 from tests.serve.setup.hook_helpers import (
-    becomes_true,
     find_index_runs,
     install_real_lineage,
     is_head_indexed,
     run_git,
+    wait_until,
 )
 
 REBASED_COMMITS = 30
@@ -50,8 +50,8 @@ def test_each_git_operation_is_indexed(repo: Repo, home: Path, program: Path) ->
         ("merge", "--no-ff", "main"),
     ):
         run_git(repo, *command, path=program)
-        assert becomes_true(lambda: is_head_indexed(repo, home)), command
-    assert becomes_true(lambda: not find_index_runs(program))
+        assert wait_until(lambda: is_head_indexed(repo, home)), command
+    assert wait_until(lambda: not find_index_runs(program))
 
 
 def test_rebase_starts_at_most_two_runs(repo: Repo, home: Path, program: Path) -> None:
@@ -64,7 +64,7 @@ def test_rebase_starts_at_most_two_runs(repo: Repo, home: Path, program: Path) -
     repo.switch("side")
     with _sample_run_counts(program) as counts:
         run_git(repo, "rebase", "--quiet", "main", path=program)
-        assert becomes_true(lambda: is_head_indexed(repo, home) and not find_index_runs(program))
+        assert wait_until(lambda: is_head_indexed(repo, home) and not find_index_runs(program))
     assert 1 <= max(counts) <= 2
     assert load_status_at_path(repo.path, home)[1].commits_behind == 0
 
@@ -73,7 +73,7 @@ def test_consecutive_commits_are_all_indexed(repo: Repo, home: Path, program: Pa
     """Commits made during a run are all indexed in the end."""
     for number in range(8):
         run_git(repo, "commit", "--quiet", "--allow-empty", f"--message=Number {number}", path=program)
-    assert becomes_true(lambda: is_head_indexed(repo, home) and not find_index_runs(program))
+    assert wait_until(lambda: is_head_indexed(repo, home) and not find_index_runs(program))
     assert load_status_at_path(repo.path, home)[1].commits == 9
 
 
@@ -86,15 +86,15 @@ def test_waiting_run_continues_after_a_kill(repo: Repo, home: Path, program: Pat
         pids.extend(find_index_runs(program))
         return bool(pids)
 
-    assert becomes_true(has_started)
-    first = pids[0]
-    os.kill(first, signal.SIGSTOP)  # so that it does not finish before the next run starts
+    assert wait_until(has_started)
+    first_pid = pids[0]
+    os.kill(first_pid, signal.SIGSTOP)  # so that it does not finish before the next run starts
     try:
         run_git(repo, "commit", "--quiet", "--allow-empty", "--message=Third", path=program)
-        assert becomes_true(lambda: len(find_index_runs(program)) == 2)
+        assert wait_until(lambda: len(find_index_runs(program)) == 2)
     finally:
-        os.kill(first, signal.SIGKILL)
-    assert becomes_true(lambda: is_head_indexed(repo, home) and not find_index_runs(program))
+        os.kill(first_pid, signal.SIGKILL)
+    assert wait_until(lambda: is_head_indexed(repo, home) and not find_index_runs(program))
     assert load_status_at_path(repo.path, home)[1].commits == 3
 
 

@@ -15,7 +15,7 @@ import pytest
 from serve.setup.git_hooks import HOOK_NAMES, HOOK_SNIPPET
 from serve.setup.init import InitOptions, initialize
 from tests.repos import Repo
-from tests.serve.setup.hook_helpers import becomes_true, git_environment, install_fake_lineage, run_git
+from tests.serve.setup.hook_helpers import build_git_environment, install_fake_lineage, run_git, wait_until
 
 # CPU share of a session, if the Linux kernel supports it.
 AUTOGROUP = Path("/proc/self/autogroup")
@@ -53,7 +53,7 @@ def test_commit_starts_an_index_run(repo: Repo, call_file: Path) -> None:
         LINEAGE_HOME="/h",
         **variables,
     )
-    assert becomes_true(call_file.exists)
+    assert wait_until(call_file.exists)
     call, *rest = call_file.read_text().splitlines()
     assert call == f"{CALL}{repo.path}"
     assert rest == ["nice 19", "home /h", *(["group 19"] if AUTOGROUP.exists() else [])]
@@ -69,7 +69,7 @@ def test_commit_works_without_lineage(repo: Repo) -> None:
         "--allow-empty",
         "--message=Second",
         path=None,
-        PATH=_path_without_lineage(repo),
+        PATH=_create_minimal_path(repo),
     )
     assert (result.stdout, result.stderr) == ("", "")
 
@@ -85,7 +85,7 @@ def test_minimal_path_is_enough(repo: Repo, tmp_path: Path, missing: tuple[str, 
     (directory / "lineage").write_text(f"#!/bin/sh\necho \"$*\" >'{tmp_path}/call'\n")
     (directory / "lineage").chmod(0o755)
     run_git(repo, "commit", "--quiet", "--allow-empty", "--message=Second", PATH=str(directory))
-    assert becomes_true((tmp_path / "call").exists)
+    assert wait_until((tmp_path / "call").exists)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -99,14 +99,14 @@ def test_snippet_runs_in_every_shell(repo: Repo, call_file: Path, shell: str, fl
     result = subprocess.run(
         [*command, *([flags] if flags else []), str(hook)],
         cwd=repo.path,
-        env=git_environment(call_file.parent),
+        env=build_git_environment(call_file.parent),
         capture_output=True,
         text=True,
         check=False,
         timeout=20,
     )
     assert (result.returncode, result.stdout, result.stderr) == (3, "", "rest 0 0\n")
-    assert becomes_true(call_file.exists) and call_file.read_text().startswith(CALL)
+    assert wait_until(call_file.exists) and call_file.read_text().startswith(CALL)
 
 
 def test_slow_run_delays_nothing(repo: Repo, tmp_path: Path) -> None:
@@ -121,11 +121,15 @@ def test_slow_run_delays_nothing(repo: Repo, tmp_path: Path) -> None:
     command = "git commit --quiet --allow-empty --message=Second 7>&1 9>&1 | cat"
     started = time.monotonic()
     subprocess.run(
-        ["sh", "-c", command], cwd=repo.path, env=git_environment(program.parent), check=True, timeout=50
+        ["sh", "-c", command],
+        cwd=repo.path,
+        env=build_git_environment(program.parent),
+        check=True,
+        timeout=50,
     )
     assert time.monotonic() - started < 10
-    assert becomes_true((tmp_path / "pid").exists)
-    assert becomes_true(lambda: (tmp_path / "pid").read_text().strip() != "")
+    assert wait_until((tmp_path / "pid").exists)
+    assert wait_until(lambda: (tmp_path / "pid").read_text().strip() != "")
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGTERM)
 
 
@@ -144,11 +148,11 @@ def test_run_survives_the_terminal(repo: Repo, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", session_leader, *commit],
         cwd=repo.path,
-        env=git_environment(program.parent),
+        env=build_git_environment(program.parent),
         start_new_session=True,
     )
     assert process.wait() == -signal.SIGHUP
-    assert becomes_true((tmp_path / "ended").exists)
+    assert wait_until((tmp_path / "ended").exists)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +177,7 @@ def test_operations_that_start_a_run(
     repo.switch("main")
     repo.commit_file("c.py", "z = 1\n", "Third")
     run_git(repo, *command, path=call_file.parent)
-    assert becomes_true(call_file.exists, seconds=10 if starts_run else 0.5) is starts_run
+    assert wait_until(call_file.exists, seconds=10 if starts_run else 0.5) is starts_run
 
 
 def test_rebase_starts_runs_only_at_its_ends(repo: Repo, tmp_path: Path) -> None:
@@ -189,7 +193,7 @@ def test_rebase_starts_runs_only_at_its_ends(repo: Repo, tmp_path: Path) -> None
     repo.commit_file("c.py", "z = 1\n", "Third")
     repo.switch("side")
     run_git(repo, "rebase", "--quiet", "main", path=program.parent)
-    assert becomes_true(lambda: len(list(tmp_path.glob("run*"))) == 2, seconds=10)
+    assert wait_until(lambda: len(list(tmp_path.glob("run*"))) == 2, seconds=10)
     time.sleep(0.3)
     assert len(list(tmp_path.glob("run*"))) == 2
 
@@ -208,7 +212,7 @@ def test_script_shared_by_all_hooks(repo: Repo) -> None:
     assert (hooks / "all").read_text() == "#!/bin/sh\necho $0 >>done\n"
 
 
-def _path_without_lineage(repo: Repo) -> str:
+def _create_minimal_path(repo: Repo) -> str:
     """Return a PATH with only the programs that git needs."""
     directory = repo.path.parent / "plain"
     directory.mkdir()

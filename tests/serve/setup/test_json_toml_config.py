@@ -38,14 +38,14 @@ def test_json_edit_and_removal_restore_the_text(
         document["mcpServers"] = others or {"other": 1}
     text = json.dumps(document, indent=indent) + "\n"
     text = text.replace("\n", "\r\n") if crlf else text
-    added = json_config.set_entry(text, "mcpServers", "lineage", ENTRY)
+    added_text = json_config.set_entry(text, "mcpServers", "lineage", ENTRY)
     expected = {**document, "mcpServers": {**document.get("mcpServers", {}), "lineage": ENTRY}}
-    assert json.loads(added) == expected
-    assert list(json.loads(added)) == list(expected)
-    removed = json_config.remove_entry(added, "mcpServers", "lineage")
-    assert removed == (text if document else removed) and json.loads(removed) == document
-    updated = json_config.set_entry(added, "mcpServers", "lineage", {"command": "x"})
-    assert json.loads(updated)["mcpServers"]["lineage"] == {"command": "x"}
+    assert json.loads(added_text) == expected
+    assert list(json.loads(added_text)) == list(expected)
+    removed_text = json_config.remove_entry(added_text, "mcpServers", "lineage")
+    assert removed_text == (text if document else removed_text) and json.loads(removed_text) == document
+    updated_text = json_config.set_entry(added_text, "mcpServers", "lineage", {"command": "x"})
+    assert json.loads(updated_text)["mcpServers"]["lineage"] == {"command": "x"}
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ TOML_TEXTS = [
 @pytest.mark.parametrize("entry", [ENTRY, {"command": "/x", "args": ["a"]}])
 def test_toml_edit_and_removal_restore_the_text(text: str, entry: dict[str, Any]) -> None:
     """The table is added, the rest keeps its meaning, and removal restores the bytes."""
-    added = toml_config.set_entry(text, "mcp_servers", "lineage", entry)
+    added_text = toml_config.set_entry(text, "mcp_servers", "lineage", entry)
     before = toml_config.parse(text)
-    assert toml_config.parse(added) == before | {
+    assert toml_config.parse(added_text) == before | {
         "mcp_servers": {**before.get("mcp_servers", {}), "lineage": entry}
     }
-    assert toml_config.remove_entry(added, "mcp_servers", "lineage") == text
+    assert toml_config.remove_entry(added_text, "mcp_servers", "lineage") == text
 
 
 def test_toml_comments_stay() -> None:
@@ -107,7 +107,7 @@ def test_toml_comments_stay() -> None:
     table = '[mcp_servers.lineage] # mine\ncommand = "/old" # old\nstartup_timeout_sec = 9\n'
     text = f"# top\n{table}\n# next\n[z]\nq = 1\n"
     entry = {"command": "/new", "startup_timeout_sec": 9, "args": []}
-    updated = toml_config.set_entry(text, "mcp_servers", "lineage", entry)
+    updated_text = toml_config.set_entry(text, "mcp_servers", "lineage", entry)
     for part in ("# top\n", "] # mine\n", "startup_timeout_sec = 9\n", "\n# next\n[z]\nq = 1\n"):
-        assert part in updated
-    assert toml_config.remove_entry(updated, "mcp_servers", "lineage") == "# top\n\n# next\n[z]\nq = 1\n"
+        assert part in updated_text
+    assert toml_config.remove_entry(updated_text, "mcp_servers", "lineage") == "# top\n\n# next\n[z]\nq = 1\n"

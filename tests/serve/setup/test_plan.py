@@ -139,7 +139,7 @@ def test_errors_write_nothing(repo: Repo, tmp_path: Path, capsys: pytest.Capture
     assert outside.read_text() == "mine\n"
     (repo.path / ".lineageignore").unlink()
     repo.write(".lineageignore", START + "/docs/\n")
-    assert ".lineageignore: A `# >>> lineage plan" in run_failing_plan(capsys, repo.path, "--write")
+    assert ".lineageignore: The line `# >>> lineage plan" in run_failing_plan(capsys, repo.path, "--write")
     bare = repo.clone(tmp_path / "bare.git", "--bare")
     assert "/docs/" in run_plan(capsys, bare.path)
     assert "is a bare repository" in run_failing_plan(capsys, bare.path, "--write")

@@ -21,8 +21,8 @@ from serve.setup.mcp_clients import (
     Server,
     ServerNotInstalled,
     find_program,
-    project_config_file,
-    user_config_file,
+    find_project_config_file,
+    find_user_config_file,
 )
 from serve.setup.register import (
     ConfigFile,
@@ -50,7 +50,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "folder" / "settings"
 
 
-def config_file(file: Path, shape: str = "mcpServers") -> ConfigFile:
+def get_config_file(file: Path, shape: str = "mcpServers") -> ConfigFile:
     return ConfigFile(file, SHAPES[shape])
 
 
@@ -83,9 +83,9 @@ def config_file(file: Path, shape: str = "mcpServers") -> ConfigFile:
 def test_entry_of_each_shape(file: Path, shape: str, expected: object) -> None:
     """Each shape has its own entry; the shown snippet is what is written into a new file."""
     read = tomllib.loads if shape == "toml" else json.loads
-    snippet = config_file(file, shape).snippet(MINDMAP)
+    snippet = get_config_file(file, shape).format_snippet(MINDMAP)
     assert read(snippet) == expected
-    result = config_file(file, shape).write(MINDMAP, NOW)
+    result = get_config_file(file, shape).write(MINDMAP, NOW)
     assert (result.action, result.backup) == (EditAction.CREATED, None)
     assert file.read_text() == snippet
 
@@ -93,13 +93,13 @@ def test_entry_of_each_shape(file: Path, shape: str, expected: object) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_write_is_idempotent_and_remove_deletes(file: Path, shape: str) -> None:
     """A second write changes nothing and makes no backup; removal deletes the file and keeps a backup."""
-    config_file(file, shape).write(SERVER_WITH_HOME, NOW)
+    get_config_file(file, shape).write(SERVER_WITH_HOME, NOW)
     before = file.stat()
-    assert config_file(file, shape).write(SERVER_WITH_HOME, NOW).action is EditAction.UNCHANGED
+    assert get_config_file(file, shape).write(SERVER_WITH_HOME, NOW).action is EditAction.UNCHANGED
     assert (file.stat(), len(list(file.parent.iterdir()))) == (before, 1)
-    assert config_file(file, shape).remove(SERVER, NOW).action is EditAction.DELETED
+    assert get_config_file(file, shape).remove(SERVER, NOW).action is EditAction.DELETED
     assert [path.name for path in file.parent.iterdir()] == ["settings.20260102T030405.bak"]
-    assert config_file(file, shape).remove(SERVER, NOW).action is EditAction.UNCHANGED
+    assert get_config_file(file, shape).remove(SERVER, NOW).action is EditAction.UNCHANGED
 
 
 def test_only_managed_variables_change(file: Path) -> None:
@@ -107,11 +107,11 @@ def test_only_managed_variables_change(file: Path) -> None:
     file.parent.mkdir()
     existing = {"command": "/old/lineage-mcp", "args": ["-v"], "env": {"MINE": "1"}, "disabled": True}
     file.write_text(json.dumps({"mcpServers": {"lineage": existing}}))
-    config_file(file).write(SERVER_WITH_HOME, NOW)
+    get_config_file(file).write(SERVER_WITH_HOME, NOW)
     expected = {"command": "/opt/bin/lineage-mcp", "args": [], "disabled": True}
-    assert _servers(file) == {"lineage": expected | {"env": {"MINE": "1", "LINEAGE_HOME": "/indexes"}}}
-    config_file(file).write(SERVER, NOW)
-    assert _servers(file) == {"lineage": expected | {"env": {"MINE": "1"}}}
+    assert _read_servers(file) == {"lineage": expected | {"env": {"MINE": "1", "LINEAGE_HOME": "/indexes"}}}
+    get_config_file(file).write(SERVER, NOW)
+    assert _read_servers(file) == {"lineage": expected | {"env": {"MINE": "1"}}}
 
 
 def test_each_change_is_backed_up(file: Path) -> None:
@@ -119,8 +119,8 @@ def test_each_change_is_backed_up(file: Path) -> None:
     file.parent.mkdir()
     file.write_text('{"token": "secret"}\n')
     file.chmod(0o600)
-    first = config_file(file).write(SERVER, NOW)
-    second = config_file(file).remove(SERVER, NOW)
+    first = get_config_file(file).write(SERVER, NOW)
+    second = get_config_file(file).remove(SERVER, NOW)
     assert first.backup is not None and second.backup is not None
     assert first.backup.read_text() == '{"token": "secret"}\n' == file.read_text()
     assert second.backup != first.backup and "lineage" in second.backup.read_text()
@@ -132,9 +132,9 @@ def test_linked_file_stays_a_link(file: Path, tmp_path: Path) -> None:
     (tmp_path / "dotfiles").write_text("{}")
     file.parent.mkdir()
     file.symlink_to("../dotfiles")
-    config_file(file).write(SERVER, NOW)
+    get_config_file(file).write(SERVER, NOW)
     assert file.is_symlink() and "lineage" in (tmp_path / "dotfiles").read_text()
-    config_file(file).remove(SERVER, NOW)
+    get_config_file(file).remove(SERVER, NOW)
     assert file.is_symlink() and (tmp_path / "dotfiles").read_text() == "{}"
 
 
@@ -149,14 +149,14 @@ def test_linked_file_stays_a_link(file: Path, tmp_path: Path) -> None:
     ],
 )
 def test_invalid_file_is_not_changed(file: Path, shape: str, text: str) -> None:
-    """Nothing is written or backed up, and the error shows what to add by hand."""
+    """For an invalid file nothing is written or backed up, and the error shows what to add by hand."""
     file.parent.mkdir()
     file.write_text(text)
     with pytest.raises(ManualEditRequired, match="cannot be changed safely") as error:
-        config_file(file, shape).write(SERVER, NOW)
-    assert config_file(file, shape).snippet(SERVER) in error.value.hint
+        get_config_file(file, shape).write(SERVER, NOW)
+    assert get_config_file(file, shape).format_snippet(SERVER) in error.value.hint
     with pytest.raises(ManualEditRequired, match="cannot be changed safely"):
-        config_file(file, shape).remove(SERVER, NOW)
+        get_config_file(file, shape).remove(SERVER, NOW)
     assert [(path, path.read_text()) for path in file.parent.iterdir()] == [(file, text)]
 
 
@@ -165,18 +165,18 @@ def test_entry_of_another_server_is_not_changed(file: Path) -> None:
     file.parent.mkdir()
     file.write_text('{"mcpServers": {"lineage": {"command": "npx", "args": ["family-tree"]}}}')
     with pytest.raises(ServerNameTaken, match="another server") as error:
-        config_file(file).write(SERVER, NOW)
+        get_config_file(file).write(SERVER, NOW)
     assert "--server-name" in error.value.hint
-    assert config_file(file).remove(SERVER, NOW).action is EditAction.UNCHANGED
+    assert get_config_file(file).remove(SERVER, NOW).action is EditAction.UNCHANGED
     file.write_text('{"mcpServers": {"lineage": {"command": "uvx", "args": ["lineage-mcp"]}}}')
-    assert config_file(file).write(SERVER, NOW).action is EditAction.CHANGED
+    assert get_config_file(file).write(SERVER, NOW).action is EditAction.CHANGED
 
 
 def test_system_error_is_reported(file: Path) -> None:
-    """A system error names the file."""
+    """A directory in place of the file is an error with the system's reason."""
     file.mkdir(parents=True)
     with pytest.raises(FileAccessError, match="is a directory"):
-        config_file(file).write(SERVER, NOW)
+        get_config_file(file).write(SERVER, NOW)
 
 
 @pytest.mark.parametrize(
@@ -196,18 +196,18 @@ def test_system_error_is_reported(file: Path) -> None:
 )
 def test_user_config_files(client: str, is_mac: bool, expected: str) -> None:
     """Each client has its documented user configuration file."""
-    assert user_config_file(CLIENTS[client], DIRECTORIES, is_mac=is_mac) == Path(expected)
+    assert find_user_config_file(CLIENTS[client], DIRECTORIES, is_mac=is_mac) == Path(expected)
 
 
 def test_project_config_files(tmp_path: Path) -> None:
     """A client's project file is the first existing one; clients without one are an error."""
-    assert project_config_file(CLIENTS["cursor"], tmp_path) == tmp_path / ".cursor/mcp.json"
+    assert find_project_config_file(CLIENTS["cursor"], tmp_path) == tmp_path / ".cursor/mcp.json"
     (tmp_path / "opencode.jsonc").touch()
-    assert project_config_file(CLIENTS["opencode"], tmp_path) == tmp_path / "opencode.jsonc"
+    assert find_project_config_file(CLIENTS["opencode"], tmp_path) == tmp_path / "opencode.jsonc"
     with pytest.raises(BadRequest, match="no known configuration file in projects"):
-        project_config_file(CLIENTS["windsurf"], tmp_path)
+        find_project_config_file(CLIENTS["windsurf"], tmp_path)
     with pytest.raises(BadRequest, match="no known user configuration file"):
-        user_config_file(CLIENTS["claude-desktop"], DIRECTORIES, is_mac=False)
+        find_user_config_file(CLIENTS["claude-desktop"], DIRECTORIES, is_mac=False)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_link_out_of_project_is_an_error(tmp_path: Path, link: str, action: str)
     project, outside = tmp_path / "project", tmp_path / "project-of-mine"
     outside.mkdir()
     outside_file = outside / "mcp.json"
-    config_file(outside_file).write(SERVER, NOW)
+    get_config_file(outside_file).write(SERVER, NOW)
     before = outside_file.read_bytes()
     (project / link).parent.mkdir(parents=True)
     (project / link).symlink_to(outside_file if link.endswith(".json") else outside)
@@ -272,7 +272,7 @@ def test_link_out_of_project_is_an_error(tmp_path: Path, link: str, action: str)
     (project / link).unlink()
     (project / link).symlink_to(project / "own" if link == ".cursor" else project / "own.json")
     register(RegisterOptions("cursor", project=project, write=True), SERVER, NOW)
-    assert (project / link).is_symlink() and _servers(project / ".cursor/mcp.json")
+    assert (project / link).is_symlink() and _read_servers(project / ".cursor/mcp.json")
 
 
 def test_backup_is_not_written_through_a_link(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_backup_is_not_written_through_a_link(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     file.write_text("{}")
     (tmp_path / "mcp.json.20260102T030405.bak").symlink_to(tmp_path / "elsewhere")
-    result = config_file(file).write(SERVER, NOW)
+    result = get_config_file(file).write(SERVER, NOW)
     assert result.backup == tmp_path / "mcp.json.20260102T030405-1.bak"
     assert not (tmp_path / "elsewhere").exists()
 
@@ -308,5 +308,5 @@ def test_invalid_utf8_is_an_error(file: Path, server: Server, message: str) -> N
     assert not file.parent.exists()
 
 
-def _servers(file: Path) -> object:
+def _read_servers(file: Path) -> object:
     return json.loads(file.read_text())["mcpServers"]

@@ -57,11 +57,11 @@ class InstallUser:
         assert process.returncode == code, process.stdout + process.stderr
         return process.stdout + process.stderr
 
-    def lineage(self, *arguments: str, code: int = 0) -> str:
+    def run_lineage(self, *arguments: str, code: int = 0) -> str:
         return self.run(self.commands_dir / "lineage", *arguments, code=code)
 
-    def installed_version(self) -> str:
-        return self.lineage("--version").removeprefix("lineage ").strip()
+    def read_installed_version(self) -> str:
+        return self.run_lineage("--version").removeprefix("lineage ").strip()
 
     def read_receipt(self) -> dict[str, object]:
         receipt: dict[str, object] = json.loads((self.commands_dir / "lineage-receipt.json").read_text())

@@ -52,36 +52,36 @@ def test_update_and_downgrade(
     assert user.read_receipt()["source"] == {"kind": "wheels", "location": str(wheels), "ref": ""}
     for command in ("lineage-mcp", "mindmap"):
         assert "usage: " in user.run(user.commands_dir / command, "--help").lower()
-    assert "lineage 1.0 is up to date" in user.lineage("update", "--check")
-    assert "lineage 1.2rc1 is available" in user.lineage("update", "--check", "--prerelease", code=2)
+    assert "lineage 1.0 is up to date" in user.run_lineage("update", "--check")
+    assert "lineage 1.2rc1 is available" in user.run_lineage("update", "--check", "--prerelease", code=2)
 
     shutil.copy(next((releases / "wheels").glob("*-1.1-*")), wheels)
-    assert "lineage 1.1 is available" in user.lineage("update", "--check", code=2)
-    assert user.installed_version() == "1.0"
-    assert "Updated: lineage 1.0 -> 1.1" in user.lineage("update")
-    assert (user.installed_version(), user.read_receipt()["version"]) == ("1.1", "1.1")
-    assert "is up to date" in user.lineage("update")
+    assert "lineage 1.1 is available" in user.run_lineage("update", "--check", code=2)
+    assert user.read_installed_version() == "1.0"
+    assert "Updated: lineage 1.0 -> 1.1" in user.run_lineage("update")
+    assert (user.read_installed_version(), user.read_receipt()["version"]) == ("1.1", "1.1")
+    assert "is up to date" in user.run_lineage("update")
 
-    broken = wheels / "history_lineage-2.0-py3-none-any.whl"
-    broken.write_bytes(b"no wheel")
-    output = user.lineage("update", code=1)
+    broken_wheel = wheels / "history_lineage-2.0-py3-none-any.whl"
+    broken_wheel.write_bytes(b"no wheel")
+    output = user.run_lineage("update", code=1)
     error = "error: lineage 2.0 was not installed; 1.1 still works."
     assert any(line.startswith(error) for line in output.splitlines())
-    assert (user.installed_version(), user.read_receipt()["version"]) == ("1.1", "1.1")
-    broken.unlink()
+    assert (user.read_installed_version(), user.read_receipt()["version"]) == ("1.1", "1.1")
+    broken_wheel.unlink()
 
     next(wheels.glob("*-1.1-*")).unlink()
-    assert "1.1 is newer than 1.0" in user.lineage("update")
-    assert user.installed_version() == "1.1"
-    assert "Downgraded: lineage 1.1 -> 1.0" in user.lineage("update", "--force")
-    assert (user.installed_version(), user.read_receipt()["version"]) == ("1.0", "1.0")
+    assert "1.1 is newer than 1.0" in user.run_lineage("update")
+    assert user.read_installed_version() == "1.1"
+    assert "Downgraded: lineage 1.1 -> 1.0" in user.run_lineage("update", "--force")
+    assert (user.read_installed_version(), user.read_receipt()["version"]) == ("1.0", "1.0")
 
 
 def interrupt_update(user: InstallUser, number: int) -> tuple[int, str]:
     """Send a signal to an update that waits for an index which never answers; return its exit code and stderr."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        silent.settimeout(120)
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(120)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/"
         environment = user.environment | {"PIP_INDEX_URL": address, "UV_DEFAULT_INDEX": address}
         del environment["PIP_NO_INDEX"], environment["UV_OFFLINE"]
         process = subprocess.Popen(
@@ -91,7 +91,7 @@ def interrupt_update(user: InstallUser, number: int) -> tuple[int, str]:
             text=True,
             start_new_session=True,
         )
-        connection, _ = silent.accept()
+        connection, _ = server.accept()
         os.killpg(process.pid, number)
         with connection:
             _, output = process.communicate(timeout=60)
@@ -103,18 +103,18 @@ def test_interrupted_update_leaves_the_old_version(user: InstallUser, releases: 
     wheels, prefix = copy_wheels(releases, tmp_path / "wheels", "1.0"), tmp_path / "prefix"
     user.commands_dir = tmp_path / "bin"
     user.run("sh", INSTALL_SCRIPT, "--from", wheels, "--prefix", prefix, "--bin-dir", user.commands_dir)
-    later = shutil.copy(next((releases / "later").glob("*.whl")), wheels)
-    message = "Interrupted: lineage 1.0 still works.\n"
+    later_wheel = shutil.copy(next((releases / "later").glob("*.whl")), wheels)
+    message = "Interrupted. lineage 1.0 still works.\n"
     assert interrupt_update(user, signal.SIGINT) == (130, message)
     assert interrupt_update(user, signal.SIGTERM) == (143, message)
     versions, old = prefix / "versions", (prefix / "current").resolve()
     assert len(list(versions.iterdir())) == 1
     assert interrupt_update(user, signal.SIGKILL)[0] == -signal.SIGKILL
-    assert (user.installed_version(), user.read_receipt()["version"]) == ("1.0", "1.0")
-    Path(later).unlink()
+    assert (user.read_installed_version(), user.read_receipt()["version"]) == ("1.0", "1.0")
+    Path(later_wheel).unlink()
     shutil.copy(next((releases / "wheels").glob("*-1.1-*")), wheels)
-    assert "Updated" in user.lineage("update")
-    assert user.installed_version() == "1.1"
+    assert "Updated" in user.run_lineage("update")
+    assert user.read_installed_version() == "1.1"
     environments = [path for path in versions.iterdir() if not path.is_symlink()]
     assert [path.name.startswith("1.1-") for path in environments] == [True]
     # Programs of the old version that are still running use the files of the new one.
@@ -126,7 +126,7 @@ def test_killed_update_in_place(user: InstallUser, releases: Path, tmp_path: Pat
     """After a kill the reported command restores the old version, and the next update succeeds."""
     wheels = copy_wheels(releases, tmp_path / "wheels", "1.0")
     user.run("sh", INSTALL_SCRIPT, "--from", wheels, "--with", tool)
-    later = shutil.copy(next((releases / "later").glob("*.whl")), wheels)
+    later_wheel = shutil.copy(next((releases / "later").glob("*.whl")), wheels)
     code, output = interrupt_update(user, signal.SIGKILL)
     assert code == -signal.SIGKILL
     note, command = output.splitlines()
@@ -134,11 +134,11 @@ def test_killed_update_in_place(user: InstallUser, releases: Path, tmp_path: Pat
     environment = Path(str(user.read_receipt()["environment"]))
     shutil.rmtree(environment / "bin")  # as if the tool had been killed after deleting it
     user.run("sh", "-c", command)
-    assert (user.installed_version(), user.read_receipt()["version"]) == ("1.0", "1.0")
-    Path(later).unlink()
+    assert (user.read_installed_version(), user.read_receipt()["version"]) == ("1.0", "1.0")
+    Path(later_wheel).unlink()
     shutil.copy(next((releases / "wheels").glob("*-1.1-*")), wheels)
-    assert "Updated" in user.lineage("update")
-    assert user.installed_version() == "1.1"
+    assert "Updated" in user.run_lineage("update")
+    assert user.read_installed_version() == "1.1"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_killed_update_in_place(user: InstallUser, releases: Path, tmp_path: Pat
         (["--nonsense"], 2, "Unknown option --nonsense."),
         (["--with", "conda"], 2, "--with takes pip, pipx or uv, not conda."),
         (["--version"], 2, "--version needs a value."),
-        (["--from", "nowhere"], 2, "nowhere is not a directory; a git address begins with git+."),
+        (["--from", "nowhere"], 2, "nowhere is not a directory. A git address begins with git+."),
         (["--from", "git+example"], 2, "example is not a git address"),
         (["--from", "."], 1, "has no wheel of history-lineage and no project."),
         (["--from", ".", "--ref", "main"], 1, "has no wheel"),

@@ -33,7 +33,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def create_receipt(source: Source, installer: Installer = "pip", environment: Path = ENVIRONMENT) -> Receipt:
-    return Receipt.create(config.version(), installer, source, environment)
+    return Receipt.create(config.read_version(), installer, source, environment)
 
 
 def find_offer(source: Source, *, prerelease: bool = False, installer: Installer = "pip") -> tuple[str, str]:
@@ -59,13 +59,13 @@ def test_receipt_is_found_next_to_the_command_or_a_link_to_it(
     command: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The receipt is read as written, next to the command and through a link elsewhere."""
-    written = create_receipt(Source("wheels", "/wheels"))
-    receipt.write_receipt(command.parent, written)
-    assert receipt.find_receipt() == (command.parent, written)
+    expected = create_receipt(Source("wheels", "/wheels"))
+    receipt.write_receipt(command.parent, expected)
+    assert receipt.find_receipt() == (command.parent, expected)
     link = tmp_path / "link"
     link.symlink_to(command)
     monkeypatch.setattr(sys, "argv", [str(link)])
-    assert receipt.find_receipt() == (command.parent, written)
+    assert receipt.find_receipt() == (command.parent, expected)
 
 
 def test_receipt_of_another_installation(
@@ -102,11 +102,11 @@ def test_invalid_receipt(
 def test_check_exit_codes(command: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--check` exits with 2 if there is a newer version and with 0 otherwise, and changes nothing."""
     receipt.write_receipt(command.parent, create_receipt(Source("wheels", str(tmp_path))))
-    for version, code in ((config.version(), 0), ("99.0rc1", 0), ("99.0", 2)):
+    for version, code in ((config.read_version(), 0), ("99.0rc1", 0), ("99.0", 2)):
         (tmp_path / f"history_lineage-{version}-py3-none-any.whl").touch()
         assert app.main(["update", "--check"]) == code
     assert "lineage 99.0 is available in the wheels in" in capsys.readouterr().out
-    assert receipt.find_receipt()[1].version == config.version()
+    assert receipt.find_receipt()[1].version == config.read_version()
 
 
 def test_wheels(tmp_path: Path) -> None:
@@ -181,10 +181,14 @@ def test_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installer: Insta
 
 def _write_wheel(file: Path, name: str, version: str) -> None:
     with zipfile.ZipFile(file, "w") as archive:
-        about = f"{name}-{version}.dist-info"
-        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{about}/RECORD", "")
+        dist_info = f"{name}-{version}.dist-info"
+        archive.writestr(
+            f"{dist_info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        archive.writestr(
+            f"{dist_info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{dist_info}/RECORD", "")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])

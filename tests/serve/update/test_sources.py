@@ -40,20 +40,20 @@ def user(tmp_path: Path, dependencies: Path) -> InstallUser:
 def update_and_downgrade(
     user: InstallUser,
     source: dict[str, str],
-    next_version: Callable[[], object],
-    first_version: Callable[[], object],
+    offer_next_version: Callable[[], object],
+    offer_first_version: Callable[[], object],
 ) -> None:
     """Update the installed 1.0 to 1.1 once the source has it, and downgrade when the source has only 1.0 again."""
-    assert (user.installed_version(), user.read_receipt()["source"]) == ("1.0", source)
-    assert "lineage 1.0 is up to date" in user.lineage("update", "--check")
-    next_version()
-    assert "lineage 1.1 is available" in user.lineage("update", "--check", code=2)
-    assert "Updated: lineage 1.0 -> 1.1" in user.lineage("update")
-    assert (user.installed_version(), user.read_receipt()["version"]) == ("1.1", "1.1")
-    first_version()
-    assert "1.1 is newer than 1.0" in user.lineage("update")
-    assert "Downgraded: lineage 1.1 -> 1.0" in user.lineage("update", "--force")
-    assert (user.installed_version(), user.read_receipt()["version"]) == ("1.0", "1.0")
+    assert (user.read_installed_version(), user.read_receipt()["source"]) == ("1.0", source)
+    assert "lineage 1.0 is up to date" in user.run_lineage("update", "--check")
+    offer_next_version()
+    assert "lineage 1.1 is available" in user.run_lineage("update", "--check", code=2)
+    assert "Updated: lineage 1.0 -> 1.1" in user.run_lineage("update")
+    assert (user.read_installed_version(), user.read_receipt()["version"]) == ("1.1", "1.1")
+    offer_first_version()
+    assert "1.1 is newer than 1.0" in user.run_lineage("update")
+    assert "Downgraded: lineage 1.1 -> 1.0" in user.run_lineage("update", "--force")
+    assert (user.read_installed_version(), user.read_receipt()["version"]) == ("1.0", "1.0")
 
 
 def replace_project(folder: Path, version: str) -> None:
@@ -87,15 +87,15 @@ def test_git_address(user: InstallUser, tmp_path: Path, tool: str) -> None:
         work.git("tag", f"v{version}")
     bare = tmp_path / "bare.git"
     work.git("clone", "--quiet", "--bare", str(work.path), str(bare))
-    served = Repo(bare)
-    served.git("tag", "--delete", "v1.1", "v1.2.dev0")
+    bare_repo = Repo(bare)
+    bare_repo.git("tag", "--delete", "v1.1", "v1.2.dev0")
     address = bare.as_uri()
     user.run("sh", INSTALL_SCRIPT, "--from", f"git+{address}", "--version", "1.0", "--with", tool)
     update_and_downgrade(
         user,
         {"kind": "git", "location": address, "ref": ""},
-        lambda: served.git("tag", "v1.1", work.git("rev-parse", "v1.1")),
-        lambda: served.git("tag", "--delete", "v1.1"),
+        lambda: bare_repo.git("tag", "v1.1", work.git("rev-parse", "v1.1")),
+        lambda: bare_repo.git("tag", "--delete", "v1.1"),
     )
 
 

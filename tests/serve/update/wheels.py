@@ -26,21 +26,23 @@ def copy_project(folder: Path, version: str, dependency: str = LIBRARY_NAME) -> 
         shutil.copytree(ROOT / name, folder / name, ignore=EXCLUDED_FILES)
     for name in ("README.md", "LICENSE", "install.sh"):
         shutil.copy(ROOT / name, folder)
-    declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    declared = re.sub(r'^version = "[^"]+"', f'version = "{version}"', declared, flags=re.MULTILINE)
-    declared = re.sub(
-        r"^dependencies = \[.*?^\]", f'dependencies = ["{dependency}"]', declared, flags=re.M | re.S
+    pyproject_text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    pyproject_text = re.sub(
+        r'^version = "[^"]+"', f'version = "{version}"', pyproject_text, flags=re.MULTILINE
     )
-    (folder / "pyproject.toml").write_text(declared, encoding="utf-8")
+    pyproject_text = re.sub(
+        r"^dependencies = \[.*?^\]", f'dependencies = ["{dependency}"]', pyproject_text, flags=re.M | re.S
+    )
+    (folder / "pyproject.toml").write_text(pyproject_text, encoding="utf-8")
     return folder
 
 
-def build_wheel(copy: Path, folder: Path) -> Path:
+def build_wheel(project: Path, folder: Path) -> Path:
     """Build the wheel of a copy of the project into a directory."""
     folder.mkdir(exist_ok=True)
     before = set(folder.iterdir())
     subprocess.run(
-        [sys.executable, "-c", BUILD_SCRIPT, str(folder)], cwd=copy, check=True, capture_output=True
+        [sys.executable, "-c", BUILD_SCRIPT, str(folder)], cwd=project, check=True, capture_output=True
     )
     [wheel] = set(folder.iterdir()) - before
     return wheel

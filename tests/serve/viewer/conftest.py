@@ -10,7 +10,7 @@ import pytest
 from mindmap.document import Mindmap
 from mindmap.map_store import MapStore
 from tests.mindmap.sample_maps import create_map
-from tests.serve.viewer.helpers import ViewerClient, running_viewer, write_page_files
+from tests.serve.viewer.helpers import ViewerClient, start_viewer, write_page_files
 
 
 @pytest.fixture
@@ -34,5 +34,5 @@ def document(maps: MapStore) -> Mindmap:
 
 @pytest.fixture
 def client(tmp_path: Path, maps: MapStore) -> Iterator[ViewerClient]:
-    with running_viewer(maps.path, write_page_files(tmp_path / "page")) as client:
+    with start_viewer(maps.path, write_page_files(tmp_path / "page")) as client:
         yield client

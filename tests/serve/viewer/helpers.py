@@ -118,7 +118,7 @@ class EventListener:
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
 
-    def next_event(self, seconds: float = 10) -> dict[str, str]:
+    def receive_event(self, seconds: float = 10) -> dict[str, str]:
         return self.events.get(timeout=seconds)[2]
 
     def drain(self, seconds: float) -> list[dict[str, str]]:
@@ -152,23 +152,23 @@ class EventListener:
             pass
 
 
-def write_page_files(folder: Path) -> Path:
+def write_page_files(directory: Path) -> Path:
     """Create a page of four small files, and return its directory."""
-    folder.mkdir()
+    directory.mkdir()
     for name, _ in PAGE_FILES.values():
-        (folder / name).write_bytes(f"this is {name}\n".encode() * 300)
-    return folder
+        (directory / name).write_bytes(f"this is {name}\n".encode() * 300)
+    return directory
 
 
 @contextmanager
-def running_viewer(
-    folder: Path, page_directory: Path, backend: Backend | None = None
+def start_viewer(
+    directory: Path, page_directory: Path, backend: Backend | None = None
 ) -> Iterator[ViewerClient]:
     """Run a viewer in a thread of this process, on a free port."""
     clients: queue.Queue[ViewerClient] = queue.Queue()
     thread = threading.Thread(
         target=asyncio.run,
-        args=(_run_viewer(folder, page_directory, backend or InProcessBackend(folder), clients),),
+        args=(_run_viewer(directory, page_directory, backend or InProcessBackend(directory), clients),),
         daemon=True,
     )
     thread.start()
@@ -183,10 +183,10 @@ def running_viewer(
 
 
 async def _run_viewer(
-    folder: Path, page_directory: Path, backend: Backend, clients: queue.Queue[ViewerClient]
+    directory: Path, page_directory: Path, backend: Backend, clients: queue.Queue[ViewerClient]
 ) -> None:
     listener = bind_port(0)
-    viewer = ViewerState(folder, listener.port, backend, page_directory)
+    viewer = ViewerState(directory, listener.port, backend, page_directory)
     await viewer.watcher.start()
     server = start_server(viewer, listener)
     clients.put(ViewerClient(listener.port, viewer, asyncio.get_running_loop()))
@@ -195,14 +195,14 @@ async def _run_viewer(
 
 
 @contextmanager
-def viewer_process(
-    folder: Path, *arguments: str, **environment: str
+def start_viewer_process(
+    directory: Path, *arguments: str, **environment: str
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `mindmap viewer`; yield the process and the first line of its output."""
     full_environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
-        "MINDMAP_DATA_DIR": str(folder),
+        "MINDMAP_DATA_DIR": str(directory),
         "LINEAGE_NO_DAEMON": "1",
         **environment,
     }

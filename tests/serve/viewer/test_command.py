@@ -18,26 +18,26 @@ from serve.viewer import discovery, server
 from stores.mindmap_files import MindmapDirectory
 from tests.mindmap.sample_maps import NOON, create_map
 from tests.repos import Repo
-from tests.serve.daemon.daemons import daemon_client
-from tests.serve.viewer.helpers import ViewerClient, viewer_process, wait_until
+from tests.serve.daemon.daemons import create_client
+from tests.serve.viewer.helpers import ViewerClient, start_viewer_process, wait_until
 
 
-def port_in(line: str) -> int:
+def parse_port(line: str) -> int:
     return int(re.findall(r"http://127\.0\.0\.1:(\d+)/ shows the maps in ", line)[0])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_start_and_stop(tmp_path: Path, number: signal.Signals) -> None:
     """The viewer prints and publishes its address, answers, and on SIGINT or SIGTERM exits cleanly, leaving no file."""
-    with viewer_process(tmp_path / "maps", "--port", "0") as (process, line):
-        port = port_in(line)
+    with start_viewer_process(tmp_path / "maps", "--port", "0") as (process, line):
+        port = parse_port(line)
         assert (
             line == f"http://127.0.0.1:{port}/ shows the maps in {tmp_path / 'maps'}. Press Ctrl-C to stop.\n"
         )
         wait_until(lambda: discovery.read_address(tmp_path / "maps") == f"http://127.0.0.1:{port}/")
         assert ViewerClient(port).request("/api/mindmaps").json == []
         with ViewerClient(port).listen() as listener:
-            assert listener.next_event()["type"] == "connected"
+            assert listener.receive_event()["type"] == "connected"
             process.send_signal(number)
             out, err = process.communicate(timeout=20)
             assert (process.returncode, out, err) == (0, "", "")
@@ -50,10 +50,10 @@ def test_port_in_use(tmp_path: Path) -> None:
     """If the port is in use, the viewer takes the next free one and says so."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with viewer_process(tmp_path, "--port", str(port)) as (process, line):
+        with start_viewer_process(tmp_path, "--port", str(port)) as (process, line):
             assert process.stdout
-            next_port = port_in(process.stdout.readline())
-            assert line == f"Port {port} is in use. Using the next free port, {next_port}.\n"
+            next_port = parse_port(process.stdout.readline())
+            assert line == f"Port {port} is in use. The viewer uses the next free port, {next_port}.\n"
             assert port < next_port < port + 50
 
 
@@ -63,49 +63,49 @@ def test_two_viewers(tmp_path: Path) -> None:
     document = create_map()
     maps.create(document)
     with (
-        viewer_process(tmp_path, "--port", "0") as (first, line),
-        viewer_process(tmp_path, "--port", "0") as (second, other),
+        start_viewer_process(tmp_path, "--port", "0") as (first, line),
+        start_viewer_process(tmp_path, "--port", "0") as (second, second_line),
     ):
-        for port in (port_in(line), port_in(other)):
+        for port in (parse_port(line), parse_port(second_line)):
             assert ViewerClient(port).request(f"/api/mindmaps/{document.id}").json["title"] == "A map"
-        assert discovery.read_address(tmp_path) == f"http://127.0.0.1:{port_in(line)}/"
+        assert discovery.read_address(tmp_path) == f"http://127.0.0.1:{parse_port(line)}/"
         assert second.stdout and second.stdout.readline() == (
-            f"Another viewer already shows them: http://127.0.0.1:{port_in(line)}/\n"
+            f"Another viewer already shows them: http://127.0.0.1:{parse_port(line)}/\n"
         )
         first.kill()
-        wait_until(lambda: discovery.read_address(tmp_path) == f"http://127.0.0.1:{port_in(other)}/")
+        wait_until(lambda: discovery.read_address(tmp_path) == f"http://127.0.0.1:{parse_port(second_line)}/")
 
 
 def test_data_directory_is_recreated(tmp_path: Path) -> None:
     """If the data directory is deleted and created again, the viewer shows it and publishes its address there."""
     folder = tmp_path / "maps"
-    with viewer_process(folder, "--port", "0") as (_, line):
-        client = ViewerClient(port_in(line))
+    with start_viewer_process(folder, "--port", "0") as (_, line):
+        client = ViewerClient(parse_port(line))
         (folder / discovery.ADDRESS_FILE).unlink()
         folder.rmdir()
         with client.listen() as listener:
-            listener.next_event()
+            listener.receive_event()
             document = create_map()
             MapStore(folder).create(document)
-            assert listener.next_event() | {"timestamp": ""} == {
+            assert listener.receive_event() | {"timestamp": ""} == {
                 "type": "mindmap_updated",
                 "id": document.id,
                 "timestamp": "",
             }
-        assert [one["id"] for one in client.request("/api/mindmaps").json] == [document.id]
+        assert [entry["id"] for entry in client.request("/api/mindmaps").json] == [document.id]
         wait_until(lambda: discovery.read_address(folder) == f"http://127.0.0.1:{client.port}/")
         assert MindmapDirectory(folder).list_ids() == [document.id]
 
 
 def test_address_file_of_killed_viewer(tmp_path: Path) -> None:
     """The address file of a killed viewer is ignored, and the next viewer replaces it."""
-    with viewer_process(tmp_path, "--port", "0") as (process, _):
+    with start_viewer_process(tmp_path, "--port", "0") as (process, _):
         process.kill()
         process.wait()
     assert json.loads((tmp_path / discovery.ADDRESS_FILE).read_text())["pid"] == process.pid
     assert discovery.read_address(tmp_path) is None
-    with viewer_process(tmp_path, "--port", "0") as (_, line):
-        wait_until(lambda: discovery.read_address(tmp_path) == f"http://127.0.0.1:{port_in(line)}/")
+    with start_viewer_process(tmp_path, "--port", "0") as (_, line):
+        wait_until(lambda: discovery.read_address(tmp_path) == f"http://127.0.0.1:{parse_port(line)}/")
 
 
 def test_open_browser(tmp_path: Path) -> None:
@@ -115,27 +115,30 @@ def test_open_browser(tmp_path: Path) -> None:
         f'#!/bin/sh\necho "$1" > {tmp_path}/opened.part; mv {tmp_path}/opened.part {tmp_path}/opened\n'
     )
     browser.chmod(0o755)
-    with viewer_process(tmp_path / "maps", "--port", "0", "--open", BROWSER=f"{browser} %s") as (_, line):
+    with start_viewer_process(tmp_path / "maps", "--port", "0", "--open", BROWSER=f"{browser} %s") as (
+        _,
+        line,
+    ):
         wait_until((tmp_path / "opened").exists)
-        assert (tmp_path / "opened").read_text() == f"http://127.0.0.1:{port_in(line)}/\n"
+        assert (tmp_path / "opened").read_text() == f"http://127.0.0.1:{parse_port(line)}/\n"
 
 
 def test_unusable_data_directory(tmp_path: Path) -> None:
     """The viewer reports a data directory that cannot be created instead of showing an empty list."""
     (tmp_path / "file").write_text("")
-    with viewer_process(tmp_path / "file") as (process, line):
+    with start_viewer_process(tmp_path / "file") as (process, line):
         assert line == ""
         _, err = process.communicate(timeout=20)
         assert process.returncode == 1
         assert err.startswith(
-            f"error: Cannot use {tmp_path / 'file'} as data directory: File exists.\n  Name another"
+            f"error: Cannot use {tmp_path / 'file'} as data directory: File exists.\n  Set MINDMAP_DATA_DIR"
         )
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "x"])
 def test_invalid_port(tmp_path: Path, port: str) -> None:
     """An invalid port is a usage error."""
-    with viewer_process(tmp_path, f"--port={port}") as (process, _):
+    with start_viewer_process(tmp_path, f"--port={port}") as (process, _):
         _, err = process.communicate(timeout=20)
         assert process.returncode == 2 and "--port" in err
 
@@ -152,13 +155,13 @@ def test_stop_during_slow_task(tmp_path: Path) -> None:
     document = create_map(workspace=str(repo.path))
     maps.create(document)
     path = f"{git.parent}{os.pathsep}{os.environ['PATH']}"
-    with viewer_process(maps.path, "--port", "0", PATH=path) as (process, line):
-        head = f"POST /api/sync-git HTTP/1.1\r\nHost: localhost:{port_in(line)}\r\n"
+    with start_viewer_process(maps.path, "--port", "0", PATH=path) as (process, line):
+        head = f"POST /api/sync-git HTTP/1.1\r\nHost: localhost:{parse_port(line)}\r\n"
         body = json.dumps({"mindmapId": document.id})
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
-        with socket.create_connection(("127.0.0.1", port_in(line))) as connection:
+        with socket.create_connection(("127.0.0.1", parse_port(line))) as connection:
             connection.sendall(head.encode())
-            assert ViewerClient(port_in(line)).request("/api/mindmaps").status == 200
+            assert ViewerClient(parse_port(line)).request("/api/mindmaps").status == 200
             time.sleep(0.5)
             process.terminate()
             _, err = process.communicate(timeout=server.SHUTDOWN_SECONDS + 10)
@@ -178,10 +181,10 @@ def test_lineage_from_daemon(tmp_path: Path) -> None:
     home = tmp_path / "home"
     settings = {"LINEAGE_NO_DAEMON": "", "LINEAGE_HOME": str(home)}
     try:
-        with viewer_process(tmp_path / "maps", "--port", "0", **settings) as (_, line):
-            answer = ViewerClient(port_in(line)).request(f"/api/why?mindmap={document.id}&path=a.py")
+        with start_viewer_process(tmp_path / "maps", "--port", "0", **settings) as (_, line):
+            answer = ViewerClient(parse_port(line)).request(f"/api/why?mindmap={document.id}&path=a.py")
             assert [hit["commit_message"].strip() for hit in answer.json["hits"]] == ["Begin"]
-            report = daemon_client(home).fetch_status()
+            report = create_client(home).fetch_status()
             assert report is not None and report.answered == 1
     finally:
-        daemon_client(home).stop()
+        create_client(home).stop()

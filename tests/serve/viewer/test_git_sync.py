@@ -29,19 +29,19 @@ def test_sync(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
     document = create_map({"label": "Now", "status": "in_progress"}, workspace=str(repo.path))
     maps.create(document)
     with client.listen() as listener:
-        listener.next_event()
+        listener.receive_event()
         answer = client.post("/api/sync-git", {"mindmapId": document.id})
-        assert listener.next_event()["id"] == document.id
+        assert listener.receive_event()["id"] == document.id
     assert (answer.status, set(answer.json), answer.json["synced"]) == (200, {"synced", "mindmap"}, 2)
-    kept = maps.read(document.id)
-    assert_consistent(kept)
+    synced_map = maps.read(document.id)
+    assert_consistent(synced_map)
     assert answer.json["mindmap"] == client.request(f"/api/mindmaps/{document.id}").json
-    (node,) = [node for node in kept.nodes.values() if node.label == "Now"]
+    (node,) = [node for node in synced_map.nodes.values() if node.label == "Now"]
     assert {touch.path: (touch.action, touch.summary) for touch in node.files} == {
         "src/a.py": ("modify", "Git modify (+2/-1 lines)"),
         "new.py": ("create", "Git create (+1/-0 lines)"),
     }
-    assert kept.activity_log[0].message == "Git sync: 2 files"
+    assert synced_map.activity_log[0].message == "Git sync: 2 files"
 
 
 def test_nothing_to_sync(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
@@ -54,7 +54,9 @@ def test_nothing_to_sync(client: ViewerClient, maps: MapStore, repo: Repo) -> No
     assert maps.directory.read(document.id) == encode(document)
 
 
-def test_workspace_is_given(client: ViewerClient, maps: MapStore, repo: Repo, document: Mindmap) -> None:
+def test_workspace_of_the_request(
+    client: ViewerClient, maps: MapStore, repo: Repo, document: Mindmap
+) -> None:
     """A map without a workspace gets the one in the request; a map with a workspace rejects another one."""
     request = {"mindmapId": document.id}
     assert client.post("/api/sync-git", request).error == (409, "no_workspace")
@@ -62,8 +64,8 @@ def test_workspace_is_given(client: ViewerClient, maps: MapStore, repo: Repo, do
     assert client.post("/api/sync-git", with_workspace).json["synced"] == 2
     assert maps.read(document.id).workspace_path == str(repo.path)
     assert client.post("/api/sync-git", request).json["synced"] == 2
-    elsewhere = {**request, "workspacePath": str(maps.path)}
-    assert client.post("/api/sync-git", elsewhere).error == (400, "bad_path")
+    other_workspace = {**request, "workspacePath": str(maps.path)}
+    assert client.post("/api/sync-git", other_workspace).error == (400, "bad_path")
 
 
 @pytest.mark.parametrize(
@@ -151,10 +153,10 @@ def test_concurrent_syncs(client: ViewerClient, maps: MapStore, repo: Repo) -> N
         )
         for _ in range(12)
     ]
-    for click in threads:
-        click.start()
-    for click in threads:
-        click.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert [answer.status for answer in responses] == [200] * 12
     assert_consistent(maps.read(document.id))
     assert sum(len(node.files) for node in maps.read(document.id).nodes.values()) == 2

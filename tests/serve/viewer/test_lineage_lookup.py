@@ -15,15 +15,14 @@ from msgspec.structs import replace
 from mindmap.document import FileTouch, Mindmap, Node
 from mindmap.file_touches import TouchInput, attach_to_target
 from mindmap.map_store import MapStore
-from mindmap.nodes import new_map
-from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer
-from serve.api_types import to_json_dict as published
+from mindmap.nodes import create_mindmap
+from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, to_json_dict
 from serve.backend import InProcessBackend
 from serve.viewer import state
 from tests.mindmap.sample_maps import NOON
 from tests.repos import Repo
 from tests.serve.sample_index import build_index
-from tests.serve.viewer.helpers import ViewerClient, running_viewer, write_page_files
+from tests.serve.viewer.helpers import ViewerClient, start_viewer, write_page_files
 
 
 @pytest.fixture
@@ -45,32 +44,32 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def client(tmp_path: Path, maps: MapStore, home: Path) -> Iterator[ViewerClient]:
-    with running_viewer(maps.path, write_page_files(tmp_path / "page"), InProcessBackend(home)) as client:
+    with start_viewer(maps.path, write_page_files(tmp_path / "page"), InProcessBackend(home)) as client:
         yield client
 
 
-def map_with_files(maps: MapStore, workspace: Path | None, *touches: TouchInput) -> Mindmap:
-    document = new_map("Work", str(workspace) if workspace else None, NOON)
+def create_map_with_files(maps: MapStore, workspace: Path | None, *touches: TouchInput) -> Mindmap:
+    document = create_mindmap("Work", str(workspace) if workspace else None, NOON)
     document = attach_to_target(document, None, touches, "Touched", NOON).document
     maps.create(document)
     return document
 
 
-def lineage_url(document: Mindmap, path: str, lines: str = "") -> str:
+def build_lineage_url(document: Mindmap, path: str, lines: str = "") -> str:
     return "/api/why?" + urlencode({"mindmap": document.id, "path": path, "lines": lines})
 
 
 def test_lineage(client: ViewerClient, maps: MapStore, repo: Repo, home: Path) -> None:
     """The answer equals that of `lineage explain`, for the whole file and for a range of lines."""
     build_index(repo, home)
-    document = map_with_files(maps, repo.path, TouchInput("src/ü.py"))
+    document = create_map_with_files(maps, repo.path, TouchInput("src/ü.py"))
     for lines, start, end in (("", 1, 0), ("2", 2, 2), ("1-2", 1, 2)):
-        answer = client.request(lineage_url(document, "src/ü.py", lines))
+        answer = client.request(build_lineage_url(document, "src/ü.py", lines))
         expected = InProcessBackend(home).explain(
             ExplainRequest("src/ü.py", start, end, include_related=True), repo.path
         )
         assert answer.status == 200
-        assert answer.json == as_json(expected)
+        assert answer.json == to_json(expected)
     assert [hit["commit_message"].strip() for hit in answer.json["hits"]] == ["Count in digits", "Begin"]
     assert answer.json["meta"]["explain"]["blame_coverage"] == 1.0
 
@@ -78,15 +77,15 @@ def test_lineage(client: ViewerClient, maps: MapStore, repo: Repo, home: Path) -
 def test_workspace_inside_a_repository(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
     """Paths are relative to the workspace, which may be a directory inside the repository."""
     repo.commit_file("src/other.py", "inner\n", "The inner one")
-    document = map_with_files(maps, repo.path / "src", TouchInput("other.py"))
-    (hit,) = client.request(lineage_url(document, "other.py")).json["hits"]
+    document = create_map_with_files(maps, repo.path / "src", TouchInput("other.py"))
+    (hit,) = client.request(build_lineage_url(document, "other.py")).json["hits"]
     assert (hit["file_path"], hit["commit_message"].strip()) == ("src/other.py", "The inner one")
 
 
 def test_not_indexed(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
     """Without an index, the answer comes from git only and a hint names the index command."""
-    document = map_with_files(maps, repo.path, TouchInput("src/ü.py"))
-    answer = client.request(lineage_url(document, "src/ü.py")).json
+    document = create_map_with_files(maps, repo.path, TouchInput("src/ü.py"))
+    answer = client.request(build_lineage_url(document, "src/ü.py")).json
     assert answer["hits"] and answer["meta"]["index_status"]["last_indexed_commit"] is None
     assert "lineage index" in answer["meta"]["hint"]
 
@@ -94,16 +93,16 @@ def test_not_indexed(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
 def test_files_without_lineage(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
     """An untracked or missing file gets an answer without hits that states the limitation."""
     repo.write("new.py", "x\n")
-    document = map_with_files(maps, repo.path, TouchInput("new.py"), TouchInput("gone.py"))
+    document = create_map_with_files(maps, repo.path, TouchInput("new.py"), TouchInput("gone.py"))
     for path in ("new.py", "gone.py"):
-        said = client.request(lineage_url(document, path)).json
-        assert said["hits"] == [] and path in said["meta"]["explain"]["limitation"]
+        answer = client.request(build_lineage_url(document, path)).json
+        assert answer["hits"] == [] and path in answer["meta"]["explain"]["limitation"]
 
 
 def test_only_files_in_map(client: ViewerClient, maps: MapStore, repo: Repo, tmp_path: Path) -> None:
     """Files that are not in the map or lie outside its workspace are rejected."""
     (tmp_path / "secret.py").write_text("secret\n")
-    document = map_with_files(
+    document = create_map_with_files(
         maps,
         repo.path,
         TouchInput("src/ü.py"),
@@ -111,35 +110,37 @@ def test_only_files_in_map(client: ViewerClient, maps: MapStore, repo: Repo, tmp
         TouchInput("out/passwd"),
     )
     for path in ("other.py", "../secret.py", "/etc/passwd", "src/../other.py", "src", "", "a\0b"):
-        assert client.request(lineage_url(document, path)).error == (404, "not_touched"), path
+        assert client.request(build_lineage_url(document, path)).error == (404, "not_touched"), path
     for path in (str(tmp_path / "secret.py"), "out/passwd"):
-        assert client.request(lineage_url(document, path)).error == (400, "bad_path"), path
+        assert client.request(build_lineage_url(document, path)).error == (400, "bad_path"), path
     forged = Node(id="n_1", label="Forged", parent="root", files=(FileTouch(path="../secret.py"),))
     root = replace(document.nodes["root"], children=(*document.nodes["root"].children, "n_1"))
     forged_map = replace(document, nodes={**document.nodes, "root": root, "n_1": forged}, id="mm_forged")
     maps.create(forged_map)
-    assert client.request(lineage_url(forged_map, "../secret.py")).error == (400, "bad_path")
+    assert client.request(build_lineage_url(forged_map, "../secret.py")).error == (400, "bad_path")
 
 
 def test_renamed_file(client: ViewerClient, maps: MapStore, repo: Repo) -> None:
     """A renamed file is found under its old path, too."""
     repo.rename("other.py", "renamed.py")
-    document = map_with_files(maps, repo.path, TouchInput("renamed.py", "rename", previous_path="other.py"))
-    assert client.request(lineage_url(document, "renamed.py")).status == 200
-    assert client.request(lineage_url(document, "other.py")).status == 200
+    document = create_map_with_files(
+        maps, repo.path, TouchInput("renamed.py", "rename", previous_path="other.py")
+    )
+    assert client.request(build_lineage_url(document, "renamed.py")).status == 200
+    assert client.request(build_lineage_url(document, "other.py")).status == 200
 
 
 def test_errors(client: ViewerClient, maps: MapStore, repo: Repo, tmp_path: Path) -> None:
     """Invalid requests, unknown maps and unusable workspaces give their own errors."""
-    document = map_with_files(maps, repo.path, TouchInput("src/ü.py"))
+    document = create_map_with_files(maps, repo.path, TouchInput("src/ü.py"))
     assert client.request(f"/api/why?mindmap={document.id}").error == (400, "bad_request")
     assert client.request("/api/why?mindmap=mm_none&path=x").error == (404, "no_such_mindmap")
-    assert client.request(lineage_url(document, "src/ü.py", "2-1")).error == (400, "bad_lines")
-    homeless = map_with_files(maps, None, TouchInput("a.py"))
-    assert client.request(lineage_url(homeless, "a.py")).error == (409, "no_workspace")
+    assert client.request(build_lineage_url(document, "src/ü.py", "2-1")).error == (400, "bad_lines")
+    map_without_workspace = create_map_with_files(maps, None, TouchInput("a.py"))
+    assert client.request(build_lineage_url(map_without_workspace, "a.py")).error == (409, "no_workspace")
     (tmp_path / "plain").mkdir()
-    plain = map_with_files(maps, tmp_path / "plain", TouchInput("a.py"))
-    assert client.request(lineage_url(plain, "a.py")).error == (422, "not_a_repository")
+    map_outside_git = create_map_with_files(maps, tmp_path / "plain", TouchInput("a.py"))
+    assert client.request(build_lineage_url(map_outside_git, "a.py")).error == (422, "not_a_repository")
 
 
 class BlockedBackend:
@@ -160,28 +161,28 @@ def test_blocked_lineage(tmp_path: Path, maps: MapStore, repo: Repo, monkeypatch
     """A blocked lineage request times out without delaying others; too many at once are rejected."""
     monkeypatch.setattr(state, "SLOW_TASK_SECONDS", 1.0)
     monkeypatch.setattr(state, "MAX_SLOW_TASKS", 6)
-    document = map_with_files(maps, repo.path, TouchInput("src/ü.py"))
+    document = create_map_with_files(maps, repo.path, TouchInput("src/ü.py"))
     backend = BlockedBackend()
-    with running_viewer(maps.path, write_page_files(tmp_path / "page"), backend) as client:
+    with start_viewer(maps.path, write_page_files(tmp_path / "page"), backend) as client:
         errors: list[tuple[int, str]] = []
         threads = [
             threading.Thread(
-                target=lambda: errors.append(client.request(lineage_url(document, "src/ü.py")).error)
+                target=lambda: errors.append(client.request(build_lineage_url(document, "src/ü.py")).error)
             )
             for _ in range(8)
         ]
-        for ask in threads:
-            ask.start()
+        for thread in threads:
+            thread.start()
         time.sleep(0.2)
-        began = time.monotonic()
+        started_at = time.monotonic()
         assert client.request(f"/api/mindmaps/{document.id}").status == 200
-        assert time.monotonic() - began < 10  # answered while the others are blocked
-        for ask in threads:
-            ask.join()
+        assert time.monotonic() - started_at < 10  # answered while the others are blocked
+        for thread in threads:
+            thread.join()
         assert sorted(errors) == [(503, "too_busy")] * 2 + [(504, "took_too_long")] * 6
         backend.released.set()
 
 
-def as_json(answer: ExplainAnswer) -> object:
+def to_json(answer: ExplainAnswer) -> object:
     """Return the answer as parsed JSON."""
-    return json.loads(json.dumps(published(answer)))
+    return json.loads(json.dumps(to_json_dict(answer)))

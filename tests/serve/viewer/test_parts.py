@@ -55,26 +55,29 @@ class ManualClock:
                 call.callback(*call.arguments)
 
 
-def debounced_calls(touches: dict[float, str]) -> list[tuple[float, str]]:
-    """Return the debouncer's calls as (millisecond, name), for triggers by millisecond."""
+def collect_debounced_calls(names_by_millisecond: dict[float, str]) -> list[tuple[float, str]]:
+    """Trigger each name, a letter, at its millisecond, and return the debouncer's calls as (millisecond, name)."""
     clock = ManualClock()
     calls: list[tuple[float, str]] = []
-    debounce = Debouncer(clock, lambda name: calls.append((round(clock.now * 1000), name)))
+    debouncer = Debouncer(clock, lambda name: calls.append((round(clock.now * 1000), name)))
     for millisecond in range(3_000):
         clock.advance_to(millisecond / 1000)
-        for name in touches.get(millisecond, ""):
-            debounce.trigger(name)
+        for name in names_by_millisecond.get(millisecond, ""):
+            debouncer.trigger(name)
     return calls
 
 
 def test_debounce() -> None:
     """A call follows 100 ms of quiet, or 500 ms of constant triggers, separately for each name."""
-    assert debounced_calls({0: "a"}) == [(100, "a")]
-    assert debounced_calls({0: "a", 99: "a"}) == [(199, "a")]
-    assert debounced_calls({0: "a", 101: "a"}) == [(100, "a"), (201, "a")]
-    steady = debounced_calls(dict.fromkeys(range(0, 1_000, 50), "a"))
-    assert steady == [(500, "a"), (1_000, "a")]
-    assert debounced_calls({**dict.fromkeys(range(0, 400, 50), "a"), 200: "ab"}) == [(300, "b"), (450, "a")]
+    assert collect_debounced_calls({0: "a"}) == [(100, "a")]
+    assert collect_debounced_calls({0: "a", 99: "a"}) == [(199, "a")]
+    assert collect_debounced_calls({0: "a", 101: "a"}) == [(100, "a"), (201, "a")]
+    steady_calls = collect_debounced_calls(dict.fromkeys(range(0, 1_000, 50), "a"))
+    assert steady_calls == [(500, "a"), (1_000, "a")]
+    assert collect_debounced_calls({**dict.fromkeys(range(0, 400, 50), "a"), 200: "ab"}) == [
+        (300, "b"),
+        (450, "a"),
+    ]
 
 
 def test_change_log() -> None:
@@ -84,22 +87,22 @@ def test_change_log() -> None:
         log = ChangeLog()
         for name in "abcab":
             log.record(name)
-        assert [(one.number, one.mindmap_id) for one in log.changes_after(0) or ()] == [
+        assert [(change.number, change.mindmap_id) for change in log.list_changes_after(0) or ()] == [
             (3, "c"),
             (4, "a"),
             (5, "b"),
         ]
-        assert [one.mindmap_id for one in log.changes_after(4) or ()] == ["b"]
-        assert log.changes_after(5) == []
-        assert log.resume_position(log.format_event_id(3)) == 3
+        assert [change.mindmap_id for change in log.list_changes_after(4) or ()] == ["b"]
+        assert log.list_changes_after(5) == []
+        assert log.parse_resume_position(log.format_event_id(3)) == 3
         assert [
-            log.resume_position(said)
-            for said in ("", "nobody-3", log.format_event_id(-1), log.format_event_id(6))
+            log.parse_resume_position(event_id)
+            for event_id in ("", "nobody-3", log.format_event_id(-1), log.format_event_id(6))
         ] == [5] * 4
         for number in range(state.MAX_CHANGES):
             log.record(str(number))
-        assert log.changes_after(4) is None
-        assert len(log.changes_after(5) or ()) == state.MAX_CHANGES
+        assert log.list_changes_after(4) is None
+        assert len(log.list_changes_after(5) or ()) == state.MAX_CHANGES
 
     asyncio.run(run())
 
@@ -118,7 +121,7 @@ def test_statuses() -> None:
             ZeroDivisionError("secret"),
         )
     }
-    assert [(one.status, one.code) for one in responses_by_error.values()] == [
+    assert [(response.status, response.code) for response in responses_by_error.values()] == [
         (400, "bad_request"),
         (404, "no_such_mindmap"),
         (409, "mindmap_busy"),
@@ -127,10 +130,10 @@ def test_statuses() -> None:
         (422, "not_a_repository"),
         (500, "internal_error"),
     ]
-    assert all(b"secret" not in one.content for one in responses_by_error.values())
-    names = [responses.error_code(kind("x")) for kind in responses.STATUSES]
+    assert all(b"secret" not in response.content for response in responses_by_error.values())
+    names = [responses.format_error_code(error_type("x")) for error_type in responses.STATUSES]
     assert len(names) == len(set(names)) and all(
-        issubclass(kind, LineageError) for kind in responses.STATUSES
+        issubclass(error_type, LineageError) for error_type in responses.STATUSES
     )
 
 
@@ -138,7 +141,7 @@ def test_no_free_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """If no tried port is free, PortUnavailable is raised."""
     monkeypatch.setattr(server, "PORT_ATTEMPTS", 1)
     with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
+        socket.create_server(("127.0.0.1", 0)) as listener,
         pytest.raises(server.PortUnavailable, match="all in use"),
     ):
-        server.bind_port(taken.getsockname()[1])
+        server.bind_port(listener.getsockname()[1])

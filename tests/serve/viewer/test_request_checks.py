@@ -16,7 +16,7 @@ from serve.viewer import handlers, server
 from serve.viewer.handlers import MAX_BODY_BYTES
 from serve.viewer.responses import RequestOriginPolicy
 from tests.mindmap.sample_maps import create_map
-from tests.serve.viewer.helpers import ViewerClient, running_viewer, wait_until, write_page_files
+from tests.serve.viewer.helpers import ViewerClient, start_viewer, wait_until, write_page_files
 
 ALL_TARGETS = [
     ("GET", "/"),
@@ -202,20 +202,20 @@ def test_idle_clients(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     monkeypatch.setattr(server, "HEADER_TIMEOUT_SECONDS", 1.0)
     monkeypatch.setattr(server, "BODY_TIMEOUT_SECONDS", 1.0)
     directory = tmp_path_factory.mktemp("idle")
-    with running_viewer(directory, write_page_files(directory / "page")) as client:
+    with start_viewer(directory, write_page_files(directory / "page")) as client:
         slow = []
-        for head in (b"", b"GET / HTTP/1.1\r\nHost: ", _incomplete_request(client.port)):
+        for head in (b"", b"GET / HTTP/1.1\r\nHost: ", build_incomplete_request(client.port)):
             for _ in range(20):
                 connection = socket.create_connection(("127.0.0.1", client.port), timeout=10)
                 connection.sendall(head)
                 slow.append(connection)
         assert client.request("/api/mindmaps").status == 200
-        began = time.monotonic()
+        started_at = time.monotonic()
         for connection in slow:
             while connection.recv(1_000):
                 pass
             connection.close()
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - started_at < 8
 
 
 def test_slow_request_header(
@@ -224,18 +224,18 @@ def test_slow_request_header(
     """A request header sent byte by byte does not extend the timeout."""
     monkeypatch.setattr(server, "HEADER_TIMEOUT_SECONDS", 1.0)
     directory = tmp_path_factory.mktemp("drip")
-    with running_viewer(directory, write_page_files(directory / "page")) as client:
-        began = time.monotonic()
+    with start_viewer(directory, write_page_files(directory / "page")) as client:
+        started_at = time.monotonic()
         with suppress(BrokenPipeError, ConnectionResetError):
             assert client.send_raw(*[b"G"] * 100, seconds=5, pause=0.1) == b""
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - started_at < 8
 
 
 def test_connection_limit(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections above the limit are closed at once, and the viewer answers again when the others have ended."""
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 10)
     directory = tmp_path_factory.mktemp("many")
-    with running_viewer(directory, write_page_files(directory / "page")) as client:
+    with start_viewer(directory, write_page_files(directory / "page")) as client:
         connections = [socket.create_connection(("127.0.0.1", client.port), timeout=5) for _ in range(30)]
         closed = 0
         for connection in connections[10:]:
@@ -243,7 +243,7 @@ def test_connection_limit(tmp_path_factory: pytest.TempPathFactory, monkeypatch:
         assert closed == 20
         for connection in connections:
             connection.close()
-        wait_until(lambda: _responds(client))
+        wait_until(lambda: is_responding(client))
 
 
 def test_clients_that_do_not_read(
@@ -298,13 +298,13 @@ def test_random_requests(client: ViewerClient, document: Mindmap, caplog: pytest
     assert client.request("/api/mindmaps").status == 200
 
 
-def _responds(client: ViewerClient) -> bool:
+def is_responding(client: ViewerClient) -> bool:
     with suppress(OSError, HTTPException):
         return client.request("/api/mindmaps").status == 200
     return False
 
 
-def _incomplete_request(port: int) -> bytes:
+def build_incomplete_request(port: int) -> bytes:
     return (
         f"POST /api/sync-git HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Type: application/json\r\n"
         "Content-Length: 100\r\n\r\n{"

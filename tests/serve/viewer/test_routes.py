@@ -17,7 +17,7 @@ from mindmap.map_store import MapStore
 from mindmap.nodes import NewNode, add_nodes, add_note
 from serve.viewer import documents
 from serve.viewer.handlers import RESPONSE_HEADERS
-from tests.mindmap.sample_maps import NOON, create_map, timestamp_at
+from tests.mindmap.sample_maps import NOON, create_map, create_timestamp
 from tests.serve.viewer.helpers import ViewerClient
 
 ROUTES = ["/", "/app.js", "/logo.png", "/favicon.png", "/api/mindmaps", "/api/mindmaps/{}", "/api/status"]
@@ -41,22 +41,22 @@ def test_page_files(client: ViewerClient, tmp_path: Path, path: str, name: str, 
         file.read_bytes(),
         media_type,
     )
-    file.write_bytes(b"built anew")
+    file.write_bytes(b"new build")
     os.utime(file, ns=(1, 1))
-    assert client.request(path, If_None_Match=answer.headers["etag"]).content == b"built anew"
+    assert client.request(path, If_None_Match=answer.headers["etag"]).content == b"new build"
     file.unlink()
     assert client.request(path).error == (404, "not_built")
 
 
 def test_map_list(client: ViewerClient, maps: MapStore, document: Mindmap) -> None:
     """The list contains all ten fields of each map, most recently changed first."""
-    other = add_note(create_map(workspace="/workspace"), "Later", timestamp_at(5)).document
+    other = add_note(create_map(workspace="/workspace"), "Later", create_timestamp(5)).document
     maps.create(other)
     first, second = client.request("/api/mindmaps").json
     assert (first["id"], first["workspacePath"], first["updatedAt"]) == (
         other.id,
         "/workspace",
-        timestamp_at(5),
+        create_timestamp(5),
     )
     assert second == {
         "id": document.id,
@@ -71,13 +71,13 @@ def test_map_list(client: ViewerClient, maps: MapStore, document: Mindmap) -> No
         "fileCount": 0,
     }
     maps.delete(other.id)
-    assert [one["id"] for one in client.request("/api/mindmaps").json] == [document.id]
+    assert [entry["id"] for entry in client.request("/api/mindmaps").json] == [document.id]
 
 
 def test_map(client: ViewerClient, maps: MapStore, document: Mindmap) -> None:
     """A map is sent as stored in its file, including the latest change."""
     assert client.request(f"/api/mindmaps/{document.id}").content == encode(document)
-    maps.change(document.id, lambda found: add_note(found, "Something new", timestamp_at(1)))
+    maps.change(document.id, lambda current: add_note(current, "Something new", create_timestamp(1)))
     assert client.request(f"/api/mindmaps/{document.id}").json["activityLog"][0]["message"] == "Something new"
     assert client.request("/api/mindmaps/mm_none").error == (404, "no_such_mindmap")
 
@@ -88,17 +88,17 @@ def test_damaged_files(client: ViewerClient, maps: MapStore, document: Mindmap) 
     (maps.path / "other.json").write_text('{"title": 7}')
     (maps.path / "link.json").symlink_to(maps.path / f"{document.id}.json")
     (maps.path / "folder.json").mkdir()
-    assert [one["id"] for one in client.request("/api/mindmaps").json] == [document.id]
-    problems = {one["id"]: one for one in client.request("/api/status").json["problems"]}
-    assert {name: one["code"] for name, one in problems.items()} == {
+    assert [entry["id"] for entry in client.request("/api/mindmaps").json] == [document.id]
+    problems = {problem["id"]: problem for problem in client.request("/api/status").json["problems"]}
+    assert {name: problem["code"] for name, problem in problems.items()} == {
         "cut": "damaged_mindmap",
         "folder": "not_a_plain_file",
         "link": "not_a_plain_file",
         "other": "foreign_mindmap",
     }
-    assert all(one["message"] and one["hint"] for one in problems.values())
-    for name, one in problems.items():
-        assert client.request(f"/api/mindmaps/{name}").error == (500, one["code"])
+    assert all(problem["message"] and problem["hint"] for problem in problems.values())
+    for name, problem in problems.items():
+        assert client.request(f"/api/mindmaps/{name}").error == (500, problem["code"])
     assert (maps.path / "cut.json").exists()
     (maps.path / "cut.json").write_bytes(encode(document))
     assert client.request("/api/mindmaps/cut").json["id"] == "cut"
@@ -119,7 +119,7 @@ def test_status(client: ViewerClient, maps: MapStore) -> None:
     assert status["dataDir"] == str(maps.path) and status["watching"] == "events"
     assert status["problems"] == [] and status["listeners"] == 0
     with client.listen() as listener:
-        listener.next_event()
+        listener.receive_event()
         assert client.request("/api/status").json["listeners"] == 1
 
 
@@ -141,8 +141,12 @@ def test_not_modified(client: ViewerClient, document: Mindmap, route: str) -> No
     """A matching ETag gives 304, another one the content, and HEAD the headers without content."""
     target = route.format(document.id)
     answer = client.request(target)
-    again = client.request(target, If_None_Match=answer.headers["etag"])
-    assert (again.status, again.content, again.headers["etag"]) == (304, b"", answer.headers["etag"])
+    repeated_answer = client.request(target, If_None_Match=answer.headers["etag"])
+    assert (repeated_answer.status, repeated_answer.content, repeated_answer.headers["etag"]) == (
+        304,
+        b"",
+        answer.headers["etag"],
+    )
     assert client.request(target, If_None_Match='W/"another"').content == answer.content
     head = client.request(target, "HEAD")
     assert (head.status, head.content) == (200, b"")
@@ -154,7 +158,7 @@ def test_changed_etag(client: ViewerClient, maps: MapStore, document: Mindmap) -
     """A changed map has a new ETag and is sent again."""
     target = f"/api/mindmaps/{document.id}"
     tag = client.request(target).headers["etag"]
-    maps.change(document.id, lambda found: add_note(found, "Something new", timestamp_at(1)))
+    maps.change(document.id, lambda current: add_note(current, "Something new", create_timestamp(1)))
     answer = client.request(target, If_None_Match=tag)
     assert answer.status == 200 and answer.headers["etag"] != tag
 
@@ -189,17 +193,17 @@ def test_concurrent_requests_share_a_load(
 
     While the map is being written, all requests since the last load share the next load.
     """
-    encoded: list[str] = []
+    encoded_ids: list[str] = []
 
-    def counting(document: Mindmap) -> bytes:
-        encoded.append(document.id)
+    def encode_and_count(document: Mindmap) -> bytes:
+        encoded_ids.append(document.id)
         return encode(document)
 
-    monkeypatch.setattr(documents, "encode", counting)
+    monkeypatch.setattr(documents, "encode", encode_and_count)
     document = create_map()
     batch = [NewNode(f"Step {number}") for number in range(1_000)]
     for number in range(5):
-        document = add_nodes(document, ROOT, batch, timestamp_at(number)).document
+        document = add_nodes(document, ROOT, batch, create_timestamp(number)).document
     maps.create(document)
     if not is_being_written:
         time.sleep(documents.MTIME_RESOLUTION_NS / 1e9)
@@ -209,7 +213,7 @@ def test_concurrent_requests_share_a_load(
         contents = list(
             pool.map(lambda _: client.request(f"/api/mindmaps/{document.id}").content, range(200))
         )
-    assert len(encoded) <= max_loads
+    assert len(encoded_ids) <= max_loads
     assert set(contents) == {encode(document)}
 
 
@@ -235,13 +239,13 @@ def test_cache_eviction(maps: MapStore, document: Mindmap, monkeypatch: pytest.M
     for other in others:
         maps.create(other)
     time.sleep(documents.MTIME_RESOLUTION_NS / 1e9)
-    for one in (document, *others, document):
-        assert cache.load_json(one.id, time.monotonic()) == encode(one)
+    for requested_map in (document, *others, document):
+        assert cache.load_json(requested_map.id, time.monotonic()) == encode(requested_map)
     assert len(cache._contents) == 1
     monkeypatch.setattr(documents, "MAX_CACHE_BYTES", 3_000)
     cache = documents.DocumentCache(maps.path)
-    for one in (*others[:2], others[0], others[2]):
-        cache.load_json(one.id, time.monotonic())
+    for requested_map in (*others[:2], others[0], others[2]):
+        cache.load_json(requested_map.id, time.monotonic())
     assert others[0].id in cache._contents and others[1].id not in cache._contents
 
 

@@ -24,7 +24,7 @@ TIME_TOLERANCE = 2.0
 
 
 def add_log_entry(maps: MapStore, document: Mindmap, message: str = "Something new") -> None:
-    maps.change(document.id, lambda found: add_note(found, message, utc_now()))
+    maps.change(document.id, lambda current: add_note(current, message, utc_now()))
 
 
 def test_connected(client: ViewerClient) -> None:
@@ -32,7 +32,7 @@ def test_connected(client: ViewerClient) -> None:
     with client.listen() as listener:
         assert listener.response.getheader("Content-Type") == "text/event-stream; charset=utf-8"
         assert listener.response.getheader("Cache-Control") == "no-store"
-        event = listener.next_event()
+        event = listener.receive_event()
         assert set(event) == {"type", "timestamp"} and event["type"] == "connected"
         assert TIMESTAMP.fullmatch(event["timestamp"])
         assert listener.lines[0] == "retry: 1000" and listener.lines[1].startswith("id: ")
@@ -43,22 +43,22 @@ def test_connected(client: ViewerClient) -> None:
 def test_updates(client: ViewerClient, maps: MapStore, tmp_path: Path) -> None:
     """Creating, changing, replacing or deleting a map sends one event; other files send none."""
     with client.listen() as listener:
-        listener.next_event()
+        listener.receive_event()
         document = create_map()
         maps.create(document)
-        event = listener.next_event()
+        event = listener.receive_event()
         assert set(event) == {"type", "id", "timestamp"}
         assert (event["type"], event["id"]) == ("mindmap_updated", document.id)
         assert TIMESTAMP.fullmatch(event["timestamp"])
         add_log_entry(maps, document)
-        assert listener.next_event()["id"] == document.id
+        assert listener.receive_event()["id"] == document.id
         (tmp_path / "elsewhere").write_bytes(maps.directory.read(document.id))
         (tmp_path / "elsewhere").rename(maps.path / "moved-in.json")
-        assert listener.next_event()["id"] == "moved-in"
+        assert listener.receive_event()["id"] == "moved-in"
         (maps.path / "moved-in.json").rename(maps.path / "renamed.json")
-        assert {listener.next_event()["id"], listener.next_event()["id"]} == {"moved-in", "renamed"}
+        assert {listener.receive_event()["id"], listener.receive_event()["id"]} == {"moved-in", "renamed"}
         maps.delete(document.id)
-        assert listener.next_event()["id"] == document.id
+        assert listener.receive_event()["id"] == document.id
         (maps.path / "notes.txt").write_text("no map")
         (maps.path / ".mm_1.tmp").write_text("no map")
         (maps.path / "no map.json").write_text("{}")
@@ -71,10 +71,10 @@ def test_debounced_updates(client: ViewerClient, maps: MapStore) -> None:
     document = create_map()
     maps.create(document)
     with client.listen() as listener:
-        listener.next_event()
+        listener.receive_event()
         listener.drain(0.5)
         is_stopped = threading.Event()
-        began = time.monotonic()
+        started_at = time.monotonic()
 
         def write_repeatedly() -> None:
             while not is_stopped.is_set():
@@ -86,25 +86,25 @@ def test_debounced_updates(client: ViewerClient, maps: MapStore) -> None:
         time.sleep(3)
         is_stopped.set()
         thread.join()
-        ended = time.monotonic()
+        ended_at = time.monotonic()
         received_at = []
-        while not listener.events.empty() or time.monotonic() < ended + QUIET_SECONDS + TIME_TOLERANCE:
+        while not listener.events.empty() or time.monotonic() < ended_at + QUIET_SECONDS + TIME_TOLERANCE:
             if not listener.events.empty():
                 received_at.append(listener.events.get()[0])
             time.sleep(0.01)
-    gaps = [later - earlier for earlier, later in zip([began, *received_at], received_at, strict=False)]
+    gaps = [later - earlier for earlier, later in zip([started_at, *received_at], received_at, strict=False)]
     assert max(gaps) < MAX_DELAY_SECONDS + TIME_TOLERANCE
-    assert len(received_at) <= (ended - began) / QUIET_SECONDS / 2 + 1
-    assert received_at[-1] > ended - MAX_DELAY_SECONDS
+    assert len(received_at) <= (ended_at - started_at) / QUIET_SECONDS / 2 + 1
+    assert received_at[-1] > ended_at - MAX_DELAY_SECONDS
 
 
 def test_maps_are_debounced_separately(client: ViewerClient, maps: MapStore) -> None:
     """A map that is written continuously does not delay the events of another."""
     busy, calm = create_map(), create_map()
-    for one in (busy, calm):
-        maps.create(one)
+    for document in (busy, calm):
+        maps.create(document)
     with client.listen() as listener:
-        listener.next_event()
+        listener.receive_event()
         listener.drain(0.5)
         for turn in range(30):
             add_log_entry(maps, busy)
@@ -118,44 +118,44 @@ def test_maps_are_debounced_separately(client: ViewerClient, maps: MapStore) -> 
 def test_many_listeners(client: ViewerClient, maps: MapStore) -> None:
     """Fifty listeners all get the last of many changes of several maps."""
     documents = [create_map() for _ in range(3)]
-    for one in documents:
-        maps.create(one)
-    listeners = [client.listen() for _ in range(50)]
-    opened = [listener.__enter__() for listener in listeners]
+    for document in documents:
+        maps.create(document)
+    listener_contexts = [client.listen() for _ in range(50)]
+    opened_listeners = [listener.__enter__() for listener in listener_contexts]
     try:
-        for listener in opened:
-            assert listener.next_event()["type"] == "connected"
+        for listener in opened_listeners:
+            assert listener.receive_event()["type"] == "connected"
         for turn in range(10):
             add_log_entry(maps, documents[turn % 3], str(turn))
-        for listener in opened:
-            waited = {one.id for one in documents}
-            while waited:
-                waited.discard(listener.next_event()["id"])
+        for listener in opened_listeners:
+            missing_ids = {document.id for document in documents}
+            while missing_ids:
+                missing_ids.discard(listener.receive_event()["id"])
     finally:
-        for entered in listeners:
-            entered.__exit__(None, None, None)
+        for listener_context in listener_contexts:
+            listener_context.__exit__(None, None, None)
 
 
 def test_reconnect(client: ViewerClient, maps: MapStore) -> None:
     """A reconnecting listener gets one event for each map changed meanwhile; a new one only later changes."""
     one, two = create_map(), create_map()
     with client.listen() as listener:
-        listener.next_event()
+        listener.receive_event()
         maps.create(one)
-        listener.next_event()
-        last = last_event_id(listener.lines)
+        listener.receive_event()
+        last_id = find_last_event_id(listener.lines)
     for turn in range(3):
         add_log_entry(maps, one, str(turn))
         time.sleep(0.3)
     maps.create(two)
     with client.listen() as other:
-        other.next_event()
-        assert other.next_event()["id"] == two.id or other.next_event()["id"] == two.id
-    for heard in ("", "x", "0-0", f"{last}9999", last.replace("-", "-x"), last + "\u00b2"):
-        with client.listen(heard.encode().decode("latin-1")) as other:
-            assert [event["type"] for event in other.drain(0.5)] == ["connected"], heard
-    with client.listen(last) as back:
-        assert [event.get("id") for event in back.drain(1)] == [None, one.id, two.id]
+        other.receive_event()
+        assert other.receive_event()["id"] == two.id or other.receive_event()["id"] == two.id
+    for invalid_id in ("", "x", "0-0", f"{last_id}9999", last_id.replace("-", "-x"), last_id + "\u00b2"):
+        with client.listen(invalid_id.encode().decode("latin-1")) as other:
+            assert [event["type"] for event in other.drain(0.5)] == ["connected"], invalid_id
+    with client.listen(last_id) as reconnected:
+        assert [event.get("id") for event in reconnected.drain(1)] == [None, one.id, two.id]
 
 
 def test_heartbeat(client: ViewerClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_disconnect(client: ViewerClient) -> None:
     assert client.viewer
     for _ in range(3):
         with client.listen() as listener:
-            listener.next_event()
+            listener.receive_event()
             assert client.viewer.listener_count == 1
         wait_until(lambda: client.viewer is not None and client.viewer.listener_count == 0)
 
@@ -180,8 +180,8 @@ def test_listener_limit(client: ViewerClient, monkeypatch: pytest.MonkeyPatch) -
     """A listener above the limit gets 503 with `Retry-After`."""
     monkeypatch.setattr(handlers, "MAX_LISTENERS", 2)
     with client.listen() as one, client.listen() as two:
-        one.next_event()
-        two.next_event()
+        one.receive_event()
+        two.receive_event()
         answer = client.request("/events")
         assert (answer.error, answer.headers["retry-after"]) == ((503, "too_busy"), "5")
 
@@ -198,8 +198,8 @@ def test_listener_that_does_not_read(client: ViewerClient, maps: MapStore) -> No
         changes = client.viewer.changes
 
         def record_all() -> None:
-            for one in documents:
-                changes.record(one.id)
+            for document in documents:
+                changes.record(document.id)
 
         for _ in range(200):  # 40,000 changes, which would be 6 MB if each were queued
             client.loop.call_soon_threadsafe(record_all)
@@ -215,6 +215,6 @@ def test_listener_that_does_not_read(client: ViewerClient, maps: MapStore) -> No
         assert len(received) < 1_000_000, len(received)
 
 
-def last_event_id(lines: list[str]) -> str:
+def find_last_event_id(lines: list[str]) -> str:
     """Return the id of the last event."""
     return [line for line in lines if line.startswith("id: ")][-1].removeprefix("id: ")

@@ -16,11 +16,11 @@ from watchdog.observers.api import BaseObserver
 from mindmap.map_store import MapStore
 from mindmap.nodes import add_note
 from serve.viewer import watcher
-from tests.mindmap.sample_maps import create_map, timestamp_at
-from tests.serve.viewer.helpers import running_viewer, wait_until, write_page_files
+from tests.mindmap.sample_maps import create_map, create_timestamp
+from tests.serve.viewer.helpers import start_viewer, wait_until, write_page_files
 
 
-def raise_no_watches() -> BaseObserver:
+def raise_no_watches_error() -> BaseObserver:
     raise OSError(errno.EMFILE, "Too many open files")
 
 
@@ -28,22 +28,22 @@ def test_no_watches_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without available watches the directory is polled, with one warning, until watches are available again."""
-    monkeypatch.setattr(watcher, "create_observer", raise_no_watches)
+    monkeypatch.setattr(watcher, "create_observer", raise_no_watches_error)
     monkeypatch.setattr(watcher, "RETRY_SECONDS", 0.5)
     maps = MapStore(tmp_path / "maps")
     with (
         caplog.at_level(logging.WARNING),
-        running_viewer(maps.path, write_page_files(tmp_path / "page")) as client,
+        start_viewer(maps.path, write_page_files(tmp_path / "page")) as client,
     ):
         document = create_map()
         with client.listen() as listener:
-            listener.next_event()
+            listener.receive_event()
             maps.create(document)
-            assert listener.next_event()["id"] == document.id
-            maps.change(document.id, lambda found: add_note(found, "Something new", timestamp_at(1)))
-            assert listener.next_event()["id"] == document.id
+            assert listener.receive_event()["id"] == document.id
+            maps.change(document.id, lambda current: add_note(current, "Something new", create_timestamp(1)))
+            assert listener.receive_event()["id"] == document.id
             maps.delete(document.id)
-            assert listener.next_event()["id"] == document.id
+            assert listener.receive_event()["id"] == document.id
         assert client.request("/api/status").json["watching"] == "polling"
         monkeypatch.setattr(watcher, "create_observer", Observer)
         wait_until(lambda: client.request("/api/status").json["watching"] == "events")
@@ -56,13 +56,13 @@ def test_directory_is_replaced(tmp_path: Path) -> None:
     maps = MapStore(tmp_path / "maps")
     maps.path.mkdir()
     moved, missing = create_map(), create_map()
-    for one in (moved, missing):
-        maps.create(one)
+    for document in (moved, missing):
+        maps.create(document)
     with (
-        running_viewer(maps.path, write_page_files(tmp_path / "page")) as client,
+        start_viewer(maps.path, write_page_files(tmp_path / "page")) as client,
         client.listen() as listener,
     ):
-        listener.next_event()
+        listener.receive_event()
         maps.path.rename(tmp_path / "before")
         (tmp_path / "before" / f"{moved.id}.json").rename(tmp_path / "kept.json")
         maps.path.mkdir()
@@ -79,13 +79,13 @@ def test_directory_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with (
-        running_viewer(tmp_path / "link", write_page_files(tmp_path / "page")) as client,
+        start_viewer(tmp_path / "link", write_page_files(tmp_path / "page")) as client,
         client.listen() as listener,
     ):
-        listener.next_event()
+        listener.receive_event()
         document = create_map()
         MapStore(tmp_path / "real").create(document)
-        assert listener.next_event()["id"] == document.id
+        assert listener.receive_event()["id"] == document.id
 
 
 def test_changes_with_equal_signatures(tmp_path: Path) -> None:

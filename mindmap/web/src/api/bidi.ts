@@ -1,17 +1,18 @@
-// Isolation of bidirectional text: control characters in a label must not change the direction of the text around it.
+// Isolation of bidirectional text in the server's JSON: control characters in a label must not change the direction of
+// the text around it.
 
 const BIDI_CONTROLS = /[\u202A-\u202E\u2066-\u2069]/u;
 const [ISOLATE, END_ISOLATE, END_EMBEDDING] = ["\u2068", "\u2069", "\u202C"] as const;
 // Fields with free text. Ids and paths stay unchanged, because they are sent back to the server.
 const TEXT_FIELDS = new Set(["label", "title", "message", "summary", "detail", "notes", "activeTask"]);
 
-/** Parses JSON and isolates its texts. Most documents have no control characters and skip the second pass. */
-export function parseJson(text: string): unknown {
+/** Parses JSON and isolates its texts. Without control characters it skips the reviver, which visits every value. */
+export function parseJsonAndIsolateTexts(text: string): unknown {
   if (!BIDI_CONTROLS.test(text)) return JSON.parse(text);
   return JSON.parse(text, (key, value: unknown) => (typeof value === "string" && TEXT_FIELDS.has(key) ? isolateBidi(value) : value));
 }
 
-/** Wraps a text with control characters in an isolate, and closes everything that it opens. */
+/** Wraps a text in an isolate that closes every control character it opens; a text without them is unchanged. */
 export function isolateBidi(text: string): string {
   if (!BIDI_CONTROLS.test(text)) return text;
   const openControls: string[] = [];

@@ -1,9 +1,9 @@
 // HTTP client of the viewer's routes.
 
-import { parseJson } from "./bidi";
-import type { Mindmap, Summary } from "./types";
+import { parseJsonAndIsolateTexts } from "./bidi";
+import type { Mindmap, SessionSummary } from "./types";
 
-/** Error of a request. `status` is the HTTP status, or 0 if no server answered. */
+/** Error of a request. `status` is the HTTP status, or 0 if no server answered; `hint` is the next action, or empty. */
 export class ApiError extends Error {
   constructor(
     message: string,
@@ -14,18 +14,20 @@ export class ApiError extends Error {
   }
 }
 
+const RESTART_HINT = "Reload the page. If the error returns, restart `mindmap viewer`.";
+
 async function requestJson<T>(path: string, options: RequestInit = {}): Promise<T> {
   const response = await fetchResponse(path, options);
   const text = await response.text();
-  if (!response.ok) throw errorFromResponse(response.status, text);
+  if (!response.ok) throw createResponseError(response.status, text);
   try {
-    return parseJson(text) as T;
+    return parseJsonAndIsolateTexts(text) as T;
   } catch {
-    throw new ApiError("The viewer's answer is not JSON.", response.status);
+    throw new ApiError("The viewer's answer is not JSON.", response.status, RESTART_HINT);
   }
 }
 
-export const offlineError = (): ApiError =>
+export const createOfflineError = (): ApiError =>
   new ApiError("The viewer does not answer.", 0, "Run `mindmap viewer` again. This page reconnects by itself.");
 
 async function fetchResponse(path: string, options: RequestInit): Promise<Response> {
@@ -34,15 +36,17 @@ async function fetchResponse(path: string, options: RequestInit): Promise<Respon
     return await fetch(path, { cache: "no-cache", ...options });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw offlineError();
+    throw createOfflineError();
   }
 }
 
-function errorFromResponse(status: number, text: string): ApiError {
-  const detail = parseErrorBody(text);
-  return new ApiError(detail.message || `The viewer answered with status ${status}.`, status, detail.hint);
+function createResponseError(status: number, text: string): ApiError {
+  const { message, hint } = parseErrorBody(text);
+  if (message) return new ApiError(message, status, hint);
+  return new ApiError(`The viewer answered with the unexpected status ${status}.`, status, RESTART_HINT);
 }
 
+/** Returns the message and hint of an error response; both are empty if it is not from the viewer. */
 function parseErrorBody(text: string): { message: string; hint: string } {
   try {
     const { error } = JSON.parse(text) as { error?: { message?: unknown; hint?: unknown } };
@@ -52,11 +56,12 @@ function parseErrorBody(text: string): { message: string; hint: string } {
   }
 }
 
-const mapUrl = (id: string): string => `/api/mindmaps/${encodeURIComponent(id)}`;
+const buildMapUrl = (id: string): string => `/api/mindmaps/${encodeURIComponent(id)}`;
 
-export const fetchSessions = (): Promise<Summary[]> => requestJson("/api/mindmaps");
-export const fetchMindmap = (id: string): Promise<Mindmap> => requestJson(mapUrl(id));
+export const fetchSessionSummaries = (): Promise<SessionSummary[]> => requestJson("/api/mindmaps");
+export const fetchMindmap = (id: string): Promise<Mindmap> => requestJson(buildMapUrl(id));
 
+/** Attaches the files that differ from HEAD to the map. `synced` is their number. */
 export const syncGit = (mindmapId: string): Promise<{ synced: number; mindmap: Mindmap }> =>
   requestJson("/api/sync-git", {
     method: "POST",
@@ -64,7 +69,7 @@ export const syncGit = (mindmapId: string): Promise<{ synced: number; mindmap: M
     body: JSON.stringify({ mindmapId }),
   });
 
-/** A file in the data directory that cannot be shown, with the error. */
+/** File in the data directory that the viewer cannot read. `id` is the id of its map. */
 export interface Problem {
   id: string;
   message: string;
@@ -72,22 +77,20 @@ export interface Problem {
 }
 
 export interface Status {
-  version: string;
   dataDir: string;
-  watching: string;
   problems: Problem[];
 }
 
 export const fetchStatus = (): Promise<Status> => requestJson("/api/status");
 
 export async function fetchExport(id: string, format: "markdown" | "mermaid" | "json"): Promise<string> {
-  const response = await fetchResponse(`${mapUrl(id)}/export?format=${format}`, {});
+  const response = await fetchResponse(`${buildMapUrl(id)}/export?format=${format}`, {});
   const text = await response.text();
-  if (!response.ok) throw errorFromResponse(response.status, text);
+  if (!response.ok) throw createResponseError(response.status, text);
   return text;
 }
 
-/** A commit that shaped lines of a file. */
+/** Commit that last changed some lines of a file. `blame_lines` are the numbers of these lines in the current file. */
 export interface Commit {
   commit_sha: string;
   commit_message: string;
@@ -96,6 +99,7 @@ export interface Commit {
   blame_lines: number[];
 }
 
+/** Lineage of a file, as `lineage explain` computes it. `limitation` and `hint` say why the list may be incomplete. */
 export interface Lineage {
   hits: Commit[];
   meta: { hint?: string | null; explain?: { limitation?: string | null } };

@@ -5,11 +5,11 @@ export type ServerEvent = { type: "connected" } | { type: "mindmap_updated"; id:
 // EventSource never retries after an HTTP error, but a restarting viewer may be back soon.
 const RECONNECT_MS = 2_000;
 
-/** Subscribes until the returned function is called. `onDisconnect` is called whenever the connection is lost. */
+/** Subscribes to the stream; the returned function ends it. `onDisconnect` is called whenever the connection is lost. */
 export function subscribe(onEvent: (event: ServerEvent) => void, onDisconnect: () => void): () => void {
   let source: EventSource | null = null;
   let timer = 0;
-  const open = (): void => {
+  const openStream = (): void => {
     window.clearTimeout(timer);
     source?.close();
     source = new EventSource("/events");
@@ -19,23 +19,23 @@ export function subscribe(onEvent: (event: ServerEvent) => void, onDisconnect: (
     }
     source.onerror = () => {
       onDisconnect();
-      if (source?.readyState === EventSource.CLOSED) timer = window.setTimeout(open, RECONNECT_MS);
+      if (source?.readyState === EventSource.CLOSED) timer = window.setTimeout(openStream, RECONNECT_MS);
     };
   };
   const dispatch = (data: string): void => {
     const event = parseEvent(data);
     if (event) onEvent(event);
   };
-  const onVisible = (): void => {
-    if (document.visibilityState === "visible" && source?.readyState !== EventSource.OPEN) open();
+  const reopenIfVisible = (): void => {
+    if (document.visibilityState === "visible" && source?.readyState !== EventSource.OPEN) openStream();
   };
-  document.addEventListener("visibilitychange", onVisible);
-  window.addEventListener("online", open);
-  open();
+  document.addEventListener("visibilitychange", reopenIfVisible);
+  window.addEventListener("online", openStream);
+  openStream();
   return () => {
     window.clearTimeout(timer);
-    document.removeEventListener("visibilitychange", onVisible);
-    window.removeEventListener("online", open);
+    document.removeEventListener("visibilitychange", reopenIfVisible);
+    window.removeEventListener("online", openStream);
     source?.close();
   };
 }
@@ -46,7 +46,7 @@ function parseEvent(data: string): ServerEvent | null {
     if (type === "connected") return { type };
     if (type === "mindmap_updated" && typeof id === "string") return { type, id };
   } catch {
-    // an event of a later version
+    // Text that is not JSON is ignored, like events of later versions.
   }
   return null;
 }

@@ -4,15 +4,16 @@
 
 import { type ServerEvent, subscribe } from "./events";
 
-const CHANNEL = "mindmap-events";
+// Name of the lock and of the broadcast channel. Another message format needs another name.
+const CHANNEL = "mindmap-event-stream";
 
-// Interval of a follower's pings, and the time it waits for the answer. Messages, not timers of the leader, because
-// browsers slow down the timers of hidden tabs. Stealing the lead unnecessarily costs one request.
+// Interval of a follower's pings, and the time it waits for the answer. The leader answers instead of sending heartbeats,
+// because browsers slow down the timers of hidden tabs. An unnecessary steal costs one request.
 const PING_INTERVAL_MS = 3_000;
 const PING_TIMEOUT_MS = 2_000;
 
 type StreamEvent = ServerEvent | { type: "lost" };
-type TabMessage = StreamEvent | { type: "hello" } | { type: "there?" } | { type: "here" };
+type TabMessage = StreamEvent | { type: "join" } | { type: "ping" } | { type: "pong" };
 
 /** Subscribes for as long as the page is open. `onDisconnect` is called whenever the connection is lost. */
 export function subscribeShared(onEvent: (event: ServerEvent) => void, onDisconnect: () => void): void {
@@ -22,7 +23,7 @@ export function subscribeShared(onEvent: (event: ServerEvent) => void, onDisconn
   else void navigator.locks.query().then(listenShared, listenAlone); // rejected if the browser stores nothing for the site
 }
 
-/** A tab as leader or follower of the shared stream. */
+/** Tab that leads or follows the shared stream. */
 class SharedStreamTab {
   private readonly channel = new BroadcastChannel(CHANNEL);
   /** Closes the leader's stream; null in followers. */
@@ -34,10 +35,10 @@ class SharedStreamTab {
 
   constructor(private readonly onEvent: (event: StreamEvent) => void) {}
 
-  /** Follows, and leads whenever the lock is granted. */
+  /** Follows the leader, and leads whenever the browser grants the lock. */
   async start(): Promise<never> {
     this.channel.onmessage = ({ data }: MessageEvent<TabMessage>) => (this.stopStream ? this.handleAsLeader(data) : this.handleAsFollower(data));
-    this.send({ type: "hello" });
+    this.send({ type: "join" });
     window.setInterval(() => this.pingLeader(), PING_INTERVAL_MS);
     document.addEventListener("visibilitychange", () => this.pingLeader());
     for (;;) await this.holdLock({});
@@ -61,7 +62,7 @@ class SharedStreamTab {
     this.clearPing();
     this.stopStream?.();
     this.lastState = null;
-    this.send({ type: "here" });
+    this.send({ type: "pong" });
     return (this.stopStream = subscribe(
       (event) => this.broadcastEvent(event),
       () => this.broadcastEvent({ type: "lost" }),
@@ -71,7 +72,7 @@ class SharedStreamTab {
   private stopLeading(stop: () => void): void {
     stop();
     if (this.stopStream === stop) this.stopStream = null;
-    this.send({ type: "hello" }); // the new leader answers with the current state
+    this.send({ type: "join" }); // the new leader answers with the current state
   }
 
   private broadcastEvent(event: StreamEvent): void {
@@ -81,20 +82,20 @@ class SharedStreamTab {
   }
 
   private handleAsLeader(message: TabMessage): void {
-    if (message.type === "there?") this.send({ type: "here" });
-    // Tabs that know the state already reload once more.
-    if (message.type === "hello" && this.lastState) this.send(this.lastState);
+    if (message.type === "ping") this.send({ type: "pong" });
+    // Tabs that joined earlier also get this state and reload once more.
+    if (message.type === "join" && this.lastState) this.send(this.lastState);
   }
 
   private handleAsFollower(message: TabMessage): void {
-    if (message.type === "hello" || message.type === "there?") return;
+    if (message.type === "join" || message.type === "ping") return;
     this.clearPing();
-    if (message.type !== "here") this.onEvent(message);
+    if (message.type !== "pong") this.onEvent(message);
   }
 
   private pingLeader(): void {
     if (this.stopStream || document.hidden) return;
-    this.send({ type: "there?" });
+    this.send({ type: "ping" });
     this.pingTimer ||= window.setTimeout(() => this.takeLead(), PING_TIMEOUT_MS);
   }
 

@@ -1,4 +1,4 @@
-// Types of the server's JSON. Fields of later versions are kept and ignored.
+// Types of the server's JSON. The page ignores fields that it does not know.
 
 export interface CodeChange {
   kind: string;
@@ -56,7 +56,7 @@ export interface Mindmap {
   activityLog: Activity[];
 }
 
-export interface Summary {
+export interface SessionSummary {
   id: string;
   title: string;
   workspacePath: string | null;

@@ -3,9 +3,10 @@
 import type { MapNode } from "../api/types";
 import type { Progress } from "../model/progress";
 import { isTask } from "../model/tree";
-import { ROOT, glyphOf, typeName } from "../model/vocabulary";
+import { ROOT, getGlyphAndLabel, getTypeName } from "../model/vocabulary";
 import { type Measure, truncateText, wrapText } from "./text";
 
+// Sizes in pixels at scale 1, like all sizes in this folder.
 export const CARD_METRICS = { width: 236, icon: 30, pad: 12, line: 18, caption: 14, footer: 20 } as const;
 const MAX_LINES = 3;
 const MAX_FILES_WIDTH = 118;
@@ -17,7 +18,7 @@ export interface Card {
   files: string;
   /** Progress of the tasks below the node; null without tasks. */
   progress: Progress | null;
-  /** Number of nodes collapsed under it. */
+  /** Number of nodes that are collapsed under this card. */
   hiddenCount: number;
   isCollapsible: boolean;
   isCollapsed: boolean;
@@ -25,6 +26,7 @@ export interface Card {
   height: number;
 }
 
+/** Functions that measure text in the fonts of the cards. */
 export interface Fonts {
   label: Measure;
   bold: Measure;
@@ -32,7 +34,7 @@ export interface Fonts {
 }
 
 export function createCard(node: MapNode, taskProgress: Progress | undefined, hiddenCount: number, isCollapsible: boolean, fonts: Fonts): Card {
-  const caption = node.type === "task" || node.id === ROOT ? "" : typeName(node.type);
+  const caption = node.type === "task" || node.id === ROOT ? "" : getTypeName(node.type);
   const textWidth = CARD_METRICS.width - CARD_METRICS.pad * 2 - CARD_METRICS.icon;
   const lines = wrapText(node.label, textWidth, MAX_LINES, node.type === "plan" || node.id === ROOT ? fonts.bold : fonts.label);
   const files = truncateText(describeFiles(node), MAX_FILES_WIDTH, fonts.small);
@@ -55,16 +57,16 @@ function describeFiles(node: MapNode): string {
   const files = node.files ?? [];
   if (!files.length) return "";
   const kinds = new Set(files.flatMap((touch) => (touch.changes ?? []).map((change) => change.kind)));
-  const glyphs = [...kinds].map((kind) => glyphOf(kind)[0]).join(" ");
+  const glyphs = [...kinds].map((kind) => getGlyphAndLabel(kind)[0]).join(" ");
   return `${files.length} ${files.length === 1 ? "file" : "files"}${glyphs ? `   ${glyphs}` : ""}`;
 }
 
 /** Returns the text that screen readers announce for a card. */
-export function accessibleName(node: MapNode, card: Card): string {
+export function buildAccessibleName(node: MapNode, card: Card): string {
   const status = isTask(node) ? (node.status ?? "planned").replace(/_/gu, " ") : "";
   const files = node.files?.length ?? 0;
   const parts = [
-    node.id === ROOT ? "Map" : typeName(node.type),
+    node.id === ROOT ? "Map" : getTypeName(node.type),
     status,
     card.progress ? `${card.progress.done} of ${card.progress.total} tasks done` : "",
     files ? `${files} ${files === 1 ? "file" : "files"}` : "",

@@ -1,4 +1,4 @@
-// Laid out part of a map, as a pane draws it.
+// Input of a pane's renderer: the positions of cards and links.
 
 import type { Layout } from "./layout";
 import type { LinkRoute } from "./links";

@@ -1,5 +1,5 @@
-// Layout of a map: the root on top, below it its branches in columns that suit the window, each a tree growing to the
-// right.
+// Layout of a map. The root is on top. Below it, in columns that suit the window, are its branches ("blocks"), each a
+// tree that grows to the right.
 
 import type { Branch } from "../model/tree";
 import { walkTree } from "../model/tree";
@@ -13,6 +13,7 @@ export interface Box {
   height: number;
 }
 
+/** Card with its position. */
 export interface PlacedCard extends Box {
   branch: Branch;
   card: Card;
@@ -28,8 +29,9 @@ export interface Layout {
   rootConnectors: { path: string; box: Box }[];
 }
 
+// `lane` is the space between the root and the columns, where the connectors run.
 const GAP = { columns: 84, lane: 52, blocks: 36 } as const;
-// Another number of columns must fit better by this much, so that cards rarely move.
+// Another number of columns must reduce the error of `divideIntoColumns` by this much, so that cards rarely move.
 const KEEP_COLUMNS_BONUS = 0.35;
 
 /** Lays out one branch of the root, with bounds starting at 0, 0. */
@@ -44,11 +46,12 @@ function layOutBlock(root: Branch, cards: Map<string, Card>): { placedCards: Map
   });
   for (const branch of order.reverse()) {
     const parent = branch !== root && placedCards.get(branch.parent!.id);
-    if (parent) parent.subtreeBox = unionBox(parent.subtreeBox, placedCards.get(branch.id)!.subtreeBox);
+    if (parent) parent.subtreeBox = uniteBoxes(parent.subtreeBox, placedCards.get(branch.id)!.subtreeBox);
   }
   return { placedCards, bounds: { ...placedCards.get(root.id)!.subtreeBox } };
 }
 
+/** Lays out a map for a window's aspect ratio (width / height). It prefers the number of columns of `previous`. */
 export function layOutMap(root: Branch, cards: Map<string, Card>, aspect: number, previous?: Layout): Layout {
   const blocks = root.children.map((child) => layOutBlock(child, cards));
   const columns = divideIntoColumns(blocks.map((block) => block.bounds), aspect, previous?.columns ?? 0);
@@ -61,18 +64,18 @@ export function layOutMap(root: Branch, cards: Map<string, Card>, aspect: number
     let y = card.height + (columns.length > 1 ? GAP.lane : GAP.blocks / 1.5);
     for (const index of column) {
       const { placedCards: blockCards, bounds } = blocks[index]!;
-      for (const [id, placed] of blockCards) placedCards.set(id, translatePlacedCard(placed, x, y));
-      rootConnectors.push(rootConnector(rootBox, x, placedCards.get(root.children[index]!.id)!));
+      for (const [id, placedCard] of blockCards) placedCards.set(id, translatePlacedCard(placedCard, x, y));
+      rootConnectors.push(createRootConnector(rootBox, x, placedCards.get(root.children[index]!.id)!));
       y += bounds.height + GAP.blocks;
     }
     x += Math.max(...column.map((index) => blocks[index]!.bounds.width)) + GAP.columns;
   }
-  const bounds = [...placedCards.values()].reduce((all, placed) => unionBox(all, placed), rootBox);
+  const bounds = [...placedCards.values()].reduce((all, placedCard) => uniteBoxes(all, placedCard), rootBox);
   placedCards.get(root.id)!.subtreeBox = bounds;
   return { cards: placedCards, bounds, columns: columns.length, rootConnectors };
 }
 
-/** Returns the block indexes per column, in order, whose overall shape is closest to the window's. */
+/** Divides the blocks, in order, into columns with about the aspect ratio of the window; returns their indexes. */
 function divideIntoColumns(sizes: Box[], aspect: number, previousColumns: number): number[][] {
   let best: { columns: number[][]; error: number } | null = null;
   for (let count = 1; count <= Math.min(sizes.length, 64); count++) {
@@ -103,15 +106,15 @@ function fillColumns(sizes: Box[], count: number): number[][] {
   return columns;
 }
 
-const translatePlacedCard = (placed: PlacedCard, x: number, y: number): PlacedCard => ({
-  ...placed,
-  x: placed.x + x,
-  y: placed.y + y,
-  subtreeBox: { ...placed.subtreeBox, x: placed.subtreeBox.x + x, y: placed.subtreeBox.y + y },
+const translatePlacedCard = (placedCard: PlacedCard, x: number, y: number): PlacedCard => ({
+  ...placedCard,
+  x: placedCard.x + x,
+  y: placedCard.y + y,
+  subtreeBox: { ...placedCard.subtreeBox, x: placedCard.subtreeBox.x + x, y: placedCard.subtreeBox.y + y },
 });
 
-// Down from the root, along above the columns, down beside a column, and into the first card of a block.
-function rootConnector(rootBox: Box, x: number, to: Box): { path: string; box: Box } {
+// The path runs down from the root, along the lane, down beside a column, and into the first card of a block.
+function createRootConnector(rootBox: Box, x: number, to: Box): { path: string; box: Box } {
   const from = GAP.columns / 4;
   const lane = rootBox.y + rootBox.height + GAP.lane / 2;
   const side = x - GAP.columns / 4;
@@ -121,7 +124,7 @@ function rootConnector(rootBox: Box, x: number, to: Box): { path: string; box: B
   return { path, box: { x: 0, y: rootBox.y, width: to.x, height: y } };
 }
 
-export function unionBox(a: Box, b: Box): Box {
+export function uniteBoxes(a: Box, b: Box): Box {
   const x = Math.min(a.x, b.x);
   const y = Math.min(a.y, b.y);
   return {
@@ -131,6 +134,12 @@ export function unionBox(a: Box, b: Box): Box {
     height: Math.max(a.y + a.height, b.y + b.height) - y,
   };
 }
+
+export const contains = (outer: Box, inner: Box): boolean =>
+  outer.x <= inner.x &&
+  outer.y <= inner.y &&
+  outer.x + outer.width >= inner.x + inner.width &&
+  outer.y + outer.height >= inner.y + inner.height;
 
 export const intersects = (a: Box, b: Box): boolean =>
   a.x < b.x + b.width &&

@@ -1,7 +1,7 @@
 // Routes of links between cards. A collapsed end is replaced by the card that shows it.
 
 import type { Link } from "../api/types";
-import { type Box, type Layout, type PlacedCard, unionBox } from "./layout";
+import { type Box, type Layout, type PlacedCard, uniteBoxes } from "./layout";
 
 type Point = [number, number];
 
@@ -38,12 +38,12 @@ export function routeLinks(links: Link[], layout: Layout, visibleIdOf: Map<strin
     const key = `${from} ${to} ${style}`;
     const route = routes.get(key);
     if (route) route.links.push(link);
-    else routes.set(key, { key, links: [link], from, to, style, label: "", ...routeBetween(start, end) });
+    else routes.set(key, { key, links: [link], from, to, style, label: "", ...routeLink(start, end) });
   }
   for (const route of routes.values()) {
     route.label = combineLabels(route.links);
     const [x, y] = route.middle;
-    if (route.anchor === "start") route.box = unionBox(route.box, { x, y: y - 8, width: route.label.length * LETTER_WIDTH, height: 16 });
+    if (route.anchor === "start") route.box = uniteBoxes(route.box, { x, y: y - 8, width: route.label.length * LETTER_WIDTH, height: 16 });
   }
   return [...routes.values()];
 }
@@ -55,8 +55,8 @@ function combineLabels(links: Link[]): string {
   return rest.length ? `${text} +${rest.length}` : text;
 }
 
-function routeBetween(from: PlacedCard, to: PlacedCard): LinkGeometry {
-  if (from === to) return loopGeometry(from);
+function routeLink(from: PlacedCard, to: PlacedCard): LinkGeometry {
+  if (from === to) return createLoop(from);
   const direction = to.x > from.x + from.width ? 1 : to.x + to.width < from.x ? -1 : 0;
   return direction ? routeAcrossColumns(from, to, direction) : routeWithinColumn(from, to);
 }
@@ -66,7 +66,7 @@ function routeAcrossColumns(from: Box, to: Box, direction: 1 | -1): LinkGeometry
   const [x1, x2] = direction > 0 ? [from.x + from.width, to.x] : [from.x, to.x + to.width];
   const [y1, y2] = [from.y + from.height * 0.28, to.y + to.height * 0.72];
   const swing = direction * Math.max(Math.abs(x2 - x1) / 2, 40);
-  return curveGeometry([x1, y1], [x1 + swing, y1], [x2 - swing, y2], [x2, y2], direction, "middle");
+  return createCurve([x1, y1], [x1 + swing, y1], [x2 - swing, y2], [x2, y2], direction, "middle");
 }
 
 /** Curve within a column: on the right if neither card has children, else on the left. */
@@ -77,11 +77,11 @@ function routeWithinColumn(from: PlacedCard, to: PlacedCard): LinkGeometry {
   const swing = side * (30 + Math.min(Math.abs(y2 - y1) / 6, 70));
   const [x1, x2] = [edge(from), edge(to)];
   const outermost = side > 0 ? Math.max(x1, x2) : Math.min(x1, x2);
-  return curveGeometry([x1, y1], [outermost + swing, y1], [outermost + swing, y2], [x2, y2], side > 0 ? -1 : 1, side > 0 ? "start" : "middle");
+  return createCurve([x1, y1], [outermost + swing, y1], [outermost + swing, y2], [x2, y2], side > 0 ? -1 : 1, side > 0 ? "start" : "middle");
 }
 
 /** Bezier curve; the arrow points to the right if `arrowDirection` is 1, else to the left. */
-function curveGeometry(a: Point, b: Point, c: Point, d: Point, arrowDirection: 1 | -1, anchor: LinkGeometry["anchor"]): LinkGeometry {
+function createCurve(a: Point, b: Point, c: Point, d: Point, arrowDirection: 1 | -1, anchor: LinkGeometry["anchor"]): LinkGeometry {
   const tip = d[0] - arrowDirection * 2;
   const middle: Point = [(a[0] + 3 * b[0] + 3 * c[0] + d[0]) / 8 + (anchor === "start" ? 6 : 0), (a[1] + d[1]) / 2];
   return {
@@ -90,11 +90,11 @@ function curveGeometry(a: Point, b: Point, c: Point, d: Point, arrowDirection: 1
     ends: [a, d],
     middle,
     anchor,
-    box: unionBox(boxAround(a[0], a[1], d[0], d[1]), boxAround(middle[0], middle[1], middle[0], middle[1])),
+    box: uniteBoxes(createBoxAround(a[0], a[1], d[0], d[1]), createBoxAround(middle[0], middle[1], middle[0], middle[1])),
   };
 }
 
-function loopGeometry(box: Box): LinkGeometry {
+function createLoop(box: Box): LinkGeometry {
   const [x, y] = [box.x, box.y + box.height / 2];
   return {
     path: `M${round(x)} ${round(y - 8)}c-40 -24 -40 40 -10 16`,
@@ -109,7 +109,7 @@ function loopGeometry(box: Box): LinkGeometry {
   };
 }
 
-const boxAround = (x1: number, y1: number, x2: number, y2: number): Box => ({
+const createBoxAround = (x1: number, y1: number, x2: number, y2: number): Box => ({
   x: Math.min(x1, x2) - 12,
   y: Math.min(y1, y2) - 12,
   width: Math.abs(x2 - x1) + 24,

@@ -36,7 +36,7 @@ export function wrapText(text: string, width: number, maxLines: number, measure:
       line = "";
       index--;
     } else {
-      const length = fittingLength(words[index]!, width, measure);
+      const length = findFittingLength(words[index]!, width, measure);
       lines.push(words[index]!.slice(0, length));
       words[index] = words[index]!.slice(length);
       index--;
@@ -47,11 +47,11 @@ export function wrapText(text: string, width: number, maxLines: number, measure:
 
 export function truncateText(text: string, width: number, measure: Measure): string {
   if (measure(text) <= width) return text;
-  return `${text.slice(0, fittingLength(text, width - measure("…"), measure)).trimEnd()}…`;
+  return `${text.slice(0, findFittingLength(text, width - measure("…"), measure)).trimEnd()}…`;
 }
 
 // Returns the length of the prefix that fits: at least one character, never half of a surrogate pair.
-function fittingLength(text: string, width: number, measure: Measure): number {
+function findFittingLength(text: string, width: number, measure: Measure): number {
   let used = 0;
   let end = 0;
   for (const character of text) {

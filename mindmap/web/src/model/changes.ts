@@ -4,6 +4,7 @@ import type { MapNode, Mindmap } from "../api/types";
 
 export type ChangeKind = "added" | "changed";
 
+/** Returns the nodes that were added or changed, or have a new link, by id. */
 export function findChanges(before: Mindmap, after: Mindmap): Map<string, ChangeKind> {
   const changes = new Map<string, ChangeKind>();
   for (const [id, node] of Object.entries(after.nodes)) {
@@ -30,7 +31,7 @@ const hasChanged = (a: MapNode, b: MapNode): boolean =>
 const areEqual = (a: string[], b: string[]): boolean =>
   a.length === b.length && a.every((id, index) => id === b[index]);
 
-/** Returns the new map with the old objects of unchanged nodes, so that their cards are not drawn again. */
+/** Returns the map after the change, with the same objects for unchanged nodes, so that their cards stay drawn. */
 export function reuseUnchangedNodes(before: Mindmap, after: Mindmap): Mindmap {
   const nodes: Record<string, MapNode> = {};
   for (const [id, node] of Object.entries(after.nodes)) {

@@ -3,6 +3,7 @@
 import type { Mindmap } from "../api/types";
 import { buildTree, isTask, walkTree } from "./tree";
 
+/** Numbers of tasks by status; `total` includes planned tasks. */
 export interface Progress {
   done: number;
   active: number;
@@ -10,7 +11,7 @@ export interface Progress {
   total: number;
 }
 
-/** Counts the tasks below every node, itself excluded. The root has the counts of the whole map. */
+/** Counts the tasks below every node, without the node itself; by node id. */
 export function computeProgress(map: Mindmap): Map<string, Progress> {
   const progressById = new Map<string, Progress>();
   const order = [...walkTree(buildTree(map))];
@@ -35,18 +36,18 @@ function countTask(progress: Progress, status: string | undefined): void {
   else if (status === "blocked") progress.blocked += 1;
 }
 
-export const percent = ({ done, total }: Progress): number => (total ? Math.floor((100 * done) / total) : 0);
+export const computePercent = ({ done, total }: Progress): number => (total ? Math.floor((100 * done) / total) : 0);
 
-/** Returns the most recently updated task in progress; of several updated at once, the last. */
+/** Returns the id of the task in progress that was updated last; null if no task is in progress. */
 export function findActiveTask(map: Mindmap): string | null {
   let latest: [string, string] | null = null;
-  const logged = new Map<string, string>();
+  const logTimes = new Map<string, string>();
   for (const entry of map.activityLog) {
-    if (entry.nodeId && !logged.has(entry.nodeId)) logged.set(entry.nodeId, entry.timestamp);
+    if (entry.nodeId && !logTimes.has(entry.nodeId)) logTimes.set(entry.nodeId, entry.timestamp);
   }
   for (const node of Object.values(map.nodes)) {
     if (!isTask(node) || node.status !== "in_progress") continue;
-    const updatedAt = node.updatedAt ?? logged.get(node.id) ?? "";
+    const updatedAt = node.updatedAt ?? logTimes.get(node.id) ?? "";
     if (!latest || updatedAt >= latest[0]) latest = [updatedAt, node.id];
   }
   return latest?.[1] ?? null;

@@ -2,16 +2,17 @@
 
 import type { FileTouch, Link, Mindmap } from "../api/types";
 
+/** File with the ids of the nodes that touched it. */
 export interface FileTouches {
   path: string;
   touches: { node: string; touch: FileTouch }[];
 }
 
 export interface Relations {
-  /** All files with the nodes that touched them, most recently touched first. */
+  /** All files, most recently touched first. */
   files: FileTouches[];
-  byPath: Map<string, FileTouches>;
-  linksOf: Map<string, Link[]>;
+  filesByPath: Map<string, FileTouches>;
+  linksByNode: Map<string, Link[]>;
 }
 
 export function buildRelations(map: Mindmap): Relations {
@@ -23,11 +24,11 @@ export function buildRelations(map: Mindmap): Relations {
       byPath.set(touch.path, file);
     }
   }
-  const files = [...byPath.values()].sort((a, b) => compareStrings(lastTouched(b), lastTouched(a)));
-  return { files, byPath, linksOf: groupLinksByNode(map.links) };
+  const files = [...byPath.values()].sort((a, b) => compareStrings(getLastTouchTime(b), getLastTouchTime(a)));
+  return { files, filesByPath: byPath, linksByNode: groupLinksByNode(map.links) };
 }
 
-export const lastTouched = (file: FileTouches): string =>
+export const getLastTouchTime = (file: FileTouches): string =>
   file.touches.reduce((last, { touch }) => (touch.timestamp > last ? touch.timestamp : last), "");
 
 const compareStrings = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
@@ -40,21 +41,21 @@ function groupLinksByNode(links: Link[]): Map<string, Link[]> {
   return linksByNode;
 }
 
-/** Returns the nodes that are linked with a node, share a file with it, or stand for one of its files. */
+/** Returns the ids of the nodes that are linked with a node, touched one of its files, or are its file nodes. */
 export function findRelated(map: Mindmap, relations: Relations, id: string): Set<string> {
   const ids = new Set<string>();
   const node = map.nodes[id];
   if (!node) return ids;
-  for (const { from, to } of relations.linksOf.get(id) ?? []) ids.add(from).add(to);
-  for (const { path } of node.files ?? []) for (const other of nodesWithFile(map, relations, path)) ids.add(other);
-  if (node.type === "file") for (const other of nodesWithFile(map, relations, node.label)) ids.add(other);
+  for (const { from, to } of relations.linksByNode.get(id) ?? []) ids.add(from).add(to);
+  for (const { path } of node.files ?? []) for (const other of findNodesWithFile(map, relations, path)) ids.add(other);
+  if (node.type === "file") for (const other of findNodesWithFile(map, relations, node.label)) ids.add(other);
   ids.delete(id);
   return ids;
 }
 
-/** Returns the nodes with a file, and file nodes with its path as label. */
-export function nodesWithFile(map: Mindmap, relations: Relations, path: string): Set<string> {
-  const ids = new Set((relations.byPath.get(path)?.touches ?? []).map(({ node }) => node));
+/** Returns the ids of the nodes that touched a file, and of the file nodes whose label is its path. */
+export function findNodesWithFile(map: Mindmap, relations: Relations, path: string): Set<string> {
+  const ids = new Set((relations.filesByPath.get(path)?.touches ?? []).map(({ node }) => node));
   for (const node of Object.values(map.nodes)) if (node.type === "file" && node.label === path) ids.add(node.id);
   return ids;
 }

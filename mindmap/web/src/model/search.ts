@@ -3,20 +3,28 @@
 import type { MapNode, Mindmap } from "../api/types";
 import { isTask } from "./tree";
 
+/** Conditions that a node must all meet. */
 export interface SearchQuery {
+  /** Parts of the node's texts, in lower case. */
   words: string[];
+  /** The node has one of these types; any type if empty. */
   types: Set<string>;
+  /** The node is a task with one of these statuses; any node if empty. */
   statuses: Set<string>;
+  /** Parts of file paths, in lower case. */
   files: string[];
 }
 
 export const isEmptyQuery = (query: SearchQuery): boolean =>
   !query.words.length && !query.types.size && !query.statuses.size && !query.files.length;
 
-/** Parses a search line: words, "quoted phrases", `type:risk`, `status:blocked` and `file:src/`. */
-export function parseQuery(line: string, types: Iterable<string> = [], statuses: Iterable<string> = []): SearchQuery {
+/**
+ * Parses the text of the search field: words, "quoted phrases", `type:risk`, `status:blocked` and `file:src/`. The query
+ * also accepts `types` and `statuses`, which are chosen in the filter menu.
+ */
+export function parseQuery(queryText: string, types: Iterable<string> = [], statuses: Iterable<string> = []): SearchQuery {
   const query: SearchQuery = { words: [], types: new Set(types), statuses: new Set(statuses), files: [] };
-  for (const [, key, quoted, word] of line.matchAll(/(?:(type|status|file):)?(?:"([^"]*)"?|(\S+))/giu)) {
+  for (const [, key, quoted, word] of queryText.matchAll(/(?:(type|status|file):)?(?:"([^"]*)"?|(\S+))/giu)) {
     const value = (quoted ?? word ?? "").toLowerCase();
     if (value) addTerm(query, key?.toLowerCase(), value);
   }
@@ -30,33 +38,34 @@ function addTerm(query: SearchQuery, key: string | undefined, value: string): vo
   else query.words.push(value);
 }
 
-/** Returns the ids of matching nodes, in the map's order; none for an empty query. */
+/** Returns the ids of the matching nodes, in the map's order; none for an empty query. */
 export function findNodes(map: Mindmap, query: SearchQuery): string[] {
   if (isEmptyQuery(query)) return [];
   return Object.values(map.nodes)
-    .filter((node) => matchesQuery(node, query))
+    .filter((node) => isMatch(node, query))
     .map((node) => node.id);
 }
 
-export function matchesQuery(node: MapNode, query: SearchQuery): boolean {
+export function isMatch(node: MapNode, query: SearchQuery): boolean {
   if (query.types.size && !query.types.has(node.type)) return false;
   if (query.statuses.size && !(isTask(node) && query.statuses.has(node.status ?? "planned"))) return false;
-  const paths = pathsOf(node);
-  if (!query.files.every((part) => paths.some((path) => path.includes(part)))) return false;
-  const text = query.words.length ? textOf(node) : "";
+  const paths = collectPaths(node);
+  if (!query.files.every((pathPart) => paths.some((path) => path.includes(pathPart)))) return false;
+  const text = query.words.length ? getSearchText(node) : "";
   return query.words.every((word) => text.includes(word));
 }
 
-const pathsOf = (node: MapNode): string[] => {
+const collectPaths = (node: MapNode): string[] => {
   const paths = (node.files ?? []).flatMap(({ path, previousPath }) => [path, previousPath ?? ""]);
   return [...paths, node.type === "file" ? node.label : ""].map((path) => path.toLowerCase());
 };
 
-const texts = new WeakMap<MapNode, string>();
+const searchTexts = new WeakMap<MapNode, string>();
 
-function textOf(node: MapNode): string {
-  let text = texts.get(node);
-  if (text === undefined) texts.set(node, (text = collectTexts(node).join("\n").toLowerCase()));
+/** Returns the cached text of a node for word search, in lower case. */
+function getSearchText(node: MapNode): string {
+  let text = searchTexts.get(node);
+  if (text === undefined) searchTexts.set(node, (text = collectTexts(node).join("\n").toLowerCase()));
   return text;
 }
 

@@ -1,8 +1,10 @@
-// Tree of the nodes that a pane shows, each below its nearest ancestor that is shown.
+// Tree of the nodes that a pane shows, each below its nearest shown ancestor. The mental model and the plan are the two
+// parts of a map.
 
 import type { Mindmap, MapNode } from "../api/types";
 import { MODEL_TYPES, ROOT, TASK_TYPES } from "./vocabulary";
 
+/** Node in its place in the tree; the root has depth 0. */
 export interface Branch {
   id: string;
   node: MapNode;
@@ -17,19 +19,19 @@ export const isTask = (node: MapNode): boolean => node.id !== ROOT && TASK_TYPES
 export const isModel = (node: MapNode): boolean => MODEL_TYPES.includes(node.type);
 export const includeAll: NodeFilter = () => true;
 
-/** Returns the ids of the mental model's nodes. Notes and files belong to the same side as their parent. */
-export function modelNodeIds(map: Mindmap): Set<string> {
+/** Returns the ids of the mental model's nodes. Notes and files belong to the part of their parent. */
+export function findModelNodeIds(map: Mindmap): Set<string> {
   const ids = new Set<string>();
   for (const { id, node, parent } of walkTree(buildTree(map))) {
-    const inheritsSide = TYPES_WITH_PARENT_SIDE.includes(node.type) && parent !== null && ids.has(parent.id);
-    if (isModel(node) || inheritsSide) ids.add(id);
+    const isInPartOfParent = TYPES_IN_PART_OF_PARENT.includes(node.type) && parent !== null && ids.has(parent.id);
+    if (isModel(node) || isInPartOfParent) ids.add(id);
   }
   return ids;
 }
 
-const TYPES_WITH_PARENT_SIDE: readonly string[] = ["note", "file"];
+const TYPES_IN_PART_OF_PARENT: readonly string[] = ["note", "file"];
 
-/** Builds the tree of the nodes that pass the filter, and the root. Not recursive: a map can exceed the call stack. */
+/** Builds the tree of the root and the nodes that pass the filter. Not recursive: a map can exceed the call stack. */
 export function buildTree(map: Mindmap, includes: NodeFilter = includeAll): Branch {
   const root: Branch = { id: ROOT, node: map.nodes[ROOT]!, parent: null, children: [], depth: 0 };
   const seen = new Set([ROOT]);

@@ -43,7 +43,7 @@ export const ACTIONS: Record<string, string> = {
   rename: "Renamed",
 };
 
-// Values of later versions are shown as they are.
-export const labelOf = (words: Record<string, string>, key: string): string => words[key] ?? key.replace(/_/g, " ");
-export const typeName = (type: string): string => (type === ROOT ? "Map" : labelOf(TYPES, type));
-export const glyphOf = (kind: string): readonly [string, string] => CHANGES[kind] ?? ["•", kind];
+// Values of later versions have no label, so they are their own label.
+export const getLabel = (labels: Record<string, string>, key: string): string => labels[key] ?? key.replace(/_/g, " ");
+export const getTypeName = (type: string): string => (type === ROOT ? "Map" : getLabel(TYPES, type));
+export const getGlyphAndLabel = (kind: string): readonly [string, string] => CHANGES[kind] ?? ["•", kind];

@@ -2,7 +2,7 @@
 
 import type { Activity, Mindmap } from "../api/types";
 import { findMentions } from "../model/mentions";
-import { app, relationsOf } from "../state/app";
+import { app, getRelations } from "../state/app";
 import { select, stepTo } from "../state/actions";
 import { useSelector } from "../state/store";
 import { Time } from "./time";
@@ -37,7 +37,7 @@ export function LogEntries({ map, entries }: { map: Mindmap; entries: LogEntry[]
 function goToEntry(map: Mindmap, { entry, step }: LogEntry): void {
   const { tab } = app.get();
   stepTo(step);
-  const [first] = findMentions(map, relationsOf(map), entry);
-  if (first) select(first);
+  const [firstId] = findMentions(map, getRelations(map), entry);
+  if (firstId) select(firstId);
   app.set({ tab, step });
 }

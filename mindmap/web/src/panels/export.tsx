@@ -1,7 +1,7 @@
 // Export menu.
 
 import { fetchExport, ApiError } from "../api/client";
-import { app, currentView } from "../state/app";
+import { app, getCurrentView } from "../state/app";
 import { notify } from "../state/actions";
 import { exportSvg } from "../render/svgExport";
 import { panes } from "../state/panes";
@@ -20,17 +20,17 @@ export const ExportMenu = () => (
   <Menu icon="download" label="Export">
     {(close) => (
       <ul class="exports">
-        {EXPORT_FORMATS.map(([form, name, meaning, ending]) => (
-          <li key={form}>
+        {EXPORT_FORMATS.map(([format, name, description, extension]) => (
+          <li key={format}>
             <button
               type="button"
               onClick={() => {
-                void saveExport(form, ending);
+                void saveExport(format, extension);
                 close();
               }}
             >
               <strong>{name}</strong>
-              <span>{meaning}</span>
+              <span>{description}</span>
             </button>
           </li>
         ))}
@@ -44,7 +44,7 @@ async function saveExport(format: ExportFormat, extension: string): Promise<void
   if (!map) return;
   try {
     const text = format === "svg" ? createSvg() : await fetchExport(map.id, format);
-    download(text, `${fileName(map.title)}.${extension}`, format === "svg" ? "image/svg+xml" : "text/plain");
+    download(text, `${buildFileName(map.title)}.${extension}`, format === "svg" ? "image/svg+xml" : "text/plain");
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     notify(`Export failed: ${error.message} ${error.hint}`.trim(), true);
@@ -54,10 +54,10 @@ async function saveExport(format: ExportFormat, extension: string): Promise<void
 function createSvg(): string {
   const state = app.get();
   const drawings = [...panes.values()].flatMap(({ scene }) => scene.currentDrawing ?? []);
-  return exportSvg(drawings, `${state.map!.title}, ${currentView(state)}`);
+  return exportSvg(drawings, `${state.map!.title}, ${getCurrentView(state)}`);
 }
 
-const fileName = (title: string): string => title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/gu, "").slice(0, 60) || "mindmap";
+const buildFileName = (title: string): string => title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/gu, "").slice(0, 60) || "mindmap";
 
 function download(text: string, name: string, type: string): void {
   const link = document.createElement("a");

@@ -2,9 +2,9 @@
 
 import { useState } from "preact/hooks";
 import type { Mindmap } from "../api/types";
-import { type FileTouches, lastTouched } from "../model/relations";
-import { ACTIONS, glyphOf, labelOf } from "../model/vocabulary";
-import { app, relationsOf } from "../state/app";
+import { type FileTouches, getLastTouchTime } from "../model/relations";
+import { ACTIONS, getGlyphAndLabel, getLabel } from "../model/vocabulary";
+import { app, getRelations } from "../state/app";
 import { useSelector } from "../state/store";
 import { NodeButton } from "./node";
 import { Time } from "./time";
@@ -16,8 +16,8 @@ export function Files() {
   const map = useSelector(app, (state) => state.map)!;
   const selected = useSelector(app, (state) => state.file);
   const [filter, setFilter] = useState("");
-  const { files } = relationsOf(map);
-  const matching = files.filter(({ path }) => path.toLowerCase().includes(filter.toLowerCase()));
+  const { files } = getRelations(map);
+  const matchingFiles = files.filter(({ path }) => path.toLowerCase().includes(filter.toLowerCase()));
   if (!files.length) {
     return (
       <div class="empty-note">
@@ -37,30 +37,30 @@ export function Files() {
         onInput={(event) => setFilter(event.currentTarget.value)}
       />
       <ul>
-        {matching.slice(0, MAX_FILES).map((file) => (
+        {matchingFiles.slice(0, MAX_FILES).map((file) => (
           <li key={file.path} class={file.path === selected ? "chosen" : ""}>
             <FileLine file={file} isSelected={file.path === selected} />
             {file.path === selected && <FileDetails map={map} file={file} />}
           </li>
         ))}
       </ul>
-      {!matching.length && <p class="muted">No path contains “{filter}”.</p>}
-      {matching.length > MAX_FILES && <p class="more">and {(matching.length - MAX_FILES).toLocaleString()} more. Filter to see them.</p>}
+      {!matchingFiles.length && <p class="muted">No path contains “{filter}”.</p>}
+      {matchingFiles.length > MAX_FILES && <p class="more">and {(matchingFiles.length - MAX_FILES).toLocaleString()} more. Filter to see them.</p>}
     </div>
   );
 }
 
 function FileLine({ file, isSelected }: { file: FileTouches; isSelected: boolean }) {
-  const actions = [...new Set(file.touches.map(({ touch }) => labelOf(ACTIONS, touch.action)))];
+  const actions = [...new Set(file.touches.map(({ touch }) => getLabel(ACTIONS, touch.action)))];
   const kinds = [...new Set(file.touches.flatMap(({ touch }) => (touch.changes ?? []).map((change) => change.kind)))];
   return (
     <button type="button" class="file-line" aria-expanded={isSelected} onClick={() => app.set({ file: isSelected ? null : file.path, step: null })}>
       <FilePath path={file.path} />
       <span class="file-facts">
         <span>{actions.join(", ")}</span>
-        {kinds.length > 0 && <span class="glyphs">{kinds.map((kind) => glyphOf(kind)[0]).join(" ")}</span>}
+        {kinds.length > 0 && <span class="glyphs">{kinds.map((kind) => getGlyphAndLabel(kind)[0]).join(" ")}</span>}
         {file.touches.length > 1 && <span>{file.touches.length} nodes</span>}
-        <Time at={lastTouched(file)} />
+        <Time at={getLastTouchTime(file)} />
       </span>
     </button>
   );

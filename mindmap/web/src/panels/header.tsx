@@ -1,6 +1,6 @@
 // Header with title, connection state, search, views and tools.
 
-import { app, progressOf, currentView, type Theme } from "../state/app";
+import { app, getProgress, getCurrentView, type Theme } from "../state/app";
 import { setTheme, showView, syncWithGit } from "../state/actions";
 import { VIEWS, type View } from "../state/route";
 import { useSelector } from "../state/store";
@@ -35,7 +35,7 @@ export function Header() {
 
 function Title() {
   const map = useSelector(app, (state) => state.map)!;
-  const { done, total } = progressOf(map).get(ROOT)!;
+  const { done, total } = getProgress(map).get(ROOT)!;
   return (
     <div class="title">
       <h1 title={map.workspacePath ? `${map.title} · ${map.workspacePath}` : map.title}>{map.title}</h1>
@@ -68,7 +68,7 @@ function Connection() {
 }
 
 function ViewSwitch() {
-  const view = useSelector(app, currentView);
+  const view = useSelector(app, getCurrentView);
   return (
     <div class="segments" role="group" aria-label="View">
       {VIEWS.map((name, index) => (
@@ -104,8 +104,8 @@ function MapTools() {
 function ThemeSwitch() {
   const theme = useSelector(app, (state) => state.theme);
   return (
-    <ToolButton icon={THEME_ICON[theme]} label={`Theme: ${theme}. Switch to ${NEXT_THEME[theme]}`} keys="t" onClick={() => nextTheme()} />
+    <ToolButton icon={THEME_ICON[theme]} label={`Theme: ${theme}. Switch to ${NEXT_THEME[theme]}`} keys="t" onClick={() => switchTheme()} />
   );
 }
 
-export const nextTheme = (): void => setTheme(NEXT_THEME[app.get().theme]);
+export const switchTheme = (): void => setTheme(NEXT_THEME[app.get().theme]);

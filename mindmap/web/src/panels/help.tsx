@@ -2,7 +2,7 @@
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { CHANGES, STATUSES, TYPES } from "../model/vocabulary";
-import { outline } from "../render/shapes";
+import { buildOutline } from "../render/shapes";
 import { app } from "../state/app";
 import { KEY_BINDINGS } from "../state/keys";
 import { ChangeGlyph, NodeIcon, ToolButton } from "./icon";
@@ -28,7 +28,7 @@ export function Help() {
           <section>
             <h3>Keys</h3>
             <dl class="keys">
-              {KEY_BINDINGS.map(({ labels, meaning }) => (
+              {KEY_BINDINGS.map(({ labels, description: meaning }) => (
                 <div key={meaning}>
                   <dt>
                     {labels.map((key) => (
@@ -49,7 +49,7 @@ export function Help() {
               {Object.entries(TYPES).map(([type, name]) => (
                 <li key={type}>
                   <svg class={`sample card t-${type}`} viewBox="-7 -2 54 28" aria-hidden="true">
-                    <path class="shape" d={outline(type, 40, 24)} />
+                    <path class="shape" d={buildOutline(type, 40, 24)} />
                   </svg>
                   {type !== "task" && type !== "plan" && <NodeIcon type={type} status={null} />}
                   {name}

@@ -1,7 +1,7 @@
 // Icons, buttons and progress bars of the panels.
 
-import { glyphOf, typeName } from "../model/vocabulary";
-import { TOOL_ICONS, iconOf } from "../render/icons";
+import { getGlyphAndLabel, getTypeName } from "../model/vocabulary";
+import { TOOL_ICONS, getIcon } from "../render/icons";
 
 interface IconPaths {
   line?: string;
@@ -18,11 +18,11 @@ const IconSvg = ({ icon, name }: { icon: IconPaths; name: string }) => (
 export const ToolIcon = ({ name }: { name: string }) => <IconSvg icon={TOOL_ICONS[name]!} name="tool" />;
 
 export const NodeIcon = ({ type, status }: { type: string; status: string | null }) => (
-  <IconSvg icon={iconOf(type, status)} name={`mark t-${type}${status ? ` s-${status}` : ""}`} />
+  <IconSvg icon={getIcon(type, status)} name={`mark t-${type}${status ? ` s-${status}` : ""}`} />
 );
 
 export function ChangeGlyph({ kind }: { kind: string }) {
-  const [glyph, label] = glyphOf(kind);
+  const [glyph, label] = getGlyphAndLabel(kind);
   return (
     <span class={`change k-${kind}`} title={label} role="img" aria-label={label}>
       {glyph}
@@ -30,7 +30,7 @@ export function ChangeGlyph({ kind }: { kind: string }) {
   );
 }
 
-export const TypeName = ({ type }: { type: string }) => <span class="type-name">{typeName(type)}</span>;
+export const TypeName = ({ type }: { type: string }) => <span class="type-name">{getTypeName(type)}</span>;
 
 export function ToolButton({
   icon,

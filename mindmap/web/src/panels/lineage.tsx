@@ -1,4 +1,4 @@
-// Lineage of a touched file: the commits that shaped it.
+// Lineage of a touched file: the commits that last changed its lines.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Commit, ApiError, type Lineage, fetchLineage } from "../api/client";
@@ -8,16 +8,16 @@ import { Time } from "./time";
 type LookupState = "loading" | Lineage | ApiError;
 
 export function LineageButton({ mindmap, touch }: { mindmap: string; touch: FileTouch }) {
-  const [answer, setAnswer] = useState<LookupState | null>(null);
+  const [lookup, setLookup] = useState<LookupState | null>(null);
   const request = useRef<AbortController | null>(null);
   useEffect(() => () => request.current?.abort(), []);
   const loadLineage = async (): Promise<void> => {
     request.current = new AbortController();
-    setAnswer("loading");
+    setLookup("loading");
     try {
-      setAnswer(await fetchLineage(mindmap, touch.path, touch.lines ?? "", request.current.signal));
+      setLookup(await fetchLineage(mindmap, touch.path, touch.lines ?? "", request.current.signal));
     } catch (error) {
-      if (error instanceof ApiError) setAnswer(error);
+      if (error instanceof ApiError) setLookup(error);
       else if (!(error instanceof DOMException)) throw error;
     }
   };
@@ -26,32 +26,32 @@ export function LineageButton({ mindmap, touch }: { mindmap: string; touch: File
       <button
         type="button"
         class="link-button"
-        aria-expanded={answer !== null}
-        onClick={() => (answer === null ? void loadLineage() : (request.current?.abort(), setAnswer(null)))}
+        aria-expanded={lookup !== null}
+        onClick={() => (lookup === null ? void loadLineage() : (request.current?.abort(), setLookup(null)))}
       >
-        {answer === null ? "Why?" : "Hide why"}
+        {lookup === null ? "Why?" : "Hide why"}
         <span class="visually-hidden"> does {touch.path} look the way it does</span>
       </button>
-      {answer !== null && <div aria-live="polite">{renderState(answer)}</div>}
+      {lookup !== null && <div aria-live="polite">{renderLookup(lookup)}</div>}
     </div>
   );
 }
 
-function renderState(answer: LookupState) {
-  if (answer === "loading") return <p class="muted">Loading the history…</p>;
-  if (answer instanceof ApiError) {
+function renderLookup(lookup: LookupState) {
+  if (lookup === "loading") return <p class="muted">Loading the history…</p>;
+  if (lookup instanceof ApiError) {
     return (
       <p class="muted">
-        {answer.message} {answer.hint}
+        {lookup.message} {lookup.hint}
       </p>
     );
   }
-  const limitation = answer.meta.explain?.limitation ?? (answer.hits.length ? null : answer.meta.hint);
+  const limitation = lookup.meta.explain?.limitation ?? (lookup.hits.length ? null : lookup.meta.hint);
   return (
     <>
-      {!answer.hits.length && !limitation && <p class="muted">No commit has changed these lines yet.</p>}
+      {!lookup.hits.length && !limitation && <p class="muted">No commit has changed these lines yet.</p>}
       <ol class="commits">
-        {answer.hits.map((hit) => (
+        {lookup.hits.map((hit) => (
           <li key={hit.commit_sha}>
             <CommitLine hit={hit} />
           </li>

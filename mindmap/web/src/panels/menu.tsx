@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { ToolIcon } from "./icon";
 
 export function Menu({ icon, label, badge, text, children }: { icon: string; label: string; badge?: number; text?: string; children: (close: () => void) => ComponentChildren }) {
-  const [open, setOpen] = useState(false);
+  const [isOpen, setOpen] = useState(false);
   const root = useRef<HTMLDivElement>(null);
   const button = useRef<HTMLButtonElement>(null);
   const close = (): void => {
@@ -13,7 +13,7 @@ export function Menu({ icon, label, badge, text, children }: { icon: string; lab
     button.current?.focus();
   };
   useEffect(() => {
-    if (!open) return;
+    if (!isOpen) return;
     const closeIfOutside = (event: Event): void => {
       if (!root.current!.contains(event.target as Node)) setOpen(false);
     };
@@ -23,13 +23,13 @@ export function Menu({ icon, label, badge, text, children }: { icon: string; lab
       document.removeEventListener("pointerdown", closeIfOutside);
       document.removeEventListener("focusin", closeIfOutside);
     };
-  }, [open]);
+  }, [isOpen]);
   return (
     <div
       ref={root}
       class="menu"
       onKeyDown={(event) => {
-        if (event.key !== "Escape" || !open) return;
+        if (event.key !== "Escape" || !isOpen) return;
         event.stopPropagation();
         close();
       }}
@@ -38,16 +38,16 @@ export function Menu({ icon, label, badge, text, children }: { icon: string; lab
         ref={button}
         type="button"
         class={`tool-button${text ? " with-text" : ""}`}
-        aria-expanded={open}
+        aria-expanded={isOpen}
         aria-label={badge ? `${label}, ${badge} set` : label}
         title={label}
-        onClick={() => setOpen(!open)}
+        onClick={() => setOpen(!isOpen)}
       >
         <ToolIcon name={icon} />
         {text && <span>{text}</span>}
         {!!badge && <span class="badge">{badge}</span>}
       </button>
-      {open && <div class="menu-box">{children(close)}</div>}
+      {isOpen && <div class="menu-box">{children(close)}</div>}
     </div>
   );
 }

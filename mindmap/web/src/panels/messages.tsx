@@ -7,10 +7,10 @@ import { refresh } from "../state/actions";
 /** Text with `code` in backquotes. */
 export const TextWithCode = ({ text }: { text: string }) => <>{text.split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}</>;
 
-export const Loading = ({ what }: { what: string }) => (
+export const Loading = ({ noun: content }: { noun: string }) => (
   <div class="state" role="status">
     <span class="spinner" aria-hidden="true" />
-    <p>Loading {what}…</p>
+    <p>Loading {content}…</p>
   </div>
 );
 

@@ -5,9 +5,9 @@ import type { Link, MapNode, Mindmap } from "../api/types";
 import { findActiveTask } from "../model/progress";
 import { findRelated } from "../model/relations";
 import { findAncestors, isTask } from "../model/tree";
-import { ROOT, STATUSES, labelOf, typeName } from "../model/vocabulary";
-import { statusOf } from "../render/card";
-import { app, relationsOf, progressOf } from "../state/app";
+import { ROOT, STATUSES, getLabel, getTypeName } from "../model/vocabulary";
+import { getStatus } from "../render/card";
+import { app, getRelations, getProgress } from "../state/app";
 import { select } from "../state/actions";
 import { useSelector } from "../state/store";
 import { LogEntries } from "./activity";
@@ -27,12 +27,12 @@ export function NodePanel() {
     <article class="node" key={node.id}>
       <AncestorPath map={map} id={node.id} />
       <h2>
-        <NodeIcon type={node.type} status={statusOf(node)} />
+        <NodeIcon type={node.type} status={getStatus(node)} />
         <span>{node.label}</span>
       </h2>
       <p class="facts">
-        <span class={`pill t-${node.type}`}>{typeName(node.type)}</span>
-        {isTask(node) && <span class={`pill s-${node.status ?? "planned"}`}>{labelOf(STATUSES, node.status ?? "planned")}</span>}
+        <span class={`pill t-${node.type}`}>{getTypeName(node.type)}</span>
+        {isTask(node) && <span class={`pill s-${node.status ?? "planned"}`}>{getLabel(STATUSES, node.status ?? "planned")}</span>}
         {node.updatedAt && <Time at={node.updatedAt} />}
       </p>
       <TaskProgress map={map} node={node} />
@@ -73,7 +73,7 @@ function AncestorPath({ map, id }: { map: Mindmap; id: string }) {
 }
 
 function TaskProgress({ map, node }: { map: Mindmap; node: MapNode }) {
-  const progress = progressOf(map).get(node.id);
+  const progress = getProgress(map).get(node.id);
   if (!progress?.total) return null;
   const { done, active, blocked, total } = progress;
   return (
@@ -146,7 +146,7 @@ export function NodeButton({ node }: { node: MapNode }) {
       onPointerEnter={() => app.set({ hovered: node.id })}
       onPointerLeave={() => app.set({ hovered: null })}
     >
-      <NodeIcon type={node.type} status={statusOf(node)} />
+      <NodeIcon type={node.type} status={getStatus(node)} />
       <span>{node.label}</span>
     </button>
   );
@@ -172,7 +172,7 @@ function NodeFiles({ map, node }: { map: Mindmap; node: MapNode }) {
 }
 
 function NodeLinks({ map, node }: { map: Mindmap; node: MapNode }) {
-  const links = relationsOf(map).linksOf.get(node.id) ?? [];
+  const links = getRelations(map).linksByNode.get(node.id) ?? [];
   if (!links.length) return null;
   return (
     <section>
@@ -211,10 +211,10 @@ function LinkLine({ map, link, from }: { map: Mindmap; link: Link; from: string 
   );
 }
 
-/** Nodes that touch the same files, on either side of the map. */
+/** Nodes in either part of the map that touch the same files. */
 function RelatedNodes({ map, node }: { map: Mindmap; node: MapNode }) {
-  const relations = relationsOf(map);
-  const linked = new Set((relations.linksOf.get(node.id) ?? []).flatMap(({ from, to }) => [from, to]));
+  const relations = getRelations(map);
+  const linked = new Set((relations.linksByNode.get(node.id) ?? []).flatMap(({ from, to }) => [from, to]));
   const others = [...findRelated(map, relations, node.id)].filter((id) => !linked.has(id)).map((id) => map.nodes[id]!);
   return <NodeList title="Nodes with the same files" nodes={others} />;
 }

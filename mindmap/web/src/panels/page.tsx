@@ -1,13 +1,13 @@
 // Root component: the sessions, or a map with its panels.
 
 import { useEffect } from "preact/hooks";
-import { offlineError } from "../api/client";
-import { app, currentView } from "../state/app";
+import { createOfflineError } from "../api/client";
+import { app, getCurrentView } from "../state/app";
 import { useSelector } from "../state/store";
 import { Controls } from "./controls";
 import { Header } from "./header";
 import { Help } from "./help";
-import { Pane, type Part } from "./pane";
+import { Pane, type MapPart } from "./pane";
 import { Sessions } from "./sessions";
 import { SidePanel } from "./side";
 import { Loading, ErrorMessage, TextWithCode } from "./messages";
@@ -35,7 +35,7 @@ function MapPage() {
   const failure = useSelector(app, (state) => state.failure);
   const isPanelOpen = useSelector(app, (state) => state.isPanelOpen);
   const isOffline = useSelector(app, (state) => state.connection === "offline");
-  if (!map) return <main>{failure ? <ErrorMessage failure={failure} /> : <Loading what="the map" />}</main>;
+  if (!map) return <main>{failure ? <ErrorMessage failure={failure} /> : <Loading noun="the map" />}</main>;
   return (
     <main class="map">
       {(failure || isOffline) && <StaleBanner />}
@@ -49,8 +49,8 @@ function MapPage() {
 }
 
 function Panes() {
-  const view = useSelector(app, currentView);
-  const parts: Part[] = view === "both" ? ["plan", "model"] : [view];
+  const view = useSelector(app, getCurrentView);
+  const parts: MapPart[] = view === "both" ? ["plan", "model"] : [view];
   return (
     <div class="panes">
       {parts.map((part) => (
@@ -64,7 +64,7 @@ function Panes() {
 /** Banner that explains why the shown map may be out of date. */
 function StaleBanner() {
   const failure = useSelector(app, (state) => state.failure);
-  const { message, hint, status } = failure ?? offlineError();
+  const { message, hint, status } = failure ?? createOfflineError();
   const text = status === 404 ? "This map was deleted. You see its last state." : `${message} You see the last known state.`;
   return (
     <p class="stale" role="alert">

@@ -3,25 +3,25 @@
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { MapNode, Mindmap } from "../api/types";
 import type { Drawing } from "../layout/drawing";
-import { unionBox, layOutMap } from "../layout/layout";
+import { uniteBoxes, layOutMap } from "../layout/layout";
 import { type Card, type Fonts, createCard } from "../layout/card";
 import { routeLinks } from "../layout/links";
 import { createMeasure } from "../layout/text";
 import type { Progress } from "../model/progress";
 import { type Branch, type NodeFilter, findAncestors, includeAll, buildTree, walkTree } from "../model/tree";
 import { Scene } from "../render/scene";
-import { type AppState, app, matchesIn, highlightedIn, modelNodeIdsOf, progressOf } from "../state/app";
+import { type AppState, app, getMatches, getHighlightedNodes, getModelNodeIds, getProgress } from "../state/app";
 import { select, toggleCollapsed } from "../state/actions";
 import { collapseTree } from "../state/collapse";
 import { panes } from "../state/panes";
 import { useSelector } from "../state/store";
-import { Minimap } from "./minimap";
+import { Minimap, type MinimapHandle } from "./minimap";
 
-export type Part = "map" | "plan" | "model";
-const TITLES: Record<Part, string> = { map: "Map", plan: "Plan", model: "Mental model" };
+export type MapPart = "map" | "plan" | "model";
+const TITLES: Record<MapPart, string> = { map: "Map", plan: "Plan", model: "Mental model" };
 
-function filterFor(map: Mindmap, part: Part): NodeFilter {
-  const modelIds = modelNodeIdsOf(map);
+function createFilter(map: Mindmap, part: MapPart): NodeFilter {
+  const modelIds = getModelNodeIds(map);
   return part === "map" ? includeAll : ({ id }) => modelIds.has(id) === (part === "model");
 }
 
@@ -32,7 +32,7 @@ const getFonts = (): Fonts => (fonts ??= { label: createMeasure(`500 13.5px ${FO
 const cardCache = new WeakMap<MapNode, Map<string, Card>>();
 
 /** Returns the cached card of a node. The same object marks a card that need not be drawn again. */
-function cachedCard(node: MapNode, taskProgress: Progress | undefined, hiddenCount: number, isCollapsible: boolean): Card {
+function getCard(node: MapNode, taskProgress: Progress | undefined, hiddenCount: number, isCollapsible: boolean): Card {
   let cards = cardCache.get(node);
   if (!cards) cardCache.set(node, (cards = new Map()));
   const key = `${taskProgress?.done}/${taskProgress?.total} ${hiddenCount} ${isCollapsible}`;
@@ -42,38 +42,38 @@ function cachedCard(node: MapNode, taskProgress: Progress | undefined, hiddenCou
 }
 
 /** Lays out the cards and links of a part of a map. */
-export function createDrawing(map: Mindmap, part: Part, collapsed: ReadonlySet<string>, matches: ReadonlySet<string> | null, aspect: number, previous?: Drawing): Drawing {
-  const matchesAndAncestors = matches && withAncestors(map, matches);
-  const isInPart = filterFor(map, part);
+export function createDrawing(map: Mindmap, part: MapPart, collapsed: ReadonlySet<string>, matches: ReadonlySet<string> | null, aspect: number, previous?: Drawing): Drawing {
+  const matchesAndAncestors = matches && addAncestors(map, matches);
+  const isInPart = createFilter(map, part);
   const includes: NodeFilter = (node) => isInPart(node) && (!matchesAndAncestors || matchesAndAncestors.has(node.id));
   const fullTree = buildTree(map, includes);
   const { tree, hiddenCounts, visibleIdOf } = collapseTree(fullTree, matchesAndAncestors ? new Set() : collapsed);
   const branchesById = new Map<string, Branch>([...walkTree(fullTree)].map((branch) => [branch.id, branch]));
-  const progressById = progressOf(map);
+  const progressById = getProgress(map);
   const cards = new Map<string, Card>();
   for (const { id, node } of walkTree(tree)) {
-    cards.set(id, cachedCard(node, part === "model" ? undefined : progressById.get(id), hiddenCounts.get(id) ?? 0, branchesById.get(id)!.children.length > 0));
+    cards.set(id, getCard(node, part === "model" ? undefined : progressById.get(id), hiddenCounts.get(id) ?? 0, branchesById.get(id)!.children.length > 0));
   }
   const layout = layOutMap(tree, cards, aspect, previous?.layout);
   const routes = routeLinks(map.links, layout, visibleIdOf);
-  const bounds = routes.reduce((all, { box }) => unionBox(all, box), layout.bounds);
+  const bounds = routes.reduce((all, { box }) => uniteBoxes(all, box), layout.bounds);
   return { layout: { ...layout, bounds }, visibleIdOf, routes };
 }
 
-function withAncestors(map: Mindmap, ids: ReadonlySet<string>): Set<string> {
+function addAncestors(map: Mindmap, ids: ReadonlySet<string>): Set<string> {
   const all = new Set(ids);
   for (const id of ids) for (const ancestor of findAncestors(map, id)) all.add(ancestor.id);
   return all;
 }
 
-export function Pane({ part, title }: { part: Part; title: boolean }) {
+export function Pane({ part, title }: { part: MapPart; title: boolean }) {
   const host = useRef<HTMLDivElement>(null);
   const tree = useRef<HTMLDivElement>(null);
   const scene = useRef<Scene | null>(null);
-  const minimap = useRef<{ draw: () => void; follow: () => void } | null>(null);
+  const minimap = useRef<MinimapHandle | null>(null);
   const map = useSelector(app, (state) => state.map)!;
   const collapsed = useSelector(app, (state) => state.collapsed);
-  const matches = useSelector(app, (state) => (state.showOnlyMatches ? matchesIn(state) : null));
+  const matches = useSelector(app, (state) => (state.showOnlyMatches ? getMatches(state) : null));
   const selected = useSelector(app, (state) => state.route.node);
 
   useLayoutEffect(() => {
@@ -84,12 +84,12 @@ export function Pane({ part, title }: { part: Part; title: boolean }) {
       },
       toggle: toggleCollapsed,
       hover: (id) => app.get().hovered !== id && app.set({ hovered: id }),
-      onMove: () => minimap.current?.follow(),
+      onMove: () => minimap.current?.scheduleViewportUpdate(),
     });
     scene.current = newScene;
     const watcher = new ResizeObserver(() => {
       newScene.onResize();
-      minimap.current?.follow();
+      minimap.current?.scheduleViewportUpdate();
     });
     watcher.observe(host.current!);
     const repaint = (): void => {
@@ -97,7 +97,7 @@ export function Pane({ part, title }: { part: Part; title: boolean }) {
       minimap.current?.draw();
     };
     panes.set(part, { scene: newScene, tree: tree.current!, repaint });
-    const stop = app.subscribe(() => newScene.setHighlight(highlightFor(app.get())));
+    const stop = app.subscribe(() => newScene.setHighlight(buildHighlight(app.get())));
     return () => {
       stop();
       watcher.disconnect();
@@ -111,7 +111,7 @@ export function Pane({ part, title }: { part: Part; title: boolean }) {
     const isFirst = !lastDrawing.current;
     lastDrawing.current = drawing;
     scene.current!.show(drawing);
-    scene.current!.setHighlight(highlightFor(app.get()));
+    scene.current!.setHighlight(buildHighlight(app.get()));
     if (isFirst) scene.current!.fit(false);
     minimap.current?.draw();
   }, [part, map, collapsed, matches]);
@@ -141,14 +141,14 @@ export function Pane({ part, title }: { part: Part; title: boolean }) {
   );
 }
 
-function highlightFor(state: AppState) {
-  const { nodes, isExclusive } = highlightedIn(state);
-  const matches = matchesIn(state);
+function buildHighlight(state: AppState) {
+  const { nodes, isExclusive } = getHighlightedNodes(state);
+  const matches = getMatches(state);
   return {
     selected: state.route.node,
     hovered: state.hovered,
     related: nodes,
-    only: isExclusive ? nodes : matches,
+    unfaded: isExclusive ? nodes : matches,
     recentChanges: state.recentChanges,
   };
 }

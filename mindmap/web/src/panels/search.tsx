@@ -3,9 +3,9 @@
 import { useRef, useState } from "preact/hooks";
 import type { Mindmap } from "../api/types";
 import { findAncestors, isTask } from "../model/tree";
-import { ROOT, STATUSES, TYPES, typeName } from "../model/vocabulary";
-import { statusOf } from "../render/card";
-import { app, matchesIn } from "../state/app";
+import { ROOT, STATUSES, TYPES, getTypeName } from "../model/vocabulary";
+import { getStatus } from "../render/card";
+import { app, getMatches } from "../state/app";
 import { clearSearch, selectNextMatch, select, toggleInSet } from "../state/actions";
 import { useSelector } from "../state/store";
 import { NodeIcon, ToolButton, ToolIcon } from "./icon";
@@ -15,8 +15,8 @@ const MAX_RESULTS = 50;
 
 export function Search() {
   const map = useSelector(app, (state) => state.map)!;
-  const line = useSelector(app, (state) => state.search);
-  const matches = useSelector(app, matchesIn);
+  const queryText = useSelector(app, (state) => state.search);
+  const matches = useSelector(app, getMatches);
   const [isListOpen, setListOpen] = useState(false);
   const root = useRef<HTMLDivElement>(null);
   const ids = [...(matches ?? [])];
@@ -36,7 +36,7 @@ export function Search() {
         aria-keyshortcuts="/"
         autocomplete="off"
         spellcheck={false}
-        value={line}
+        value={queryText}
         onInput={(event) => {
           app.set({ search: event.currentTarget.value });
           setListOpen(true);
@@ -52,7 +52,7 @@ export function Search() {
       )}
       {matches && <ToolButton icon="close" label="Clear search and filters" onClick={clearSearch} />}
       <Filters map={map} />
-      {isListOpen && matches && line && <SearchResults map={map} ids={ids} close={() => setListOpen(false)} />}
+      {isListOpen && matches && queryText && <SearchResults map={map} ids={ids} close={() => setListOpen(false)} />}
     </div>
   );
 }
@@ -71,7 +71,7 @@ function onSearchKey(event: KeyboardEvent, close: () => void): void {
 }
 
 function SearchResults({ map, ids, close }: { map: Mindmap; ids: string[]; close: () => void }) {
-  const choose = (id: string): void => {
+  const selectResult = (id: string): void => {
     select(id);
     close();
   };
@@ -82,8 +82,8 @@ function SearchResults({ map, ids, close }: { map: Mindmap; ids: string[]; close
         const node = map.nodes[id]!;
         return (
           <li key={id}>
-            <button type="button" onClick={() => choose(id)}>
-              <NodeIcon type={node.type} status={statusOf(node)} />
+            <button type="button" onClick={() => selectResult(id)}>
+              <NodeIcon type={node.type} status={getStatus(node)} />
               <span class="result-label">{node.label}</span>
               <span class="result-location">{describeLocation(map, id)}</span>
             </button>
@@ -116,7 +116,7 @@ function Filters({ map }: { map: Mindmap }) {
   const statuses = useSelector(app, (state) => state.statuses);
   const showOnlyMatches = useSelector(app, (state) => state.showOnlyMatches);
   const nodes = Object.values(map.nodes).filter((node) => node.id !== ROOT);
-  const present = [...new Set([...Object.keys(TYPES), ...nodes.map((node) => node.type)])];
+  const typeOptions = [...new Set([...Object.keys(TYPES), ...nodes.map((node) => node.type)])];
   return (
     <Menu icon="filter" label="Filter by type and status" badge={types.size + statuses.size}>
       {() => (
@@ -126,7 +126,7 @@ function Filters({ map }: { map: Mindmap }) {
             {Object.keys(STATUSES).map((status) => (
               <FilterOption
                 key={status}
-                on={statuses.has(status)}
+                isChecked={statuses.has(status)}
                 count={nodes.filter((node) => isTask(node) && (node.status ?? "planned") === status).length}
                 toggle={() => app.set({ statuses: toggleInSet(statuses, status) })}
               >
@@ -137,15 +137,15 @@ function Filters({ map }: { map: Mindmap }) {
           </fieldset>
           <fieldset>
             <legend>Type</legend>
-            {present.map((type) => (
+            {typeOptions.map((type) => (
               <FilterOption
                 key={type}
-                on={types.has(type)}
+                isChecked={types.has(type)}
                 count={nodes.filter((node) => node.type === type).length}
                 toggle={() => app.set({ types: toggleInSet(types, type) })}
               >
                 <NodeIcon type={type} status={type === "task" ? "planned" : null} />
-                {typeName(type)}
+                {getTypeName(type)}
               </FilterOption>
             ))}
           </fieldset>
@@ -159,7 +159,7 @@ function Filters({ map }: { map: Mindmap }) {
   );
 }
 
-function FilterOption({ on: isChecked, count, toggle, children }: { on: boolean; count: number; toggle: () => void; children: preact.ComponentChildren }) {
+function FilterOption({ isChecked: isChecked, count, toggle, children }: { isChecked: boolean; count: number; toggle: () => void; children: preact.ComponentChildren }) {
   return (
     <label class={`choice${count || isChecked ? "" : " none"}`}>
       <input type="checkbox" checked={isChecked} onChange={toggle} />

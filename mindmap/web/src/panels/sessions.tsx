@@ -1,6 +1,6 @@
 // List of all maps, most recently changed first.
 
-import type { Summary } from "../api/types";
+import type { SessionSummary } from "../api/types";
 import { app } from "../state/app";
 import { formatRoute } from "../state/route";
 import { useSelector } from "../state/store";
@@ -13,7 +13,7 @@ export function Sessions() {
   const failure = useSelector(app, (state) => state.failure);
   const problems = useSelector(app, (state) => state.problems);
   const dataDir = useSelector(app, (state) => state.dataDir);
-  if (!sessions) return failure ? <ErrorMessage failure={failure} /> : <Loading what="the sessions" />;
+  if (!sessions) return failure ? <ErrorMessage failure={failure} /> : <Loading noun="the sessions" />;
   return (
     <main class="sessions">
       <h1 class={sessions.length || problems.length ? undefined : "visually-hidden"}>Sessions</h1>
@@ -56,7 +56,7 @@ export function Sessions() {
   );
 }
 
-function Session({ summary }: { summary: Summary }) {
+function Session({ summary }: { summary: SessionSummary }) {
   const { id, title, completedTasks: done, totalTasks: total, activeTask, workspacePath } = summary;
   return (
     <a class="session" href={formatRoute({ map: id, node: null, view: null })}>

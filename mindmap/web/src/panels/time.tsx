@@ -17,7 +17,7 @@ export function Time({ at }: { at: string }) {
   );
 }
 
-// Size of a unit in the next larger one.
+// Units of time, each with its number in the next larger one.
 const UNITS: [number, string][] = [
   [60, "second"],
   [60, "minute"],

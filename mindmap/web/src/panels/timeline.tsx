@@ -2,7 +2,7 @@
 
 import type { Mindmap } from "../api/types";
 import { findMentions } from "../model/mentions";
-import { app, relationsOf } from "../state/app";
+import { app, getRelations } from "../state/app";
 import { select, stepBy, stepTo } from "../state/actions";
 import { useSelector } from "../state/store";
 import { ToolButton } from "./icon";
@@ -50,8 +50,8 @@ export function Timeline() {
 }
 
 function selectEntryNode(map: Mindmap, step: number): void {
-  const [first] = findMentions(map, relationsOf(map), map.activityLog[step]!);
-  const before = app.get().step;
-  if (first) select(first);
-  app.set({ step: before });
+  const [firstId] = findMentions(map, getRelations(map), map.activityLog[step]!);
+  const stepBefore = app.get().step;
+  if (firstId) select(firstId);
+  app.set({ step: stepBefore });
 }

@@ -1,7 +1,7 @@
 // File touched by a node: action, lines, changes, symbols and lineage.
 
 import type { CodeChange, FileTouch, Mindmap } from "../api/types";
-import { ACTIONS, glyphOf, labelOf } from "../model/vocabulary";
+import { ACTIONS, getGlyphAndLabel, getLabel } from "../model/vocabulary";
 import { app } from "../state/app";
 import { useSelector } from "../state/store";
 import { ChangeGlyph } from "./icon";
@@ -13,7 +13,7 @@ export function FileTouchView({ map, touch }: { map: Mindmap; touch: FileTouch }
   return (
     <div class="touch">
       <p class="touch-head">
-        <span class={`action a-${touch.action}`}>{labelOf(ACTIONS, touch.action)}</span>
+        <span class={`action a-${touch.action}`}>{getLabel(ACTIONS, touch.action)}</span>
         <button
           type="button"
           class="file"
@@ -51,7 +51,7 @@ function ChangeView({ change }: { change: CodeChange }) {
   return (
     <>
       <ChangeGlyph kind={change.kind} />
-      <span class="change-label">{glyphOf(change.kind)[1]}</span>
+      <span class="change-label">{getGlyphAndLabel(change.kind)[1]}</span>
       <code>
         {change.previousSymbol && <s>{change.previousSymbol}</s>}
         {change.previousSymbol && " "}

@@ -2,9 +2,9 @@
 
 import type { Drawing } from "../layout/drawing";
 import type { Box, PlacedCard } from "../layout/layout";
-import { resolveColour, nodeColourProperty } from "./colours";
+import { resolveColour, getColourProperty } from "./colours";
 
-// Six megabytes in memory.
+// The canvas takes four bytes per pixel: six megabytes.
 const MAX_PIXELS = 1_500_000;
 const MAX_SCALE = 0.5;
 
@@ -26,7 +26,7 @@ export class Backdrop {
     this.canvas.height = Math.ceil(bounds.height * this.scale);
     const context = this.canvas.getContext("2d")!;
     context.setTransform(this.scale, 0, 0, this.scale, -bounds.x * this.scale, -bounds.y * this.scale);
-    for (const placed of cards.values()) paintCard(context, placed, isFaded(placed.branch.id));
+    for (const placedCard of cards.values()) paintCard(context, placedCard, isFaded(placedCard.branch.id));
   }
 
   /** Hides the picture until it is painted again. */
@@ -52,6 +52,6 @@ export class Backdrop {
 }
 
 function paintCard(context: CanvasRenderingContext2D, { x, y, width, height, branch }: PlacedCard, isFaded: boolean): void {
-  context.fillStyle = resolveColour(isFaded ? "--line" : nodeColourProperty(branch.node));
+  context.fillStyle = resolveColour(isFaded ? "--line" : getColourProperty(branch.node));
   context.fillRect(x, y, width, height);
 }

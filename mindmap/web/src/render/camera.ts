@@ -7,16 +7,17 @@ import type { Box } from "../layout/layout";
 // Below this scale text is unreadable.
 export const READABLE_SCALE = 0.4;
 const SCALE_LIMITS: [number, number] = [0.002, 2.5];
-// Scale at which an unreadable card is revealed.
+// Scale after revealing a card that was unreadable.
 const REVEAL_SCALE = 0.85;
+// The view is at rest after this time without a move.
 const REST_MS = 180;
-// The toolbar is on the left.
+// Pixels around a fitted map. The toolbar is on the left.
 const PADDING = { left: 60, right: 28, top: 40, bottom: 28 } as const;
 // A card closer to the edge of the window counts as not visible.
 const EDGE_PIXELS = 8;
 const ANIMATION_MS = 260;
 
-/** Animated move between two transforms; `start` in milliseconds. */
+/** Animated move between two transforms; `start` as of `performance.now()`. */
 interface Animation {
   from: ZoomTransform;
   to: ZoomTransform;
@@ -42,11 +43,11 @@ export class Camera {
     private readonly host: HTMLElement,
     private readonly listener: CameraListener,
   ) {
-    const moving = this.zoom.on("zoom", ({ transform, sourceEvent }: { transform: ZoomTransform; sourceEvent: unknown }) => {
+    const zoomBehaviour = this.zoom.on("zoom", ({ transform, sourceEvent }: { transform: ZoomTransform; sourceEvent: unknown }) => {
       if (sourceEvent) this.animation = null; // a gesture ends the animation
       this.onZoom(transform, !!sourceEvent || this.isAnimating);
     });
-    select(host).call(moving).on("dblclick.zoom", null);
+    select(host).call(zoomBehaviour).on("dblclick.zoom", null);
   }
 
   /** The visible part of the map. */
@@ -79,7 +80,7 @@ export class Camera {
     this.setTransform(zoomIdentity.translate(left, top).scale(scale), isAnimated);
   }
 
-  /** Moves a card into view at a readable scale, if necessary. */
+  /** Moves a card into view at a readable scale, unless it is visible and readable. */
   reveal(box: Box, isAnimated: boolean): void {
     const { k, x, y } = this.animation?.to ?? this.transform;
     const [left, top] = [box.x * k + x, box.y * k + y];
@@ -155,7 +156,7 @@ export class Camera {
 }
 
 function interpolate(from: ZoomTransform, to: ZoomTransform, eased: number): ZoomTransform {
-  // Scales are interpolated geometrically.
+  // A geometric interpolation of the scale looks uniform.
   const k = from.k * (to.k / from.k) ** eased;
   const fraction = Math.abs(to.k - from.k) < 1e-6 ? eased : (k - from.k) / (to.k - from.k);
   return zoomIdentity.translate(from.x + (to.x - from.x) * fraction, from.y + (to.y - from.y) * fraction).scale(k);

@@ -1,12 +1,12 @@
 // SVG elements of a card.
 
 import type { MapNode } from "../api/types";
-import { percent } from "../model/progress";
+import { computePercent } from "../model/progress";
 import { isTask } from "../model/tree";
-import { CARD_METRICS, type Card, accessibleName } from "../layout/card";
+import { CARD_METRICS, type Card, buildAccessibleName } from "../layout/card";
 import type { PlacedCard } from "../layout/layout";
-import { type Icon, iconOf } from "./icons";
-import { outline } from "./shapes";
+import { type Icon, getIcon } from "./icons";
+import { buildOutline } from "./shapes";
 import { createElement } from "./svg";
 
 /** Position in the tree, for screen readers: level, position among siblings, and their count. */
@@ -16,17 +16,17 @@ export interface TreePosition {
   count: number;
 }
 
-export function createCardElement(placed: PlacedCard, prefix: string, treePosition: TreePosition): SVGGElement {
-  const { card, branch } = placed;
+export function createCardElement(placedCard: PlacedCard, prefix: string, treePosition: TreePosition): SVGGElement {
+  const { card, branch } = placedCard;
   const { node } = branch;
-  const status = statusOf(node);
+  const status = getStatus(node);
   const group = createElement("g", {
-    class: `card t-${toClassName(node.type)}${status ? ` s-${toClassName(status)}` : ""}`,
-    transform: `translate(${placed.x} ${placed.y})`,
+    class: `card t-${removeSpecialCharacters(node.type)}${status ? ` s-${removeSpecialCharacters(status)}` : ""}`,
+    transform: `translate(${placedCard.x} ${placedCard.y})`,
     id: `${prefix}-${node.id}`,
     "data-id": node.id,
     role: "treeitem",
-    "aria-label": accessibleName(node, card),
+    "aria-label": buildAccessibleName(node, card),
     "aria-level": treePosition.level,
     "aria-posinset": treePosition.position,
     "aria-setsize": treePosition.count,
@@ -34,8 +34,8 @@ export function createCardElement(placed: PlacedCard, prefix: string, treePositi
     "aria-selected": "false",
   });
   group.append(
-    createElement("path", { class: "shape", d: outline(node.type, card.width, card.height) }),
-    createIcon(iconOf(node.type, status), CARD_METRICS.pad, CARD_METRICS.pad - 1, "icon"),
+    createElement("path", { class: "shape", d: buildOutline(node.type, card.width, card.height) }),
+    createIcon(getIcon(node.type, status), CARD_METRICS.pad, CARD_METRICS.pad - 1, "icon"),
     ...createTexts(card),
     ...createFooter(card),
   );
@@ -43,10 +43,10 @@ export function createCardElement(placed: PlacedCard, prefix: string, treePositi
   return group;
 }
 
-export const statusOf = (node: MapNode): string | null => (isTask(node) ? (node.status ?? "planned") : null);
+export const getStatus = (node: MapNode): string | null => (isTask(node) ? (node.status ?? "planned") : null);
 
 // Types and statuses of other programs may contain any character.
-const toClassName = (word: string): string => word.replace(/[^a-z_]/gu, "");
+const removeSpecialCharacters = (word: string): string => word.replace(/[^a-z_]/gu, "");
 
 export function createIcon({ line, solid }: Icon, x: number, y: number, name: string): SVGGElement {
   return createElement(
@@ -79,7 +79,7 @@ function createFooter(card: Card): SVGElement[] {
     createElement("rect", { class: "bar", x, y: y - 7, width, height: 5, rx: 2.5 }),
   );
   if (done) {
-    const filled = Math.max(5, (width * percent(card.progress)) / 100);
+    const filled = Math.max(5, (width * computePercent(card.progress)) / 100);
     elements.push(createElement("rect", { class: "filled", x, y: y - 7, width: filled, height: 5, rx: 2.5 }));
   }
   return elements;

@@ -2,14 +2,14 @@
 
 import type { MapNode } from "../api/types";
 import { isModel } from "../model/tree";
-import { statusOf } from "./card";
+import { getStatus } from "./card";
 
-let resolved = new Map<string, string>();
+let colourByProperty = new Map<string, string>();
 
 /** Returns the current value of a custom property, in the light or dark theme. */
 export function resolveColour(name: string): string {
-  let value = resolved.get(name);
-  if (value === undefined) resolved.set(name, (value = computeColour(name)));
+  let value = colourByProperty.get(name);
+  if (value === undefined) colourByProperty.set(name, (value = computeColour(name)));
   return value;
 }
 
@@ -23,11 +23,11 @@ function computeColour(name: string): string {
 }
 
 export function clearColourCache(): void {
-  resolved = new Map();
+  colourByProperty = new Map();
 }
 
 /** Returns the custom property with a node's colour in the overview, by status or type. */
-export function nodeColourProperty(node: MapNode): string {
-  const status = statusOf(node);
+export function getColourProperty(node: MapNode): string {
+  const status = getStatus(node);
   return status ? `--mark-${status.replace(/_/gu, "-")}` : isModel(node) ? "--mark-model" : "--mark-plain";
 }

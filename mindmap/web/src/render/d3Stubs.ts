@@ -1,13 +1,13 @@
-// Stubs for d3-transition and d3-interpolate, a fifth of the script's size. d3-zoom uses them for its own animations,
-// which this page replaces (see camera.ts), and calls `interrupt` otherwise.
+// Stubs for d3-transition and d3-interpolate, which would be a fifth of the script. d3-zoom uses them for its own
+// animations, which camera.ts replaces, and calls `interrupt` before every move.
 
 import { selection } from "d3-selection";
 
 export function interrupt(): void {
-  // no d3 transition is ever running
+  // The page starts no d3 transition.
 }
 
-selection.prototype.interrupt = function still(this: unknown) {
+selection.prototype.interrupt = function interruptNothing(this: unknown) {
   return this as never;
 };
 

@@ -8,24 +8,24 @@ export interface Highlight {
   selected: string | null;
   hovered: string | null;
   related: ReadonlySet<string>;
-  /** All other nodes are faded; null if none is. */
-  only: ReadonlySet<string> | null;
+  /** Nodes that stay unfaded while all others are faded; null if no node is faded. */
+  unfaded: ReadonlySet<string> | null;
   recentChanges: ReadonlyMap<string, ChangeKind>;
 }
 
-export const NO_HIGHLIGHT: Highlight = { selected: null, hovered: null, related: new Set(), only: null, recentChanges: new Map() };
+export const NO_HIGHLIGHT: Highlight = { selected: null, hovered: null, related: new Set(), unfaded: null, recentChanges: new Map() };
 
 export const isSameHighlight = (a: Highlight, b: Highlight): boolean =>
   a.selected === b.selected &&
   a.hovered === b.hovered &&
   a.related === b.related &&
-  a.only === b.only &&
+  a.unfaded === b.unfaded &&
   a.recentChanges === b.recentChanges;
 
 /** CSS classes for a highlight. A collapsed node is represented by the card that shows it. */
 export class HighlightStyles {
   readonly selected: string | null;
-  readonly only: ReadonlySet<string> | null;
+  readonly unfaded: ReadonlySet<string> | null;
   private readonly hovered: string | null;
   private readonly related: ReadonlySet<string>;
   private readonly added = new Set<string>();
@@ -36,7 +36,7 @@ export class HighlightStyles {
     this.selected = visibleIdOf.get(highlight.selected ?? "") ?? null;
     this.hovered = visibleIdOf.get(highlight.hovered ?? "") ?? null;
     this.related = visibleIds(highlight.related);
-    this.only = highlight.only && visibleIds(highlight.only);
+    this.unfaded = highlight.unfaded && visibleIds(highlight.unfaded);
     for (const [id, kind] of highlight.recentChanges) {
       const card = visibleIdOf.get(id);
       if (card) (kind === "added" ? this.added : this.changed).add(card);
@@ -44,7 +44,7 @@ export class HighlightStyles {
   }
 
   isFaded(id: string): boolean {
-    return this.only !== null && !this.only.has(id) && id !== this.selected;
+    return this.unfaded !== null && !this.unfaded.has(id) && id !== this.selected;
   }
 
   applyToCard(id: string, group: SVGGElement): void {
@@ -59,12 +59,12 @@ export class HighlightStyles {
 
   applyToLink({ line, label }: LinkElements, { from, to }: LinkRoute): void {
     const isActive = [this.selected, this.hovered].some((id) => id === from || id === to);
-    const isFaded = this.only !== null && !isActive && !(this.only.has(from) && this.only.has(to));
-    for (const part of label ? [line, label] : [line]) {
-      setClass(part, "hot", isActive);
-      setClass(part, "faded", isFaded);
+    const isFaded = this.unfaded !== null && !isActive && !(this.unfaded.has(from) && this.unfaded.has(to));
+    for (const element of label ? [line, label] : [line]) {
+      setClass(element, "hot", isActive);
+      setClass(element, "faded", isFaded);
     }
   }
 }
 
-const setClass = (part: Element, name: string, isSet: boolean): void => void part.classList.toggle(name, isSet);
+const setClass = (element: Element, name: string, isSet: boolean): void => void element.classList.toggle(name, isSet);

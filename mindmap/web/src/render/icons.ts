@@ -51,5 +51,5 @@ export const TOOL_ICONS: Record<string, Icon> = {
 };
 
 /** Returns a task's icon by status, and that of any other node by type. */
-export const iconOf = (type: string, status: string | null): Icon =>
+export const getIcon = (type: string, status: string | null): Icon =>
   (status === null ? undefined : STATUS_ICONS[status]) ?? TYPE_ICONS[type] ?? TYPE_ICONS["note"]!;

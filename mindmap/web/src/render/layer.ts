@@ -1,7 +1,7 @@
 // Keyed set of drawn elements. An update removes obsolete elements at once, keeps those that look the same, and draws
 // new ones in time slices.
 
-// The browser's layout and paint take about as long again: together half a frame.
+// The browser's layout and paint take about as long again: together half an animation frame of 16 ms.
 const SLICE_MS = 4;
 
 interface LayerEntry<Thing, Drawn> {
@@ -19,7 +19,7 @@ export class Layer<Thing, Drawn> {
     private readonly isSame: (a: Thing, b: Thing) => boolean,
   ) {}
 
-  /** Sets the wanted things, in drawing order. */
+  /** Sets the things to draw, in this order. */
   update(things: Map<string, Thing>): void {
     for (const [key, { thing, drawn }] of this.entries) {
       const next = things.get(key);

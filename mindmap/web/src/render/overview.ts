@@ -3,29 +3,29 @@
 import type { PlacedCard } from "../layout/layout";
 import { isModel } from "../model/tree";
 import { truncateText } from "../layout/text";
-import { statusOf } from "./card";
+import { getStatus } from "./card";
 
-// Browsers paint in tiles of 256 pixels, and paint a path again for every tile that it reaches.
+// A path covers at most this many pixels. Browsers paint a path again for every tile of 256 pixels that it reaches.
 const CELL_PIXELS = 400;
 // Minimum size of a branch with a name, height of a name, and the maximum number of names, in pixels.
 const NAME_LIMITS = { width: 64, height: 40, line: 18, count: 60 } as const;
 
 /** Merges neighbouring cards of the same class into paths. */
 export function mergeCards(cards: PlacedCard[], isFaded: (id: string) => boolean, scale: number): { name: string; path: string }[] {
-  const parts = new Map<string, { name: string; boxes: string[] }>();
-  const cell = CELL_PIXELS / scale;
-  for (const placed of cards) {
-    const name = `${overviewClassOf(placed)}${isFaded(placed.branch.id) ? " faded" : ""}`;
-    const key = `${name} ${Math.floor(placed.x / cell)} ${Math.floor(placed.y / cell)}`;
-    let part = parts.get(key);
-    if (!part) parts.set(key, (part = { name, boxes: [] }));
-    part.boxes.push(`M${Math.round(placed.x)} ${Math.round(placed.y)}h${placed.width}v${placed.height}h-${placed.width}z`);
+  const groups = new Map<string, { name: string; boxes: string[] }>();
+  const cellSize = CELL_PIXELS / scale;
+  for (const placedCard of cards) {
+    const name = `${getOverviewClass(placedCard)}${isFaded(placedCard.branch.id) ? " faded" : ""}`;
+    const key = `${name} ${Math.floor(placedCard.x / cellSize)} ${Math.floor(placedCard.y / cellSize)}`;
+    let group = groups.get(key);
+    if (!group) groups.set(key, (group = { name, boxes: [] }));
+    group.boxes.push(`M${Math.round(placedCard.x)} ${Math.round(placedCard.y)}h${placedCard.width}v${placedCard.height}h-${placedCard.width}z`);
   }
-  return [...parts.values()].map(({ name, boxes }) => ({ name, path: boxes.join("") }));
+  return [...groups.values()].map(({ name, boxes }) => ({ name, path: boxes.join("") }));
 }
 
-function overviewClassOf({ branch: { node } }: PlacedCard): string {
-  const status = statusOf(node);
+function getOverviewClass({ branch: { node } }: PlacedCard): string {
+  const status = getStatus(node);
   if (status) return `s-${status}`;
   return isModel(node) ? `t-${node.type}` : "plain";
 }

@@ -6,13 +6,14 @@
 
 import type { ZoomTransform } from "d3-zoom";
 import type { Drawing } from "../layout/drawing";
-import { type Box, type Layout, type PlacedCard, intersects } from "../layout/layout";
+import { type Box, type Layout, type PlacedCard, contains, intersects } from "../layout/layout";
 import type { Measure } from "../layout/text";
 import { Backdrop } from "./backdrop";
 import { Camera } from "./camera";
 import { type Highlight, HighlightStyles, NO_HIGHLIGHT, isSameHighlight } from "./highlights";
-import { Surface, distance, centreOf } from "./surface";
+import { Surface, computeDistance, computeCentre } from "./surface";
 
+/** Reactions to clicks, hovering and moves. `id` is null outside the cards. */
 export interface SceneCallbacks {
   select: (id: string | null) => void;
   toggle: (id: string) => void;
@@ -20,13 +21,14 @@ export interface SceneCallbacks {
   onMove: () => void;
 }
 
-// Drawn beyond the view on each side, as a fraction of it, so that short pans need no redraw.
+// The surface extends beyond each side of the view by this fraction of it, so that short pans need no redraw.
 const MARGIN = 0.3;
-// Scale factors at which the surface is redrawn. During a gesture the eye follows the movement, not the text.
-const MAX_STRETCH = { still: 1.6, moving: 3.5, shrinking: 5 } as const;
+// A larger change of scale redraws the surface. During a gesture the eye follows the movement, not the text.
+const MAX_SCALE_CHANGE = { still: 1.6, moving: 3.5, shrinking: 5 } as const;
 // A gesture that changes the scale by less than this is a pan.
 const PAN_TOLERANCE = 1.02;
 
+/** Part of the map that the surface shows, and the transform for which it was drawn. */
 interface DrawnRegion {
   box: Box;
   transform: ZoomTransform;
@@ -34,7 +36,7 @@ interface DrawnRegion {
 
 export class Scene {
   private readonly surface: Surface;
-  private readonly shield = document.createElement("div");
+  private readonly hoverShield = document.createElement("div");
   private readonly backdrop = new Backdrop();
   private readonly camera: Camera;
   private drawing: Drawing | null = null;
@@ -52,12 +54,12 @@ export class Scene {
   ) {
     this.surface = new Surface(prefix, measure);
     const { svg } = this.surface;
-    this.shield.className = "shield";
-    this.shield.hidden = true;
-    host.append(this.backdrop.canvas, svg, this.shield);
+    this.hoverShield.className = "shield";
+    this.hoverShield.hidden = true;
+    host.append(this.backdrop.canvas, svg, this.hoverShield);
     this.camera = new Camera(host, { onMove: () => this.onCameraMove(), onRest: () => this.onCameraRest() });
     svg.addEventListener("click", (event) => this.onClick(event));
-    svg.addEventListener("pointerover", (event) => callbacks.hover(nodeIdAt(event)));
+    svg.addEventListener("pointerover", (event) => callbacks.hover(findNodeId(event)));
     svg.addEventListener("pointerleave", () => callbacks.hover(null));
     this.onResize();
   }
@@ -75,11 +77,11 @@ export class Scene {
 
   setHighlight(highlight: Highlight): void {
     if (isSameHighlight(highlight, this.highlight)) return;
-    const { only, selected } = this.highlight;
+    const previous = this.highlight;
     this.highlight = highlight;
     this.updateHighlights();
-    if (highlight.only !== only) this.redrawAll();
-    else if (highlight.selected !== selected) this.drawnRegion = null;
+    if (highlight.unfaded !== previous.unfaded) this.redrawAll();
+    else if (highlight.selected !== previous.selected) this.drawnRegion = null;
     this.scheduleDraw();
   }
 
@@ -93,7 +95,7 @@ export class Scene {
     const wasVisible = selected && contains(this.view, selected);
     if (!this.camera.updateSize()) return;
     // An opening panel must not cover the selected card.
-    if (wasVisible && !contains(this.view, selected)) this.centreOn(centreOf(selected));
+    if (wasVisible && !contains(this.view, selected)) this.centreOn(computeCentre(selected));
     const { width, height } = this.camera.size;
     this.surface.svg.setAttribute("width", String(width * (1 + 2 * MARGIN)));
     this.surface.svg.setAttribute("height", String(height * (1 + 2 * MARGIN)));
@@ -134,8 +136,8 @@ export class Scene {
   }
 
   reveal(id: string, isAnimated = true): void {
-    const placed = this.findCard(id);
-    if (placed) this.camera.reveal(placed, isAnimated);
+    const placedCard = this.findCard(id);
+    if (placedCard) this.camera.reveal(placedCard, isAnimated);
   }
 
   /** Centres a point at the current scale, without animation. */
@@ -152,7 +154,7 @@ export class Scene {
   }
 
   private onCameraMove(): void {
-    if (this.camera.isMoving && this.shield.hidden) this.setMoving(true);
+    if (this.camera.isMoving && this.hoverShield.hidden) this.setMoving(true);
     this.scheduleDraw();
     this.callbacks.onMove();
   }
@@ -165,23 +167,23 @@ export class Scene {
   }
 
   private setMoving(isMoving: boolean): void {
-    // Covers the cards to suppress hovering. A class on the drawing would restyle every card.
-    this.shield.hidden = !isMoving;
+    // The shield covers the cards to suppress hovering. A class on the drawing would restyle every card.
+    this.hoverShield.hidden = !isMoving;
     this.surface.setMoving(isMoving);
   }
 
   /** Returns how far the selected or most central card has moved between two layouts. */
   private findOffset(before: Drawing, after: Drawing): { x: number; y: number } | null {
     const { view } = this;
-    const centre = centreOf(view);
-    let best: { id: string; offset: number } | null = null;
-    for (const [id, placed] of before.layout.cards) {
-      if (!after.layout.cards.has(id) || !intersects(placed, view)) continue;
-      const offset = id === this.highlight.selected ? -1 : distance(placed, centre);
-      if (!best || offset < best.offset) best = { id, offset };
+    const centre = computeCentre(view);
+    let nearest: { id: string; offset: number } | null = null;
+    for (const [id, placedCard] of before.layout.cards) {
+      if (!after.layout.cards.has(id) || !intersects(placedCard, view)) continue;
+      const offset = id === this.highlight.selected ? -1 : computeDistance(placedCard, centre);
+      if (!nearest || offset < nearest.offset) nearest = { id, offset };
     }
-    if (!best) return null;
-    const [previous, current] = [before.layout.cards.get(best.id)!, after.layout.cards.get(best.id)!];
+    if (!nearest) return null;
+    const [previous, current] = [before.layout.cards.get(nearest.id)!, after.layout.cards.get(nearest.id)!];
     return { x: previous.x - current.x, y: previous.y - current.y };
   }
 
@@ -201,22 +203,22 @@ export class Scene {
     this.moveSurface(this.drawnRegion!);
   }
 
-  /** Returns true if the drawn region no longer suits the view. */
+  /** Checks whether the drawn region no longer suits the view. */
   private isStale(): boolean {
     if (!this.drawnRegion) return true;
-    const stretch = this.camera.transform.k / this.drawnRegion.transform.k;
+    const scaleChange = this.camera.transform.k / this.drawnRegion.transform.k;
     const isOutside = !contains(this.drawnRegion.box, this.view);
-    if (!this.camera.isMoving) return isOutside || stretch > MAX_STRETCH.still || stretch < 1 / MAX_STRETCH.still;
-    const isPanning = stretch < PAN_TOLERANCE && stretch > 1 / PAN_TOLERANCE;
-    return (isPanning && isOutside) || stretch > MAX_STRETCH.moving || stretch < 1 / MAX_STRETCH.shrinking;
+    if (!this.camera.isMoving) return isOutside || scaleChange > MAX_SCALE_CHANGE.still || scaleChange < 1 / MAX_SCALE_CHANGE.still;
+    const isPanning = scaleChange < PAN_TOLERANCE && scaleChange > 1 / PAN_TOLERANCE;
+    return (isPanning && isOutside) || scaleChange > MAX_SCALE_CHANGE.moving || scaleChange < 1 / MAX_SCALE_CHANGE.shrinking;
   }
 
-  private moveSurface({ transform: drawnAt, box }: DrawnRegion): void {
+  private moveSurface({ transform: drawnTransform, box }: DrawnRegion): void {
     const { transform, size } = this.camera;
-    const factor = transform.k / drawnAt.k;
-    const left = transform.x - factor * (drawnAt.x + size.width * MARGIN);
-    const top = transform.y - factor * (drawnAt.y + size.height * MARGIN);
-    this.surface.svg.style.transform = `translate(${left}px, ${top}px) scale(${factor})`;
+    const scale = transform.k / drawnTransform.k;
+    const left = transform.x - scale * (drawnTransform.x + size.width * MARGIN);
+    const top = transform.y - scale * (drawnTransform.y + size.height * MARGIN);
+    this.surface.svg.style.transform = `translate(${left}px, ${top}px) scale(${scale})`;
     if (this.isComplete && contains(box, this.view)) this.backdrop.hide();
     else this.showBackdrop(this.drawing!);
   }
@@ -228,12 +230,12 @@ export class Scene {
 
   private redraw(drawing: Drawing): void {
     const { transform, size } = this.camera;
-    const stretch = this.drawnRegion && transform.k / this.drawnRegion.transform.k;
+    const scaleChange = this.drawnRegion && transform.k / this.drawnRegion.transform.k;
     // While zooming, draw the view only: it is redrawn before its surroundings become visible.
-    const isZooming = this.camera.isMoving && stretch && Math.abs(Math.log(stretch)) > 0.1;
+    const isZooming = this.camera.isMoving && scaleChange && Math.abs(Math.log(scaleChange)) > 0.1;
     this.drawnRegion = { box: expandBox(this.view, isZooming ? 0.02 : MARGIN), transform };
-    const corner = { x: transform.x + size.width * MARGIN, y: transform.y + size.height * MARGIN, k: transform.k };
-    this.surface.draw(drawing, this.drawnRegion.box, corner);
+    const contentTransform = { x: transform.x + size.width * MARGIN, y: transform.y + size.height * MARGIN, k: transform.k };
+    this.surface.draw(drawing, this.drawnRegion.box, contentTransform);
     this.drawPending();
   }
 
@@ -243,24 +245,18 @@ export class Scene {
   }
 
   private onClick(event: Event): void {
-    const id = nodeIdAt(event);
+    const id = findNodeId(event);
     if (id && (event.target as Element).closest(".toggle")) this.callbacks.toggle(id);
     else this.callbacks.select(id);
   }
 }
 
-const nodeIdAt = (event: Event): string | null =>
+const findNodeId = (event: Event): string | null =>
   (event.target as Element).closest<SVGGElement>(".card")?.dataset["id"] ?? null;
 
-const contains = (outer: Box, inner: Box): boolean =>
-  outer.x <= inner.x &&
-  outer.y <= inner.y &&
-  outer.x + outer.width >= inner.x + inner.width &&
-  outer.y + outer.height >= inner.y + inner.height;
-
-const expandBox = ({ x, y, width, height }: Box, by: number): Box => ({
-  x: x - width * by,
-  y: y - height * by,
-  width: width * (1 + 2 * by),
-  height: height * (1 + 2 * by),
+const expandBox = ({ x, y, width, height }: Box, fraction: number): Box => ({
+  x: x - width * fraction,
+  y: y - height * fraction,
+  width: width * (1 + 2 * fraction),
+  height: height * (1 + 2 * fraction),
 });

@@ -2,7 +2,7 @@
 
 type Shape = (width: number, height: number) => string;
 
-const box =
+const createBoxShape =
   (radius: number): Shape =>
   (w, h) => {
     const r = Math.min(radius, h / 2);
@@ -10,19 +10,19 @@ const box =
   };
 
 const SHAPES: Record<string, Shape> = {
-  root: box(14),
-  code: box(2),
+  root: createBoxShape(14),
+  code: createBoxShape(2),
   // With the two lugs of UML components.
   component: (w, h) => `M0 0H${w}V${h}H0V${h / 2 + 12}h-5v-8h5v-8h-5v-8h5z`,
   data_flow: (w, h) => `M0 0H${w - 10}L${w} ${h / 2}L${w - 10} ${h}H0L8 ${h / 2}z`,
   decision: (w, h) => `M10 0H${w - 10}L${w} ${h / 2}L${w - 10} ${h}H10L0 ${h / 2}z`,
-  hypothesis: box(20),
+  hypothesis: createBoxShape(20),
   risk: (w, h) => `M12 0H${w - 12}L${w} 12V${h}H0V12z`,
   note: (w, h) => `M0 0H${w}V${h - 12}L${w - 12} ${h}H0zM${w} ${h - 12}H${w - 12}V${h}`,
   file: (w, h) => `M0 0H${w - 12}L${w} 12V${h}H0zM${w - 12} 0V12H${w}`,
 };
 
-const plain = box(7);
+const PLAIN_BOX = createBoxShape(7);
 
-export const outline = (type: string, width: number, height: number): string =>
-  (SHAPES[type] ?? plain)(width, height);
+export const buildOutline = (type: string, width: number, height: number): string =>
+  (SHAPES[type] ?? PLAIN_BOX)(width, height);

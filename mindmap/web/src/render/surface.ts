@@ -8,13 +8,13 @@ import { READABLE_SCALE } from "./camera";
 import { type TreePosition, createCardElement } from "./card";
 import { mergeCards, chooseNames } from "./overview";
 import { Layer, drawSlice } from "./layer";
-import { type LinkElements, branchesPath, createLinkElements, tooltipOf, straightLinkPaths } from "./links";
+import { type LinkElements, buildBranchesPath, createLinkElements, buildTooltip, buildStraightLinkPaths } from "./links";
 import { HighlightStyles, NO_HIGHLIGHT } from "./highlights";
 import { createElement } from "./svg";
 
-// With more cards in view, they are merged into a few paths.
+// If more cards are in view, the overview merges them into a few paths.
 const MAX_CARDS = 260;
-// Links are long: painting each one touches much of the view.
+// Painting more links is slow: each one crosses much of the view.
 const MAX_LINKS = 120;
 const NAME_FONT_SIZE = 12;
 
@@ -29,7 +29,7 @@ export class Surface {
   private readonly names = createElement("g", { class: "names", "aria-hidden": "true" });
   readonly svg = createElement("svg", { class: "scene", role: "presentation", focusable: "false" }, this.content);
   private readonly cardLayer = new Layer<PlacedCard, SVGGElement>(
-    (id, placed) => this.createCard(id, placed),
+    (id, placedCard) => this.createCard(id, placedCard),
     (group) => group.remove(),
     looksSameCard,
   );
@@ -64,7 +64,7 @@ export class Surface {
     this.drawing = drawing;
     this.content.setAttribute("transform", `translate(${x} ${y}) scale(${k})`);
     this.names.setAttribute("font-size", String(NAME_FONT_SIZE / k));
-    const cards = [...drawing.layout.cards.values()].filter((placed) => intersects(placed, box));
+    const cards = [...drawing.layout.cards.values()].filter((placedCard) => intersects(placedCard, box));
     const isOverview = k < READABLE_SCALE && cards.length > MAX_CARDS / (k < READABLE_SCALE / 2 ? 4 : 1);
     this.svg.classList.toggle("far", isOverview);
     this.svg.classList.toggle("mid", !isOverview && k < READABLE_SCALE);
@@ -79,23 +79,23 @@ export class Surface {
 
   private drawCards({ layout, routes }: Drawing, cards: PlacedCard[], box: Box): void {
     for (const group of [this.boxes, this.names, this.straightLinks]) group.replaceChildren();
-    this.branches.setAttribute("d", branchesPath(layout, box));
-    const centre = centreOf(box);
-    this.updateCards(cards.map((placed) => [distance(placed, centre), placed] as const).sort(([a], [b]) => a - b).map(([, placed]) => placed));
+    this.branches.setAttribute("d", buildBranchesPath(layout, box));
+    const centre = computeCentre(box);
+    this.updateCards(cards.map((placedCard) => [computeDistance(placedCard, centre), placedCard] as const).sort(([a], [b]) => a - b).map(([, placedCard]) => placedCard));
     this.updateLinks(routes.filter((route) => intersects(route.box, box)).slice(0, MAX_LINKS));
   }
 
   private drawOverview({ layout, routes }: Drawing, cards: PlacedCard[], box: Box, scale: number): void {
-    const { only, selected } = this.highlights;
+    const { unfaded, selected } = this.highlights;
     const paths = mergeCards(cards, (id) => this.highlights.isFaded(id), scale);
     this.boxes.replaceChildren(...paths.map(({ name, path }) => createElement("path", { class: name, d: path })));
-    this.branches.setAttribute("d", branchesPath(layout, box));
-    this.straightLinks.replaceChildren(...straightLinkPaths(routes.filter((route) => intersects(route.box, box))).map((d) => createElement("path", { d })));
+    this.branches.setAttribute("d", buildBranchesPath(layout, box));
+    this.straightLinks.replaceChildren(...buildStraightLinkPaths(routes.filter((route) => intersects(route.box, box))).map((d) => createElement("path", { d })));
     this.svg.style.setProperty("--hair", String(1 / scale));
     const names = chooseNames(cards, scale, this.measure);
     this.names.replaceChildren(...names.map(({ text, x, y }) => createElement("text", { x, y }, text)));
     this.updateLinks([]);
-    const matches = only && only.size < MAX_CARDS ? [...only] : [];
+    const matches = unfaded && unfaded.size < MAX_CARDS ? [...unfaded] : [];
     this.updateCards([selected, ...matches].flatMap((id) => this.findCard(id) ?? []));
   }
 
@@ -103,15 +103,15 @@ export class Surface {
     // The selected card always exists, for screen readers.
     const selected = this.findCard(this.highlights.selected);
     const all = selected ? [selected, ...cards] : cards;
-    this.cardLayer.update(new Map(all.map((placed) => [placed.branch.id, placed])));
+    this.cardLayer.update(new Map(all.map((placedCard) => [placedCard.branch.id, placedCard])));
   }
 
   private updateLinks(routes: LinkRoute[]): void {
     this.linkLayer.update(new Map(routes.map((route) => [route.key, route])));
   }
 
-  private createCard(id: string, placed: PlacedCard): SVGGElement {
-    const group = createCardElement(placed, this.prefix, treePosition(placed));
+  private createCard(id: string, placedCard: PlacedCard): SVGGElement {
+    const group = createCardElement(placedCard, this.prefix, findTreePosition(placedCard));
     this.highlights.applyToCard(id, group);
     this.cards.append(group);
     return group;
@@ -130,14 +130,14 @@ export class Surface {
   }
 }
 
-export const centreOf = ({ x, y, width, height }: Box): { x: number; y: number } => ({ x: x + width / 2, y: y + height / 2 });
+export const computeCentre = ({ x, y, width, height }: Box): { x: number; y: number } => ({ x: x + width / 2, y: y + height / 2 });
 
-export const distance = (box: Box, from: { x: number; y: number }): number => {
-  const { x, y } = centreOf(box);
+export const computeDistance = (box: Box, from: { x: number; y: number }): number => {
+  const { x, y } = computeCentre(box);
   return Math.hypot(x - from.x, y - from.y);
 };
 
-/** Compares the looks of a card. An unchanged node has the same card object. */
+/** Checks whether two cards look the same. An unchanged node has the same card object. */
 const looksSameCard = (a: PlacedCard, b: PlacedCard): boolean =>
   a.card === b.card &&
   a.x === b.x &&
@@ -147,9 +147,9 @@ const looksSameCard = (a: PlacedCard, b: PlacedCard): boolean =>
   a.branch.parent?.children.length === b.branch.parent?.children.length;
 
 const looksSameRoute = (a: LinkRoute, b: LinkRoute): boolean =>
-  a.path === b.path && a.label === b.label && tooltipOf(a) === tooltipOf(b);
+  a.path === b.path && a.label === b.label && buildTooltip(a) === buildTooltip(b);
 
-function treePosition({ branch }: PlacedCard): TreePosition {
+function findTreePosition({ branch }: PlacedCard): TreePosition {
   const row = branch.parent?.children ?? [branch];
   return { level: branch.depth + 1, position: row.indexOf(branch) + 1, count: row.length };
 }

@@ -9,8 +9,8 @@ export function createElement<Name extends keyof SVGElementTagNameMap>(
   attributes: Attributes = {},
   ...children: (Node | string | null)[]
 ): SVGElementTagNameMap[Name] {
-  const created = document.createElementNS(NAMESPACE, name);
-  for (const [key, value] of Object.entries(attributes)) if (value !== undefined) created.setAttribute(key, String(value));
-  created.append(...children.filter((child) => child !== null));
-  return created;
+  const element = document.createElementNS(NAMESPACE, name);
+  for (const [key, value] of Object.entries(attributes)) if (value !== undefined) element.setAttribute(key, String(value));
+  element.append(...children.filter((child) => child !== null));
+  return element;
 }

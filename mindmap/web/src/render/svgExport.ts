@@ -6,7 +6,7 @@ import cardStyle from "../style/cards.css";
 import colours from "../style/colours.css";
 import { createCardElement } from "./card";
 import { resolveColour } from "./colours";
-import { branchesPath, createLinkElements } from "./links";
+import { buildBranchesPath, createLinkElements } from "./links";
 import { createElement } from "./svg";
 
 const MARGIN = 32;
@@ -15,13 +15,13 @@ const PLACEHOLDER_POSITION = { level: 1, position: 1, count: 1 };
 export function exportSvg(drawings: Drawing[], title: string): string {
   let left = 0;
   const groups = drawings.map((drawing, number) => {
-    const box = boundsOf(drawing);
+    const box = computeExportBounds(drawing);
     const links = drawing.routes.map(createLinkElements);
     const group = createElement("g", { transform: `translate(${left - box.x + MARGIN} ${MARGIN - box.y})` });
     group.append(
-      createElement("path", { class: "branches", d: branchesPath(drawing.layout, null) }),
+      createElement("path", { class: "branches", d: buildBranchesPath(drawing.layout, null) }),
       ...links.map(({ line }) => line),
-      ...[...drawing.layout.cards.values()].map((placed) => removeAccessibility(createCardElement(placed, `p${number}`, PLACEHOLDER_POSITION))),
+      ...[...drawing.layout.cards.values()].map((placedCard) => removeAccessibility(createCardElement(placedCard, `p${number}`, PLACEHOLDER_POSITION))),
       ...links.flatMap(({ label }) => label ?? []),
     );
     left += box.width + 2 * MARGIN;
@@ -33,20 +33,20 @@ export function exportSvg(drawings: Drawing[], title: string): string {
   const text = new XMLSerializer().serializeToString(svg);
   const end = text.indexOf(">") + 1;
   // Inserted as text, because the page's content security policy forbids style elements.
-  return `${text.slice(0, end)}<style>${cardStyle.replace(/&/gu, "&amp;").replace(/</gu, "&lt;")}${colourDeclarations()}</style>${text.slice(end)}\n`;
+  return `${text.slice(0, end)}<style>${cardStyle.replace(/&/gu, "&amp;").replace(/</gu, "&lt;")}${buildColourDeclarations()}</style>${text.slice(end)}\n`;
 }
 
-// A file needs no attributes for screen readers.
+// The exported picture needs no attributes for screen readers and scripts.
 function removeAccessibility(card: SVGGElement): SVGGElement {
   for (const name of [...card.getAttributeNames()]) if (/^(?:aria-|role|id|data-)/u.test(name)) card.removeAttribute(name);
   return card;
 }
 
-// Room for the lugs of components on the left and the collapse buttons on the right.
-const boundsOf = ({ layout: { bounds } }: Drawing): Box => ({ ...bounds, x: bounds.x - 6, width: bounds.width + 30 });
+// Adds space for the lugs of components on the left and the collapse buttons on the right.
+const computeExportBounds = ({ layout: { bounds } }: Drawing): Box => ({ ...bounds, x: bounds.x - 6, width: bounds.width + 30 });
 
 /** Returns the current colours as CSS declarations. */
-function colourDeclarations(): string {
+function buildColourDeclarations(): string {
   const names = new Set([...colours.matchAll(/--[\w-]+/gu)].map(([name]) => name));
   return `.scene{${[...names].map((name) => `${name}:${resolveColour(name)}`).join(";")}}`;
 }

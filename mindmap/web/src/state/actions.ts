@@ -9,12 +9,12 @@ import { findActiveTask } from "../model/progress";
 import { findAncestors } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
 import { clearColourCache } from "../render/colours";
-import { app, matchesIn, type Theme } from "./app";
-import { initialCollapsed } from "./collapse";
+import { app, getMatches, type Theme } from "./app";
+import { chooseCollapsedNodes } from "./collapse";
 import { panes } from "./panes";
 import { parseRoute, type Route, type View, formatRoute } from "./route";
 
-// Long enough to be seen after returning from another window.
+// Time for which changes are highlighted: long enough to notice after a switch from another window.
 const HIGHLIGHT_MS = 4_000;
 const NOTICE_MS = 6_000;
 
@@ -22,9 +22,9 @@ const NOTICE_MS = 6_000;
 
 export function readRoute(): void {
   const route = parseRoute(location.hash);
-  const before = app.get().route;
-  app.set({ route, ...(route.map === before.map ? {} : { map: null, failure: null, step: null, file: null, recentChanges: new Map(), search: "", types: new Set(), statuses: new Set(), showOnlyMatches: false }) });
-  if (route.map !== before.map) void refresh();
+  const previousRoute = app.get().route;
+  app.set({ route, ...(route.map === previousRoute.map ? {} : { map: null, failure: null, step: null, file: null, recentChanges: new Map(), search: "", types: new Set(), statuses: new Set(), showOnlyMatches: false }) });
+  if (route.map !== previousRoute.map) void refresh();
 }
 
 function setRoute(route: Route): void {
@@ -32,11 +32,12 @@ function setRoute(route: Route): void {
   app.set({ route });
 }
 
-export function select(id: string | null, reveal = true): void {
+/** Selects a node, or none, and shows it. An unknown id changes nothing. */
+export function select(id: string | null, expandsAncestors = true): void {
   const { route, map } = app.get();
   if (id && !map?.nodes[id]) return;
   setRoute({ ...route, node: id });
-  if (id) app.set({ tab: "node", file: null, ...(reveal ? { collapsed: expandTo(map!, [id]) } : {}) });
+  if (id) app.set({ tab: "node", file: null, ...(expandsAncestors ? { collapsed: expandTo(map!, [id]) } : {}) });
 }
 
 export const showView = (view: View): void => setRoute({ ...app.get().route, view });
@@ -57,7 +58,7 @@ export async function refresh(): Promise<void> {
   try {
     if (map) applyMap(map, await api.fetchMindmap(map));
     else {
-      const [sessions, { problems, dataDir }] = await Promise.all([api.fetchSessions(), api.fetchStatus()]);
+      const [sessions, { problems, dataDir }] = await Promise.all([api.fetchSessionSummaries(), api.fetchStatus()]);
       app.set({ sessions, problems, dataDir, failure: null });
     }
   } catch (error) {
@@ -65,9 +66,9 @@ export async function refresh(): Promise<void> {
     else if (!(error instanceof api.ApiError)) throw error;
   } finally {
     isLoading = false;
-    const again = isReloadNeeded || app.get().route.map !== map;
+    const isReloadDue = isReloadNeeded || app.get().route.map !== map;
     isReloadNeeded = false;
-    if (again) void refresh();
+    if (isReloadDue) void refresh();
   }
 }
 
@@ -75,7 +76,7 @@ function applyMap(id: string, after: Mindmap): void {
   const { route, map: previous, step } = app.get();
   if (route.map !== id) return;
   if (!previous) {
-    app.set({ map: after, failure: null, collapsed: initialCollapsed(after) });
+    app.set({ map: after, failure: null, collapsed: chooseCollapsedNodes(after) });
     if (route.node) app.set({ collapsed: expandTo(after, [route.node]) });
     return;
   }
@@ -116,7 +117,7 @@ export function watchServer(): void {
 
 let isReloadMissed = false;
 
-/** Reloads now, or when the tab becomes visible. */
+/** Reloads at once, or if the tab is hidden, when it becomes visible. */
 function reloadIfVisible(): void {
   isReloadMissed = document.hidden;
   if (!isReloadMissed) void refresh();
@@ -134,6 +135,7 @@ function handleEvent(event: ServerEvent): void {
 
 // ---- collapsing
 
+/** Returns the collapsed nodes without the ancestors of the given nodes. */
 export function expandTo(map: Mindmap, ids: Iterable<string>): Set<string> {
   const collapsed = new Set(app.get().collapsed);
   for (const id of ids) for (const ancestor of findAncestors(map, id)) collapsed.delete(ancestor.id);
@@ -157,7 +159,7 @@ export function collapseAll(): void {
 
 /** Selects the next match, or the previous one. */
 export function selectNextMatch(step: 1 | -1): void {
-  const matches = [...(matchesIn(app.get()) ?? [])];
+  const matches = [...(getMatches(app.get()) ?? [])];
   if (!matches.length) return;
   const index = matches.indexOf(app.get().route.node ?? "");
   select(matches[index < 0 ? (step > 0 ? 0 : matches.length - 1) : (index + step + matches.length) % matches.length]!);
@@ -180,13 +182,14 @@ export function goToActiveTask(): void {
 
 // ---- activity log
 
+/** Shows an entry of the log, 0 the newest; null or a negative number returns to the live map. */
 export function stepTo(step: number | null): void {
   const { map } = app.get();
   if (!map || step === null || step < 0) app.set({ step: null });
   else app.set({ step: Math.min(step, map.activityLog.length - 1), file: null });
 }
 
-export const stepBy = (by: number): void => stepTo((app.get().step ?? -1) + by);
+export const stepBy = (count: number): void => stepTo((app.get().step ?? -1) + count);
 
 // ---- notices, git sync, theme
 
@@ -202,7 +205,7 @@ export async function syncWithGit(): Promise<void> {
   const { map, isSyncing } = app.get();
   if (!map || isSyncing) return;
   if (!map.workspacePath) {
-    notify("Git sync needs a map with a workspace.");
+    notify("This map has no workspace to sync. Ask an agent to create a map with a workspace.");
     return;
   }
   app.set({ isSyncing: true });
@@ -218,6 +221,7 @@ export async function syncWithGit(): Promise<void> {
   }
 }
 
+// Key in the local storage.
 const THEME = "mindmap-theme";
 
 export function setTheme(theme: Theme): void {
@@ -228,14 +232,14 @@ export function setTheme(theme: Theme): void {
   try {
     localStorage.setItem(THEME, theme);
   } catch {
-    // the browser stores nothing
+    // The browser stores nothing for the site.
   }
 }
 
 /** Repaints the canvases after a switch between light and dark. */
 export function repaint(): void {
   clearColourCache();
-  for (const { repaint: recolour } of panes.values()) recolour();
+  for (const { repaint: repaintPane } of panes.values()) repaintPane();
 }
 
 export function loadTheme(): void {

@@ -1,14 +1,14 @@
 // State of the page.
 
 import type { ApiError, Problem } from "../api/client";
-import type { Mindmap, Summary } from "../api/types";
+import type { Mindmap, SessionSummary } from "../api/types";
 import { type Relations, buildRelations } from "../model/relations";
 import { type ChangeKind } from "../model/changes";
 import { findMentions } from "../model/mentions";
 import { type Progress, computeProgress } from "../model/progress";
-import { nodesWithFile, findRelated } from "../model/relations";
+import { findNodesWithFile, findRelated } from "../model/relations";
 import { parseQuery, findNodes, isEmptyQuery } from "../model/search";
-import { modelNodeIds } from "../model/tree";
+import { findModelNodeIds } from "../model/tree";
 import type { Route, View } from "./route";
 import { Store } from "./store";
 
@@ -20,8 +20,8 @@ export type Dialog = "help" | null;
 export interface AppState {
   route: Route;
   connection: Connection;
-  sessions: Summary[] | null;
-  /** Files that cannot be shown. */
+  sessions: SessionSummary[] | null;
+  /** Files in the data directory that the viewer cannot read. */
   problems: Problem[];
   dataDir: string;
   map: Mindmap | null;
@@ -73,7 +73,7 @@ export const app = new Store<AppState>({
   isNarrow: false,
 });
 
-/** Caches a function's result for each object. */
+/** Returns a function that caches its result for each object. */
 export function memoizeByObject<Key extends object, Value>(compute: (key: Key) => Value): (key: Key) => Value {
   const cache = new WeakMap<Key, Value>();
   return (key) => {
@@ -83,21 +83,21 @@ export function memoizeByObject<Key extends object, Value>(compute: (key: Key) =
   };
 }
 
-export const relationsOf: (map: Mindmap) => Relations = memoizeByObject(buildRelations);
-export const progressOf: (map: Mindmap) => Map<string, Progress> = memoizeByObject(computeProgress);
-export const modelNodeIdsOf: (map: Mindmap) => ReadonlySet<string> = memoizeByObject(modelNodeIds);
+export const getRelations: (map: Mindmap) => Relations = memoizeByObject(buildRelations);
+export const getProgress: (map: Mindmap) => Map<string, Progress> = memoizeByObject(computeProgress);
+export const getModelNodeIds: (map: Mindmap) => ReadonlySet<string> = memoizeByObject(findModelNodeIds);
 
 /** Returns the route's view. By default side by side, or the whole map if the window is narrow or there is no model. */
-export function currentView({ route, map, isNarrow }: AppState): View {
-  return route.view ?? (map && modelNodeIdsOf(map).size && !isNarrow ? "both" : "map");
+export function getCurrentView({ route, map, isNarrow }: AppState): View {
+  return route.view ?? (map && getModelNodeIds(map).size && !isNarrow ? "both" : "map");
 }
 
-/** Returns the ids that match search and filters; null without any. */
-export const matchesIn = (state: AppState): ReadonlySet<string> | null =>
-  memoizedMatches(state.map, state.search, state.types, state.statuses);
+/** Returns the ids of the nodes that match search and filters; null if neither is set. */
+export const getMatches = (state: AppState): ReadonlySet<string> | null =>
+  findMatches(state.map, state.search, state.types, state.statuses);
 
-const memoizedMatches = memoizeLast((map: Mindmap | null, line: string, types: ReadonlySet<string>, statuses: ReadonlySet<string>) => {
-  const query = parseQuery(line, types, statuses);
+const findMatches = memoizeLast((map: Mindmap | null, queryText: string, types: ReadonlySet<string>, statuses: ReadonlySet<string>) => {
+  const query = parseQuery(queryText, types, statuses);
   return map && !isEmptyQuery(query) ? new Set(findNodes(map, query)) : null;
 });
 
@@ -109,18 +109,18 @@ export interface HighlightedNodes {
 }
 
 /** Returns the nodes to highlight for the log entry, the file, or the hovered or selected node, in this order. */
-export const highlightedIn = (state: AppState): HighlightedNodes => memoizedHighlights(state.map, state.step, state.file, state.hovered ?? state.route.node);
+export const getHighlightedNodes = (state: AppState): HighlightedNodes => findHighlightedNodes(state.map, state.step, state.file, state.hovered ?? state.route.node);
 
-const memoizedHighlights = memoizeLast((map: Mindmap | null, step: number | null, file: string | null, node: string | null): HighlightedNodes => {
+const findHighlightedNodes = memoizeLast((map: Mindmap | null, step: number | null, file: string | null, node: string | null): HighlightedNodes => {
   if (!map) return { nodes: new Set(), isExclusive: false };
-  const relations = relationsOf(map);
+  const relations = getRelations(map);
   const entry = step === null ? undefined : map.activityLog[step];
   if (entry) return { nodes: findMentions(map, relations, entry), isExclusive: true };
-  if (file !== null) return { nodes: nodesWithFile(map, relations, file), isExclusive: true };
+  if (file !== null) return { nodes: findNodesWithFile(map, relations, file), isExclusive: true };
   return { nodes: node ? findRelated(map, relations, node) : new Set(), isExclusive: false };
 });
 
-/** Caches a function's last result: most state changes leave its arguments the same. */
+/** Returns a function that caches its last result: most state changes leave its arguments the same. */
 function memoizeLast<Arguments extends unknown[], Value>(compute: (...values: Arguments) => Value): (...values: Arguments) => Value {
   let cached: { values: Arguments; value: Value } | null = null;
   return (...values) => {

@@ -5,17 +5,17 @@ import { findActiveTask } from "../model/progress";
 import { type Branch, findAncestors, buildTree } from "../model/tree";
 import { ROOT } from "../model/vocabulary";
 
-// Cards that fit a window at a readable size.
+// More cards do not fit a window at a readable size.
 const INITIAL_CARDS = 40;
 const ACTIVE_STATUSES = new Set(["in_progress", "blocked"]);
 
-/** Returns the ids collapsed at first: on a large map, all but the first levels and the active tasks. */
-export function initialCollapsed(map: Mindmap): Set<string> {
+/** Returns the ids of the nodes that are collapsed at first: on a large map, all but the first levels and the active tasks. */
+export function chooseCollapsedNodes(map: Mindmap): Set<string> {
   const parents = Object.values(map.nodes).filter((node) => node.children.length);
   if (Object.keys(map.nodes).length <= INITIAL_CARDS) return new Set();
   const expanded = new Set([ROOT]);
   let visibleCount = map.nodes[ROOT]!.children.length;
-  for (const id of [findActiveTask(map) ?? ROOT, ...activeNodeIds(map), ...idsByLevel(map)]) {
+  for (const id of [findActiveTask(map) ?? ROOT, ...listActiveNodes(map), ...listNodesByLevel(map)]) {
     const toExpand = [map.nodes[id]!, ...findAncestors(map, id)].filter((node) => !expanded.has(node.id));
     const added = toExpand.reduce((sum, node) => sum + node.children.length, 0);
     if (visibleCount + added > INITIAL_CARDS) continue;
@@ -25,12 +25,12 @@ export function initialCollapsed(map: Mindmap): Set<string> {
   return new Set(parents.map((node) => node.id).filter((id) => !expanded.has(id)));
 }
 
-const activeNodeIds = (map: Mindmap): string[] =>
+const listActiveNodes = (map: Mindmap): string[] =>
   Object.values(map.nodes)
     .filter((node) => ACTIVE_STATUSES.has(node.status ?? ""))
     .map((node) => node.id);
 
-function idsByLevel(map: Mindmap): string[] {
+function listNodesByLevel(map: Mindmap): string[] {
   const order: string[] = [];
   for (let level = [buildTree(map)]; level.length; level = level.flatMap((branch) => branch.children)) {
     order.push(...level.map((branch) => branch.id));
@@ -38,7 +38,7 @@ function idsByLevel(map: Mindmap): string[] {
   return order;
 }
 
-/** Removes collapsed nodes. Returns the tree, their count per card, and each node's visible card by node id. */
+/** Removes the descendants of collapsed nodes. Returns the tree, their number per card, and the card that shows each node. */
 export function collapseTree(root: Branch, collapsed: ReadonlySet<string>): { tree: Branch; hiddenCounts: Map<string, number>; visibleIdOf: Map<string, string> } {
   const hiddenCounts = new Map<string, number>();
   const visibleIdOf = new Map<string, string>();

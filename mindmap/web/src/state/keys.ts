@@ -2,61 +2,63 @@
 
 import { app } from "./app";
 import * as actions from "./actions";
-import { nextTheme } from "../panels/header";
+import { switchTheme } from "../panels/header";
 import { fitAll } from "../panels/controls";
-import { currentPane } from "./panes";
+import { getCurrentPane } from "./panes";
 import { VIEWS } from "./route";
 import { navigateTree } from "./treeNavigation";
 
 interface KeyBinding {
   keys: string[];
   labels: string[];
-  meaning: string;
+  description: string;
   run: (key: string) => void;
 }
 
+// Distance of one key press, about a third of a card.
 const PAN_PIXELS = 80;
 
 export const KEY_BINDINGS: KeyBinding[] = [
-  { keys: ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Home", "End"], labels: ["↑", "↓", "←", "→"], meaning: "Move through the tree; ← and → also collapse and expand", run: navigateTree },
-  { keys: [" "], labels: ["Space"], meaning: "Collapse or expand", run: () => toggleSelected() },
-  { keys: ["Enter"], labels: ["Enter"], meaning: "Read the node in the side panel", run: () => focusPanel() },
-  { keys: ["/"], labels: ["/"], meaning: "Search", run: () => document.getElementById("search")?.focus() },
-  { keys: ["n", "N"], labels: ["n", "N"], meaning: "Next or previous match", run: (key) => actions.selectNextMatch(key === "n" ? 1 : -1) },
-  { keys: ["g"], labels: ["g"], meaning: "Go to the task in progress", run: actions.goToActiveTask },
-  { keys: ["[", "]"], labels: ["[", "]"], meaning: "Step back or forward in the log", run: (key) => stepThroughLog(key) },
-  { keys: ["F"], labels: ["Shift", "F"], meaning: "Follow what agents do", run: () => app.set({ isFollowing: !app.get().isFollowing }) },
-  { keys: ["1", "2", "3", "4"], labels: ["1", "2", "3", "4"], meaning: "Side by side, whole map, plan, model", run: (key) => actions.showView(VIEWS[Number(key) - 1]!) },
-  { keys: ["+", "=", "-"], labels: ["+", "-"], meaning: "Zoom in or out", run: (key) => currentPane()?.scene.scaleBy(key === "-" ? 1 / 1.3 : 1.3) },
-  { keys: ["0"], labels: ["0"], meaning: "Fit all", run: fitAll },
-  { keys: ["H", "J", "K", "L"], labels: ["H", "J", "K", "L"], meaning: "Move the view", run: (key) => panView(key) },
-  { keys: ["e", "c"], labels: ["e", "c"], meaning: "Expand or collapse all", run: (key) => (key === "e" ? actions.expandAll() : actions.collapseAll()) },
-  { keys: ["s"], labels: ["s"], meaning: "Sync with git", run: () => void actions.syncWithGit() },
-  { keys: ["\\"], labels: ["\\"], meaning: "Open or close the panel", run: () => app.set({ isPanelOpen: !app.get().isPanelOpen }) },
-  { keys: ["t"], labels: ["t"], meaning: "Theme: light, dark or system", run: nextTheme },
-  { keys: ["h"], labels: ["h"], meaning: "All sessions", run: () => goToSessions() },
-  { keys: ["Escape"], labels: ["Esc"], meaning: "Clear highlights, search and selection", run: () => clearTopmost() },
-  { keys: ["?"], labels: ["?"], meaning: "This help", run: () => app.set({ dialog: "help" }) },
+  { keys: ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Home", "End"], labels: ["↑", "↓", "←", "→"], description: "Move through the tree; ← and → also collapse and expand", run: navigateTree },
+  { keys: [" "], labels: ["Space"], description: "Collapse or expand", run: () => toggleSelected() },
+  { keys: ["Enter"], labels: ["Enter"], description: "Read the node in the side panel", run: () => focusPanel() },
+  { keys: ["/"], labels: ["/"], description: "Search", run: () => document.getElementById("search")?.focus() },
+  { keys: ["n", "N"], labels: ["n", "N"], description: "Next or previous match", run: (key) => actions.selectNextMatch(key === "n" ? 1 : -1) },
+  { keys: ["g"], labels: ["g"], description: "Go to the task in progress", run: actions.goToActiveTask },
+  { keys: ["[", "]"], labels: ["[", "]"], description: "Step back or forward in the log", run: (key) => stepThroughLog(key) },
+  { keys: ["F"], labels: ["Shift", "F"], description: "Follow what agents do", run: () => app.set({ isFollowing: !app.get().isFollowing }) },
+  { keys: ["1", "2", "3", "4"], labels: ["1", "2", "3", "4"], description: "Side by side, whole map, plan, model", run: (key) => actions.showView(VIEWS[Number(key) - 1]!) },
+  { keys: ["+", "=", "-"], labels: ["+", "-"], description: "Zoom in or out", run: (key) => getCurrentPane()?.scene.scaleBy(key === "-" ? 1 / 1.3 : 1.3) },
+  { keys: ["0"], labels: ["0"], description: "Fit all", run: fitAll },
+  { keys: ["H", "J", "K", "L"], labels: ["H", "J", "K", "L"], description: "Move the view", run: (key) => panView(key) },
+  { keys: ["e", "c"], labels: ["e", "c"], description: "Expand or collapse all", run: (key) => (key === "e" ? actions.expandAll() : actions.collapseAll()) },
+  { keys: ["s"], labels: ["s"], description: "Sync with git", run: () => void actions.syncWithGit() },
+  { keys: ["\\"], labels: ["\\"], description: "Open or close the panel", run: () => app.set({ isPanelOpen: !app.get().isPanelOpen }) },
+  { keys: ["t"], labels: ["t"], description: "Theme: light, dark or system", run: switchTheme },
+  { keys: ["h"], labels: ["h"], description: "All sessions", run: () => goToSessions() },
+  { keys: ["Escape"], labels: ["Esc"], description: "Clear highlights, search and selection", run: () => clearTopmost() },
+  { keys: ["?"], labels: ["?"], description: "This help", run: () => app.set({ dialog: "help" }) },
 ];
 
+// Keys that also work while no map is loaded.
 const KEYS_WITHOUT_MAP = new Set(["?", "t", "h"]);
 
 export function watchKeys(): void {
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (isInputKey(event) || isHelpOpen()) return;
-    const key = KEY_BINDINGS.find(({ keys }) => keys.includes(event.key));
-    if (!key || (!app.get().map && !KEYS_WITHOUT_MAP.has(event.key))) return;
+    const binding = KEY_BINDINGS.find(({ keys }) => keys.includes(event.key));
+    if (!binding || (!app.get().map && !KEYS_WITHOUT_MAP.has(event.key))) return;
     if (isControlKey(event)) return;
     event.preventDefault();
-    key.run(event.key);
+    binding.run(event.key);
   });
 }
 
-/** The close event of a dialog arrives a frame late, and another key can come before it. */
+// The close event of a dialog arrives one animation frame late, and another key can come before it.
 const isHelpOpen = (): boolean => !!app.get().dialog && document.querySelector("dialog")?.open !== false;
 
-/** Returns true if the focused input handles the key itself. */
+/** Checks whether the focused input handles the key itself. */
 function isInputKey({ target, key }: KeyboardEvent): boolean {
   const element = target as HTMLElement;
   if (element instanceof HTMLInputElement && element.type === "range") return key.startsWith("Arrow") || key === "Home" || key === "End";
@@ -64,6 +66,7 @@ function isInputKey({ target, key }: KeyboardEvent): boolean {
   return element instanceof HTMLInputElement;
 }
 
+/** Checks whether a focused control, such as a button, handles the key itself. */
 const isControlKey = ({ target, key }: KeyboardEvent): boolean =>
   (key === "Enter" || key === " " || key.startsWith("Arrow") || key === "Home" || key === "End") &&
   !!(target as HTMLElement).closest("button, a, label, .side-body");
@@ -75,7 +78,7 @@ function toggleSelected(): void {
 
 function focusPanel(): void {
   app.set({ isPanelOpen: true, tab: "node" });
-  // The panel is rendered by then, and no other key was handled.
+  // The microtask runs after the panel is rendered and before the next key.
   queueMicrotask(() => document.getElementById("side-body")?.focus());
 }
 
@@ -92,10 +95,10 @@ function stepThroughLog(key: string): void {
 
 function panView(key: string): void {
   const offsets: Record<string, [number, number]> = { H: [PAN_PIXELS, 0], L: [-PAN_PIXELS, 0], K: [0, PAN_PIXELS], J: [0, -PAN_PIXELS] };
-  currentPane()?.scene.panBy(...offsets[key]!);
+  getCurrentPane()?.scene.panBy(...offsets[key]!);
 }
 
-/** Clears one thing at a time, the topmost first. */
+/** Clears the first of these that is set: log entry, file, search, selection. */
 function clearTopmost(): void {
   const { step, file, search, types, statuses } = app.get();
   if (step !== null) actions.stepTo(null);

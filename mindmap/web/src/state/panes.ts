@@ -12,7 +12,7 @@ export interface PaneHandle {
 export const panes = new Map<string, PaneHandle>();
 
 /** Returns the focused pane, or else the first. */
-export function currentPane(): PaneHandle | null {
-  const all = [...panes.values()];
-  return all.find(({ tree }) => tree.contains(document.activeElement)) ?? all[0] ?? null;
+export function getCurrentPane(): PaneHandle | null {
+  const allPanes = [...panes.values()];
+  return allPanes.find(({ tree }) => tree.contains(document.activeElement)) ?? allPanes[0] ?? null;
 }

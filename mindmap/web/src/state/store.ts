@@ -29,14 +29,14 @@ export function useSelector<State extends object, Selected>(
 ): Selected {
   const [, rerender] = useReducer((count: number) => count + 1, 0);
   const selected = selector(store.get());
-  const last = useRef({ selected, selector });
-  last.current = { selected, selector };
+  const latest = useRef({ selected, selector });
+  latest.current = { selected, selector };
   useLayoutEffect(() => {
-    const check = (): void => {
-      if (!Object.is(last.current.selector(store.get()), last.current.selected)) rerender(undefined as never);
+    const rerenderIfChanged = (): void => {
+      if (!Object.is(latest.current.selector(store.get()), latest.current.selected)) rerender(undefined as never);
     };
-    check(); // changes between rendering and subscribing
-    return store.subscribe(check);
+    rerenderIfChanged(); // changes between rendering and subscribing
+    return store.subscribe(rerenderIfChanged);
   }, [store]);
   return selected;
 }

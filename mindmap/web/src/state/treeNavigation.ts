@@ -2,19 +2,19 @@
 
 import { app } from "./app";
 import { select, toggleCollapsed } from "./actions";
-import { currentPane } from "./panes";
+import { getCurrentPane } from "./panes";
 
 export function navigateTree(key: string): void {
-  const pane = currentPane();
+  const pane = getCurrentPane();
   const layout = pane?.scene.layout;
   const { route } = app.get();
   if (!layout || !pane) return;
-  const placed = route.node ? pane.scene.findCard(route.node) : null;
-  if (!placed) {
+  const placedCard = route.node ? pane.scene.findCard(route.node) : null;
+  if (!placedCard) {
     select("root", false);
     return;
   }
-  const { branch, card } = placed;
+  const { branch, card } = placedCard;
   if (key === "ArrowRight" && card.isCollapsed) toggleCollapsed(branch.id);
   else if (key === "ArrowRight") selectIfPresent(branch.children[0]?.id);
   else if (key === "ArrowLeft" && card.isCollapsible && !card.isCollapsed && branch.parent && !branch.children.length) toggleCollapsed(branch.id);

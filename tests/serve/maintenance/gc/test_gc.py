@@ -15,7 +15,7 @@ from stores import writer
 from stores.index_location import ForeignFolder, IndexLocation
 from tests.repos import Repo
 from tests.serve import sample_index
-from tests.serve.maintenance.gc.helpers import delete_items, find_items, index_location
+from tests.serve.maintenance.gc.helpers import delete_items, find_items, find_location
 from tests.serve.processes import run_lineage, start_lineage
 
 
@@ -32,7 +32,7 @@ def test_nothing_to_delete(home: Path) -> None:
 def test_items_are_listed_before_deletion(repo: Repo, home: Path) -> None:
     """Without --yes and without a terminal the items are only listed."""
     other = Repo.create(repo.path.parent / "kept")
-    folder = index_location(repo, home).folder
+    folder = find_location(repo, home).folder
     shutil.rmtree(repo.path)
     code, out, err = run_lineage("gc")
     assert (code, err) == (0, "")
@@ -48,40 +48,42 @@ def test_items_are_listed_before_deletion(repo: Repo, home: Path) -> None:
 
 def test_terminal_user_is_asked(repo: Repo, home: Path) -> None:
     """On a terminal the user is asked once; the default is no."""
-    folder = index_location(repo, home).folder
+    folder = find_location(repo, home).folder
     (repo.path.parent / "neighbour").mkdir()
     shutil.rmtree(repo.path)
-    for answer, is_kept in ((b"\n", True), (b"y\n", False)):
-        ours, theirs = pty.openpty()
-        process = start_lineage("gc", stdin=theirs, stdout=theirs, stderr=theirs)
-        os.close(theirs)
-        os.write(ours, answer)
-        output = b"".join(read_all(ours))
+    for answer, should_exist in ((b"\n", True), (b"y\n", False)):
+        terminal, program_terminal = pty.openpty()
+        process = start_lineage(
+            "gc", stdin=program_terminal, stdout=program_terminal, stderr=program_terminal
+        )
+        os.close(program_terminal)
+        os.write(terminal, answer)
+        output = b"".join(read_all(terminal))
         assert process.wait(60) == 0
-        os.close(ours)
+        os.close(terminal)
         assert b"Delete 1 item? [y/N]" in output
-        assert folder.exists() is is_kept
+        assert folder.exists() is should_exist
 
 
 def read_all(descriptor: int) -> Iterator[bytes]:
     while True:
         try:
-            part = os.read(descriptor, 4096)
+            chunk = os.read(descriptor, 4096)
         except OSError:  # on Linux: the other end is closed
             return
-        if not part:
+        if not chunk:
             return
-        yield part
+        yield chunk
 
 
 def test_unmounted_disk_needs_absent(repo: Repo, home: Path, tmp_path: Path) -> None:
     """With --yes alone an index on a disk that may be unmounted stays; --absent deletes it too."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    moved = Repo.create(disk / "repo")
-    moved.commit_file("a.py", "a = 1\n")
-    sample_index.build_index(moved, home)
-    folder = index_location(moved, home).folder
+    disk_repo = Repo.create(disk / "repo")
+    disk_repo.commit_file("a.py", "a = 1\n")
+    sample_index.build_index(disk_repo, home)
+    folder = find_location(disk_repo, home).folder
     shutil.rmtree(disk / "repo")  # an empty directory is left, as after unmounting
     [item] = find_items(home)[ItemKind.INDEX]
     assert not item.is_certain and "may not be mounted" in item.reason
@@ -90,7 +92,7 @@ def test_unmounted_disk_needs_absent(repo: Repo, home: Path, tmp_path: Path) -> 
     assert "--absent" in run_lineage("gc")[1]
     assert run_lineage("gc", "--absent")[0] == 2
     delete_items(home, include_uncertain=True)
-    assert not folder.exists() and index_location(repo, home).folder.exists()
+    assert not folder.exists() and find_location(repo, home).folder.exists()
 
 
 @pytest.mark.parametrize(
@@ -119,30 +121,30 @@ def test_work_tree_without_git_directory(repo: Repo, home: Path) -> None:
 
 def test_another_repository_at_the_path(repo: Repo, home: Path) -> None:
     """If another repository has the path now, the old index is deleted and the new one stays."""
-    old = index_location(repo, home).folder
+    old_folder = find_location(repo, home).folder
     shutil.rmtree(repo.path)
-    again = Repo.create(repo.path)
-    again.commit_file("b.py", "b = 1\n", "Something else")
-    sample_index.build_index(again, home)
+    new_repo = Repo.create(repo.path)
+    new_repo.commit_file("b.py", "b = 1\n", "Something else")
+    sample_index.build_index(new_repo, home)
     [item] = find_items(home)[ItemKind.INDEX]
     assert item.reason == "another repository has its path now"
     delete_items(home)
-    assert not old.exists() and index_location(again, home).database.exists()
+    assert not old_folder.exists() and find_location(new_repo, home).database.exists()
 
 
 def test_restored_repository_keeps_its_index(repo: Repo, home: Path, tmp_path: Path) -> None:
     """If the repository is restored between list and deletion, the index stays."""
-    folder = index_location(repo, home).folder
-    aside = repo.path.rename(tmp_path / "aside")
+    folder = find_location(repo, home).folder
+    moved_path = repo.path.rename(tmp_path / "aside")
     [item] = find_items(home)[ItemKind.INDEX]
-    aside.rename(repo.path)
+    moved_path.rename(repo.path)
     item.delete()
     assert (folder / "index.duckdb").exists()
 
 
 def test_linked_index_directory_is_ignored(repo: Repo, home: Path, tmp_path: Path) -> None:
     """A link to a directory elsewhere is neither listed nor followed."""
-    folder = index_location(repo, home).folder
+    folder = find_location(repo, home).folder
     outside = folder.rename(tmp_path / "outside")
     folder.symlink_to(outside)
     shutil.rmtree(repo.path)
@@ -154,7 +156,7 @@ def test_linked_index_directory_is_ignored(repo: Repo, home: Path, tmp_path: Pat
 
 def test_foreign_files_are_kept(repo: Repo, home: Path) -> None:
     """A file that lineage did not write is not deleted with the index."""
-    folder = index_location(repo, home).folder
+    folder = find_location(repo, home).folder
     (folder / "notes.txt").write_text("mine", encoding="ascii")
     shutil.rmtree(repo.path)
     delete_items(home)

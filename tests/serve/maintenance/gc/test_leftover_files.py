@@ -22,13 +22,13 @@ from stores.index_location import IndexLocation
 from stores.types import EMBEDDING_DIMENSION
 from tests.repos import Repo
 from tests.serve import sample_index
-from tests.serve.maintenance.gc.helpers import delete_items, find_items, index_location, recorded_commits
+from tests.serve.maintenance.gc.helpers import delete_items, find_items, find_location, list_recorded_commits
 from tests.serve.processes import run_lineage, start_lineage
 
 
 def test_leftovers_of_killed_runs_are_deleted(repo: Repo, home: Path) -> None:
     """Temporary files, spilled rows and a stale lock of the commit-graph are deleted; the index stays."""
-    location = index_location(repo, home)
+    location = find_location(repo, home)
     for name in (
         maintenance.TEMP_FILE,
         f"{maintenance.TEMP_FILE}.wal",
@@ -43,7 +43,7 @@ def test_leftovers_of_killed_runs_are_deleted(repo: Repo, home: Path) -> None:
     assert item.size_bytes >= 5000
     delete_items(home)
     assert find_items(home) == {}
-    assert len(recorded_commits(repo, home)) == 1
+    assert len(list_recorded_commits(repo, home)) == 1
 
 
 def fill_cache(location: IndexLocation, model: str, count: int) -> None:
@@ -52,7 +52,10 @@ def fill_cache(location: IndexLocation, model: str, count: int) -> None:
     vectors = np.random.default_rng(count).random((count, EMBEDDING_DIMENSION), np.float32)
     rows = [keys, keys, vectors.tolist()]
     entries = pa.table(
-        [pa.array(row, kind) for row, kind in zip(rows, embedding_cache.ENTRY_SCHEMA.types, strict=True)],
+        [
+            pa.array(row, column_type)
+            for row, column_type in zip(rows, embedding_cache.ENTRY_SCHEMA.types, strict=True)
+        ],
         schema=embedding_cache.ENTRY_SCHEMA,
     )
     with embedding_cache.open_cache(location, model) as cache:
@@ -67,7 +70,7 @@ def count_cached_vectors(location: IndexLocation) -> list[tuple[str, int]]:
 
 def test_vectors_of_another_model_are_deleted(repo: Repo, home: Path) -> None:
     """Cached vectors of another model are deleted, those of the current one stay, and the file shrinks."""
-    location = index_location(repo, home)
+    location = find_location(repo, home)
     file = location.embeddings
     fill_cache(location, "former", 3_000)
     fill_cache(location, EMBEDDING_MODEL, 1_000)
@@ -91,7 +94,7 @@ def test_vectors_of_the_index_encoder_are_kept(repo: Repo, home: Path) -> None:
     """With an index of the static encoder, the vectors of that encoder stay."""
     options = ("--encoder", "static", "--embed-cache", "semantic")
     assert run_lineage("index", str(repo.path), "--rebuild", "--yes", *options)[0] == 0
-    location = index_location(repo, home)
+    location = find_location(repo, home)
     expected = count_cached_vectors(location)
     assert [model for model, _ in expected] == [STATIC_MODEL] and find_items(home) == {}
     fill_cache(location, EMBEDDING_MODEL, 3)
@@ -103,7 +106,7 @@ def test_files_of_a_running_index_run_are_kept(
     repo: Repo, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """During an index run the files of its index stay; other items are deleted and an error is raised."""
-    location = index_location(repo, home)
+    location = find_location(repo, home)
     (location.folder / maintenance.TEMP_FILE).write_bytes(b"x")
     other = home / "gone-0123456789abcdef"
     other.mkdir()
@@ -131,7 +134,7 @@ def test_dead_socket_is_deleted(home: Path) -> None:
 
 def test_half_deleted_index_is_deleted(repo: Repo, home: Path) -> None:
     """If a deletion is killed between its steps, the next one completes it."""
-    location = index_location(repo, home)
+    location = find_location(repo, home)
     shutil.rmtree(repo.path)
     (repo.path.parent / "neighbour").mkdir(exist_ok=True)
     with locks.acquire_run_lock(location):
@@ -150,7 +153,7 @@ def test_kill_at_any_time_keeps_the_index_intact(repo: Repo, home: Path) -> None
     repo.commit_file("kept.py", "def kept(): ...\n")
     sample_index.build_index(repo, home)
     repo.git("reflog", "expire", "--expire=now", "--all")
-    location, expected = index_location(repo, home), set(repo.git("rev-list", "HEAD").split())
+    location, expected = find_location(repo, home), set(repo.git("rev-list", "HEAD").split())
     for tenths in range(2, 22, 4):
         process = start_lineage("gc", "--yes")
         time.sleep(tenths / 10)
@@ -160,9 +163,9 @@ def test_kill_at_any_time_keeps_the_index_intact(repo: Repo, home: Path) -> None
             assert (
                 maintenance.read_all_rows(connection) and maintenance.find_broken_invariants(connection) == {}
             )
-        assert expected <= recorded_commits(repo, home)
+        assert expected <= list_recorded_commits(repo, home)
     delete_items(home)
-    assert recorded_commits(repo, home) == expected and find_items(home) == {}
+    assert list_recorded_commits(repo, home) == expected and find_items(home) == {}
 
 
 def test_other_directories_are_ignored(home: Path) -> None:

@@ -14,7 +14,7 @@ from stores import database, maintenance
 from stores.index_location import IndexLocation
 from tests.repos import Repo
 from tests.serve import sample_index
-from tests.serve.maintenance.gc.helpers import delete_items, find_items, recorded_commits
+from tests.serve.maintenance.gc.helpers import delete_items, find_items, list_recorded_commits
 
 
 def test_only_unreachable_commits_are_deleted(repo: Repo, home: Path, tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_only_unreachable_commits_are_deleted(repo: Repo, home: Path, tmp_path: 
     [item] = find_items(home)[ItemKind.COMMITS]
     assert item.description.startswith("1 commit in the index of ")
     delete_items(home)
-    assert recorded_commits(repo, home) == {repo.git("rev-parse", "main"), *commits.values()} - {
+    assert list_recorded_commits(repo, home) == {repo.git("rev-parse", "main"), *commits.values()} - {
         commits["nothing"]
     }
     assert find_items(home) == {}
@@ -52,10 +52,10 @@ def test_commits_below_the_watermark_are_kept(repo: Repo, home: Path) -> None:
     assert find_items(home) == {}
     run_index(repo, home)
     delete_items(home)
-    assert amended not in recorded_commits(repo, home)
+    assert amended not in list_recorded_commits(repo, home)
     repo.git("reset", "--quiet", "--hard", amended)
     run_index(repo, home)
-    assert amended in recorded_commits(repo, home)
+    assert amended in list_recorded_commits(repo, home)
 
 
 def run_index(repo: Repo, home: Path) -> IndexLocation:
@@ -136,4 +136,4 @@ def test_damaged_history_is_kept(repo: Repo, home: Path) -> None:
     assert find_items(home)[ItemKind.COMMITS]
     (repo.path / ".git" / "refs" / "heads" / "broken").write_text("1" * 40 + "\n", encoding="ascii")
     assert find_items(home) == {}
-    assert lost in recorded_commits(repo, home)
+    assert lost in list_recorded_commits(repo, home)

@@ -13,32 +13,32 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 import serve
 from mindmap.map_store import MapStore
 from serve.mcp.mindmap_server import MindmapServer
-from tests.serve.mcp.clients import result_text, run_client
+from tests.serve.mcp.clients import extract_text, run_client
 
 ROOT = Path(serve.__file__).parent.parent
 
 
-def server_command(store: MapStore) -> tuple[list[str], dict[str, str]]:
+def build_server_command(store: MapStore) -> tuple[list[str], dict[str, str]]:
     """Return the command line and the environment of a server process."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MINDMAP_DATA_DIR": str(store.path)}
     return [sys.executable, "-m", "serve.cli.mindmap", "mcp"], environment
 
 
-def stdio_transport(store: MapStore) -> Any:
+def open_stdio_transport(store: MapStore) -> Any:
     """Return a transport to a new server process."""
-    command, environment = server_command(store)
+    command, environment = build_server_command(store)
     return stdio_client(StdioServerParameters(command=command[0], args=command[1:], env=environment))
 
 
 def call_tools(server: Any, *tool_calls: tuple[str, dict[str, Any]], mode: str = "auto") -> list[Any]:
     """Return the results of successful calls in one session."""
 
-    async def steps(client: Client) -> list[Any]:
+    async def call_all(client: Client) -> list[Any]:
         results = [await client.call_tool(name, arguments) for name, arguments in tool_calls]
-        assert not [result_text(result) for result in results if result.is_error]
+        assert not [extract_text(result) for result in results if result.is_error]
         return [result.structured_content for result in results]
 
-    results: list[Any] = run_client(server, steps, mode)
+    results: list[Any] = run_client(server, call_all, mode)
     return results
 
 
@@ -47,13 +47,13 @@ def call_tool(mindmap_server: MindmapServer, name: str, **arguments: Any) -> Any
     return call_tools(mindmap_server.server, (name, arguments))[0]
 
 
-def tool_error(mindmap_server: MindmapServer, name: str, **arguments: Any) -> str:
-    """Return the error text of a failing call."""
+def expect_tool_error(mindmap_server: MindmapServer, name: str, **arguments: Any) -> str:
+    """Return the error text of a call, after a check that it fails."""
 
-    async def steps(client: Client) -> str:
+    async def call_tool_with_error(client: Client) -> str:
         result = await client.call_tool(name, arguments)
         assert result.is_error, result.structured_content
-        return result_text(result)
+        return extract_text(result)
 
-    error: str = run_client(mindmap_server.server, steps)
+    error: str = run_client(mindmap_server.server, call_tool_with_error)
     return error

@@ -11,7 +11,7 @@ from mindmap.document import encode
 from mindmap.map_store import MapStore
 from serve.mcp.mindmap_server import MindmapServer
 from tests.mindmap.sample_maps import create_map
-from tests.serve.mcp.mindmap.mindmap_clients import call_tool, tool_error
+from tests.serve.mcp.mindmap.mindmap_clients import call_tool, expect_tool_error
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ from tests.serve.mcp.mindmap.mindmap_clients import call_tool, tool_error
             {"mindmapId": "mm_here", "add": [{"source": "root", "to": "root"}]},
             "`add.0.from`: is required. `add.0.source`: there is no such argument. Its",
         ),
-        ("remove_nodes", {"mindmapId": "mm_here", "nodeIds": []}, "No nodes are given"),
-        ("link_nodes", {"mindmapId": "mm_here"}, "No links are given"),
+        ("remove_nodes", {"mindmapId": "mm_here", "nodeIds": []}, "The list of nodes is empty"),
+        ("link_nodes", {"mindmapId": "mm_here"}, "The list of links is empty"),
         (
             "link_nodes",
             {"mindmapId": "mm_here", "remove": [{"id": "l_gone"}]},
@@ -94,7 +94,7 @@ from tests.serve.mcp.mindmap.mindmap_clients import call_tool, tool_error
         (
             "log_file_touch",
             {"mindmapId": "mm_here", "path": "a.py", "lines": "banana"},
-            "'banana' is not a line range.*Give lines as `10-20`",
+            "'banana' is not a line range.*Give `10-20`",
         ),
         ("note_activity", {"mindmapId": "mm_here", "message": " "}, "A message is empty"),
         ("sync_git_status", {"mindmapId": "mm_here"}, "Give workspacePath"),
@@ -113,10 +113,10 @@ from tests.serve.mcp.mindmap.mindmap_clients import call_tool, tool_error
 def test_invalid_calls(
     mindmap_server: MindmapServer, store: MapStore, name: str, arguments: dict[str, Any], pattern: str
 ) -> None:
-    """An invalid call returns an error that tells what is valid, and changes nothing."""
+    """An invalid call returns an error that explains it in plain language, and changes nothing."""
     store.directory.create("mm_here", encode(create_map({"label": "Parser"})))
     before = store.directory.read("mm_here")
-    error = tool_error(mindmap_server, name, **arguments)
+    error = expect_tool_error(mindmap_server, name, **arguments)
     assert re.search(pattern, error, re.DOTALL), error[:2_000]
     assert "Error executing" not in error
     assert store.directory.read("mm_here") == before
@@ -130,7 +130,9 @@ def test_deep_nesting(mindmap_server: MindmapServer, store: MapStore) -> None:
     node: dict[str, Any] = {"label": "bottom"}
     for _ in range(80):
         node = {"label": "level", "children": [node]}
-    assert "at most 64 levels" in tool_error(mindmap_server, "add_nodes", mindmapId=document.id, nodes=[node])
+    assert "at most 64 levels" in expect_tool_error(
+        mindmap_server, "add_nodes", mindmapId=document.id, nodes=[node]
+    )
     node = {"label": "bottom"}
     for _ in range(40):
         node = {"label": "level", "children": [node]}
@@ -140,9 +142,9 @@ def test_deep_nesting(mindmap_server: MindmapServer, store: MapStore) -> None:
 def test_many_mistakes_give_a_short_error(mindmap_server: MindmapServer) -> None:
     """The error for thousands of invalid values lists only the first few; a too long path has a clear error."""
     mindmap_id = call_tool(mindmap_server, "create_mindmap", title="A map")["mindmapId"]
-    error = tool_error(mindmap_server, "add_nodes", mindmapId=mindmap_id, nodes=[{"label": 1}] * 3000)
+    error = expect_tool_error(mindmap_server, "add_nodes", mindmapId=mindmap_id, nodes=[{"label": 1}] * 3000)
     assert len(error) < 2_000
     assert "further problems" in error
-    assert "is not a directory" in tool_error(
+    assert "is not a directory" in expect_tool_error(
         mindmap_server, "create_mindmap", title="x", workspacePath="/" + "a" * 300
     )

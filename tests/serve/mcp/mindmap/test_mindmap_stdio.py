@@ -14,36 +14,43 @@ from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR
 
 from mindmap.map_store import MapStore
 from mindmap.tree import compute_progress
-from tests.mindmap.sample_maps import assert_consistent, create_map, id_by_label
+from tests.mindmap.sample_maps import assert_consistent, create_map, find_id
 from tests.repos import Repo
-from tests.serve.mcp.clients import PROTOCOLS, result_text, run_client
-from tests.serve.mcp.mindmap.mindmap_clients import server_command, stdio_transport
-from tests.serve.processes import default_signal_handler
+from tests.serve.mcp.clients import PROTOCOLS, extract_text, run_client
+from tests.serve.mcp.mindmap.mindmap_clients import build_server_command, open_stdio_transport
+from tests.serve.processes import use_default_signal_handler
 
-# Longest time from the end of input to the end of the process.
-END_SECONDS = 2.0
+# Longest time from the end of input to the exit of the process.
+EXIT_SECONDS = 2.0
 
 
 @pytest.mark.parametrize("mode", PROTOCOLS)
 def test_life_of_a_map(store: MapStore, repo: Repo, mode: str) -> None:
     """With both protocols over stdio, a map is created, edited, read, and deleted after confirmation."""
 
-    async def steps(client: Client) -> None:
+    async def edit_and_delete_map(client: Client) -> None:
         async def call(name: str, **arguments: Any) -> Any:
             result = await client.call_tool(name, arguments)
-            assert not result.is_error, result_text(result)
-            assert json.loads(result_text(result)) == result.structured_content
+            assert not result.is_error, extract_text(result)
+            assert json.loads(extract_text(result)) == result.structured_content
             return result.structured_content
 
         assert client.protocol_version == PROTOCOLS[mode]
         plan = {"label": "Parser", "type": "plan", "children": [{"label": "Lexer"}, {"label": "Grammar"}]}
-        created = await call("create_mindmap", title="Work", workspacePath=str(repo.path), nodes=[plan])
-        mindmap_id, (parser, lexer, grammar) = created["mindmapId"], created["ids"]
-        assert created["watching"] and created["hint"] == "" and "mindmap viewer" in created["viewer"]
-        updated = await call(
+        create_result = await call("create_mindmap", title="Work", workspacePath=str(repo.path), nodes=[plan])
+        mindmap_id, (parser, lexer, grammar) = create_result["mindmapId"], create_result["ids"]
+        assert (
+            create_result["watching"]
+            and create_result["hint"] == ""
+            and "mindmap viewer" in create_result["viewer"]
+        )
+        update_result = await call(
             "update_nodes", mindmapId=mindmap_id, updates=[{"id": lexer, "status": "in_progress"}]
         )
-        assert (updated["activeTask"], updated["progress"]) == (f"Lexer {{{lexer}}}", "0 of 3 done (0 %)")
+        assert (update_result["activeTask"], update_result["progress"]) == (
+            f"Lexer {{{lexer}}}",
+            "0 of 3 done (0 %)",
+        )
         (why,) = (
             await call("add_nodes", mindmapId=mindmap_id, nodes=[{"label": "By hand", "type": "decision"}])
         )["ids"]
@@ -55,34 +62,36 @@ def test_life_of_a_map(store: MapStore, repo: Repo, mode: str) -> None:
         await call("link_nodes", mindmapId=mindmap_id, remove=[{"from": lexer, "to": grammar}])
         await call("move_nodes", mindmapId=mindmap_id, nodeIds=[why], parentId=parser, position=0)
         change = {"kind": "rename", "symbol": "lex", "previousSymbol": "scan"}
-        touched = await call(
+        touch_result = await call(
             "log_file_touch", mindmapId=mindmap_id, path="src/lexer.py", changes=[change], summary="Named"
         )
-        assert (touched["nodeId"], touched["synced"]) == (lexer, 1)
+        assert (touch_result["nodeId"], touch_result["synced"]) == (lexer, 1)
         repo.write("a.py", "two\n")
-        synced = await call("sync_git_status", mindmapId=mindmap_id)
-        assert (synced["synced"], synced["node"], synced["watching"]) == (1, "Lexer", True)
+        sync_result = await call("sync_git_status", mindmapId=mindmap_id)
+        assert (sync_result["synced"], sync_result["node"], sync_result["watching"]) == (1, "Lexer", True)
         await call("note_activity", mindmapId=mindmap_id, message="Tests pass", nodeId=lexer)
         await call("remove_nodes", mindmapId=mindmap_id, nodeIds=[grammar])
-        read = await call("get_mindmap", mindmapId=mindmap_id)
-        assert read["outline"].splitlines() == [
+        map_view = await call("get_mindmap", mindmapId=mindmap_id)
+        assert map_view["outline"].splitlines() == [
             "- Work {root}",
             f"  - [ ] Parser {{{parser}}} - plan",
             f"    - (decision) By hand {{{why}}}",
             f"    - [~] Lexer {{{lexer}}} - 2 files",
         ]
-        assert len(read["links"]) == 1
-        assert read["activity"][0].endswith("Removed 'Grammar': 1 node, 0 links")
-        whole = (await call("get_mindmap", mindmapId=mindmap_id, nodeId=lexer, full=True))["document"]
-        assert [touch["path"] for touch in whole["nodes"][0]["files"]] == ["src/lexer.py", "a.py"]
-        listed = await call("list_mindmaps", query="lexer", workspacePath=str(repo.path))
-        assert [line["id"] for line in listed["maps"]] == [mindmap_id]
+        assert len(map_view["links"]) == 1
+        assert map_view["activity"][0].endswith("Removed 'Grammar': 1 node, 0 links")
+        lexer_document = (await call("get_mindmap", mindmapId=mindmap_id, nodeId=lexer, full=True))[
+            "document"
+        ]
+        assert [touch["path"] for touch in lexer_document["nodes"][0]["files"]] == ["src/lexer.py", "a.py"]
+        map_list = await call("list_mindmaps", query="lexer", workspacePath=str(repo.path))
+        assert [entry["id"] for entry in map_list["maps"]] == [mindmap_id]
         assert (await client.call_tool("delete_mindmap", {"mindmapId": mindmap_id})).is_error
         assert_consistent(store.read(mindmap_id))
         await call("delete_mindmap", mindmapId=mindmap_id, confirm=True)
         assert (await call("list_mindmaps"))["maps"] == []
 
-    run_client(stdio_transport(store), steps, mode)
+    run_client(open_stdio_transport(store), edit_and_delete_map, mode)
 
 
 def exchange(process: subprocess.Popen[bytes], *messages: Any) -> list[Any]:
@@ -111,7 +120,7 @@ INITIALIZE_REQUEST = {
 
 def start_server(store: MapStore) -> subprocess.Popen[bytes]:
     """Start and initialize a server process."""
-    command, environment = server_command(store)
+    command, environment = build_server_command(store)
     process = subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -129,29 +138,29 @@ def create_request(request_id: int, method: str, **parameters: Any) -> dict[str,
 
 
 @pytest.mark.parametrize("signal_number", [None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_server_ends_with_its_client(
+def test_server_exits_with_its_client(
     store: MapStore, repo: Repo, signal_number: signal.Signals | None
 ) -> None:
-    """At the end of input or on a signal the process records the last changes and ends soon."""
-    with default_signal_handler(signal.SIGHUP):
+    """At the end of input or on a signal the process records the last changes and exits soon."""
+    with use_default_signal_handler(signal.SIGHUP):
         process = start_server(store)
     arguments = {
         "title": "Work",
         "workspacePath": str(repo.path),
         "nodes": [{"label": "Task", "status": "in_progress"}],
     }
-    (created,) = exchange(
+    (create_result,) = exchange(
         process, create_request(2, "tools/call", name="create_mindmap", arguments=arguments)
     )
     repo.write("a.py", "last\n")
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-    updated = time.monotonic()
+    stopped_at = time.monotonic()
     process.stdin.close() if signal_number is None else process.send_signal(signal_number)
     assert process.wait(timeout=20) == (0 if signal_number is None else 128 + signal_number)
-    assert time.monotonic() - updated <= END_SECONDS
+    assert time.monotonic() - stopped_at <= EXIT_SECONDS
     assert process.stdout.read() == b""
-    document = store.read(created["result"]["structuredContent"]["mindmapId"])
-    assert [touch.path for touch in document.nodes[id_by_label(document, "Task")].files] == ["a.py"]
+    document = store.read(create_result["result"]["structuredContent"]["mindmapId"])
+    assert [touch.path for touch in document.nodes[find_id(document, "Task")].files] == ["a.py"]
     for pipe in (process.stdin, process.stdout, process.stderr):
         pipe.close()
 
