@@ -7,6 +7,7 @@ group size only for an attached file.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -51,6 +52,8 @@ _DAMAGE_ERRORS: Final = (
     duckdb.InternalException,
     duckdb.SerializationException,
 )
+# In DuckDB's messages about a block whose checksum does not match.
+_CORRUPTION: Final = "Corrupt database file"
 # DuckDB's errors for a failed write.
 _WRITE_ERRORS: Final = (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException)
 
@@ -95,6 +98,7 @@ def _open(
     stack.enter_context(locks.acquire_index(location.folder, exclusive=False, deadline=deadline))
     if not location.database.exists():
         raise _build_not_indexed_error(location)
+    _check_recorded_damage(location)
     engine = stack.enter_context(duckdb_engine.open_reader_engine(location))
     connection = stack.enter_context(_attach_index(engine, location.database, "READ_ONLY", deadline))
     schema = migrations.check_schema(connection)
@@ -132,6 +136,7 @@ def open_for_writing(
     ):
         if not create and not location.database.exists():
             raise build_index_deleted_error(location)
+        _check_recorded_damage(location)
         with (
             duckdb_engine.open_writer_engine(location) as engine,
             _attach_index(
@@ -185,7 +190,8 @@ def _unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 def translate_errors(location: IndexLocation) -> Iterator[None]:
     """Raise DamagedIndex or StorageError for DuckDB errors of the body that report a corrupt file or a failed write.
 
-    Other DuckDB errors are bugs and pass unchanged. DuckDB finds a corrupt block only when it reads the block.
+    Other DuckDB errors are bugs and pass unchanged. DuckDB finds a corrupt block only when it reads the block; the
+    damage is recorded in a file next to the index, and each later opening of the same index file reports it.
     """
     try:
         yield
@@ -193,7 +199,32 @@ def translate_errors(location: IndexLocation) -> Iterator[None]:
         translated = _translate_error(location.database, error)
         if translated is None:
             raise
+        _record_damage(location, translated)
         raise translated from error
+    except OSError as error:
+        # pyarrow raises DuckDB's errors as OSError, without the number of a system error.
+        if error.errno is not None or _CORRUPTION not in str(error):
+            raise
+        translated = _build_damaged_index_error(location.database, error)
+        _record_damage(location, translated)
+        raise translated from error
+
+
+def _record_damage(location: IndexLocation, error: LineageError) -> None:
+    """Write the damage file if the error reports corruption; its absence only costs that the next command finds out."""
+    if _CORRUPTION in error.message:
+        record = {"stamp": _get_file_stamp(location.database), "message": error.message, "hint": error.hint}
+        with suppress(OSError):
+            location.damage.touch(mode=0o600)
+            location.damage.write_text(json.dumps(record), encoding="utf-8")
+
+
+def _check_recorded_damage(location: IndexLocation) -> None:
+    """Raise DamagedIndex if corruption was recorded for the index file as it is."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        record = json.loads(location.damage.read_text(encoding="utf-8"))
+        if record["stamp"] == list(_get_file_stamp(location.database) or ()):
+            raise DamagedIndex(record["message"], hint=record["hint"])
 
 
 def checkpoint_wal(
@@ -291,7 +322,7 @@ def _translate_error(file: Path, error: duckdb.Error) -> LineageError | None:
     return storage_error
 
 
-def _build_damaged_index_error(file: Path, error: duckdb.Error) -> DamagedIndex:
+def _build_damaged_index_error(file: Path, error: Exception) -> DamagedIndex:
     reason = str(error).splitlines()[0]
     return DamagedIndex(
         f"The index {file} cannot be opened: {reason}",

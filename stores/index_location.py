@@ -75,6 +75,11 @@ class IndexLocation:
         return self.folder / f"{DATABASE_FILE}.codes"
 
     @property
+    def damage(self) -> Path:
+        """Record of corruption that a reader found; a rebuild deletes it with the other files of the index."""
+        return self.folder / f"{DATABASE_FILE}.damage"
+
+    @property
     def embeddings(self) -> Path:
         """Embedding cache database; a rebuild of the index does not delete it."""
         return self.folder / EMBEDDINGS_FILE

@@ -362,6 +362,31 @@ def test_damaged_blocks(tmp_path: Path, open_index: OpenFunction) -> None:
     assert late_detections > 3
 
 
+@pytest.mark.parametrize("read", [lambda cursor: cursor.fetchall(), lambda cursor: cursor.to_arrow_table()])
+def test_damage_is_remembered(tmp_path: Path, read: Callable[[duckdb.DuckDBPyConnection], object]) -> None:
+    """A corrupt block that a reader found, also through Arrow, is reported by each later opening until a rebuild."""
+    location = create_index(tmp_path, 1_000)
+    with database.open_for_writing(location) as connection:
+        database.checkpoint_wal(connection, location)
+    content = bytearray(location.database.read_bytes())
+    position = content.index(b"Ada Lovelace")  # in a block of the commits
+    content[position : position + 200] = b"x" * 200
+    location.database.write_bytes(content)
+    with (
+        pytest.raises(DamagedIndex, match="Corrupt database file") as first,
+        database.open_for_reading(location) as connection,
+    ):
+        read(connection.execute("SELECT * FROM commits"))
+    for open_index in (database.open_for_reading, database.open_for_writing):
+        with pytest.raises(DamagedIndex) as later, open_index(location):
+            pass
+        assert str(later.value) == str(first.value)
+    writer.delete_index(location)
+    with database.open_for_writing(location):
+        pass
+    assert not location.damage.exists()
+
+
 def test_private_files_in_threads(tmp_path: Path) -> None:
     """New files are private until the last thread leaves `make_files_private`; then the umask is restored."""
     before = os.umask(0o022)
