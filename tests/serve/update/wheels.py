@@ -24,7 +24,7 @@ def copy_project(folder: Path, version: str, dependency: str = LIBRARY_NAME) -> 
     folder.mkdir(parents=True)
     for name in PACKAGES:
         shutil.copytree(ROOT / name, folder / name, ignore=EXCLUDED_FILES)
-    for name in ("README.md", "LICENSE", "install.sh"):
+    for name in ("history_lineage.py", "README.md", "LICENSE", "install.sh"):
         shutil.copy(ROOT / name, folder)
     pyproject_text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     pyproject_text = re.sub(

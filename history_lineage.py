@@ -1,0 +1,50 @@
+"""Console scripts `lineage`, `lineage-mcp` and `mindmap`.
+
+The packages of this program have common names: `serve`, `pipeline`, `stores`. Packages on the user's PYTHONPATH with
+the same names, or with those of dependencies, must not replace them, in this process and in those that it starts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def lineage() -> int:
+    """Run `lineage` and return its exit code."""
+    demote_user_paths()
+    from serve.cli.entry import main
+
+    return main()
+
+
+def lineage_mcp() -> None:
+    """Run `lineage-mcp`."""
+    demote_user_paths()
+    from serve.mcp.lineage_server import main
+
+    main()
+
+
+def mindmap() -> int:
+    """Run `mindmap` and return its exit code."""
+    demote_user_paths()
+    from serve.cli.mindmap import main
+
+    return main()
+
+
+def demote_user_paths() -> None:
+    """Move the entries of PYTHONPATH behind all others, and hide PYTHONPATH from child processes.
+
+    If this program itself was found through PYTHONPATH, the variable keeps that entry.
+    """
+    user_paths = [
+        os.path.abspath(entry) for entry in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if entry
+    ]
+    sys.path.sort(key=lambda entry: entry in user_paths)  # a stable sort
+    installation = os.path.dirname(os.path.abspath(__file__))
+    if installation in user_paths:
+        os.environ["PYTHONPATH"] = installation
+    # Child processes do not import from their working directory.
+    os.environ["PYTHONSAFEPATH"] = "1"

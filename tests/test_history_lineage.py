@@ -1,0 +1,93 @@
+"""The console scripts in a hostile Python environment of the user."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import history_lineage
+from tests.repos import Repo
+
+# Packages of this program and of its dependencies, by the names that a user's own packages may have.
+NAMES = ("serve", "pipeline", "stores", "mindmap", "numpy", "duckdb", "joblib", "typer", "mcp")
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+
+
+@pytest.fixture
+def user_packages(tmp_path: Path) -> Path:
+    """A directory with packages that fail when they are imported."""
+    folder = tmp_path / "packages"
+    for name in NAMES:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text(
+            f"raise SystemExit('the package {name} of the user was imported')"
+        )
+    return folder
+
+
+def run_script(user_packages: Path, home: Path, *command: str | Path, stdin: str = "") -> str:
+    """Run an installed console script with the packages on PYTHONPATH and in the working directory."""
+    program, *arguments = map(str, command)
+    result = subprocess.run(
+        [str(Path(sys.executable).with_name(program)), *arguments],
+        cwd=user_packages,
+        env=os.environ
+        | {
+            "PYTHONPATH": f"{user_packages}{os.pathsep}{os.pathsep}.",
+            "LINEAGE_HOME": str(home),
+            "MINDMAP_DATA_DIR": str(home / "maps"),
+        },
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def test_packages_of_the_user_are_not_imported(user_packages: Path, home: Path, tmp_path: Path) -> None:
+    """Every program works, with its workers and the daemon, whatever packages PYTHONPATH has."""
+    repo = Repo.create(tmp_path / "repo")
+    for number in range(3):
+        repo.commit_file("a.py", f"timeout = {number}\n", f"Set the timeout to {number}")
+    run_script(user_packages, home, "lineage", "index", repo.path, "--encoder", "static", "--workers", "2")
+    try:
+        found = json.loads(run_script(user_packages, home, "lineage", "query", repo.path, "-q", "timeout"))
+        assert len(found["hits"]) == 3
+        assert '"running"' in run_script(user_packages, home, "lineage", "daemon", "status", "--json")
+    finally:
+        run_script(user_packages, home, "lineage", "daemon", "stop")
+    run_script(user_packages, home, "lineage", "explain", "a.py", repo.path, "--no-daemon")
+    run_script(user_packages, home, "lineage", "status", repo.path)
+    run_script(user_packages, home, "lineage", "index", repo.path, "--incremental")
+    run_script(user_packages, home, "mindmap", "list")
+    for program in (("lineage-mcp",), ("mindmap", "mcp")):
+        answer = run_script(user_packages, home, *program, stdin=json.dumps(INITIALIZE) + "\n")
+        assert json.loads(answer)["result"]["serverInfo"]
+
+
+def test_installation_on_pythonpath_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation that PYTHONPATH itself names stays importable for child processes; other entries do not."""
+    installation = str(Path(history_lineage.__file__).parent)
+    monkeypatch.setattr(sys, "path", ["/user", installation, "/library"])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["/user", installation]))
+    monkeypatch.setenv("PYTHONSAFEPATH", "")
+    history_lineage.demote_user_paths()
+    assert sys.path == ["/library", "/user", installation]
+    assert os.environ["PYTHONPATH"] == installation
