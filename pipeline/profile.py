@@ -62,11 +62,11 @@ class Profile:
         times = ((name, self.seconds.get(name, 0.0) / _get_divisor(name, workers)) for name in SUMMARY_PHASES)
         return sorted(((name, s) for name, s in times if s >= 0.001), key=lambda pair: -pair[1])
 
-    def to_json_line(self) -> str:
-        """Return the JSON object of `--profile` in one line: milliseconds, bytes and lines."""
+    def to_json_line(self, **details: int | str) -> str:
+        """Return the JSON object of `--profile` in one line: milliseconds, bytes, lines, and further `details`."""
         times = {key: round(self.seconds.get(name, 0.0) * 1000) for name, key in PROFILE_FIELDS.items()}
         totals = {"total_diff_bytes": self.diff_bytes, "total_added_lines": self.added_lines}
-        return json.dumps(times | totals)
+        return json.dumps(times | totals | details)
 
 
 def _get_divisor(name: str, workers: int) -> int:

@@ -25,9 +25,9 @@ MAX_QUERY_LENGTH: Final = 100_000
 MAX_FILTER_LENGTH: Final = 10_000
 
 # 18 digits are more than any file has lines and fit 64 bits.
-LINE_RANGE: Final = re.compile(r"([0-9]{1,18})?:([0-9]{1,18})?")
+LINE_RANGE: Final = re.compile(r"([0-9]{1,18})?(?:(:)([0-9]{1,18})?)?")
 LINE_RANGE_HINT: Final = (
-    "Give lines as `START:END`, from 1 and inclusive: `10:42`, `:42`, `10:`, or `42:42` for one line."
+    "Give lines as `START:END`, from 1 and inclusive: `10:42`, `:42`, `10:`, or `42` for one line."
 )
 # MCP clients get this hint, too. They pass the two numbers as separate arguments.
 LINE_NUMBER_HINT: Final = "The first line is 1, and ranges include both ends."
@@ -108,13 +108,15 @@ def validate_query_text(query: str | None, path: Path, extra_words: Sequence[str
 
 
 def parse_line_range(lines: str | None) -> tuple[int, int]:
-    """Parse `START:END` into two line numbers; an open end becomes 0. Raises BadRequest."""
+    """Parse `START:END` or a single line into two line numbers; an open end becomes 0. Raises BadRequest."""
     if lines is None:
         return 1, 0
     match = LINE_RANGE.fullmatch(lines.strip())
-    if match is None:
+    if match is None or not match[0]:
         raise BadRequest(f"{lines!r} is not a range of lines.", hint=LINE_RANGE_HINT)
-    start, end = (int(bound) if bound else None for bound in match.groups())
+    start, end = (int(bound) if bound else None for bound in match.group(1, 3))
+    if match[2] is None:
+        end = start
     if end == 0:
         raise BadRequest("Lines count from 1.", hint=LINE_RANGE_HINT)
     return 1 if start is None else start, end or 0

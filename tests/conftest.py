@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -14,6 +15,10 @@ from serve import config
 config.configure_libraries()
 # For tests that use the ONNX runtime directly; the encoder sets this itself.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+# A shell ignores these in background jobs, and so does nohup. Tests send them to the programs that they start.
+for _number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 # No deadline per example, because test machines may be shared and slow.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")

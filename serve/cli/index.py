@@ -124,22 +124,29 @@ def _run_index(repository: Repository, location: IndexLocation, options: IndexOp
         _warn_about_defaults(location, encoder_name, options)
     # This may fail, so it comes before workers start and --rebuild deletes the index.
     provider = _select_provider(encoder_name, options)
+    jobs, threads = options.workers or count_usable_cpus(), _compute_encoder_threads(options)
+    run_options = _build_run_options(options)
+    resources = {"workers": jobs, "threads": threads, "commit_batch": run_options.commit_batch}
+    logger.info("event=resources %s", " ".join(f"{name}={number}" for name, number in resources.items()))
     configure_malloc()
-    with start_workers(repository, location, options.workers or count_usable_cpus()) as workers:
+    with start_workers(repository, location, jobs) as workers:
         # Imported after the workers have started, so that both import at the same time.
         from pipeline.encoders.accelerated import BatchLimitedEncoder
         from pipeline.run import IndexRun
 
-        encoder = _load_encoder(encoder_name, provider, _compute_encoder_threads(options), location.home)
+        encoder, provider = _load_encoder(encoder_name, provider, threads, location.home, options)
+        logger.info("event=encoder name=%s provider=%s", encoder_name, provider)
         limited_encoder = (
             BatchLimitedEncoder(encoder, options.embed_batch) if options.embed_batch else encoder
         )
         with index_output.report_progress(show_bar=options.show_progress) as report:
-            summary = IndexRun(
-                repository, location, _build_run_options(options), limited_encoder, workers, report
-            ).run()
+            summary = IndexRun(repository, location, run_options, limited_encoder, workers, report).run()
     commit_graph.refresh(repository, location.git_directory)
-    index_output.print_summary(summary, profile=options.profile, is_partial_clone=repository.is_partial_clone)
+    index_output.print_summary(
+        summary,
+        profile_details={**resources, "embed_provider": provider} if options.profile else None,
+        is_partial_clone=repository.is_partial_clone,
+    )
 
 
 def _warn_about_defaults(location: IndexLocation, encoder_name: EncoderName, options: IndexOptions) -> None:
@@ -185,18 +192,36 @@ def _select_provider(encoder_name: EncoderName, options: IndexOptions) -> str:
         options.embed_provider.value, has_cuda_devices=config.load_settings().has_cuda_devices
     )
     if provider != providers.CPU:
-        providers.check_built_in(provider)
+        try:
+            providers.check_built_in(provider)
+        except providers.ProviderUnavailable as error:
+            return _fall_back_to_cpu(error, options)
     return provider
 
 
-def _load_encoder(encoder_name: EncoderName, provider: str, threads: int, home: Path) -> Encoder:
+def _fall_back_to_cpu(error: providers.ProviderUnavailable, options: IndexOptions) -> str:
+    """Warn and return the CPU provider if the unavailable provider was not requested by name; else raise."""
+    if options.embed_provider is not EmbedProvider.AUTO:
+        raise error
+    logger.warning("%s Embedding on the CPU. %s", error.message, error.hint)
+    return providers.CPU
+
+
+def _load_encoder(
+    encoder_name: EncoderName, provider: str, threads: int, home: Path, options: IndexOptions
+) -> tuple[Encoder, str]:
+    """Return the encoder and the provider that runs it."""
     if encoder_name is EncoderName.MINILM:
         from pipeline.encoders.accelerated import create_encoder
 
-        return create_encoder(provider, threads, home)
+        try:
+            return create_encoder(provider, threads, home), provider
+        except providers.ProviderUnavailable as error:
+            provider = _fall_back_to_cpu(error, options)
+            return create_encoder(provider, threads, home), provider
     from pipeline.encoders.registry import create_bundled_encoder
 
-    return create_bundled_encoder(encoder_name, threads)
+    return create_bundled_encoder(encoder_name, threads), provider
 
 
 def start_workers(repository: Repository, location: IndexLocation, jobs: int) -> WorkerPool:

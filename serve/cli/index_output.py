@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -97,8 +97,12 @@ class _ProgressLog:
         self.latest = progress
 
 
-def print_summary(summary: RunSummary, *, profile: bool, is_partial_clone: bool) -> None:
+def print_summary(
+    summary: RunSummary, *, profile_details: Mapping[str, int | str] | None, is_partial_clone: bool
+) -> None:
     """Print the counts and phase times of an index run, and warnings about commits and files that it could not read.
+
+    `profile_details` are added to the profile's JSON line; None: print no such line.
 
     Raises NothingReadable if the index has no commit because none could be read.
     """
@@ -116,8 +120,8 @@ def print_summary(summary: RunSummary, *, profile: bool, is_partial_clone: bool)
     ]
     if not (summary.commits or summary.head_symbols):
         lines.append(f"nothing new; the index has {summary.indexed_commits:,} commits")
-    if profile:
-        lines.append(summary.profile.to_json_line())
+    if profile_details is not None:
+        lines.append(summary.profile.to_json_line(**profile_details))
     print_text("\n".join(lines))
     if summary.unreadable_commits:
         logger.warning(

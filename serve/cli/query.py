@@ -96,7 +96,8 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
         str | None,
         typer.Option(
             metavar="START:END",
-            help="Only these lines, counted from 1, both ends included. `:42` and `10:` leave an end open. "
+            help="Only these lines, counted from 1, both ends included. `:42` and `10:` leave an end open, `42` is one "
+            "line. "
             "[default: all lines]",
         ),
     ] = None,

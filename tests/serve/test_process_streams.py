@@ -43,7 +43,7 @@ def repo(tmp_path: Path, home: Path) -> Iterator[Repo]:
 def build_child_environment(**variables: str) -> dict[str, str]:
     """Return the test's environment without PYTHONUNBUFFERED, with these variables."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    return inherited | {"PYTHONPATH": str(ROOT)} | variables
+    return inherited | {"PYTHONPATH": str(ROOT), "LINEAGE_LOG": "warn"} | variables
 
 
 def run_with_redirection(redirection: str, *command: str | Path, **variables: str) -> tuple[int, str, str]:

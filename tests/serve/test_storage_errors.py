@@ -145,7 +145,7 @@ def test_full_disk_fails_and_next_run_continues(repo: Repo, home: Path) -> None:
         result = subprocess.run(
             [sys.executable, "-c", program, str(max_bytes), str(repo.path)],
             cwd=ROOT,
-            env=os.environ.copy(),
+            env=os.environ | {"LINEAGE_LOG": "warn"},
             capture_output=True,
             text=True,
             check=False,

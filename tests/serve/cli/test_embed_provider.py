@@ -10,12 +10,15 @@ import pytest
 
 from pipeline.encoders import accelerated, base, providers
 from pipeline.encoders.accelerated import AcceleratedEncoder
+from pipeline.encoders.base import Encoder
+from pipeline.encoders.providers import ProviderUnavailable
 from stores import database
 from tests.pipeline.histories import create_interleaved_repo, get_location
 from tests.repos import Repo
 from tests.serve.commands import run_lineage
 
 CUDA = "CUDA_VISIBLE_DEVICES"
+CREATE_ENCODER = accelerated.create_encoder
 INSTALL = "pip install 'history-lineage[cuda]'"
 
 
@@ -42,6 +45,13 @@ def create_cpu_encoder(_provider: str, _threads: int, home: Path) -> object:
     return AcceleratedEncoder("cpu", home)
 
 
+def create_cpu_encoder_only(provider: str, threads: int, home: Path) -> Encoder:
+    """Create an encoder as on a machine whose accelerator does not start."""
+    if provider != "cpu":
+        raise ProviderUnavailable(f"{provider} does not start.", hint="Install its driver.")
+    return CREATE_ENCODER(provider, threads, home)
+
+
 @pytest.mark.parametrize("devices", [None, "", "-1"])
 def test_auto_without_devices_uses_the_cpu(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, devices: str
@@ -54,19 +64,37 @@ def test_auto_without_devices_uses_the_cpu(
 
 
 @pytest.mark.skipif("cuda" in providers.list_built_in_providers(), reason="this build has it")
-@pytest.mark.parametrize("flags", [[], ["--embed-provider", "auto"], ["--embed-provider", "cuda"]])
 def test_missing_cuda_is_an_error(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If cuda is requested, a build without it fails and says what to install."""
+    monkeypatch.setenv(CUDA, "0")
+    assert run_lineage("index", repo.path, "--embed-provider", "cuda") == 1
+    assert INSTALL in (error := capsys.readouterr().err) and "--embed-provider cpu" in error
+    assert not get_location(repo, home).database.exists()
+
+
+@pytest.mark.skipif("cuda" in providers.list_built_in_providers(), reason="this build has it")
+@pytest.mark.parametrize("devices", ["0", "NoDevFiles"])
+@pytest.mark.parametrize("is_built_in", [False, True])
+def test_auto_falls_back_to_the_cpu(
     repo: Repo,
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    flags: list[str],
+    *,
+    devices: str,
+    is_built_in: bool,
 ) -> None:
-    """If cuda is requested or devices are named, a build without it fails and says what to install."""
-    monkeypatch.setenv(CUDA, "0")
-    assert run_lineage("index", repo.path, *flags) == 1
-    assert INSTALL in (error := capsys.readouterr().err) and "--embed-provider cpu" in error
-    assert not get_location(repo, home).database.exists()
+    """If devices are named but cuda does not run, `auto` embeds on the CPU and says so once, with the reason."""
+    monkeypatch.setenv(CUDA, devices)
+    if is_built_in:  # the build has cuda and only the session fails
+        monkeypatch.setattr(providers, "list_built_in_providers", lambda: frozenset({"cpu", "cuda"}))
+        monkeypatch.setattr(providers, "check_built_in", lambda _: None)
+        monkeypatch.setattr(accelerated, "create_encoder", create_cpu_encoder_only)
+    assert run_lineage("index", repo.path) == 0
+    assert capsys.readouterr().err.count("Embedding on the CPU.") == 1
+    assert len(load_vectors(repo, home)[1])
 
 
 @pytest.mark.skipif("cuda" in providers.list_built_in_providers(), reason="this build has it")

@@ -34,14 +34,37 @@ filename other
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [(None, (1, 0)), ("3:7", (3, 7)), (":42", (1, 42)), ("10:", (10, 0)), (":", (1, 0)), (" 7:7 ", (7, 7))],
+    [
+        (None, (1, 0)),
+        ("3:7", (3, 7)),
+        (":42", (1, 42)),
+        ("10:", (10, 0)),
+        (":", (1, 0)),
+        (" 7:7 ", (7, 7)),
+        ("7", (7, 7)),
+    ],
 )
 def test_line_range(text: str | None, expected: tuple[int, int]) -> None:
-    """Either bound of a range is optional."""
+    """Either bound of a range is optional, and one number is one line."""
     assert parse_line_range(text) == expected
 
 
-INVALID_RANGES = ["", "5", "a:b", "-1:3", "1:-3", "1:2:3", "1-2", "1.5:2", "3:0", ":0", "٣:٤", "9" * 30 + ":"]
+INVALID_RANGES = [
+    "",
+    "0",
+    "5 6",
+    "9" * 30,
+    "a:b",
+    "-1:3",
+    "1:-3",
+    "1:2:3",
+    "1-2",
+    "1.5:2",
+    "3:0",
+    ":0",
+    "٣:٤",
+    "9" * 30 + ":",
+]
 
 
 @pytest.mark.parametrize("text", INVALID_RANGES)
