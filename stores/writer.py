@@ -326,11 +326,11 @@ def _run_transaction(connection: duckdb.DuckDBPyConnection, **rows: Rows) -> Ite
         connection.execute("BEGIN")
         try:
             yield
+            connection.execute("COMMIT")
         except BaseException:
             with suppress(duckdb.Error):  # the failure may have ended the transaction or the instance
                 connection.execute("ROLLBACK")
             raise
-        connection.execute("COMMIT")
 
 
 def _insert_postings(
