@@ -51,7 +51,7 @@ def sort_topologically(tip: str, parents: Mapping[str, Parents]) -> list[str]:
 # seconds, because Python refuses to parse integers of thousands of digits.
 SIGNATURE: Final = re.compile(rb"(?P<name>[^<]*)<(?P<email>[^>]*)>?[^0-9-]*(?P<seconds>-?\d{1,20})?")
 TREE_ENTRY: Final = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
-# git has no dates before 1970 and Python none after 9999; other dates come from broken clocks and are clamped.
+# git has no dates before 1970 and Python none after 9999. Other dates are wrong and become 1970, as in git's output.
 EPOCH: Final = datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
 LATEST_SECONDS: Final = 253_402_214_400  # 9999-12-31
 
@@ -66,7 +66,7 @@ class Signature:
 
     name: str
     email: str
-    date: datetime  # UTC, without a zone, clamped to 1970..9999
+    date: datetime  # UTC, without a zone; 1970 if the recorded date is not within 1970..9999
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,9 @@ def _parse_signature(line: bytes, encoding: str) -> Signature:
     match = SIGNATURE.match(line)
     if match is None:
         return Signature(_decode(line, encoding).strip(), "", EPOCH)
-    seconds = min(max(int(match["seconds"] or 0), 0), LATEST_SECONDS)
+    seconds = int(match["seconds"] or 0)
+    if not 0 <= seconds <= LATEST_SECONDS:
+        seconds = 0
     return Signature(
         _decode(match["name"], encoding).strip(),
         _decode(match["email"], encoding).strip(),
