@@ -61,7 +61,10 @@ def plan_install(repository: Repository) -> FileChange:
 
 
 def plan_removals(repository: Repository) -> list[FileChange]:
-    """Plan to remove the section from each file that has it. A file with nothing else in it is deleted."""
+    """Plan to remove the section from each file that has it.
+
+    A file with nothing else in it is deleted, unless it is a symbolic link or HEAD has it.
+    """
     return [_plan_removal(repository, name) for name in FILE_NAMES if _has_section(repository, name)]
 
 
@@ -69,7 +72,7 @@ def _plan_removal(repository: Repository, name: str) -> FileChange:
     file = repository.root / name
     after = SECTION.remove_from(read_file(file) or b"")
     # Deleting a link would leave its target, which has the section.
-    if after.strip() or file.is_symlink():
+    if after.strip() or file.is_symlink() or repository.read_file_at_head(name) is not None:
         return FileChange(file, "removed", after)
     return FileChange(file, "deleted", is_deletion=True)
 

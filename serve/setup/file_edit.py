@@ -1,8 +1,7 @@
 """Edits of files that belong to the user: managed sections, atomic writes and planned changes.
 
-- `ManagedSection`: text between two marker lines in a user's file. Every other byte of the file stays as it is, and
-  removing the section restores the original bytes. If the file did not end with a line break, the section is written
-  without one too; that is how removal knows that the file had none.
+- `ManagedSection`: text between two marker lines in a user's file. Every other byte of the file stays as it is, except
+  that the file gets a final line break if it had none. Removing the section restores the other bytes.
 - `read_file`, `write_file`, `delete_file`, `rename_file`: file operations whose system errors become
   `FileAccessError`. A write is atomic: the file always has its old or its new content.
 - `FileChange`: a change that is planned first and applied later, so that an error in the plan of one file leaves all
@@ -59,10 +58,9 @@ class ManagedSection:
         before, after = text[:offset], text[offset:]
         if not before:
             return section_text + eol + after
-        if before.endswith(b"\n"):
-            return before + eol * (self.leading_line_breaks - 1) + section_text + eol + after
-        # The text has no final line break, so the section is written without one too.
-        return before + eol * self.leading_line_breaks + section_text
+        if not before.endswith(b"\n"):
+            before += eol
+        return before + eol * (self.leading_line_breaks - 1) + section_text + eol + after
 
     def update_in(self, text: bytes, section_text: bytes) -> bytes:
         """Return the text with its first section replaced by this one, and without further sections."""
@@ -72,7 +70,7 @@ class ManagedSection:
         return text[:start] + self._convert_line_endings(section_text, text) + text[end:]
 
     def remove_from(self, text: bytes) -> bytes:
-        """Return the text without the section, as it was before the section was inserted."""
+        """Return the text without the section, as it was before the insertion, with a final line break."""
         for start, end in reversed(self._find_spans(text)):
             text = self._remove_span(text, start, end)
         return text
@@ -81,7 +79,7 @@ class ManagedSection:
         """Return the text without the bytes of a section and the line breaks that `insert_into` added around it."""
         eol = self._get_line_ending(text)
         before, after = text[:start], text[end:]
-        if not after:
+        if not after:  # written by an earlier version, or the user removed the line break
             return _remove_line_endings(before, eol, self.leading_line_breaks)
         shortened = _remove_line_endings(before, eol, self.leading_line_breaks - 1)
         return (shortened if shortened.endswith(b"\n") else before) + after.removeprefix(eol)

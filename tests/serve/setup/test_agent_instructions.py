@@ -54,7 +54,7 @@ def test_file_with_only_the_section_is_created_and_deleted(repo: Repo) -> None:
     "content", [b"# Ours\n", b"# Ours", b"# Ours\r\nmore\r\n", b"\xef\xbb\xbf# BOM\n", b"\xff\n\n\n"]
 )
 def test_section_is_appended_and_removed(repo: Repo, content: bytes) -> None:
-    """The section follows a blank line, with the file's line endings; removal restores every byte."""
+    """The section follows a blank line, with the file's line endings; removal restores the file's lines."""
     file = repo.path / "CLAUDE.md"
     file.write_bytes(content)
     initialize(repo.path, WRITE)
@@ -62,7 +62,25 @@ def test_section_is_appended_and_removed(repo: Repo, content: bytes) -> None:
     content_line = content if content.endswith(b"\n") else content + eol
     assert file.read_bytes().startswith(content_line + eol + AGENT_INSTRUCTIONS.replace(b"\n", eol))
     assert "removed      CLAUDE.md" in initialize(repo.path, REMOVE)
-    assert file.read_bytes() == content
+    assert file.read_bytes() == content_line
+
+
+def test_text_after_a_section_without_line_break(repo: Repo) -> None:
+    """The section ends with a line break, so text that another program appends does not damage its end marker."""
+    file = repo.write("AGENTS.md", "# Ours")
+    initialize(repo.path, WRITE)
+    with file.open("a") as appended:
+        appended.write("more\n")
+    assert "unchanged    AGENTS.md" in initialize(repo.path, WRITE)
+    initialize(repo.path, REMOVE)
+    assert file.read_text() == "# Ours\nmore\n"
+
+
+def test_tracked_file_is_not_deleted(repo: Repo) -> None:
+    """A file that HEAD has stays when the section is removed, also if nothing else is in it."""
+    repo.commit_file("AGENTS.md", AGENT_INSTRUCTIONS + b"\n")
+    assert "removed      AGENTS.md" in initialize(repo.path, REMOVE)
+    assert (repo.path / "AGENTS.md").read_bytes() == b""
 
 
 def test_section_is_updated_in_place(repo: Repo) -> None:

@@ -23,12 +23,18 @@ TEXTS = st.builds(
 
 @given(text=TEXTS, is_updated=st.booleans())
 def test_insert_and_remove_restores_every_byte(text: bytes, is_updated: bool) -> None:
-    """Removing a section from the end of a file restores every byte, however the file ends."""
+    """Removing a section from the end of a file restores every byte; a file without a final line break gets one."""
     text_with_section = SECTION.insert_into(text, CONTENT, offset=len(text))
     if is_updated:
         text_with_section = SECTION.update_in(text_with_section, b"<<\nother words\n>>")
     assert SECTION.is_in(text_with_section)
-    assert SECTION.remove_from(text_with_section) == text
+    assert text_with_section.endswith(b"\n")
+    assert SECTION.remove_from(text_with_section) == end_line(text, b"\r\n" if b"\r\n" in text else b"\n")
+
+
+def end_line(text: bytes, line_ending: bytes) -> bytes:
+    """Return the text with a final line break; an empty text has no line."""
+    return text if not text or text.endswith(b"\n") else text + line_ending
 
 
 @given(text=TEXTS, has_shebang=st.booleans())
@@ -43,10 +49,10 @@ def test_hook_snippet_restores_every_byte(text: bytes, has_shebang: bool) -> Non
 
 
 def test_one_line_hook_without_line_break() -> None:
-    """A hook of one line without a line break is restored exactly."""
+    """A hook of one line without a line break gets one."""
     hook_with_snippet = git_hooks.SECTION.insert_into(b"#!/bin/sh", git_hooks.HOOK_SNIPPET, offset=9)
-    assert hook_with_snippet == b"#!/bin/sh\n" + git_hooks.HOOK_SNIPPET
-    assert git_hooks.SECTION.remove_from(hook_with_snippet) == b"#!/bin/sh"
+    assert hook_with_snippet == b"#!/bin/sh\n" + git_hooks.HOOK_SNIPPET + b"\n"
+    assert git_hooks.SECTION.remove_from(hook_with_snippet) == b"#!/bin/sh\n"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +60,7 @@ def test_one_line_hook_without_line_break() -> None:
     [
         (b"", b"<<\nours\n>>\n"),
         (b"a\n", b"a\n\n<<\nours\n>>\n"),
-        (b"a", b"a\n\n<<\nours\n>>"),
+        (b"a", b"a\n\n<<\nours\n>>\n"),
         (b"a\r\n", b"a\r\n\r\n<<\r\nours\r\n>>\r\n"),
     ],
 )
