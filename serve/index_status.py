@@ -109,9 +109,7 @@ def load_index_status(
         commits_behind=_count_commits_behind(repository, connection, summary),
         commits=summary.commits,
         reachability=compute_reachability_delta(repository, repository.read_head(), summary.head_commit),
-        verdict=compatibility.check_compatibility(
-            recorded_state.versions, get_component_versions(encoder_name=encoder_name)
-        ),
+        verdict=check_recorded_versions(recorded_state.versions),
         encoder_name=encoder_name,
         unreadable_commits=summary.unreadable,
     )
@@ -169,7 +167,14 @@ def describe_compatibility(verdict: CompatibilityVerdict) -> str:
     if verdict.status is CompatibilityStatus.COMPATIBLE:
         return ""
     remedy = f": run `{verdict.remedy}`" if verdict.remedy and verdict.remedy not in str(verdict) else ""
-    return f"The index is {verdict}{remedy}."
+    verb = "" if verdict.status is CompatibilityStatus.NEEDS_REBUILD else "is "
+    return f"The index {verb}{verdict}{remedy}."
+
+
+def check_recorded_versions(recorded: RecordedVersions) -> CompatibilityVerdict:
+    """Return whether this program can use an index with these versions, with the encoder of the index."""
+    encoder_name = get_encoder_name(recorded.embedding_model) or EncoderName.MINILM
+    return compatibility.check_compatibility(recorded, get_component_versions(encoder_name=encoder_name))
 
 
 def clamp_limit(k: int) -> int:

@@ -169,13 +169,16 @@ def _parse_header(header_lines: bytes) -> _CommitHeader:
     return header
 
 
+def normalize_seconds(seconds: int) -> int:
+    """Return the seconds since 1970 of a recorded date; 0 if they are not within 1970..9999."""
+    return seconds if 0 <= seconds <= LATEST_SECONDS else 0
+
+
 def _parse_signature(line: bytes, encoding: str) -> Signature:
     match = SIGNATURE.match(line)
     if match is None:
         return Signature(_decode(line, encoding).strip(), "", EPOCH)
-    seconds = int(match["seconds"] or 0)
-    if not 0 <= seconds <= LATEST_SECONDS:
-        seconds = 0
+    seconds = normalize_seconds(int(match["seconds"] or 0))
     return Signature(
         _decode(match["name"], encoding).strip(),
         _decode(match["email"], encoding).strip(),

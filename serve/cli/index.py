@@ -64,11 +64,23 @@ def _index_incrementally(path: Path, git_dir: Path, location: IndexLocation, opt
         indexed_head = _find_indexed_head(repository, location)
         if indexed_head is not None:
             print_text(f"index up-to-date at {indexed_head}")
+            _warn_if_incompatible(location)
             if options.profile:
                 print_text(Profile().to_json_line())
             return
         run.record_process()
         _run_index(repository, location, options)
+
+
+def _warn_if_incompatible(location: IndexLocation) -> None:
+    """Warn, with the command to run, if an index at HEAD was written by other versions of the components."""
+    from serve.index_status import check_recorded_versions, describe_compatibility
+    from stores import compatibility, database
+
+    with database.open_for_reading(location) as connection:
+        verdict = check_recorded_versions(compatibility.load_recorded_versions(connection))
+    if sentence := describe_compatibility(verdict):
+        logger.warning("%s", sentence)
 
 
 def _log_waiting(run_in_progress: RunInProgress) -> None:
@@ -127,7 +139,6 @@ def _run_index(repository: Repository, location: IndexLocation, options: IndexOp
     jobs, threads = options.workers or count_usable_cpus(), _compute_encoder_threads(options)
     run_options = _build_run_options(options)
     resources = {"workers": jobs, "threads": threads, "commit_batch": run_options.commit_batch}
-    logger.info("event=resources %s", " ".join(f"{name}={number}" for name, number in resources.items()))
     configure_malloc()
     with start_workers(repository, location, jobs) as workers:
         # Imported after the workers have started, so that both import at the same time.
@@ -135,7 +146,12 @@ def _run_index(repository: Repository, location: IndexLocation, options: IndexOp
         from pipeline.run import IndexRun
 
         encoder, provider = _load_encoder(encoder_name, provider, threads, location.home, options)
-        logger.info("event=encoder name=%s provider=%s", encoder_name, provider)
+        logger.info(
+            "event=resources workers=%d threads=%d commit_batch=%d encoder=%s provider=%s",
+            *resources.values(),
+            encoder_name,
+            provider,
+        )
         limited_encoder = (
             BatchLimitedEncoder(encoder, options.embed_batch) if options.embed_batch else encoder
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.git.git_cli import GitProcess, GitProgram
+from pipeline.git.objects import normalize_seconds
 from pipeline.git.repository import Repository
 from serve.api_types import ExplainRequest
 from serve.explain.target import Target
@@ -202,7 +203,7 @@ def parse_porcelain(porcelain: bytes) -> BlameResult:
             sha, original_number, number = header[1].decode(), int(header[2]), int(header[3])
             previous = None
         elif key == b"committer-time":
-            commit_times[sha] = int(value)
+            commit_times[sha] = normalize_seconds(int(value))
         elif key == b"previous":
             parent, _, path = value.partition(b" ")
             previous = (parent.decode(), unquote_path(path))

@@ -310,15 +310,19 @@ def _build_meta(
     coverage: Coverage,
 ) -> ExplainMeta:
     path = context.target.display_path
+    limitation = " ".join(limitations) or None
+    hint = notes.build_hint(reader, enrichment, coverage)
+    if not commit_count and limitation:  # the reason why there are no hits
+        hint = " ".join(dict.fromkeys(filter(None, (limitation, hint))))
     return ExplainMeta(
         index_status=build_index_state(reader.status),
-        hint=notes.build_hint(reader, enrichment, coverage),
+        hint=hint,
         compatibility=build_compatibility(reader.status.verdict),
         explain=ExplainDetails(
             lines_queried=line_range,
             commits_unique=commit_count,
             blame_coverage=coverage.share,
-            limitation=" ".join(limitations) or None,
+            limitation=limitation,
             related_commits=tuple(map(build_related_commit, enrichment.related_commits)),
             enrichment_limitation=notes.describe_enrichment_limitation(reader, enrichment, path),
         ),

@@ -80,6 +80,31 @@ def test_incremental_at_head_writes_nothing(
     assert list_index_files(repo.path, home) == before
 
 
+@pytest.mark.parametrize(
+    ("component", "message"),
+    [
+        ("embedding_model", "The index needs rebuild (embedding_model minilm/0, now"),
+        (
+            "reranker_model",
+            "The index is query-compatible, refresh recommended (reranker_model minilm/0, now",
+        ),
+    ],
+)
+def test_incremental_at_head_names_the_verdict(
+    repo: Repo, home: Path, capsys: pytest.CaptureFixture[str], component: str, message: str
+) -> None:
+    """At HEAD, an incremental run of an incompatible index says which component differs and what to run."""
+    run_lineage("index", repo.path)
+    with database.open_for_writing(get_location(repo, home)) as connection:
+        connection.execute("UPDATE metadata SET version = 'minilm/0' WHERE component = ?", [component])
+        connection.execute("UPDATE made_by SET version = 'minilm/0' WHERE component = ?", [component])
+    capsys.readouterr()
+    assert run_lineage("index", "--incremental", repo.path) == 0
+    output = capsys.readouterr()
+    assert output.out == f"index up-to-date at {repo.head}\n"
+    assert message in output.err and "lineage index --" in output.err
+
+
 def test_incremental_at_head_is_light(repo: Repo, home: Path) -> None:
     """At HEAD, an incremental run imports nothing to compute, parse or draw."""
     run_lineage("index", repo.path)
