@@ -76,8 +76,8 @@ def open_for_reading(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the index read-only, at the last committed batch. No writer can open it until the block ends.
 
-    An index with an older schema is migrated first, which takes milliseconds. Raises NotIndexed, IndexBusy after
-    `wait` seconds, or the errors of `translate_errors`.
+    An index with an older schema is migrated first, which takes seconds if the index is large. Raises NotIndexed,
+    IndexBusy after `wait` seconds, or the errors of `translate_errors`.
     """
     deadline = Deadline.after(wait)
     with translate_errors(location), ExitStack() as stack:
@@ -111,7 +111,11 @@ def _migrate(location: IndexLocation, deadline: Deadline) -> None:
     try:
         with open_for_writing(location, wait=deadline.remaining_seconds):
             pass
-    except (OSError, DamagedIndex, errors.StorageError) as error:  # no damage: the index was just read
+    except (
+        OSError,
+        DamagedIndex,
+        errors.StorageError,
+    ) as error:  # also DamagedIndex: the index was readable just before
         raise migrations.build_migration_error(SCHEMA_VERSION, str(error).splitlines()[0]) from error
 
 
@@ -182,7 +186,7 @@ def register_tables(
 
 
 def _unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    with suppress(duckdb.Error):  # raised if DuckDB has failed, but the body has raised that error
+    with suppress(duckdb.Error):  # fails after a fatal DuckDB error, which the body has raised already
         connection.unregister(name)
 
 
@@ -211,7 +215,7 @@ def translate_errors(location: IndexLocation) -> Iterator[None]:
 
 
 def _record_damage(location: IndexLocation, error: LineageError) -> None:
-    """Write the damage file if the error reports corruption; its absence only costs that the next command finds out."""
+    """Write the damage file if the error reports corruption. If that fails, a later command detects it again."""
     if _CORRUPTION in error.message:
         record = {"stamp": _get_file_stamp(location.database), "message": error.message, "hint": error.hint}
         with suppress(OSError):
@@ -315,7 +319,7 @@ def _build_attach_error(file: Path, error: duckdb.Error, *, is_new: bool) -> Lin
 
 
 def _translate_error(file: Path, error: duckdb.Error) -> LineageError | None:
-    """Return the user error for this DuckDB error; None for a bug."""
+    """Return the error to show for this DuckDB error, or None if it is a bug."""
     storage_error = errors.from_duckdb_error(str(error), file) if isinstance(error, _WRITE_ERRORS) else None
     if storage_error is None and isinstance(error, _DAMAGE_ERRORS):
         return _build_damaged_index_error(file, error)
@@ -325,6 +329,6 @@ def _translate_error(file: Path, error: duckdb.Error) -> LineageError | None:
 def _build_damaged_index_error(file: Path, error: Exception) -> DamagedIndex:
     reason = str(error).splitlines()[0]
     return DamagedIndex(
-        f"The index {file} cannot be opened: {reason}",
+        f"The index {file} cannot be read: {reason}",
         hint="Run `lineage index --rebuild --yes` to rebuild it.",
     )

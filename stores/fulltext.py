@@ -84,7 +84,7 @@ class Postings:
         return counts
 
     def select_terms(self, term_mask: Bools) -> Postings:
-        """Return the postings of the terms where `selected`, a mask over the terms, is true."""
+        """Return the postings of the terms that `term_mask` selects."""
         posting_mask = term_mask[self.term_indices]
         return Postings(
             self.term_count,

@@ -129,10 +129,10 @@ def load_text_vectors(
     whitening: Whitening | None = None,
     side_file: Path | None = None,
 ) -> TextVectors:
-    """Load the texts of a snapshot.
+    """Load the vectors of a snapshot's texts.
 
-    whitening: transform to use; None fits one to the texts. side_file: path of the side file, which is used for more
-    texts than `history.MAX_ROWS_IN_MEMORY` if `whitening` is None.
+    whitening: transform to use; None fits one to the texts. side_file: path of the file with quantized vectors; it is
+    read only if `whitening` is None and there are more than `history.MAX_ROWS_IN_MEMORY` texts.
     """
     digests = snapshot.texts
     fits_in_memory = len(digests) <= history.MAX_ROWS_IN_MEMORY

@@ -37,7 +37,7 @@ def load_weights(file: Path) -> Tensors:
 
 @dataclass(frozen=True, slots=True)
 class _CrossEncoderGraph(TransformerGraph):
-    """Graph over the tensors of `source`. Every method adds nodes and returns the name of its output."""
+    """Graph over the tensors of `source`. Methods that add nodes return the name of the output node."""
 
     source: Tensors = field(default_factory=dict)
     precision: Precision = Precision.FULL

@@ -54,7 +54,7 @@ class BagKind(IntEnum):
     BODY = 2  # beginning of the message's body
     CHANGELOG = 3  # beginning of the text that the commit added to a changelog
     CHANGE = 4  # semantic text of a hunk, without message and comments
-    COMMENT = 5  # comments and docstrings of the hunk before it
+    COMMENT = 5  # comments and docstrings of the hunk whose CHANGE bag precedes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +119,12 @@ def _iter_message_bags(number: int, commit: Commit) -> Iterator[WordBag]:
 
 def _iter_hunk_bags(number: int, hunks: Iterable[Hunk]) -> Iterator[WordBag]:
     for hunk in hunks:
-        comment_lines, other_lines = _split_comments(hunk.added_text or hunk.removed_text)
-        change = frozenset(count_terms(build_change_text(hunk, other_lines)))
+        comment_text, other_text = _split_comments(hunk.added_text or hunk.removed_text)
+        change = frozenset(count_terms(build_change_text(hunk, other_text)))
         if len(change) < MIN_DISTINCT_WORDS:
             continue
         yield WordBag(number, BagKind.CHANGE, change)
-        comment = frozenset(count_terms(comment_lines[:MAX_COMMENT_CHARACTERS]))
+        comment = frozenset(count_terms(comment_text[:MAX_COMMENT_CHARACTERS]))
         if len(comment) >= MIN_COMMENT_WORDS:
             yield WordBag(number, BagKind.COMMENT, comment)
 
@@ -168,7 +168,8 @@ def write_bags(file: Path, bags: Iterable[WordBag]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BagDataset:
-    """Bags of one repository as read from disk: bag i has the word numbers `flat[ends[i - 1]:ends[i]]`.
+    """Bags of one repository as read from disk: bag i has the word numbers
+    `flat[start:ends[i]]`, where `start` is `ends[i - 1]`, or 0 for the first bag.
 
     `words`: word of each number. `commits` and `kinds`: commit number and BagKind of each bag.
     """

@@ -26,23 +26,23 @@ from serve.search.retrieval import fuse_rankings
 from stores import database, hunk_details
 from stores.frames import Frames
 
-Points: TypeAlias = npt.NDArray[np.float32]
+FloatArray: TypeAlias = npt.NDArray[np.float32]
 
 # The legend has room for this many regions.
 MAX_REGIONS: Final = 8
-# Fewer regions than MAX_REGIONS are formed if they would have fewer hunks than this on average.
+# Hunks per region, on average at least: a small history gets fewer than MAX_REGIONS regions.
 MIN_REGION_SIZE: Final = 12
 # Clustering uses this many principal axes. The others are mostly noise.
 AXIS_COUNT: Final = 16
 MAX_ITERATIONS: Final = 50
 # A longer name does not fit the legend.
 WORDS_PER_NAME: Final = 3
-# A word can name a region if at least this share of its hunks have the word in their path.
+# A word can be in a region's name if at least this share of the region's hunks have it in their path.
 MIN_WORD_SHARE: Final = 0.08
 
 
 def map_hunks(index: Frames, *, seed: int = 0) -> pl.DataFrame:
-    """Return every reachable hunk with coordinates `x`, `y` and `region`.
+    """Return every reachable hunk with its coordinates `x` and `y` and the number of its `region`.
 
     `spread` is the share of the variance that the two coordinates explain, the same in every row. With fewer than two
     hunks the frame is empty.
@@ -52,13 +52,15 @@ def map_hunks(index: Frames, *, seed: int = 0) -> pl.DataFrame:
     if hunks.height < 2:
         return hunks.select("hunk_id", "file_path").clear().with_columns(x=0.0, y=0.0, region=0, spread=0.0)
     vectors = hunks.get_column("embedding").to_numpy().astype(np.float32)
-    axes, shares = compute_principal_axes(vectors)
-    points = pl.DataFrame({"x": axes[:, 0], "y": axes[:, 1], "region": cluster_regions(axes, seed)})
+    coordinates, shares = project_on_principal_axes(vectors)
+    points = pl.DataFrame(
+        {"x": coordinates[:, 0], "y": coordinates[:, 1], "region": cluster_regions(coordinates, seed)}
+    )
     columns = hunks.select("hunk_id", "commit_sha", "file_path", "language", "commit_date", "message")
     return columns.hstack(points).with_columns(spread=pl.lit(float(shares[:2].sum())))
 
 
-def compute_principal_axes(vectors: Points) -> tuple[Points, Points]:
+def project_on_principal_axes(vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Project the vectors on their principal axes. Return the coordinates and each axis' share of the variance."""
     centred_vectors = vectors - vectors.mean(axis=0)
     variances, directions = np.linalg.eigh(centred_vectors.T @ centred_vectors)
@@ -71,7 +73,7 @@ def compute_principal_axes(vectors: Points) -> tuple[Points, Points]:
     )
 
 
-def cluster_regions(points: Points, seed: int = 0) -> npt.NDArray[np.int64]:
+def cluster_regions(points: FloatArray, seed: int = 0) -> npt.NDArray[np.int64]:
     """Cluster the points by k-means. Return the region of each point; region 0 is the largest."""
     count = max(1, min(MAX_REGIONS, len(points) // MIN_REGION_SIZE))
     rng = np.random.default_rng(seed)
@@ -143,7 +145,7 @@ def _extract_path_words(points: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _choose_initial_centres(points: Points, count: int, rng: np.random.Generator) -> Points:
+def _choose_initial_centres(points: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
     """Choose initial centres by k-means++."""
     rows = [int(rng.integers(len(points)))]
     while len(rows) < count:
@@ -153,7 +155,7 @@ def _choose_initial_centres(points: Points, count: int, rng: np.random.Generator
     return points[rows]
 
 
-def _find_nearest_centres(points: Points, centres: Points) -> npt.NDArray[np.int64]:
+def _find_nearest_centres(points: FloatArray, centres: FloatArray) -> npt.NDArray[np.int64]:
     # The loop handles one centre at a time: all at once takes 100 MB for a large history.
     distances = np.stack([((points - centre) ** 2).sum(axis=1) for centre in centres])
     return np.asarray(distances.argmin(axis=0), dtype=np.int64)

@@ -32,7 +32,7 @@ VALIDATOR_PHRASES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Message for stderr (empty for an interrupt) and exit code of an error."""
+    """Exit code of an error, and its message for stderr; empty for a signal and for a closed pipe."""
 
     message: str
     exit_code: int

@@ -23,7 +23,7 @@ MIN_WHOLE_RATE: Final = 10
 def show_progress_bar(
     console: Console | None = None, clock: Callable[[], float] | None = None
 ) -> Iterator[Callable[[Progress], None]]:
-    """Show a progress bar; the function it yields updates the bar with a batch's progress."""
+    """Show a progress bar. Call the yielded function after each batch with the progress of the run so far."""
     columns = (
         TextColumn("indexing"),
         BarColumn(),

@@ -87,7 +87,7 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
         typer.Argument(
             metavar="FILE",
             help="File, relative to the repository or else to the working directory; "
-            "with `./`, only to the working directory.",
+            "with `./`, to the working directory first.",
         ),
     ],
     path: RepositoryPath = Path(),
@@ -96,8 +96,8 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
         str | None,
         typer.Option(
             metavar="START:END",
-            help="Only these lines, counted from 1, both ends included. `:42` and `10:` leave an end open, `42` is one "
-            "line. "
+            help="Only these lines, counted from 1, both ends included. `:42` and `10:` leave an end open, `42` is "
+            "one line. "
             "[default: all lines]",
         ),
     ] = None,

@@ -77,7 +77,7 @@ def resolve_target(repository: Repository, head: str | None, file: str, cwd: Pat
 
 def _list_candidate_paths(repository: Repository, file: str, cwd: Path | None) -> Iterator[bytes | None]:
     """Yield the paths that a name can mean, the most likely first; None for a path outside the repository."""
-    # A leading `./` or `../` means a path relative to the working directory.
+    # With a leading `./` or `../`, the working directory is tried first.
     prefers_cwd = cwd is not None and file.startswith(("./", "../"))
     base_directories = [repository.root, *([cwd] if cwd else [])]
     for base_directory in reversed(base_directories) if prefers_cwd else base_directories:

@@ -33,8 +33,9 @@ MAX_BYTES: Final = 256_000_000
 class LoadedSnapshot:
     """Hunks (diffs of one file in one commit) that HEAD reaches, and the vectors of their texts.
 
-    `diffs` and `messages` hold all diffs and commit messages of the index; None until the second query. Loading all of
-    them takes little longer than loading those of one answer, and further queries are then faster.
+    `diffs` and `messages` hold all diffs and commit messages of the index; None until the second query, and `messages`
+    also if the index has more than `MAX_CACHED_MESSAGES`. Loading all of them takes little longer than loading those
+    of one answer, and further queries are then faster.
     """
 
     snapshot: Snapshot

@@ -2,8 +2,9 @@
 
 python -m tests.bench.hooks CLONE...
 
-Commits with and without hooks alternate; each waits until the index run of the one before has ended. Then
-consecutive commits are made, as by a script, while the index run of the first is active.
+Pairs of commits without and with hooks are timed; the next pair starts when the index run has ended. Then
+consecutive commits are made, as by a script, while the index run of the first is active. Last, a run that finds
+another one queued is timed.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def test_key_right_after_focusing_panel(site: Site, session: PageSession) -> Non
 
 
 def test_key_right_after_going_to_sessions(site: Site, session: PageSession) -> None:
-    """A key between leaving the map and the hashchange event applies to the session list."""
+    """A key for the map is ignored right after `h`, before the hashchange event."""
     site.create_map(maps.create_small_map())
     page = session.open("#/map/mm_test?view=map")
     expect(find_card(page, ACTIVE_TASK)).to_be_visible()

@@ -121,7 +121,7 @@ def test_damaged_index_is_reported(
     assert set(exit_codes) <= {0, 1} and 1 in exit_codes
     errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == exit_codes.count(1)
-    assert all("index.duckdb cannot be opened" in error for error in errors)
+    assert all("index.duckdb cannot be read" in error for error in errors)
 
 
 def run_on_damaged_block(

@@ -134,11 +134,11 @@ def test_compare_lanes() -> None:
     assert vector_map.compare_lanes("xyzzy").columns == rows.columns
 
 
-def test_compute_principal_axes() -> None:
+def test_project_on_principal_axes() -> None:
     """The first axis is the direction of the largest variance, and the shares add up to one."""
     rng = np.random.default_rng(1)
     points = rng.standard_normal((500, 5)).astype(np.float32) * np.array([9, 4, 1, 1, 1], np.float32)
-    axes, shares = vector_map.compute_principal_axes(points)
+    axes, shares = vector_map.project_on_principal_axes(points)
     assert abs(np.corrcoef(axes[:, 0], points[:, 0])[0, 1]) > 0.99
     assert shares[0] > shares[1] > 0.1 and shares.sum() == pytest.approx(1, abs=1e-3)
 

@@ -185,10 +185,10 @@ def _set_newer_schema(location: IndexLocation) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (_replace_with_nonsense, "cannot be opened"),
-        (_truncate, "cannot be opened"),
-        (_overwrite, "cannot be opened"),
-        (_overwrite_rows, "cannot be opened"),
+        (_replace_with_nonsense, "cannot be read"),
+        (_truncate, "cannot be read"),
+        (_overwrite, "cannot be read"),
+        (_overwrite_rows, "cannot be read"),
         (_set_newer_schema, "The index has schema 99"),
     ],
 )
