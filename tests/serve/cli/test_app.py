@@ -101,7 +101,7 @@ def test_query_without_index_has_hint(repo: Repo, home: Path) -> None:
         (["nonsense"], "nonsense"),
         (["explain"], "FILE"),
         (["explain", ""], "This is not a file name"),
-        (["explain", "src/tcp.py", "--lines", "5"], "'5' is not a range of lines"),
+        (["explain", "src/tcp.py", "--lines", "5-7"], "'5-7' is not a range of lines"),
         (["explain", "src/tcp.py", "--lines", "0:"], "Lines count from 1"),
         (["explain", "src/tcp.py", "--lines", "3:2"], "ends at line 2, before it starts"),
     ],
