@@ -8,7 +8,7 @@ Stages, in order:
 - `walk`: commits to index, parents first, in batches; reachability of HEAD
 - `hunks`: one hunk per changed file of a commit: renames, merges, binary and oversized files
 - `parse`: symbols and chunks of a file; symbols that a hunk touches
-- `text`: texts of a hunk to embed and to index, and terms of a text
+- `text`: texts of a hunk for the encoder and the full-text index, and terms of a text
 - `extract`: worker task: all rows of a batch of commits except the vectors
 - `embed`: vectors of texts, each distinct text once; lookup in the embedding cache
 - `write`: start of a run, one transaction per batch with the watermark, end of a run

@@ -150,7 +150,7 @@ def embed_texts(texts: Mapping[bytes, str], encoder: Encoder) -> pa.RecordBatch:
 def _build_diff_texts(hunks: pa.RecordBatch) -> list[str]:
     columns = (hunks[name].to_pylist() for name in ("diff", "file_path", "change_kind"))
     return [
-        build_diff_text(diff=diff, path=path, change=change)
+        build_diff_text(diff=diff, path=path, change_kind=change)
         for diff, path, change in zip(*columns, strict=True)
     ]
 

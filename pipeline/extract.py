@@ -157,14 +157,14 @@ def _build_semantic_text(entry: TouchedHunk) -> str:
         path=entry.hunk.file_path,
         language=detect_language(entry.hunk.file_path),
         symbols=entry.symbol_names,
-        change=entry.hunk.change_kind,
+        change_kind=entry.hunk.change_kind,
         added=entry.hunk.added_text,
         removed=entry.hunk.removed_text,
     )
 
 
 def _build_diff_text(hunk: Hunk) -> str:
-    return build_diff_text(diff=hunk.diff, path=hunk.file_path, change=hunk.change_kind)
+    return build_diff_text(diff=hunk.diff, path=hunk.file_path, change_kind=hunk.change_kind)
 
 
 def _build_commit_rows(commits: Sequence[Commit]) -> pa.RecordBatch:

@@ -9,8 +9,8 @@ from typing import Final
 _TRIM_THRESHOLD: Final = -1
 _ARENA_MAX: Final = -8
 
-# If more memory than this is free at the end of the heap, glibc returns it to the system. The value is glibc's default:
-# setting it prevents glibc from raising it, and the threshold for `mmap`, at run time.
+# If more memory than this is free at the end of the heap, glibc returns it to the system. This is glibc's default, but
+# glibc raises it and the threshold for `mmap` at run time, unless it is set explicitly.
 TRIM_THRESHOLD_BYTES: Final = 128 << 10
 # By default glibc creates an arena per thread, up to eight per processor. Threads cannot reuse memory of other arenas.
 MAX_ARENAS: Final = 1

@@ -1,7 +1,7 @@
-"""Texts of a hunk to embed and to index, and terms of a text. Pure functions.
+"""Builders of the texts of a hunk for the encoder and for the full-text index, and the terms of a text.
 
 A hunk is the diff of one file in one commit. Its semantic text is the input of the encoder, and the terms of its full
-text are the input of the full-text index.
+text are the input of the full-text index. All functions are pure.
 
 A term is a stemmed word. An identifier yields the stems of its camelCase and snake_case parts, and itself unstemmed, so
 that `parseHTTPHeader` matches "parse header". Stemmer: Porter.
@@ -18,11 +18,14 @@ from typing import Final, TypeAlias
 
 import Stemmer
 
-# Limit on the message in a semantic text. The encoder reads 256 tokens, about 1,000 characters; most are for the lines.
+# Limit on the message in a semantic text. The encoder reads 256 tokens, about 1,000 characters: the rest is for the
+# other fields, above all the changed lines.
 MAX_MESSAGE_CHARACTERS: Final = 400
-# Limit on the changed lines in a semantic text: twice what the encoder reads on average, so that dense code fills it.
-MAX_CHANGE_CHARACTERS: Final = 2_000
-# Source characters read for each character of the text: rarely is more than 3/4 of a change indentation or blank lines.
+# Limit on the changed lines in a semantic text. It is twice what the encoder reads of an average text, because code
+# with long tokens has more characters per token.
+MAX_CHANGED_LINE_CHARACTERS: Final = 2_000
+# The text is built from this many times its limit of source characters. Less than 3/4 of nearly every change is
+# indentation and blank lines, so enough text is left.
 READ_AHEAD_FACTOR: Final = 4
 # Limit on symbol names in a semantic text: more names only show that the change is broad.
 MAX_SYMBOL_NAMES: Final = 12
@@ -31,7 +34,8 @@ MAX_TOKEN_CHARACTERS: Final = 64
 # Tokens whose terms are cached. Over 5,500 commits the hit rate was 94 % (unbounded: 95 %); an entry takes 350 bytes.
 TOKEN_CACHE_SIZE: Final = 1 << 14
 
-TokenTerms: TypeAlias = list[tuple[str, ...]]
+# The terms of each token of a text, in text order.
+TermsByToken: TypeAlias = list[tuple[str, ...]]
 
 _TOKEN: Final = re.compile(r"\w+")
 # Maps ASCII characters that `_TOKEN` does not match to spaces.
@@ -49,7 +53,7 @@ def build_semantic_text(
     path: str,
     language: str | None,
     symbols: Sequence[str],
-    change: str,
+    change_kind: str,
     added: str,
     removed: str,
 ) -> str:
@@ -62,14 +66,16 @@ def build_semantic_text(
         path=path,
         language=language,
         symbols=symbols[:MAX_SYMBOL_NAMES],
-        change=change,
-        lines=_collapse_whitespace(added or removed, MAX_CHANGE_CHARACTERS),
+        change_kind=change_kind,
+        lines=_collapse_whitespace(added or removed, MAX_CHANGED_LINE_CHARACTERS),
     )
 
 
-def build_diff_text(*, diff: str, path: str, change: str) -> str:
-    """Return the encoder input of a hunk in cache mode `diff`: the diff, or path and kind of change if it is empty."""
-    return diff or _join_fields(message="", path=path, language=None, symbols=(), change=change, lines="")
+def build_diff_text(*, diff: str, path: str, change_kind: str) -> str:
+    """Return the encoder input of a hunk with `--embed-cache diff`: the diff, or path and kind of change if empty."""
+    return diff or _join_fields(
+        message="", path=path, language=None, symbols=(), change_kind=change_kind, lines=""
+    )
 
 
 def build_full_text(*, message: str, path: str, symbols: Sequence[str], added: str, removed: str) -> str:
@@ -89,18 +95,18 @@ def count_terms(text: str) -> Counter[str]:
     return Counter(counts)
 
 
-def tokenize(text: str) -> TokenTerms:
+def tokenize(text: str) -> TermsByToken:
     """Return the terms of each token, in text order: the stems of its parts, then the whole token if it has several."""
     return list(map(_get_token_terms, _split_tokens(text)))
 
 
-def flatten_terms(tokens: TokenTerms) -> list[str]:
+def flatten_terms(tokens: TermsByToken) -> list[str]:
     """Return the terms of `tokenize` in text order, without the whole form of tokens that have several parts."""
     return [term for terms in tokens for term in (terms[:-1] if len(terms) > 1 else terms)]
 
 
 def find_compound_identifiers(text: str) -> set[str]:
-    """Return the whole terms of tokens that have several parts, such as `parse_http` or `maxretries`."""
+    """Return the tokens that have several parts, in lower case: `maxretries` for `maxRetries`."""
     return {terms[-1] for token in set(_split_tokens(text)) if len(terms := _get_token_terms(token)) > 1}
 
 
@@ -148,14 +154,14 @@ def _get_stemmer() -> Stemmer.Stemmer:
 
 
 def _join_fields(
-    *, message: str, path: str, language: str | None, symbols: Sequence[str], change: str, lines: str
+    *, message: str, path: str, language: str | None, symbols: Sequence[str], change_kind: str, lines: str
 ) -> str:
     parts = (
         message,
         f"file: {path}",
         f"language: {language}" if language else "",
         f"symbols: {', '.join(symbols)}" if symbols else "",
-        f"change: {change}",
+        f"change: {change_kind}",
         lines,
     )
     return "\n".join(part for part in parts if part)

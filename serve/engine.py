@@ -15,7 +15,7 @@ from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindReque
 from serve.explain.explain_change import Explainer
 
 if TYPE_CHECKING:
-    from serve.search.cache import CacheEntryStats
+    from serve.search.cache import CachedIndexStats
     from serve.search.find_pattern import PatternSearcher
 
 
@@ -77,7 +77,7 @@ class Engine:
         """Explain lines of a file in the repository at `path`; see `Explainer.explain`."""
         return self._explainer.explain(request, path, cwd)
 
-    def collect_cache_stats(self) -> tuple[CacheEntryStats, ...]:
+    def collect_cache_stats(self) -> tuple[CachedIndexStats, ...]:
         """Return statistics of every cached index."""
         return self._searcher.collect_cache_stats() if self._searcher else ()
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 # A batch locks the index for about 60 ms; a migration or compaction of a large index for seconds.
 READ_WAIT_SECONDS: Final = 10.0
-# A writer waits for at most one query per reader, and an index run can take hours.
+# A writer waits for at most one query of each reader. The limit is high because a run that fails here may have worked
+# for hours.
 WRITE_WAIT_SECONDS: Final = 60.0
 
 # A checkpoint merges row groups up to this size. At 60,000 vectors it took at most 0.3 s with 2,048, the minimum, and
@@ -42,7 +43,8 @@ MAX_WAL_BYTES: Final = 2_000_000
 
 # Inode, size in bytes and modification time in ns of a file.
 FileStamp: TypeAlias = tuple[int, int, int]
-# Stamps of database, log and side file; None for a missing file. Every change of the index changes one of them.
+# Stamps of the database, its write-ahead log and the file of quantized vectors; None for a missing file. Every change
+# of the index changes one of them.
 Fingerprint: TypeAlias = tuple[FileStamp | None, ...]
 
 # DuckDB's errors for a corrupt file.

@@ -1,10 +1,10 @@
-"""Full-text lanes, a lane being the ranking of one retriever: BM25 over the posting tables.
+"""The two full-text lanes: rankings of hunks by BM25 over the posting tables.
 
 - `search_hunk_text` ranks hunks by the terms of their text.
 - `search_symbol_names` ranks hunks by the names of the symbols that they touched or that their file has at HEAD.
 
-SQL fetches the postings of the query's terms, and NumPy computes the scores: planning a scoring statement took longer
-than that. The scores equal those of DuckDB's full-text extension, which is not used.
+SQL fetches the postings of the query's terms, and NumPy computes the scores: DuckDB took longer just to plan an SQL
+statement that computes the scores. They equal those of DuckDB's full-text extension, which is not used.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ TEXT_WEIGHT: Final = 0.3
 COMMON_TERM_SHARE: Final = 0.15
 # Minimum share of the query's term weights that a name must match. See "Symbol-name lane" in README.md.
 MIN_NAME_MATCH_SHARE: Final = 0.5
-# Factor for symbols with a quoted name of the query. 2.0 ranks them above names that share terms, while a rare term
-# still outweighs a very common name.
+# Factor for symbols with a quoted name of the query. With 2.0 they rank above symbols that share only terms with the
+# query, but a match of a rare term still outranks a quoted name that very many symbols have.
 QUOTED_NAME_BOOST: Final = 2.0
 
-# Scores are summed as integer multiples of this unit, because a sum of floats depends on the order of its terms.
+# Scores are summed as integer multiples of this unit, because a sum of floats depends on the order of its summands.
 _UNIT: Final = 1e-12
 
 # Ids are SQL literals: with bound parameters DuckDB cannot skip row groups of other terms.
@@ -62,8 +62,8 @@ _HUNKS_BY_SYMBOL: Final = "SELECT DISTINCT hunk_id FROM hunk_symbols WHERE name 
 class Postings:
     """Postings of the query's terms, one per element of the arrays; documents are hunks or symbols.
 
-    term_count: number of the query's terms. term_indices: indices of the terms. documents: positions of the documents
-    in the snapshot. frequencies: occurrences of the term in the document.
+    term_count: number of the terms that were looked up. term_indices: indices into their ids. documents: positions of
+    the documents in the snapshot. frequencies: occurrences of the term in the document.
     """
 
     term_count: int
@@ -260,13 +260,15 @@ def _sum_weights(postings: Postings, weights: Ints, document_count: int) -> Ints
     return sums
 
 
-def _score_bm25(postings: Postings, lengths: Ints) -> Bm25Scores:
-    """Score the documents of one postings table; `lengths` are their numbers of terms."""
+def _score_bm25(postings: Postings, word_counts: Ints) -> Bm25Scores:
+    """Score the documents of one postings table; `word_counts` has the number of words in each document."""
     document_frequencies = np.bincount(postings.term_indices, minlength=postings.term_count)
-    sums, is_matched = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.bool_)
+    sums, is_matched = np.zeros(len(word_counts), np.int64), np.zeros(len(word_counts), np.bool_)
     if len(postings.documents):
-        frequencies = document_frequencies[postings.term_indices]
-        np.add.at(sums, postings.documents, _score_postings(frequencies, postings, lengths))
+        posting_document_frequencies = document_frequencies[postings.term_indices]
+        np.add.at(
+            sums, postings.documents, _score_postings(posting_document_frequencies, postings, word_counts)
+        )
         is_matched[postings.documents] = True
     return Bm25Scores(np.asarray(sums * _UNIT, dtype=np.float64), is_matched, document_frequencies, postings)
 
@@ -277,20 +279,25 @@ def _load_postings(
     if not len(term_ids):
         return Postings(0, term_ids, term_ids, term_ids)
     sql = _POSTINGS.format(key=_KEYS[table], table=table, terms=", ".join(map(str, term_ids.tolist())))
-    posting_terms, rows, frequencies = map(to_int_array, connection.execute(sql).to_arrow_table().columns)
-    documents = positions.find_positions(rows)
+    posting_term_ids, document_ids, frequencies = map(
+        to_int_array, connection.execute(sql).to_arrow_table().columns
+    )
+    documents = positions.find_positions(document_ids)
     is_included = documents >= 0
-    term_indices = np.searchsorted(term_ids, posting_terms[is_included])
+    term_indices = np.searchsorted(term_ids, posting_term_ids[is_included])
     return Postings(len(term_ids), term_indices, documents[is_included], frequencies[is_included])
 
 
-def _score_postings(document_frequencies: Ints, postings: Postings, lengths: Ints) -> Ints:
-    """Return what each posting adds to the score of its document, in units of _UNIT."""
-    document_count, frequencies = int(np.count_nonzero(lengths)), postings.frequencies
+def _score_postings(posting_document_frequencies: Ints, postings: Postings, word_counts: Ints) -> Ints:
+    """Return what each posting adds to the score of its document, in units of _UNIT.
+
+    posting_document_frequencies: for each posting, the number of documents that have its term.
+    """
+    document_count, frequencies = int(np.count_nonzero(word_counts)), postings.frequencies
     saturation = frequencies + K1 * (
-        1 - B + B * lengths[postings.documents] / (lengths.sum() / document_count)
+        1 - B + B * word_counts[postings.documents] / (word_counts.sum() / document_count)
     )
-    rarity = compute_inverse_document_frequency(document_frequencies, document_count)
+    rarity = compute_inverse_document_frequency(posting_document_frequencies, document_count)
     return _to_units(rarity * frequencies * (K1 + 1) / saturation)
 
 

@@ -70,10 +70,10 @@ class QuantizedSnapshot:
         cls, file: QuantizedFile, snapshot: Snapshot, load_vectors: Callable[[Digests], Vectors]
     ) -> QuantizedSnapshot:
         """Find the snapshot's texts in the file; `load_vectors` returns the vectors of the tail."""
-        rows = file.find_rows(snapshot.texts)
+        rows = file.find_rows(snapshot.text_digests)
         tail = np.flatnonzero(rows < 0)
         rows[tail] = len(file.vectors) + np.arange(len(tail))
-        tail_vectors = load_vectors(snapshot.texts[tail])
+        tail_vectors = load_vectors(snapshot.text_digests[tail])
         rows_by_hunk = rows.astype(np.int32)[snapshot.hunks.text_indices]
         tail_quantized = QuantizedVectors.from_vectors(file.whitening, tail_vectors)
         return cls(file, rows_by_hunk, tail_vectors, tail_quantized)

@@ -59,7 +59,7 @@ class PositionLookup:
 class Hunks:
     """Columns of the hunks that HEAD reaches, by position; a hunk is the diff of one file in one commit.
 
-    positions: lookup from hunk id to position. text_indices: indices into `Snapshot.texts`. word_counts and
+    positions: lookup from hunk id to position. text_indices: indices into `Snapshot.text_digests`. word_counts and
     symbol_word_counts: document lengths for BM25. file_indices: number of each hunk's path, from 0. commit_info:
     columns with commit date, sha and path.
     """
@@ -98,12 +98,12 @@ class HeadSymbols:
 class Snapshot:
     """Hunks that one HEAD reaches, and symbols at HEAD.
 
-    texts: sorted digests of the hunks' distinct texts. file_count: number of the hunks' distinct paths.
+    text_digests: sorted digests of the hunks' distinct texts. file_count: number of the hunks' distinct paths.
     """
 
     hunks: Hunks
     symbols: HeadSymbols
-    texts: Digests
+    text_digests: Digests
     file_count: int
 
     @property
@@ -122,7 +122,7 @@ class Snapshot:
             symbols.word_counts,
             symbols.file_indices,
             symbols.names,
-            self.texts,
+            self.text_digests,
         )
         return sum(int(column.nbytes) for column in columns)
 
@@ -142,7 +142,7 @@ def load_snapshot(connection: duckdb.DuckDBPyConnection, reachability: Reachabil
     """Load the hunks and symbols of an open index for the current HEAD, which `reachability` describes."""
     rows = connection.execute(_HUNKS).to_arrow_table()
     rows = rows.filter(_find_reachable(connection, rows.column("commit_sha"), reachability))
-    texts, text_indices = np.unique(
+    text_digests, text_indices = np.unique(
         to_digest_array(rows.column("text_digest").combine_chunks()), return_inverse=True
     )
     path_dictionary = rows.column("file_path").combine_chunks().dictionary_encode()
@@ -157,7 +157,10 @@ def load_snapshot(connection: duckdb.DuckDBPyConnection, reachability: Reachabil
         commit_info=rows.select(["commit_date", "commit_sha", "file_path"]),
     )
     return Snapshot(
-        hunks, _load_symbols(connection, path_dictionary.dictionary), texts, len(path_dictionary.dictionary)
+        hunks,
+        _load_symbols(connection, path_dictionary.dictionary),
+        text_digests,
+        len(path_dictionary.dictionary),
     )
 
 

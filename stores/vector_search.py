@@ -1,4 +1,4 @@
-"""Vector retriever: exact cosine search over whitened hunk vectors, and vectors of commit messages.
+"""Vector lane: ranking of hunks by exact cosine over their whitened vectors, and vectors of commit messages.
 
 The ranking uses whitened vectors (`whitening`); the similarities in answers are plain cosines. Vectors are in memory,
 or for a large index in the side file (`quantized_vectors`). If that file is missing, each query reads the vectors from
@@ -36,17 +36,19 @@ from stores.snapshot import (
 from stores.types import EMBEDDING_DIMENSION
 from stores.whitening import BLOCK_ROWS, MAX_TEXTS_TO_FIT, Vectors, Whitening, fit_whitening, normalize
 
-# Weight of the message's cosine in a hunk's score; the hunk's text has the rest. See "Vector lane" in README.md.
+# Weight of the message's cosine when `serve.search.retrieval` averages it with a hunk's own cosine. See "Vector lane"
+# in README.md.
 MESSAGE_WEIGHT: Final = 0.25
-# Longer messages are cut. Nine in ten are shorter; longer ones describe the change first, then quote logs and mails.
+# Longer messages are cut. Nine in ten messages are shorter; longer ones describe the change first, then quote logs
+# and mails.
 MAX_MESSAGE_CHARS: Final = 4_000
 # Number of vectors in 64 MB. For a longer history, each query reads the messages of its candidates.
 MAX_CACHED_MESSAGES: Final = 64_000_000 // (4 * EMBEDDING_DIMENSION)
 
 # Cosines are rounded to nine decimals, so that the order of summation cannot decide a tie.
 COSINE_DECIMALS: Final = 9
-# Whitened cosines are near 0.2 for unrelated texts and 0.6 for related ones, so 0.1 has about the effect of the factor
-# in the full-text lanes.
+# Added to the cosine of a hunk in a preferred path. Whitened cosines are near 0.2 for unrelated texts and 0.6 for
+# related ones, so 0.1 has about the effect of the factor in the full-text lanes.
 PREFERRED_PATH_COSINE_BOOST: Final = PREFERRED_PATH_BOOST / 15
 
 _VECTORS_SQL: Final = "SELECT text_digest, embedding FROM vectors"
@@ -61,23 +63,23 @@ FROM commits LEFT JOIN vectors ON text_digest = message_digest"""
 class CommitMessages:
     """Commit messages and their vectors.
 
-    row_by_sha: row of each commit in `texts` (messages of at most MAX_MESSAGE_CHARS) and `vectors` (zeros for a message
-    without a vector).
+    row_by_sha: row of each commit in `messages` (cut to MAX_MESSAGE_CHARS) and `vectors` (zeros for a message without a
+    vector).
     """
 
     row_by_sha: dict[str, int]
-    texts: pa.ChunkedArray
+    messages: pa.ChunkedArray
     vectors: Vectors
 
     @property
     def bytes(self) -> int:
         """Approximate memory in bytes."""
-        return int(self.texts.nbytes) + self.vectors.nbytes + 150 * len(self.row_by_sha)
+        return int(self.messages.nbytes) + self.vectors.nbytes + 150 * len(self.row_by_sha)
 
-    def get_texts(self, shas: Sequence[str]) -> list[str]:
+    def get_messages(self, shas: Sequence[str]) -> list[str]:
         """Return the messages of these commits, which must all be loaded."""
-        texts: list[str] = self.texts.take(pa.array(self._find_rows(shas), pa.int64())).to_pylist()
-        return texts
+        messages: list[str] = self.messages.take(pa.array(self._find_rows(shas), pa.int64())).to_pylist()
+        return messages
 
     def get_vectors(self, shas: Sequence[str]) -> Vectors:
         """Return the vectors of the messages of these commits, which must all be loaded."""
@@ -104,8 +106,8 @@ def load_messages(connection: duckdb.DuckDBPyConnection, shas: Sequence[str]) ->
 class TextVectors:
     """Distinct texts of a snapshot, for vector search.
 
-    norms: lengths of the whitened vectors; empty with `quantized`. vectors: stored vectors; None if they are too many
-    for memory. quantized: the texts in the side file, if it is used.
+    digests: the texts' digests, sorted. norms: lengths of the whitened vectors; empty with `quantized`. vectors: stored
+    vectors; None if they are too many for memory. quantized: the texts in the side file, if it is used.
     """
 
     digests: Digests
@@ -134,7 +136,7 @@ def load_text_vectors(
     whitening: transform to use; None fits one to the texts. side_file: path of the file with quantized vectors; it is
     read only if `whitening` is None and there are more than `history.MAX_ROWS_IN_MEMORY` texts.
     """
-    digests = snapshot.texts
+    digests = snapshot.text_digests
     fits_in_memory = len(digests) <= history.MAX_ROWS_IN_MEMORY
     if (
         not fits_in_memory
@@ -162,21 +164,21 @@ def load_text_vectors(
 def search(
     connection: duckdb.DuckDBPyConnection,
     snapshot: Snapshot,
-    texts: TextVectors,
+    text_vectors: TextVectors,
     query: Vectors,
     mask: FilterMask,
     *,
     limit: int = LANE_DEPTH,
 ) -> tuple[RankedHunk, ...]:
     """Return the hunks whose texts are most similar to the query's vector, best first."""
-    if texts.quantized is not None:
+    if text_vectors.quantized is not None:
         try:
-            positions, scores = _search_quantized(texts.quantized, mask, query, limit)
+            positions, scores = _search_quantized(text_vectors.quantized, mask, query, limit)
             return select_top_k_at(snapshot, positions, scores, limit)
         except QuantizedFileDamaged:
-            texts.quantized.file.discard()
-            texts = load_text_vectors(connection, snapshot, whitening=texts.whitening)
-    scores = _score_texts(connection, texts, query)[snapshot.hunks.text_indices]
+            text_vectors.quantized.file.discard()
+            text_vectors = load_text_vectors(connection, snapshot, whitening=text_vectors.whitening)
+    scores = _score_texts(connection, text_vectors, query)[snapshot.hunks.text_indices]
     return select_top_k(
         snapshot, scores + PREFERRED_PATH_COSINE_BOOST * mask.is_preferred, mask.is_included, limit
     )
@@ -185,27 +187,27 @@ def search(
 def compute_hunk_similarities(
     connection: duckdb.DuckDBPyConnection,
     snapshot: Snapshot,
-    texts: TextVectors,
+    text_vectors: TextVectors,
     query: Vectors,
     hunks: Sequence[int],
 ) -> dict[int, float]:
     """Return the plain cosine between the query and the text of each of these hunks."""
-    rows = load_hunk_vectors(connection, snapshot, texts, hunks)
+    rows = load_hunk_vectors(connection, snapshot, text_vectors, hunks)
     return dict(zip(hunks, compute_cosine_similarities(rows, query).tolist(), strict=True))
 
 
 def load_hunk_vectors(
-    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, texts: TextVectors, hunks: Sequence[int]
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, text_vectors: TextVectors, hunks: Sequence[int]
 ) -> Vectors:
     """Return the stored vectors of these hunks' texts, one row each; zeros for a text without a vector."""
     positions = snapshot.hunks.positions.find_positions(np.array(hunks, dtype=np.int64))
-    if texts.quantized is not None:
+    if text_vectors.quantized is not None:
         try:
-            return texts.quantized.read_verified_vectors(texts.quantized.rows[positions])
+            return text_vectors.quantized.read_verified_vectors(text_vectors.quantized.rows[positions])
         except QuantizedFileDamaged:
-            texts.quantized.file.discard()
-    if texts.vectors is not None:
-        return texts.vectors[snapshot.hunks.text_indices[positions]]
+            text_vectors.quantized.file.discard()
+    if text_vectors.vectors is not None:
+        return text_vectors.vectors[snapshot.hunks.text_indices[positions]]
     vector_by_hunk = _read_hunk_vectors(connection, hunks) if hunks else {}
     zeros = np.zeros(EMBEDDING_DIMENSION, np.float32)
     return np.array([vector_by_hunk.get(hunk, zeros) for hunk in hunks]).reshape(-1, EMBEDDING_DIMENSION)
@@ -247,16 +249,17 @@ def _search_quantized(
     )
 
 
-def _score_texts(connection: duckdb.DuckDBPyConnection, texts: TextVectors, query: Vectors) -> Floats:
+def _score_texts(connection: duckdb.DuckDBPyConnection, text_vectors: TextVectors, query: Vectors) -> Floats:
     """Return the whitened cosine between the query and each text."""
-    whitening = texts.whitening
-    # The score is (row - mean) @ axes @ query; products without the row are computed once.
+    whitening = text_vectors.whitening
+    # The score is (row - mean) @ axes @ whitened query, divided by the row's norm. The parts without the row are
+    # computed once.
     direction = whitening.axes @ normalize(whitening.transform_query(query.astype(np.float64)))
     offset = float(whitening.mean @ direction)
-    products = np.full(len(texts.digests), offset)
-    for indices, block in _iterate_blocks(connection, texts.digests, texts.vectors):
+    products = np.full(len(text_vectors.digests), offset)  # a text that is not read gets the score 0
+    for indices, block in _iterate_blocks(connection, text_vectors.digests, text_vectors.vectors):
         products[indices] = block @ direction
-    return _to_cosines(products, offset, texts.norms)
+    return _to_cosines(products, offset, text_vectors.norms)
 
 
 def _to_cosines(products: Floats, offset: float, norms: Floats) -> Floats:

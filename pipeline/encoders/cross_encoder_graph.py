@@ -1,12 +1,17 @@
 """Builder of the ONNX graph of the cross-encoder from the bundled weights, in full precision or int8.
 
 The two segments of the input, question and text, pass the first layers separately and the last ones together. The score
-combines the similarity of their tokens before and after the joint layers (MaxSim of late interaction: Khattab and
+combines the similarity of their tokens before and after the last layers (MaxSim of late interaction: Khattab and
 Zaharia, 2020), the cosine of their mean vectors, and a small dense layer over both means.
 
-Tensors of the bundled file: `apart` and `layers` are the numbers of separate and of all layers, `side` holds the
-segment embeddings, `telling` the layer for token importance, `joint` the dense layer over the means, `scale` the
-weights of the three similarities, and `out` the output layer.
+Tensors of the bundled file, besides those of the layers:
+
+- `apart`, `layers`: numbers of separate and of all layers
+- `side`: segment embeddings of question and text
+- `telling`: layer for the importance of a question token
+- `joint`: dense layer over both means
+- `scale`: weights of the three similarities
+- `out`: output layer
 """
 
 from __future__ import annotations
@@ -27,6 +32,8 @@ from pipeline.options import Precision
 
 CROSS_ENCODER_FILE: Final = "cross.npz"
 SEGMENTS: Final = ("question", "text")
+# Factor of the product of both means before the dense layer. The weights were trained with it.
+MEANS_PRODUCT_SCALE: Final = 10.0
 
 
 def load_weights(file: Path) -> Tensors:
@@ -79,7 +86,7 @@ class _CrossEncoderGraph(TransformerGraph):
         logits = self.add_node("MatMul", [question, matrix], f"{name}.product")
         logits = self.add_node("Add", [logits, self.add_model_tensor("telling.bias")], f"{name}.logits")
         importance = self.add_node("Sigmoid", [logits], f"{name}.sigmoid")
-        return self.add_node("Squeeze", [importance, "last"], f"{name}.importance")
+        return self.add_node("Squeeze", [importance, "axis_2"], f"{name}.importance")
 
     def normalize_rows(self, x: str, name: str) -> str:
         """Scale each row to length 1."""
@@ -87,7 +94,7 @@ class _CrossEncoderGraph(TransformerGraph):
 
     def sum_rows(self, x: str, name: str) -> str:
         """Add the sum of each row."""
-        return self.add_node("ReduceSum", [x, "second"], name, keepdims=1)
+        return self.add_node("ReduceSum", [x, "axis_1"], name, keepdims=1)
 
     def encode_separately(self) -> list[str]:
         """Run question and text through the first layers separately; return both outputs."""
@@ -112,17 +119,19 @@ class _CrossEncoderGraph(TransformerGraph):
         for layer in range(int(self.source["apart"]), int(self.source["layers"])):
             x = self.add_layer(x, f"layer.{layer}")
         length = self.add_node("Shape", [SEGMENTS[0]], "length", start=1, end=2)
-        question = self.add_node("Slice", [x, "zero", length, "second"], "question.joint")
-        return [question, self.add_node("Slice", [x, length, "end", "second"], "text.joint")]
+        question = self.add_node("Slice", [x, "slice_start", length, "axis_1"], "question.joint")
+        return [question, self.add_node("Slice", [x, length, "slice_end", "axis_1"], "text.joint")]
 
     def add_mean_cosine(self, means: Sequence[str]) -> str:
         """Add the cosine of the mean vectors of question and text."""
         units = [self.normalize_rows(x, f"{x}.unit") for x in means]
         return self.sum_rows(self.add_node("Mul", units, "cosine.products"), "cosine")
 
-    def add_joint_layer(self, means: Sequence[str]) -> str:
+    def add_means_layer(self, means: Sequence[str]) -> str:
         """Add the small dense layer over the product and the sum of both means."""
-        product = self.add_node("Mul", [self.add_node("Mul", means, "means.product"), "ten"], "means.scaled")
+        product = self.add_node(
+            "Mul", [self.add_node("Mul", means, "means.product"), "product_scale"], "means.scaled"
+        )
         both = self.add_node("Concat", [product, self.add_node("Add", means, "means.sum")], "means", axis=1)
         return self.add_node("Tanh", [self.add_linear(both, "joint", "joint")], "hidden")
 
@@ -135,7 +144,7 @@ class _CrossEncoderGraph(TransformerGraph):
             self.add_max_similarity(separate, "separate similarity"),
             self.add_max_similarity(joint, "joint similarity"),
             self.add_mean_cosine(means),
-            self.add_joint_layer(means),
+            self.add_means_layer(means),
         ]
         matrix = np.concatenate([self.source["scale"], self.source["out.weight"][0]])[:, None]
         joined = self.add_node("Concat", features, "parts", axis=1)
@@ -145,10 +154,10 @@ class _CrossEncoderGraph(TransformerGraph):
     def add_number_constants(self) -> None:
         """Add the numbers that the nodes use: axes, positions and factors."""
         self.add_shared_constants()
-        integers = {"zero": 0, "second": 1, "last": 2, "end": np.iinfo(np.int64).max}
+        integers = {"slice_start": 0, "axis_1": 1, "axis_2": 2, "slice_end": np.iinfo(np.int64).max}
         for name, number in integers.items():
             self.add_constant(name, np.array([number], np.int64))
-        self.add_constant("ten", np.array(10.0, np.float32))
+        self.add_constant("product_scale", np.array(MEANS_PRODUCT_SCALE, np.float32))
 
 
 def build_model(source: Tensors, precision: Precision) -> bytes:

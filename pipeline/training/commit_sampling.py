@@ -245,7 +245,7 @@ def build_change_text(hunk: Hunk, lines: str) -> str:
         path=hunk.file_path,
         language=detect_language(hunk.file_path),
         symbols=list(dict.fromkeys(match.group() for match in header_names if match)),
-        change=hunk.change_kind,
+        change_kind=hunk.change_kind,
         added=lines,
         removed="",
     )

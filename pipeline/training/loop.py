@@ -53,7 +53,7 @@ CHECKPOINT_COUNT: Final = 4
 logger = logging.getLogger(__name__)
 
 
-class TrainingArguments(argparse.ArgumentParser):
+class TrainingArgumentParser(argparse.ArgumentParser):
     """Argument parser of both training commands. `rate`: default of the maximum learning rate."""
 
     def __init__(self, module: str, description: str | None, rate: float) -> None:

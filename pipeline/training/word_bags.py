@@ -43,6 +43,7 @@ MAX_HUNK_CHARACTERS: Final = 8_000
 MAX_COMMENT_CHARACTERS: Final = 2_000
 MAX_CHANGELOG_CHARACTERS: Final = 400
 
+# Start of a comment line. `#!` is none: it begins a shebang or an attribute of Rust.
 _COMMENT: Final = re.compile(r"\s*(?:#|//|/?\*|\"\"\"|''')(?!!)")
 
 
@@ -224,7 +225,9 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipeline.training.word_bags", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("repositories", nargs="+", type=Path, metavar="REPOSITORY")
-    parser.add_argument("--commits", type=int, default=MAX_COMMITS, help="most commits of a repository")
+    parser.add_argument(
+        "--commits", type=int, default=MAX_COMMITS, help="maximum number of commits per repository"
+    )
     parser.add_argument("--seed", type=int, default=SEED, help="seed of the sample of commits")
     parser.add_argument("--jobs", type=int, default=2, help="repositories at a time")
     return parser

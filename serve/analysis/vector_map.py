@@ -20,7 +20,7 @@ from serve import index_status
 from serve.analysis.metrics import find_index_location
 from serve.api_types import FindRequest
 from serve.search import query, retrieval
-from serve.search.cache import load_snapshot
+from serve.search.cache import load_snapshot_with_vectors
 from serve.search.query_hints import RepositoryContext
 from serve.search.retrieval import fuse_rankings
 from stores import database, hunk_details
@@ -182,7 +182,10 @@ def compare_lanes(query_text: str, path: Path | str | None = None) -> pl.DataFra
         )
         encoder = create_bundled_encoder(status.encoder_name)
         rankings = retrieval.run_retrievers(
-            connection, lambda: load_snapshot(connection, status.reachability), parsed_query, encoder
+            connection,
+            lambda: load_snapshot_with_vectors(connection, status.reachability),
+            parsed_query,
+            encoder,
         )
         fused = fuse_rankings(rankings.lanes, parsed_query.retrieval_profile.candidate_count)
         details = {

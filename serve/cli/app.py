@@ -52,7 +52,11 @@ def index_command(  # noqa: PLR0913 - one parameter per option
         typer.Option("--interactive", "-i", help="Ask for each option, show the command, then run it."),
     ] = False,
     incremental: Annotated[
-        bool, typer.Option("--incremental", help="Do nothing if the index is at HEAD.")
+        bool,
+        typer.Option(
+            "--incremental",
+            help="Do nothing if the index is at HEAD. Wait for a running index run instead of failing.",
+        ),
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Extract all HEAD symbols again. Overrides --incremental.")
@@ -92,8 +96,8 @@ def index_command(  # noqa: PLR0913 - one parameter per option
     embed_cache: Annotated[
         EmbedCacheMode | None,
         typer.Option(
-            help="Keep vectors for a rebuild. `semantic`: find them by message and diff. `diff`: find them by diff, "
-            "and embed only the diff. [default: the index's setting, or off]"
+            help="Keep vectors and reuse them in a rebuild. `semantic`: reuse if message and diff are equal. `diff`: "
+            "embed only the diff, without the message; reuse if it is equal. [default: the index's setting, or off]"
         ),
     ] = None,
     encoder: Annotated[

@@ -20,7 +20,8 @@ FAILED: Final = 1
 USAGE_ERROR: Final = 2
 INTERRUPTED: Final = process.compute_signal_exit_code(signal.SIGINT)
 PIPE_CLOSED: Final = process.compute_signal_exit_code(signal.SIGPIPE)
-# Name of typer's error for a command group without a command. Its message is the help. The class is not public.
+# Class name of typer's error for a command group without a command, whose message is the help. Typer does not export
+# the class.
 NO_ARGUMENTS_ERROR: Final = "NoArgsIsHelpError"
 # Phrases in typer's validation messages, and their replacements.
 VALIDATOR_PHRASES: Final = {
@@ -58,7 +59,8 @@ def describe_failure(error: BaseException) -> Failure | None:
 def is_interrupt(error: BaseException) -> bool:
     """Check whether an error comes from Ctrl-C or a termination signal."""
     match error:
-        # DuckDB wraps an interrupt on the main thread in a RuntimeError. A progress bar on a closed terminal gets EIO.
+        # DuckDB wraps an interrupt on the main thread in a RuntimeError. On a closed terminal, the progress bar
+        # raises EIO while it handles the interrupt.
         case (
             KeyboardInterrupt()
             | Abort()
@@ -82,7 +84,7 @@ def _format_usage_error(error: TyperException) -> str:
 
 
 def _translate_os_error(error: BaseException) -> BaseException:
-    """Convert an OSError to a LineageError where one describes it; other errors stay as they are."""
+    """Convert an OSError to the LineageError that describes it. Return any other error unchanged."""
     # For a deleted working directory the system names no file.
     if isinstance(error, FileNotFoundError) and error.filename is None and _is_cwd_deleted():
         return NoWorkingDirectory()

@@ -26,7 +26,8 @@ FileOption = Annotated[Path | None, typer.Option(help="Configuration file of ano
 ShapeOption = Annotated[
     str | None,
     typer.Option(
-        metavar="SHAPE", help="Format of its entries. Without options, the command shows all formats."
+        metavar="SHAPE",
+        help="Format of the entries in --file, such as `mcpServers`. Without options, the command shows all formats.",
     ),
 ]
 ServerNameOption = Annotated[str, typer.Option(help="Name of the server in the client.")]

@@ -17,7 +17,7 @@ from serve.errors import BadRequest, NeedsRebuild
 from stores.errors import LineageError
 
 if TYPE_CHECKING:
-    from serve.search.cache import CacheEntryStats
+    from serve.search.cache import CachedIndexStats
 
 # Build id of the client. The daemon rejects calls of another build.
 BUILD_HEADER: Final = "Lineage-Build"
@@ -84,9 +84,9 @@ class LoadedIndex:
     idle_seconds: float
 
     @classmethod
-    def from_cache_entry(cls, entry: CacheEntryStats) -> LoadedIndex:
-        """Convert the statistics of a cache entry."""
-        return cls(str(entry.location.path), entry.hunks, entry.bytes, entry.idle_seconds)
+    def from_cache_stats(cls, stats: CachedIndexStats) -> LoadedIndex:
+        """Convert the statistics of a cached index."""
+        return cls(str(stats.location.path), stats.hunks, stats.bytes, stats.idle_seconds)
 
 
 @dataclass(frozen=True, slots=True)

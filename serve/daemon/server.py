@@ -146,7 +146,7 @@ class Service:
             running=state.running_calls,
             resident_bytes=measure_resident_bytes(),
             models=self.engine.models.names,
-            holdings=tuple(map(protocol.LoadedIndex.from_cache_entry, self.engine.collect_cache_stats())),
+            holdings=tuple(map(protocol.LoadedIndex.from_cache_stats, self.engine.collect_cache_stats())),
         )
 
 

@@ -41,9 +41,9 @@ class BlameIgnoreRevs:
     - `revisions`: commits listed in the repository's `.git-blame-ignore-revs`.
     - `note`: sentence for the user about invalid lines in that file; empty if there are none.
     - `configured_contents`: contents of the files that the git setting `blame.ignoreRevsFile` names. git reads these
-      files itself, but the key of a cached answer contains them.
-    - `replacement_config`: settings to use instead of the user and system configuration, without `blame.ignoreRevsFile`
-      settings that name missing files, because git fails on those; None if no file is missing.
+      files itself; they are loaded here only for the cache key of an answer.
+    - `replacement_config`: settings that replace the user and system configuration, without `blame.ignoreRevsFile`
+      settings that name missing files, because git fails on those. None if no file is missing: nothing is replaced.
     """
 
     revisions: tuple[str, ...] = ()
@@ -169,7 +169,7 @@ def start_blame(
         *(["-M", "-C"] if request.follow_moves else []),
         *ignore_revs.arguments,
     ]
-    # Pass the content instead of the file, which can change meanwhile: the cache key contains this content.
+    # The file can change meanwhile, so pass the content from which the cache key is computed.
     source = ["HEAD"] if target.is_from_head else ["--contents", "-"]
     stdin = None if target.is_from_head else target.content
     with git.start(*options, *source, "--", target.path, stdin=stdin) as blame_process:

@@ -26,7 +26,8 @@ class Target:
     - `note`: sentence for the user: the reason why there is nothing to blame, or which version is explained.
     - `is_from_head`: the content is HEAD's, because the work tree does not have the file.
     - `is_missing`: neither HEAD nor the work tree has the path.
-    - `encoding`: encoding of the content in the work tree if git stores it as UTF-8, else empty.
+    - `working_tree_encoding`: encoding of the content by the git attribute `working-tree-encoding`, empty if it is not
+      set; git stores such content as UTF-8.
     """
 
     path: bytes
@@ -34,7 +35,7 @@ class Target:
     note: str = ""
     is_from_head: bool = False
     is_missing: bool = False
-    encoding: str = ""
+    working_tree_encoding: str = ""
 
     @property
     def display_path(self) -> str:
@@ -44,13 +45,13 @@ class Target:
     @property
     def lines(self) -> list[bytes]:
         """The lines as git counts them, without line breaks."""
-        lines = _convert_to_utf8(self.content or b"", self.encoding).split(b"\n")
+        lines = _convert_to_utf8(self.content or b"", self.working_tree_encoding).split(b"\n")
         return lines if lines[-1] else lines[:-1]
 
 
 @dataclass(frozen=True, slots=True)
 class _PathEntry:
-    """Entry of HEAD's tree at a path, and a flag for a path that exists in the work tree."""
+    """Entry of HEAD's tree at a path, and `is_in_work_tree`: True if the path exists in the work tree."""
 
     path: bytes
     mode: int  # 0 if HEAD has no entry
@@ -172,7 +173,7 @@ def _read_target(repository: Repository, path: bytes) -> Target:
     encoding = attribute if isinstance(attribute, str) else ""
     if is_binary(_convert_to_utf8(content, encoding)):
         return Target(path, note=f"{name} is binary: it has no lines to explain.")
-    return Target(path, content, encoding=encoding)
+    return Target(path, content, working_tree_encoding=encoding)
 
 
 def _read_regular_file(file: Path) -> bytes | None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Check: TypeAlias = Callable[[CheckContext], Iterable[CheckResult]]
 
-# Checks in the order in which they run. The key is the name of the result, for a check that has only one.
+# Checks in the order in which they run. The key is the name of the result if the check raises an error.
 CHECKS: Final[dict[str, Check]] = {
     "git": environment_checks.check_git,
     "repository": environment_checks.check_repository,
@@ -54,7 +54,7 @@ _STYLES: Final = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.PROBLE
 # The symbols distinguish the verdicts without color, also for users who cannot tell green from red.
 _SYMBOLS: Final = {Verdict.OK: "✓", Verdict.WARNING: "!", Verdict.PROBLEM: "✗"}
 _SEVERITY: Final = (Verdict.PROBLEM, Verdict.WARNING, Verdict.OK)
-# Width of the column of names. It fits the names of all checks that always run.
+# Width of the column of names. It fits all keys of CHECKS; longer names of clients and extensions shift their line.
 NAME_WIDTH: Final = 16
 
 logger = logging.getLogger(__name__)
@@ -67,11 +67,14 @@ def run_checks(path: Path, settings: Settings, checks: dict[str, Check] = CHECKS
     if failure:
         yield failure
     for name, check in checks.items():
-        yield from map(_complete_commands, _run_check(name, check, context))
+        yield from map(_add_path_to_commands, _run_check(name, check, context))
 
 
 def _open_repository(context: CheckContext) -> tuple[CheckContext, CheckResult | None]:
-    """Return the context with its repository and index location, or the context and a result with the reason."""
+    """Open the repository and locate its index. Return the context with both, and None.
+
+    Without a usable repository, return the context unchanged and a result that names the reason.
+    """
     try:
         repository = open_repository(context.path)
         location = locate_index(context.settings.home, repository)
@@ -83,8 +86,8 @@ def _open_repository(context: CheckContext) -> tuple[CheckContext, CheckResult |
         return context, report_problem("repository", error.message, error.hint)
 
 
-def _complete_commands(result: CheckResult) -> CheckResult:
-    """Return the result with commands that work from the current directory."""
+def _add_path_to_commands(result: CheckResult) -> CheckResult:
+    """Add the PATH argument of `doctor` to the suggested commands, so that they work from the current directory."""
     return replace(
         result, found=add_path_to_commands(result.found), remedy=add_path_to_commands(result.remedy)
     )

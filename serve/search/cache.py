@@ -1,6 +1,6 @@
 """LRU cache of open indexes and their loaded snapshots.
 
-- `LoadedSnapshot`, `load_snapshot`: the part of an index that a search needs in memory.
+- `LoadedSnapshot`, `load_snapshot_with_vectors`: the part of an index that a search needs in memory.
 - `IndexCache`: open indexes, and loaded snapshots by index, file fingerprint and commits that HEAD reaches.
 """
 
@@ -39,14 +39,14 @@ class LoadedSnapshot:
     """
 
     snapshot: Snapshot
-    texts: TextVectors
+    text_vectors: TextVectors
     diffs: DiffCache | None = None
     messages: CommitMessages | None = None
 
     @property
     def bytes(self) -> int:
         """Approximate size in memory."""
-        parts = (self.snapshot, self.texts, self.diffs, self.messages)
+        parts = (self.snapshot, self.text_vectors, self.diffs, self.messages)
         return sum(part.bytes for part in parts if part is not None)
 
     def with_diffs_and_messages(self, connection: Connection) -> LoadedSnapshot:
@@ -58,10 +58,13 @@ class LoadedSnapshot:
         )
 
 
-def load_snapshot(
+def load_snapshot_with_vectors(
     connection: Connection, reachability: ReachabilityDelta, side_file: Path | None = None
 ) -> LoadedSnapshot:
-    """Load a snapshot from an open index. `side_file` is where a large index has its quantized vectors."""
+    """Load a snapshot and its text vectors from an open index.
+
+    `side_file`: path of the file with quantized vectors, which a large index has.
+    """
     hunks = snapshot.load_snapshot(connection, reachability)
     return LoadedSnapshot(hunks, vector_search.load_text_vectors(connection, hunks, side_file=side_file))
 
@@ -76,8 +79,12 @@ class SnapshotKey:
 
 
 @dataclass(frozen=True, slots=True)
-class CacheEntryStats:
-    """Statistics of one cached index over all its snapshots: reachable hunks, bytes, seconds since the last query."""
+class CachedIndexStats:
+    """Statistics of one cached index.
+
+    `hunks`: number of hunks in its largest snapshot. `bytes`: size of all its snapshots in memory. `idle_seconds`: time
+    since the last query.
+    """
 
     location: IndexLocation
     hunks: int
@@ -107,7 +114,7 @@ class _CacheEntry:
 class IndexCache:
     """Cache of open indexes and loaded snapshots. Thread-safe.
 
-    Evicts the least recently used snapshots above `max_bytes`, but never the newest one.
+    If the snapshots exceed `max_bytes` in total, it evicts the least recently used ones, but never the last one.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
@@ -141,7 +148,7 @@ class IndexCache:
             loaded_snapshot = entry.loaded_snapshot
             if loaded_snapshot is None:
                 side_file = key.location.quantized_vectors
-                entry.loaded_snapshot = loaded_snapshot = load_snapshot(
+                entry.loaded_snapshot = loaded_snapshot = load_snapshot_with_vectors(
                     connection, key.reachability, side_file
                 )
                 self._evict_excess()
@@ -164,7 +171,7 @@ class IndexCache:
         for location in tuple(self._reader_pools):
             self.evict_index(location)
 
-    def collect_stats(self) -> tuple[CacheEntryStats, ...]:
+    def collect_stats(self) -> tuple[CachedIndexStats, ...]:
         """Return the statistics of each cached index, the most recently used one last."""
         with self._lock:
             entries = [(key.location, entry) for key, entry in self._entries.items() if entry.loaded_snapshot]
@@ -198,9 +205,9 @@ class IndexCache:
 
 def _summarize_entries(
     location: IndexLocation, entries: list[tuple[IndexLocation, _CacheEntry]], now: float
-) -> CacheEntryStats:
+) -> CachedIndexStats:
     own_entries = [(entry, entry.loaded_snapshot) for owner, entry in entries if owner == location]
-    return CacheEntryStats(
+    return CachedIndexStats(
         location,
         hunks=max(len(loaded.snapshot.hunks) for _, loaded in own_entries if loaded),
         bytes=sum(entry.bytes for entry, _ in own_entries),

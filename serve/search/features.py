@@ -17,7 +17,7 @@ import numpy as np
 from pipeline.encoders.cross_encoder import ChangeText
 from pipeline.syntax.languages import detect_language
 from pipeline.text import (
-    TokenTerms,
+    TermsByToken,
     build_semantic_text,
     find_compound_identifiers,
     find_surface_forms,
@@ -101,7 +101,7 @@ class QueryTerms:
             word_pairs=frozenset(_iter_content_pairs(flatten_terms(tokenize(query.text)))),
         )
 
-    def count_terms(self, texts: Sequence[TokenTerms]) -> Ints:
+    def count_terms(self, texts: Sequence[TermsByToken]) -> Ints:
         """Count each term (columns) in each text (rows)."""
         columns = {term: column for column, term in enumerate(self.terms)}
         counts = np.zeros((len(texts), len(self.terms)), np.int64)
@@ -111,7 +111,7 @@ class QueryTerms:
                     row[columns[term]] += 1
         return counts
 
-    def compute_pair_share(self, text: TokenTerms) -> float:
+    def compute_pair_share(self, text: TermsByToken) -> float:
         """Return the share of the query's word pairs that the text contains."""
         return len(self.word_pairs.intersection(pairwise(flatten_terms(text)))) / (len(self.word_pairs) or 1)
 
@@ -228,7 +228,7 @@ def build_change(details: HunkDetails) -> ChangeText:
         path=details.file_path,
         language=detect_language(details.file_path),
         symbols=details.symbols,
-        change=details.change_kind,
+        change_kind=details.change_kind,
         added="\n".join(line[1:] for line in lines if line.startswith("+")),
         removed="\n".join(line[1:] for line in lines if line.startswith("-")),
     )
@@ -245,7 +245,7 @@ def _load_messages(results: RetrieverResults, candidates: Sequence[Candidate]) -
     """Return each candidate's commit message and its similarity to the query."""
     messages, shas = results.messages, [candidate.commit_sha for candidate in candidates]
     similarities = vector_search.compute_cosine_similarities(messages.get_vectors(shas), results.query_vector)
-    return messages.get_texts(shas), similarities
+    return messages.get_messages(shas), similarities
 
 
 def _compute_hunk_similarities(
@@ -255,9 +255,9 @@ def _compute_hunk_similarities(
     loaded_snapshot = results.loaded_snapshot
     hunk_ids = [candidate.hunk_id for candidate in candidates]
     vectors = vector_search.load_hunk_vectors(
-        connection, loaded_snapshot.snapshot, loaded_snapshot.texts, hunk_ids
+        connection, loaded_snapshot.snapshot, loaded_snapshot.text_vectors, hunk_ids
     )
-    whitening = loaded_snapshot.texts.whitening
+    whitening = loaded_snapshot.text_vectors.whitening
     whitened_vectors = whitening.transform(vectors.astype(np.float64))
     whitened_query = whitening.transform_query(results.query_vector.astype(np.float64))
     return (
@@ -272,11 +272,11 @@ def _iter_content_pairs(terms: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield first, second
 
 
-def _split_message(message: str) -> tuple[TokenTerms, TokenTerms]:
+def _split_message(message: str) -> tuple[TermsByToken, TermsByToken]:
     """Return the terms of a message's first line and of the rest."""
     subject, _, body = message.partition("\n")
     return tokenize(subject), tokenize(body)
 
 
-def _tokenize_paths(hunks: Hunks, positions: Ints) -> list[TokenTerms]:
+def _tokenize_paths(hunks: Hunks, positions: Ints) -> list[TermsByToken]:
     return [tokenize(path) for path in hunks.commit_info.column("file_path").take(positions).to_pylist()]

@@ -32,7 +32,7 @@ from serve.index_status import (
     truncate_diff,
 )
 from serve.repositories import locate_index
-from serve.search.cache import MAX_BYTES, CacheEntryStats, IndexCache, LoadedSnapshot, SnapshotKey
+from serve.search.cache import MAX_BYTES, CachedIndexStats, IndexCache, LoadedSnapshot, SnapshotKey
 from serve.search.features import compute_features
 from serve.search.query import Query, parse_query, validate_request
 from serve.search.query_hints import (
@@ -167,7 +167,7 @@ class PatternSearcher:
             build_meta(status, query, best_candidates),
         )
 
-    def collect_cache_stats(self) -> tuple[CacheEntryStats, ...]:
+    def collect_cache_stats(self) -> tuple[CachedIndexStats, ...]:
         """Return statistics of every cached index."""
         return self._cache.collect_stats()
 
@@ -217,7 +217,7 @@ def build_hits(
     hunk_ids = [scored.candidate.hunk_id for scored in best_candidates]
     loaded_snapshot = results.loaded_snapshot
     similarities = vector_search.compute_hunk_similarities(
-        connection, loaded_snapshot.snapshot, loaded_snapshot.texts, results.query_vector, hunk_ids
+        connection, loaded_snapshot.snapshot, loaded_snapshot.text_vectors, results.query_vector, hunk_ids
     )
     rows = zip(best_candidates, results.details.load(hunk_ids), strict=True)
     return tuple(

@@ -46,7 +46,7 @@ def test_enlarge_index(location: IndexLocation) -> None:
     with database.open_for_reading(location) as connection:
         loaded = snapshot.load_snapshot(connection, ReachabilityDelta())
         texts = vector_search.load_text_vectors(connection, loaded, side_file=location.quantized_vectors)
-    assert len(loaded.hunks) == len(loaded.texts) == HUNKS
+    assert len(loaded.hunks) == len(loaded.text_digests) == HUNKS
     assert texts.quantized is not None
     real, rows = texts.quantized.file.vectors[:60], texts.quantized.file.vectors
     assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)

@@ -28,7 +28,7 @@ from serve.api_types import FindRequest
 from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths
 from serve.search import query, retrieval
-from serve.search.cache import LoadedSnapshot, load_snapshot
+from serve.search.cache import LoadedSnapshot, load_snapshot_with_vectors
 from serve.search.find_pattern import PatternSearcher, rank_candidates
 from serve.search.query_hints import EMPTY_CONTEXT
 from serve.search.rerank import CrossEncoderReranker, FeatureReranker, Reranker
@@ -65,7 +65,7 @@ def measure(clone: Path, folder: Path, options: BenchmarkOptions) -> Sequence[Ro
         connection = stack.enter_context(indexes.open_index(history.path, home))
         stack.callback(DaemonClient(DaemonPaths(home)).stop)
         snapshot, encoder = (
-            load_snapshot(connection, ReachabilityDelta()).with_diffs_and_messages(connection),
+            load_snapshot_with_vectors(connection, ReachabilityDelta()).with_diffs_and_messages(connection),
             OnnxEncoder(),
         )
         functions = {

@@ -14,7 +14,7 @@ and the results.
 - `message_queries`: queries from commit messages
 - `commits`: commits of a repository and groups of near-duplicates
 - `hidden_messages`: copy of a repository without its messages
-- `histories`: working copies of clones and their indexes
+- `histories`: copies of clones for the evaluation, and their indexes
 - `evaluation`: evaluation of one history under one protocol
 - `rankings`: all rankings of a query
 - `baselines`: plain BM25 and `git log --grep`

@@ -4,8 +4,9 @@ python -m tests.eval CLONE... [--protocol NAME] [--encoder NAME] [--samples N] [
                      [--plot FILE]
 
 Without `--protocol`, every protocol runs that has queries for a history. With several clones, the last tables of a
-protocol combine the queries of all of them. `--folder` keeps working copies and indexes for the next run. `--save`
-writes the metrics into `tests/eval/results/results.csv`. `--plot` draws reliability diagrams into a PNG or SVG file.
+protocol combine the queries of all of them. `--folder` keeps copies of the clones and indexes for the next run.
+`--save` writes the metrics into `tests/eval/results/results.csv`. `--plot` draws reliability diagrams into a PNG or SVG
+file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evaluation of one history under one protocol: working copy, index, rankings of the queries, and their metrics.
+"""Evaluation of one history under one protocol: evaluation copy, index, rankings of the queries, and their metrics.
 
 A history is a clone up to one commit. A protocol names the queries, their relevant commits (judgments) and what the
 index contains.
@@ -28,7 +28,7 @@ from tests.bench import indexes
 from tests.bench.programs import run_git
 from tests.eval import reliability
 from tests.eval.baselines import GrepSearcher
-from tests.eval.histories import WorkingCopy, prepare_working_copy, update_index
+from tests.eval.histories import EvaluationCopy, prepare_evaluation_copy, update_index
 from tests.eval.judgments import JudgedQuery
 from tests.eval.metrics import NDCG, compute_ndcg, find_first_relevant
 from tests.eval.protocols import PROTOCOLS, QuerySource, Sample
@@ -53,7 +53,7 @@ def load_cross_encoder() -> CrossEncoder:
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """Protocol, sample of queries, models, and the folder of working copies and indexes."""
+    """Protocol, sample of queries, models, and the folder of evaluation copies and indexes."""
 
     protocol: str
     folder: Path
@@ -64,7 +64,7 @@ class RunConfig:
 
     @property
     def index_home(self) -> Path:
-        """LINEAGE_HOME with the encoder's indexes. Each encoder has its own, so that they can share a working copy."""
+        """LINEAGE_HOME with the encoder's indexes. Each encoder has its own, so that they can share a copy."""
         name = "home" if self.encoder_name is EncoderName.MINILM else f"home-{self.encoder_name}"
         return self.folder / name
 
@@ -84,10 +84,10 @@ def add_run_options(parser: ArgumentParser, samples: int, seed: int) -> None:
 
 
 def add_clone_options(parser: ArgumentParser) -> None:
-    """Add the clones and the folder of working copies."""
+    """Add the clones and the folder of evaluation copies."""
     parser.add_argument("clones", nargs="+", type=Path, metavar="CLONE", help="local clone, bare or not")
     parser.add_argument(
-        "--folder", type=Path, help="folder to keep working copies and indexes in for the next run"
+        "--folder", type=Path, help="folder to keep copies of the clones and indexes in for the next run"
     )
 
 
@@ -127,8 +127,8 @@ def combine_results(results: Sequence[EvaluationResult]) -> EvaluationResult:
 def evaluate_history(clone: Path, config: RunConfig) -> EvaluationResult:
     """Evaluate one history. Without queries, do not index it and return empty frames."""
     protocol = PROTOCOLS[config.protocol]
-    copy = prepare_working_copy(clone, config.folder, protocol.variant, protocol.find_head(clone))
-    source = QuerySource.from_working_copy(copy)
+    copy = prepare_evaluation_copy(clone, config.folder, protocol.variant, protocol.find_head(clone))
+    source = QuerySource.from_evaluation_copy(copy)
     queries = protocol.create_queries(source, config.sample)
     rank_rows: list[tuple[object, ...]] = []
     hit_rows: list[tuple[object, ...]] = []
@@ -160,8 +160,8 @@ def rank_queries(
 
 
 @contextmanager
-def open_ranker(copy: WorkingCopy, config: RunConfig) -> Iterator[Ranker]:
-    """Open the index of a working copy."""
+def open_ranker(copy: EvaluationCopy, config: RunConfig) -> Iterator[Ranker]:
+    """Open the index of an evaluation copy."""
     with indexes.open_index(copy.indexed_path, config.index_home) as connection:
         reachability = load_index_status(open_repository(copy.indexed_path), connection).reachability
         grep = GrepSearcher(copy.original_path) if PROTOCOLS[config.protocol].has_messages else None
@@ -169,7 +169,7 @@ def open_ranker(copy: WorkingCopy, config: RunConfig) -> Iterator[Ranker]:
         yield Ranker.from_index(connection, config.load_encoder(config.encoder_name), reachability, options)
 
 
-def _get_head_time(copy: WorkingCopy) -> datetime:
+def _get_head_time(copy: EvaluationCopy) -> datetime:
     """Return the commit time of HEAD. Ages count from it, so that results do not depend on the date of the run."""
     seconds = run_git(copy.original_path, "log", "-1", "--format=%ct", "HEAD")
     return datetime.fromtimestamp(int(seconds), UTC)

@@ -23,7 +23,7 @@ from pipeline.encoders.base import Encoder, OnnxEncoder
 from pipeline.git.repository import open_repository
 from pipeline.text import count_terms
 from serve.index_status import load_index_status
-from serve.search.cache import LoadedSnapshot, load_snapshot
+from serve.search.cache import LoadedSnapshot, load_snapshot_with_vectors
 from stores import fulltext, vector_search
 from stores.filters import FilterMask, QueryFilter, apply_filter
 from stores.snapshot import LANE_DEPTH, RankedHunk
@@ -80,7 +80,7 @@ def compare_lanes(repository: Path, home: Path, encoder: Encoder) -> list[Compar
     with indexes.open_index(repository, home) as connection:
         reachability = load_index_status(open_repository(repository), connection).reachability
         hunks = connection.execute(_HUNKS).pl()
-        lanes = _create_lanes(connection, encoder, load_snapshot(connection, reachability))
+        lanes = _create_lanes(connection, encoder, load_snapshot_with_vectors(connection, reachability))
         return list(_compare(lanes, _select_queries(connection), hunks))
 
 
@@ -176,7 +176,7 @@ def _create_lanes(connection: duckdb.DuckDBPyConnection, encoder: Encoder, loade
         return lambda query, where, limit: lane(query, apply_filter(connection, snapshot, where), limit)
 
     lanes = {
-        "vector": search_vectors(loaded.texts),
+        "vector": search_vectors(loaded.text_vectors),
         "vector, raw": search_vectors(unwhitened),
         "hunk text": search_text,
         "symbol names": search_names,

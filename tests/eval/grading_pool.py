@@ -19,7 +19,7 @@ from tests.bench.report import create_temporary_directory, print_line
 from tests.eval import judgments
 from tests.eval.__main__ import SAMPLES, SEED
 from tests.eval.evaluation import RunConfig, add_clone_options, rank_queries
-from tests.eval.histories import prepare_working_copy, update_index
+from tests.eval.histories import prepare_evaluation_copy, update_index
 from tests.eval.judgments import SHA_PREFIX_LENGTH, QuerySheet
 from tests.eval.protocols import PROTOCOLS, QuerySource, Sample
 from tests.eval.rankings import Ranking
@@ -44,9 +44,9 @@ def main() -> None:
 
 def print_pool(clone: Path, sheet: QuerySheet, config: RunConfig) -> None:
     """Print each query of a sheet with its unjudged commits and the rankings that contain them."""
-    copy = prepare_working_copy(clone, config.folder, PROTOCOLS[config.protocol].variant, sheet.head)
+    copy = prepare_evaluation_copy(clone, config.folder, PROTOCOLS[config.protocol].variant, sheet.head)
     update_index(copy, config.index_home, config.encoder_name)
-    source = QuerySource.from_working_copy(copy)
+    source = QuerySource.from_evaluation_copy(copy)
     rankings_by_query = rank_queries(source, config, [handwritten.query for handwritten in sheet.questions])
     for handwritten, rankings in zip(sheet.questions, rankings_by_query, strict=True):
         print_line(f"\n{handwritten.text}")

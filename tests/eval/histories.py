@@ -1,4 +1,4 @@
-"""Working copies of a clone for each protocol, and their indexes. Existing ones in a folder are reused."""
+"""Copies of a clone for each protocol, and their indexes. Existing ones in a folder are reused."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Variant(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkingCopy:
-    """Original repository, and the one that is indexed.
+class EvaluationCopy:
+    """Copy of a clone for an evaluation: the original history at a commit, and the variant of it that is indexed.
 
-    `indexed_shas` maps original shas to indexed shas. A sha that is missing is the same in both.
+    `indexed_shas` maps original shas to the shas of the variant. A sha that is missing is the same in both.
     """
 
     history: History
@@ -36,24 +36,26 @@ class WorkingCopy:
     indexed_shas: Mapping[str, str]
 
 
-def prepare_working_copy(clone: Path, folder: Path, variant: Variant, head: str = "HEAD") -> WorkingCopy:
-    """Create or find the working copy of a variant with `head` checked out. It is not indexed yet."""
+def prepare_evaluation_copy(
+    clone: Path, folder: Path, variant: Variant, head: str = "HEAD"
+) -> EvaluationCopy:
+    """Create or find the evaluation copy of a variant with `head` checked out. This does not index it."""
     tip = run_git(clone, "rev-parse", f"{head}^{{commit}}")
     original = _get_path(folder, Variant.WHOLE, clone, tip)
     if not original.exists():
         _create_folder(original, lambda target: _clone_at(clone, target, tip))
     history = History.from_clone(clone, original)
     if variant is Variant.WHOLE:
-        return WorkingCopy(history, original, original, {})
+        return EvaluationCopy(history, original, original, {})
     indexed = _get_path(folder, variant, clone, tip)
     if not indexed.exists():
         _create_folder(indexed, lambda target: _create_variant(variant, original, target))
     shas = hidden_messages.load_sha_map(indexed) if variant is Variant.NO_MESSAGES else {}
-    return WorkingCopy(history, original, indexed, shas)
+    return EvaluationCopy(history, original, indexed, shas)
 
 
-def update_index(copy: WorkingCopy, home: Path, encoder: EncoderName) -> None:
-    """Index the working copy up to its HEAD."""
+def update_index(copy: EvaluationCopy, home: Path, encoder: EncoderName) -> None:
+    """Index the variant up to its HEAD."""
     options = ("--incremental", "--no-progress", "--encoder", encoder)
     run_lineage(home, "index", copy.indexed_path, *options, memory=False)
 

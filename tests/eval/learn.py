@@ -39,7 +39,7 @@ from stores.snapshot import Floats
 from tests.bench.report import create_temporary_directory, print_line, print_table
 from tests.eval import reliability
 from tests.eval.evaluation import RunConfig, add_run_options, load_cross_encoder, open_ranker
-from tests.eval.histories import Variant, prepare_working_copy, update_index
+from tests.eval.histories import Variant, prepare_evaluation_copy, update_index
 from tests.eval.judgments import JudgedQuery
 from tests.eval.protocols import (
     QuerySource,
@@ -119,8 +119,8 @@ class TrainingHistory:
 
 
 def _prepare_source(clone: Path, folder: Path, variant: Variant) -> QuerySource:
-    copy = prepare_working_copy(clone, folder, variant, find_judged_head(clone, SHEETS_FOLDER))
-    return QuerySource.from_working_copy(copy)
+    copy = prepare_evaluation_copy(clone, folder, variant, find_judged_head(clone, SHEETS_FOLDER))
+    return QuerySource.from_evaluation_copy(copy)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from pipeline.git.repository import open_repository
 from pipeline.ignore import IgnoreRules
 from tests.eval import changelog, judgments, message_queries
 from tests.eval.commits import Commit, DuplicateGroups, read_commits, read_patch_ids
-from tests.eval.histories import Variant, WorkingCopy
+from tests.eval.histories import EvaluationCopy, Variant
 from tests.eval.judgments import JudgedQuery
 
 
@@ -25,20 +25,23 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class QuerySource:
-    """Working copy with its commits, oldest first, and their near-duplicates."""
+    """Evaluation copy, the commits of its original repository, oldest first, and their near-duplicates."""
 
-    copy: WorkingCopy
+    copy: EvaluationCopy
     commits: Sequence[Commit]
     duplicates: DuplicateGroups
 
     @classmethod
-    def from_working_copy(cls, copy: WorkingCopy) -> QuerySource:
+    def from_evaluation_copy(cls, copy: EvaluationCopy) -> QuerySource:
         """Read the commits of the original repository."""
         commits = tuple(read_commits(copy.original_path))
         return cls(copy, commits, DuplicateGroups.from_commits(commits, read_patch_ids(copy.original_path)))
 
     def create_sha_mapper(self) -> Callable[[str], str]:
-        """Return a function from an indexed sha to the original sha that represents its near-duplicates."""
+        """Return a function that maps the sha of an indexed commit to an original sha.
+
+        All near-duplicates of a commit map to the same sha.
+        """
         original_shas = {indexed: original for original, indexed in self.copy.indexed_shas.items()}
         return lambda sha: self.duplicates.get_canonical_sha(original_shas.get(sha, sha))
 
@@ -52,9 +55,11 @@ class QuerySource:
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """Content of the index, and functions that create the queries (with original shas).
+    """Evaluation protocol: the content of the index and the source of the queries.
 
-    `find_head` returns the commit of a clone to index. `is_graded` says whether judgments have grades.
+    `variant`: content of the index. `create_queries` returns queries whose judgments have original shas. `find_head`
+    returns the revision of a clone up to which it is indexed. `is_graded`: judgments have grades from 1 to 3, not only
+    "relevant".
     """
 
     variant: Variant
@@ -97,13 +102,13 @@ def create_body_queries(source: QuerySource, sample: Sample) -> Sequence[JudgedQ
 def load_handwritten_queries(
     source: QuerySource, _: Sample, folder: Path | None = None
 ) -> Sequence[JudgedQuery]:
-    """Return all queries of the repository's sheet; none if it has no sheet."""
+    """Return all queries of the repository's query sheet (see `judgments`); none if it has no sheet."""
     sheet = judgments.find_sheet(source.copy.original_path, folder)
     return [handwritten.query for handwritten in sheet.questions] if sheet else []
 
 
 def find_judged_head(clone: Path, folder: Path | None = None) -> str:
-    """Return the commit that the repository's sheet was judged at, or "HEAD" if it has no sheet."""
+    """Return the commit at which the queries of the repository's sheet were judged, or "HEAD" without a sheet."""
     sheet = judgments.find_sheet(clone, folder)
     return sheet.head if sheet else "HEAD"
 

@@ -24,7 +24,7 @@ from pipeline.encoders.base import Encoder
 from pipeline.text import count_terms
 from serve.api_types import FindRequest
 from serve.search import find_pattern, query, retrieval
-from serve.search.cache import LoadedSnapshot, load_snapshot
+from serve.search.cache import LoadedSnapshot, load_snapshot_with_vectors
 from serve.search.query import Query
 from serve.search.query_hints import RepositoryContext
 from serve.search.rerank import FeatureReranker, Reranker
@@ -102,7 +102,7 @@ class Ranker:
         options: RankingOptions,
     ) -> Ranker:
         """Load the snapshot of an opened index and build the BM25 baseline."""
-        loaded = load_snapshot(index, reachability)
+        loaded = load_snapshot_with_vectors(index, reachability)
         unwhitened = vector_search.load_text_vectors(index, loaded.snapshot, whitening=Whitening.identity())
         return cls(index, encoder, loaded, unwhitened, BM25Index.from_index(index), options)
 

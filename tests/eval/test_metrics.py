@@ -37,7 +37,7 @@ def test_first_relevant() -> None:
 
 
 def test_metrics() -> None:
-    """Reciprocal rank is 0 below rank 10, recall counts ranks within its depth, and no rank gives 0."""
+    """Reciprocal rank is 0 from rank 11 on, recall counts ranks within its depth, and no rank gives 0."""
     table = add_metrics(create_ranks(one=[1, 4, 11, None]))
     assert table["MRR@10"].to_list() == [1, 0.25, 0, 0]
     assert table.select("R@1", "R@5", "R@10", "R@50").sum().row(0) == (1, 2, 2, 3)

@@ -44,7 +44,7 @@ def document() -> Mindmap:
 
 
 def test_outline(document: Mindmap) -> None:
-    """An outline has a line for each node with its box or type, its id and its remarks."""
+    """An outline has a line for each node: its status as a checkbox or its type, its label, id and remarks."""
     lexer, deep, deeper, table = (
         find_id(document, label) for label in ("Lexer", "Deep", "Deeper", "Use a [table]")
     )
@@ -125,7 +125,7 @@ def test_json(document: Mindmap) -> None:
 
 @pytest.mark.parametrize("export_format", FORMATS)
 def test_empty_map(export_format: str) -> None:
-    """A map with only a root can be exported, with files on the root."""
+    """Every format exports a map with only a root; Markdown also lists the files of the root."""
     assert "A map" in FORMATS[export_format](create_map())
     assert "a.py" in FORMATS["markdown"](
         attach_files(create_map(), ROOT, [TouchInput("a.py")], "Touched", NOON)

@@ -73,7 +73,7 @@ def build_text(**changes: str) -> str:
     fields = {
         "message": "Cache the template lookup\n\n\nIt was slow.",
         "path": "src/templating.py",
-        "change": "modified",
+        "change_kind": "modified",
         "added": "    key  = (loader,\tname)\n\n    return cache[key]\n",
         "removed": "    return find(name)\n",
     }

@@ -32,7 +32,7 @@ def test_all_or_some_messages(repo: Repo, home: Path) -> None:
         some_messages = vector_search.load_messages(connection, shas)
     assert all_messages is not None and all_messages.bytes > 3 * 384 * 4
     for messages in (all_messages, some_messages):
-        texts = messages.get_texts(shas)
+        texts = messages.get_messages(shas)
         assert [text.split("\n")[0] for text in texts] == ["", "Add a socket", "Add a file"]
         assert len(texts[1]) == vector_search.MAX_MESSAGE_CHARS
         assert [bool(row.any()) for row in messages.get_vectors(shas)] == [False, True, True]
@@ -45,5 +45,5 @@ def test_too_many_messages(repo: Repo, home: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(vector_search, "MAX_CACHED_MESSAGES", 1)
     with database.open_for_reading(locate_index(home, open_repository(repo.path))) as connection:
         assert vector_search.load_all_messages(connection) is None
-        assert vector_search.load_messages(connection, [repo.head]).get_texts([repo.head]) == [""]
+        assert vector_search.load_messages(connection, [repo.head]).get_messages([repo.head]) == [""]
         assert vector_search.load_messages(connection, []).row_by_sha == {}

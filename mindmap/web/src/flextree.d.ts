@@ -3,5 +3,5 @@ declare module "d3-flextree" {
     children: (data: Data) => Data[];
     nodeSize: (data: Data) => [number, number];
     spacing: (a: Data, b: Data) => number;
-  }): (tree: Data) => unknown;
+  }): (root: Data) => unknown; // writes the positions into the nodes, as `x` and `y`
 }

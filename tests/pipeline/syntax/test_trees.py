@@ -73,7 +73,7 @@ BLOCKS = {
 
 
 def build_part(old_start: int, old: Sequence[str], new_start: int, new: Sequence[str]) -> PatchPart:
-    """Build the part of a diff that replaces lines, without context. Starts count lines from 0."""
+    """Build the part of a diff that replaces lines, without context. `old_start` and `new_start` count from 0."""
     return PatchPart(
         old_start=old_start + bool(old),
         old_count=len(old),
@@ -96,14 +96,14 @@ def list_nodes(root: Node) -> list[tuple[int, str, int, int]]:
 
 
 class RecordingSource:
-    """Content source that records the blobs that were read."""
+    """Content source that records the shas of the blobs that were read, in order."""
 
     def __init__(self, contents: dict[str, bytes]) -> None:
         self.contents = contents
-        self.read_blobs: list[str] = []
+        self.requested_shas: list[str] = []
 
     def read_blob(self, sha: str) -> bytes:
-        self.read_blobs.append(sha)
+        self.requested_shas.append(sha)
         return self.contents[sha]
 
     def diff_blobs(self, old: str, new: str) -> Sequence[PatchPart]:
@@ -114,6 +114,7 @@ class RecordingSource:
         ]
 
 
+# With SMALL_EDIT_BYTES = 0 no edit is small, so all edits have the limit.
 @pytest.fixture(params=[0, SMALL_EDIT_BYTES], ids=["limited", "unlimited"])
 def step_limit(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run a test with and without the limit on parser steps after small edits."""
@@ -128,9 +129,9 @@ def step_limit(request: pytest.FixtureRequest) -> Iterator[None]:
 @given(data=st.data())
 def test_incremental_parses_equal_full_parses(grammar: str, data: st.DataObject) -> None:
     """After each of several random edits, the tree is that of a full parse."""
-    lines = st.lists(st.sampled_from(BLOCKS[grammar]), max_size=12)
+    block_lists = st.lists(st.sampled_from(BLOCKS[grammar]), max_size=12)
     cache, loaded_grammar = VersionCache(), load_grammar(grammar)
-    content = "".join(data.draw(lines)).splitlines(keepends=True)
+    content = "".join(data.draw(block_lists)).splitlines(keepends=True)
     texts = {"0": "".join(content).encode()}
     source = RecordingSource(texts)
     cache.get("a", "0", loaded_grammar, source)
@@ -138,7 +139,7 @@ def test_incremental_parses_equal_full_parses(grammar: str, data: st.DataObject)
     for number in range(1, 6):
         start = data.draw(st.integers(0, len(content)))
         end = data.draw(st.integers(start, len(content)))
-        new_lines = "".join(data.draw(lines)).splitlines(keepends=True)
+        new_lines = "".join(data.draw(block_lists)).splitlines(keepends=True)
         previous = PreviousVersion(
             "a", str(number - 1), loaded_grammar, [build_part(start, content[start:end], start, new_lines)]
         )
@@ -247,7 +248,7 @@ def test_each_version_is_read_once() -> None:
         source,
     )
     cache.get("a", "1", python, source)
-    assert source.read_blobs == ["0", "1"]
+    assert source.requested_shas == ["0", "1"]
 
 
 def test_version_cache_is_bounded() -> None:
@@ -256,7 +257,7 @@ def test_version_cache_is_bounded() -> None:
     cache, python = VersionCache(max_bytes=120), load_grammar("python")
     for blob in ("0", "1", "0", "2", "0", "1"):
         cache.get(blob, blob, python, source)
-    assert source.read_blobs == ["0", "1", "2", "1"]
+    assert source.requested_shas == ["0", "1", "2", "1"]
 
 
 def test_is_error_free() -> None:

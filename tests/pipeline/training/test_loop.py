@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.training.loop import TrainingArguments, train_with_checkpoints
+from pipeline.training.loop import TrainingArgumentParser, train_with_checkpoints
 
 
 @dataclass
@@ -44,7 +44,7 @@ def test_checkpoints_and_log(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_select_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files named by `--held-out` are split off; an unknown name or an empty training set exits with a hint."""
-    parser = TrainingArguments("pipeline.training.train_encoder", None, 1e-4)
+    parser = TrainingArgumentParser("pipeline.training.train_encoder", None, 1e-4)
     arguments = [str(tmp_path), str(tmp_path / "out"), "--weights", str(tmp_path), "--held-out", "one"]
     parsed = parser.parse_args(arguments)
     for names, message in (

@@ -25,6 +25,7 @@ from tests.serve.sample_index import WordEncoder
 @pytest.fixture
 def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
     """Repository with 17 commits, embedded by a simple computation."""
+    monkeypatch.setenv("LINEAGE_LOG", "warn")
     monkeypatch.setattr(
         "pipeline.encoders.base.OnnxEncoder.encode", lambda _, texts: WordEncoder().encode(texts)
     )

@@ -1,4 +1,4 @@
-"""Fixtures of the MCP tests: a repository and an index directory."""
+"""Fixtures of the MCP tests: a repository and a LINEAGE_HOME."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def repo(tmp_path: Path) -> Repo:
 
 @pytest.fixture
 def home(home: Path) -> Iterator[Path]:
-    """Index directory whose daemon, if the test starts one, is stopped after the test."""
+    """LINEAGE_HOME directory whose daemon, if the test starts one, is stopped after the test."""
     yield home
     create_client(home).stop()

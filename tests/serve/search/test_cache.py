@@ -20,7 +20,7 @@ from pipeline.options import EncoderName
 from serve.api_types import FindAnswer, FindRequest
 from serve.repositories import locate_index
 from serve.search import cache
-from serve.search.cache import LoadedSnapshot, load_snapshot
+from serve.search.cache import LoadedSnapshot, load_snapshot_with_vectors
 from serve.search.find_pattern import PatternSearcher, find_pattern
 from stores import hunk_details, maintenance, writer
 from stores.index_location import IndexLocation
@@ -181,9 +181,9 @@ def test_concurrent_requests_load_once(
 
     def count_loads(*arguments: Any) -> LoadedSnapshot:
         loads.append(threading.get_ident())
-        return load_snapshot(*arguments)
+        return load_snapshot_with_vectors(*arguments)
 
-    monkeypatch.setattr(cache, "load_snapshot", count_loads)
+    monkeypatch.setattr(cache, "load_snapshot_with_vectors", count_loads)
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(lambda _: find_with_cache(searcher, repo), range(8)))
     assert len(loads) == 1
@@ -195,7 +195,9 @@ def test_failed_load_is_repeated(
 ) -> None:
     """A failed load leaves nothing in the cache."""
     with monkeypatch.context() as broken, pytest.raises(ValueError, match="broken"):
-        broken.setattr(cache, "load_snapshot", lambda *_: (_ for _ in ()).throw(ValueError("broken")))
+        broken.setattr(
+            cache, "load_snapshot_with_vectors", lambda *_: (_ for _ in ()).throw(ValueError("broken"))
+        )
         searcher.find(REQUESTS[0], repo.path, NOW)
     assert searcher.collect_cache_stats() == ()
     assert find_with_cache(searcher, repo) == find_without_cache(repo, home)

@@ -13,7 +13,7 @@ from pipeline.git.repository import open_repository
 from serve.api_types import FindRequest
 from serve.repositories import locate_index
 from serve.search import features, retrieval
-from serve.search.cache import load_snapshot
+from serve.search.cache import load_snapshot_with_vectors
 from serve.search.features import FEATURES, CandidateFeatures
 from serve.search.query import Query, parse_query
 from serve.search.query_hints import EMPTY_CONTEXT
@@ -47,7 +47,10 @@ def run_query(
     with database.open_for_reading(locate_index(home, repository)) as connection:
         query = parse_query(FindRequest(text), FIRST_DATE, EMPTY_CONTEXT)
         results = retrieval.run_retrievers(
-            connection, lambda: load_snapshot(connection, ReachabilityDelta()), query, WordEncoder()
+            connection,
+            lambda: load_snapshot_with_vectors(connection, ReachabilityDelta()),
+            query,
+            WordEncoder(),
         )
         yield connection, query, results, fuse_rankings(results.lanes, 50)
 

@@ -15,7 +15,7 @@ from serve.errors import BadRequest
 from serve.index_status import EXCERPT_COLUMNS, EXCERPT_LINES
 from serve.repositories import locate_index
 from serve.search import query, retrieval
-from serve.search.cache import load_snapshot
+from serve.search.cache import load_snapshot_with_vectors
 from serve.search.rerank import WEAK_PROBABILITY
 from stores import database
 from stores.types import ReachabilityDelta
@@ -247,7 +247,10 @@ def test_symbol_lane_prefers_quoted_names(tmp_path: Path, home: Path) -> None:
             return [
                 hunk.file_path
                 for hunk in retrieval.run_retrievers(
-                    connection, partial(load_snapshot, connection, ReachabilityDelta()), parsed, WordEncoder()
+                    connection,
+                    partial(load_snapshot_with_vectors, connection, ReachabilityDelta()),
+                    parsed,
+                    WordEncoder(),
                 ).symbol_lane
             ]
 
@@ -264,7 +267,10 @@ def test_configuration_has_no_symbol_lane(repo: Repo, home: Path) -> None:
         ]
         results = [
             retrieval.run_retrievers(
-                connection, partial(load_snapshot, connection, ReachabilityDelta()), parsed, WordEncoder()
+                connection,
+                partial(load_snapshot_with_vectors, connection, ReachabilityDelta()),
+                parsed,
+                WordEncoder(),
             )
             for parsed in queries
         ]

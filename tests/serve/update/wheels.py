@@ -1,4 +1,4 @@
-"""Builds wheels of copies of this project, without the models and with any version."""
+"""Builders of wheels: a copy of this project with any version and without models, and a substitute for dependencies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[3]
 PACKAGES: Final = ("pipeline", "stores", "serve", "mindmap")
 EXCLUDED_FILES: Final = shutil.ignore_patterns("*.onnx", "tokenizer.json", "__pycache__", "*.pyc")
-# Replaces all dependencies, so that nothing is downloaded. Its `.pth` file adds the test environment's libraries.
+# Name of the only dependency of a project copy, so that nothing is downloaded. `build_library_wheel` builds it.
 LIBRARY_NAME: Final = "lineage_test_libraries"
 BUILD_SCRIPT: Final = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
 
@@ -49,7 +49,10 @@ def build_wheel(project: Path, folder: Path) -> Path:
 
 
 def build_library_wheel(folder: Path, name: str = LIBRARY_NAME, version: str = "1.0") -> None:
-    """Write a wheel that replaces all dependencies, or the dependency of this name, into a directory."""
+    """Write the wheel of a dependency that makes the libraries of the test environment importable.
+
+    It has no code, only a `.pth` file. `folder`: where to write it. `name`, `version`: dependency that it satisfies.
+    """
     folder.mkdir(exist_ok=True)
     dist_info = f"{name}-{version}.dist-info"
     files = {
@@ -57,7 +60,7 @@ def build_library_wheel(folder: Path, name: str = LIBRARY_NAME, version: str = "
         f"{dist_info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{dist_info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    record = "".join(f"{name},,\n" for name in (*files, f"{dist_info}/RECORD"))
+    record = "".join(f"{path},,\n" for path in (*files, f"{dist_info}/RECORD"))
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
         for path, content in {**files, f"{dist_info}/RECORD": record}.items():
             archive.writestr(path, content)

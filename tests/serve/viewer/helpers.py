@@ -92,6 +92,7 @@ class ViewerClient:
 
     @contextmanager
     def listen(self, last_event_id: str = "") -> Iterator[EventListener]:
+        """Open the event stream; close it at the end of the block."""
         listener = EventListener(self.port, last_event_id)
         try:
             yield listener
@@ -122,7 +123,7 @@ class EventListener:
         return self.events.get(timeout=seconds)[2]
 
     def drain(self, seconds: float) -> list[dict[str, str]]:
-        """Return the events that arrive until none has for this many seconds."""
+        """Return the events that arrive, until no event arrives for this many seconds."""
         events = []
         while True:
             try:
@@ -162,13 +163,15 @@ def write_page_files(directory: Path) -> Path:
 
 @contextmanager
 def start_viewer(
-    directory: Path, page_directory: Path, backend: Backend | None = None
+    data_directory: Path, page_directory: Path, backend: Backend | None = None
 ) -> Iterator[ViewerClient]:
     """Run a viewer in a thread of this process, on a free port."""
     clients: queue.Queue[ViewerClient] = queue.Queue()
     thread = threading.Thread(
         target=asyncio.run,
-        args=(_run_viewer(directory, page_directory, backend or InProcessBackend(directory), clients),),
+        args=(
+            _run_viewer(data_directory, page_directory, backend or InProcessBackend(data_directory), clients),
+        ),
         daemon=True,
     )
     thread.start()
@@ -183,26 +186,26 @@ def start_viewer(
 
 
 async def _run_viewer(
-    directory: Path, page_directory: Path, backend: Backend, clients: queue.Queue[ViewerClient]
+    data_directory: Path, page_directory: Path, backend: Backend, clients: queue.Queue[ViewerClient]
 ) -> None:
-    listener = bind_port(0)
-    viewer = ViewerState(directory, listener.port, backend, page_directory)
+    bound_socket = bind_port(0)
+    viewer = ViewerState(data_directory, bound_socket.port, backend, page_directory)
     await viewer.watcher.start()
-    server = start_server(viewer, listener)
-    clients.put(ViewerClient(listener.port, viewer, asyncio.get_running_loop()))
+    server = start_server(viewer, bound_socket)
+    clients.put(ViewerClient(bound_socket.port, viewer, asyncio.get_running_loop()))
     await viewer.shutdown.wait()
     assert await stop_server(viewer, server)
 
 
 @contextmanager
 def start_viewer_process(
-    directory: Path, *arguments: str, **environment: str
+    data_directory: Path, *arguments: str, **environment: str
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `mindmap viewer`; yield the process and the first line of its output."""
     full_environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
-        "MINDMAP_DATA_DIR": str(directory),
+        "MINDMAP_DATA_DIR": str(data_directory),
         "LINEAGE_NO_DAEMON": "1",
         **environment,
     }

@@ -19,7 +19,7 @@ export class Layer<Thing, Drawn> {
     private readonly isSame: (a: Thing, b: Thing) => boolean,
   ) {}
 
-  /** Sets the things to draw, in this order. */
+  /** Removes obsolete and changed elements now, and queues the missing ones in the map's order. */
   update(things: Map<string, Thing>): void {
     for (const [key, { thing, drawn }] of this.entries) {
       const next = things.get(key);

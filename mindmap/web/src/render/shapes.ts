@@ -1,4 +1,4 @@
-// Outlines of cards: boxes for plan steps, and a distinct shape for every type of the mental model.
+// Outlines of cards as SVG path data: plan steps get a plain box, every other node type a shape of its own.
 
 type Shape = (width: number, height: number) => string;
 

@@ -36,30 +36,30 @@ export const KEY_BINDINGS: KeyBinding[] = [
   { keys: ["\\"], labels: ["\\"], description: "Open or close the panel", run: () => app.set({ isPanelOpen: !app.get().isPanelOpen }) },
   { keys: ["t"], labels: ["t"], description: "Theme: light, dark or system", run: switchTheme },
   { keys: ["h"], labels: ["h"], description: "All sessions", run: () => goToSessions() },
-  { keys: ["Escape"], labels: ["Esc"], description: "Clear highlights, search and selection", run: () => clearTopmost() },
+  { keys: ["Escape"], labels: ["Esc"], description: "Clear highlight, search or selection, one at a time", run: () => clearTopmost() },
   { keys: ["?"], labels: ["?"], description: "This help", run: () => app.set({ dialog: "help" }) },
 ];
 
-// Keys that also work while no map is loaded.
+// Keys that also work in the list of sessions, where no map is loaded.
 const KEYS_WITHOUT_MAP = new Set(["?", "t", "h"]);
 
 export function watchKeys(): void {
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (isInputKey(event) || isHelpOpen()) return;
+    if (isHandledByInput(event) || isHelpOpen()) return;
     const binding = KEY_BINDINGS.find(({ keys }) => keys.includes(event.key));
     if (!binding || (!app.get().map && !KEYS_WITHOUT_MAP.has(event.key))) return;
-    if (isControlKey(event)) return;
+    if (isHandledByControl(event)) return;
     event.preventDefault();
     binding.run(event.key);
   });
 }
 
-// The close event of a dialog arrives one animation frame late, and another key can come before it.
+// A closed dialog stays in the state until its close event, one animation frame later. Keys before that event must work.
 const isHelpOpen = (): boolean => !!app.get().dialog && document.querySelector("dialog")?.open !== false;
 
 /** Checks whether the focused input handles the key itself. */
-function isInputKey({ target, key }: KeyboardEvent): boolean {
+function isHandledByInput({ target, key }: KeyboardEvent): boolean {
   const element = target as HTMLElement;
   if (element instanceof HTMLInputElement && element.type === "range") return key.startsWith("Arrow") || key === "Home" || key === "End";
   if (element instanceof HTMLInputElement && element.type === "checkbox") return key === " ";
@@ -67,7 +67,7 @@ function isInputKey({ target, key }: KeyboardEvent): boolean {
 }
 
 /** Checks whether a focused control, such as a button, handles the key itself. */
-const isControlKey = ({ target, key }: KeyboardEvent): boolean =>
+const isHandledByControl = ({ target, key }: KeyboardEvent): boolean =>
   (key === "Enter" || key === " " || key.startsWith("Arrow") || key === "Home" || key === "End") &&
   !!(target as HTMLElement).closest("button, a, label, .side-body");
 
@@ -87,6 +87,7 @@ function goToSessions(): void {
   actions.readRoute(); // the hashchange event arrives late, and another key can come before it
 }
 
+/** Moves to an older log entry for "[", else to a newer one. Entry 0 is the newest, and after it comes the present. */
 function stepThroughLog(key: string): void {
   const { step } = app.get();
   if (key === "[") actions.stepBy(1);
