@@ -237,6 +237,14 @@ def test_partial_clone_never_fetches(repo: Repo, home: Path, tmp_path: Path) -> 
     assert partial.git("count-objects", "-v") == before
 
 
+@pytest.mark.parametrize("file", ["gone.py", "src", "../../etc/passwd"])
+def test_hint_says_why_there_are_no_hits(repo: Repo, home: Path, file: str) -> None:
+    """For a missing file, a directory and a path outside the repository, the hint begins with the reason."""
+    answer = explain(repo, home, file)
+    assert answer.hits == () and answer.meta.hint is not None
+    assert answer.meta.hint.startswith(get_limitation(answer))
+
+
 def test_no_commits(tmp_path: Path, home: Path) -> None:
     """In a repository without commits, limitation and hint say so."""
     repo = Repo.create(tmp_path / "repo")
