@@ -24,9 +24,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.encoders import onnx_graph
 from pipeline.encoders.minilm_numpy import HIDDEN_SIZE
-from pipeline.encoders.onnx_graph import OPSET, Tensors, TransformerGraph
+from pipeline.encoders.onnx_file import Tensors, serialize_model
+from pipeline.encoders.onnx_graph import OPSET, TransformerGraph
 from pipeline.encoders.quantization import MICROSOFT, WEIGHT_LEVELS, quantize
 from pipeline.options import Precision
 
@@ -170,6 +170,6 @@ def build_model(source: Tensors, precision: Precision) -> bytes:
     graph.add_number_constants()
     graph.build_score()
     inputs = {segment: (1, f"{segment} tokens", HIDDEN_SIZE) for segment in SEGMENTS}
-    return onnx_graph.serialize_model(
+    return serialize_model(
         "cross-encoder", graph.nodes, graph.tensors, inputs=inputs, outputs={"score": (1, 1)}, opset=OPSET
     )

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
@@ -125,21 +124,6 @@ def test_a_killed_build_leaves_no_partial_file(tmp_path: Path) -> None:
         accelerated.FP32_FILE,
         accelerated.BUILD_LOCK,
     }
-
-
-def test_onnx_files_are_read_and_written() -> None:
-    """Tensors of the bundled file have their shapes and types; a written model reads back and runs."""
-    tensors = onnx_graph.read_constants(onnx_graph.BUNDLED_MODEL.read_bytes())
-    assert tensors["words"].shape == (30_522, 384) and tensors["positions"].dtype == np.float32
-    double = np.array([[2.0, 0.5], [-1.0, 3.0]], np.float32)
-    node = onnx_graph.Node("MatMul", ("x", "double"), "y", {})
-    model = onnx_graph.serialize_model(
-        "tiny", [node], {"double": double}, inputs={"x": ("n", 2)}, outputs={"y": ("n", 2)}, opset=17
-    )
-    assert (onnx_graph.read_constants(model)["double"] == double).all()
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    x = np.array([[1.0, 1.0]], np.float32)
-    assert session.run(None, {"x": x})[0].tolist() == (x @ double).tolist()
 
 
 def test_importing_loads_no_heavy_library() -> None:

@@ -20,7 +20,7 @@ from pipeline.encoders.cross_encoder import (
     DamagedModel,
 )
 from pipeline.encoders.minilm_numpy import EPSILON, HEAD_COUNT, HIDDEN_SIZE, gelu
-from pipeline.encoders.onnx_graph import Tensors
+from pipeline.encoders.onnx_file import Tensors
 from pipeline.options import Precision
 
 Floats = NDArray[np.float32]
