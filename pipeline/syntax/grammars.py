@@ -31,8 +31,12 @@ INCREMENTAL_GRAMMARS: Final = frozenset({"python", "rust", "java"})
 STEPS_PER_BYTE: Final = 0.2
 MIN_STEPS: Final = 100
 
-# TSX uses the query of TypeScript, from which it differs only in the syntax of casts.
-QUERY_BY_GRAMMAR: Final = {"tsx": "typescript"}
+# Query files of a grammar, in order; the default is the file with its name. TSX differs from TypeScript in casts only.
+QUERIES_BY_GRAMMAR: Final = {
+    "javascript": ("ecmascript", "javascript"),
+    "typescript": ("ecmascript", "typescript"),
+    "tsx": ("ecmascript", "typescript"),
+}
 
 
 class Match(NamedTuple):
@@ -102,8 +106,10 @@ def load_grammar_for_path(path: str) -> Grammar | None:
 def load_grammar(name: str) -> Grammar:
     """Load a grammar by its name and compile its query."""
     language = get_language(cast("SupportedLanguage", name))
-    source = (files("pipeline.syntax") / "queries" / f"{QUERY_BY_GRAMMAR.get(name, name)}.scm").read_text(
-        encoding="utf-8"
+    queries = files("pipeline.syntax") / "queries"
+    source = "\n".join(
+        (queries / f"{query}.scm").read_text(encoding="utf-8")
+        for query in QUERIES_BY_GRAMMAR.get(name, (name,))
     )
     return Grammar(
         name=name,

@@ -1,94 +1,40 @@
-; A capture other than @name, @second and @prefix is the kind of the symbol. Of two patterns that match one node the
-; later wins. Namespaces and modules are not symbols, their members are.
+; Syntax that only TypeScript and TSX have; the other patterns are in ecmascript.scm. Namespaces and modules are not
+; symbols, their members are.
 
-(function_declaration name: (_) @name) @function
-(generator_function_declaration name: (_) @name) @function
 (function_signature name: (_) @name) @function
-
-(class_declaration name: (_) @name) @class
 (abstract_class_declaration name: (_) @name) @class
-(variable_declarator name: (identifier) @name value: (class)) @class
-
-(method_definition name: (_) @name) @method
 (class_body (method_signature name: (_) @name) @method)
 (abstract_method_signature name: (_) @name) @method
-(public_field_definition name: (_) @name value: [
+(interface_declaration name: (_) @name) @interface
+(type_alias_declaration name: (_) @name) @type_alias
+(enum_declaration name: (_) @name) @enum
+
+(public_field_definition name: (_) @name value: (class)) @class
+(public_field_definition
+  name: (_) @name
+  value: [
     (arrow_function)
     (function_expression)
     (generator_function)
     (parenthesized_expression . [(arrow_function) (function_expression)] .)
-    (as_expression . (parenthesized_expression . [(arrow_function) (function_expression)]))
-    (satisfies_expression . (parenthesized_expression . [(arrow_function) (function_expression)]))
-    (as_expression . (function_expression))
-    (satisfies_expression . (function_expression))
   ]) @method
-(public_field_definition name: (_) @name value: (class)) @class
-
-(interface_declaration name: (_) @name) @interface
-(type_alias_declaration name: (_) @name) @type_alias
-(enum_declaration name: (_) @name) @enum
 
 ; `const f = (() => {}) as T` and `satisfies T` state the type of the function.
 (variable_declarator
   name: (identifier) @name
   value: [
-    (arrow_function)
-    (function_expression)
-    (generator_function)
-    (parenthesized_expression . [(arrow_function) (function_expression)] .)
-    (as_expression . (parenthesized_expression . [(arrow_function) (function_expression)]))
-    (satisfies_expression . (parenthesized_expression . [(arrow_function) (function_expression)]))
-    (as_expression . (function_expression))
-    (satisfies_expression . (function_expression))
+    (as_expression . [(function_expression) (parenthesized_expression . [(arrow_function) (function_expression)])])
+    (satisfies_expression . [(function_expression) (parenthesized_expression . [(arrow_function) (function_expression)])])
   ]) @function
-
-; `app.use = function use(fn) {}` is how many libraries define their functions. @second is the name where @name is
-; `exports`: `module.exports = function create() {}`.
-([
-  (assignment_expression
-    left: [
-      (identifier) @name
-      (member_expression property: (_) @name)
-      (subscript_expression index: (string) @name)
-    ]
-    right: [
-      (arrow_function)
-      (function_expression name: (_)? @second)
-      (generator_function name: (_)? @second)
-      (parenthesized_expression . [(arrow_function) (function_expression)] .)
-    ])
-  (augmented_assignment_expression
-    left: [(identifier) @name (member_expression property: (_) @name)]
-    right: [
-      (arrow_function)
-      (function_expression name: (_)? @second)
-      (generator_function name: (_)? @second)
-      (parenthesized_expression . [(arrow_function) (function_expression)] .)
-    ])
-]) @function
-
-(assignment_expression
-  left: [
-    (identifier) @name
-    (member_expression property: (_) @name)
-    (subscript_expression index: (string) @name)
-  ]
-  right: (class name: (_)? @second)) @class
-
-; Properties of object literals: `{ name: function () {}, "other-name": () => {}, [key]: class {} }`.
+(public_field_definition
+  name: (_) @name
+  value: [
+    (as_expression . [(function_expression) (parenthesized_expression . [(arrow_function) (function_expression)])])
+    (satisfies_expression . [(function_expression) (parenthesized_expression . [(arrow_function) (function_expression)])])
+  ]) @method
 (pair
   key: (_) @name
   value: [
-    (arrow_function)
-    (function_expression)
-    (generator_function)
-    (parenthesized_expression . [(arrow_function) (function_expression)] .)
-    (as_expression . (parenthesized_expression . [(arrow_function) (function_expression)]))
-    (satisfies_expression . (parenthesized_expression . [(arrow_function) (function_expression)]))
-    (as_expression . (function_expression))
-    (satisfies_expression . (function_expression))
+    (as_expression . [(function_expression) (parenthesized_expression . [(arrow_function) (function_expression)])])
+    (satisfies_expression . [(function_expression) (parenthesized_expression . [(arrow_function) (function_expression)])])
   ]) @method
-(pair key: (_) @name value: (class)) @class
-
-; Decorators and comments before a definition belong to it.
-[(decorator) (comment)] @prefix
