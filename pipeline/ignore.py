@@ -19,7 +19,7 @@ from cachetools import LRUCache
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from pipeline.git import git_dir
+from pipeline.git import attributes, git_dir
 from pipeline.git.repository import Repository, UnreadableObject, open_repository
 from stores.errors import LineageError
 
@@ -214,7 +214,7 @@ def _read_file(repository: Repository, name: str) -> bytes:
 
 def _has_linguist_attributes(repository: Repository) -> bool:
     """Return whether any attributes file mentions linguist attributes. Without one, no path needs a lookup."""
-    names = {git_dir.ATTRIBUTE_FILE, *_list_attribute_files(repository)}
+    names = {attributes.FILE_NAME, *_list_attribute_files(repository)}
     if any(b"linguist-" in content for content in repository.read_local_attributes()):
         return True
     return any(b"linguist-" in _read_file_or_empty(repository, name) for name in names)
@@ -233,4 +233,4 @@ def _list_attribute_files(repository: Repository) -> list[str]:
         files = repository.list_files(head) if head else []
     except UnreadableObject:
         return []
-    return [path for path, _ in files if path.endswith("/" + git_dir.ATTRIBUTE_FILE)]
+    return [path for path, _ in files if path.endswith("/" + attributes.FILE_NAME)]

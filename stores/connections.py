@@ -290,7 +290,7 @@ class IndexReaderPool:
         return open_database
 
     def _close_if_due(self) -> None:
-        """Close the index if it is invalid, idle or awaited by a writer, and no reader is active."""
+        """Close the index if no reader is active and it is invalid, idle, or a writer waits for it."""
         open_database = self._database
         if open_database is None:
             return

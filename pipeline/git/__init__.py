@@ -1,10 +1,11 @@
 """Access to git repositories through libgit2 and the git program.
 
+- `attributes`: git attributes of paths
 - `changes`: file changes of a tree diff, and exact-rename detection above the similarity limits
 - `commit_graph`: git commit-graph with changed-path Bloom filters, stored next to the index
 - `errors`: errors of repositories and objects that cannot be read, with hints
 - `git_cli`: the git program, without pager, prompt, network or external programs
-- `git_dir`: files and settings of a git directory: common directory, shallow boundary, filters
+- `git_dir`: files and settings of a git directory: common directory, shallow boundary, partial clones
 - `libgit2`: memory limits of libgit2, and translation of its errors
 - `merges`: files and lines of a merge commit that differ from every parent
 - `objects`: parsers of commit and tree objects; reachable commits and topological order

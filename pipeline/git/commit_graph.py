@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pipeline.git.git_cli import GitNotFound, GitProgram, GitTimeout
+from pipeline.git.git_cli import GitNotFound, GitProgram, GitTimeout, UnreadableGitConfig
 from pipeline.git.repository import Repository
 
 # Rewrite the graph when it lacks this many of HEAD's commits. They make a blame a few milliseconds slower.
@@ -43,7 +43,7 @@ def refresh(repository: Repository, graph_dir: Path) -> None:
     head = repository.read_head()
     if head is None or not _is_stale(repository, head, graph_dir):
         return
-    with suppress(GitNotFound, OSError):
+    with suppress(GitNotFound, UnreadableGitConfig, OSError):
         _write_graph(repository, head, graph_dir)
 
 
@@ -104,6 +104,8 @@ def create_git_program(
 def _list_filter_settings(git: GitProgram) -> tuple[str, ...]:
     # git itself lists the settings, because libgit2 does not follow every form of `include`.
     output = git.run("config", "--includes", "-z", "--name-only", "--get-regexp", FILTER_SETTING)
+    if output.exit_code not in (0, 1):  # 1: no such setting
+        raise UnreadableGitConfig(output.stderr)
     return tuple(os.fsdecode(name) for name in output.stdout.split(b"\0") if name)
 
 

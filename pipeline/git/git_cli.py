@@ -46,6 +46,10 @@ CONFIGURATION: Final = {
 MINIMUM_VERSION: Final = (2, 31)
 
 
+# git takes exponential time to match some ignore and attribute patterns. Listing a large repository takes seconds.
+RUN_TIMEOUT_SECONDS: Final = 300.0
+
+
 class GitNotFound(LineageError):
     """There is no git program on PATH."""
 
@@ -53,12 +57,22 @@ class GitNotFound(LineageError):
         super().__init__("git was not found.", hint="Install git, or put it on PATH.")
 
 
+class UnreadableGitConfig(LineageError):
+    """git cannot list its settings, so the programs that they name cannot be disabled."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"git cannot read its configuration: {reason}", hint="Run `git config --list` to see the problem."
+        )
+
+
 class GitTimeout(LineageError):
     """The git program took too long and was killed."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
-            f"git did not finish within {seconds:.0f} seconds.", hint="Run `git fsck` to look for damage."
+            f"git did not finish within {seconds:.0f} seconds.",
+            hint="Run `git fsck` to look for damage. Patterns with many `**` in ignore files also take long.",
         )
 
 
@@ -124,9 +138,9 @@ class GitProgram:
     def run(
         self, *arguments: str | bytes, stdin: bytes | None = None, timeout_seconds: float | None = None
     ) -> GitOutput:
-        """Run git to its end; raise GitTimeout after `timeout_seconds`."""
+        """Run git to its end; raise GitTimeout after `timeout_seconds`, by default RUN_TIMEOUT_SECONDS."""
         with self.start(*arguments, stdin=stdin) as git_process:
-            return git_process.wait(timeout_seconds)
+            return git_process.wait(timeout_seconds or RUN_TIMEOUT_SECONDS)
 
     def build_environment(self) -> Mapping[str, str]:
         """Return the environment to run git in: the inherited one without its GIT_ variables, plus the overrides."""

@@ -1,4 +1,4 @@
-"""Files and settings of a git directory: common directory, shallow boundary, attributes, partial clones."""
+"""Files and settings of a git directory: common directory, shallow boundary, partial clones."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from typing import Final, TypeAlias
 # Name and value of each setting in force; a later one overrides an earlier one.
 Settings: TypeAlias = Sequence[tuple[str, str]]
 
-ATTRIBUTE_FILE: Final = ".gitattributes"
 # Names of the settings of a partial clone.
 PROMISOR_SETTING: Final = re.compile(r"extensions\.partialclone|remote\..+\.promisor")
-# libgit2 and git match a pattern in time that grows with the path's depth to the power of its number of `**`.
-MAX_DOUBLE_STARS: Final = 4
 
 
 def resolve_common_dir(git_dir: Path) -> Path:
@@ -50,24 +47,6 @@ def blocks_on_open(file: Path) -> bool:
     except OSError:
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-
-
-def has_slow_pattern(attributes: bytes) -> bool:
-    """Check whether an attributes file has a pattern that may take libgit2 exponential time."""
-    return any(line.count(b"**") > MAX_DOUBLE_STARS for line in attributes.splitlines())
-
-
-def is_unusable_attribute_file(file: Path) -> bool:
-    """Check whether libgit2 may hang while reading or matching an attributes file."""
-    return blocks_on_open(file) or has_slow_pattern(read_attribute_file(file))
-
-
-def read_attribute_file(file: Path) -> bytes:
-    """Return the content of an attributes file; empty if it cannot be read."""
-    try:
-        return read_small_file(file)
-    except OSError:  # git warns and continues
-        return b""
 
 
 def is_partial_clone(configuration: Settings) -> bool:

@@ -11,15 +11,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import accumulate, islice
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import pygit2
 from cachetools import LRUCache
-from pygit2.enums import AttrCheck, ObjectType, SortMode
+from pygit2.enums import ObjectType, SortMode
 
-from pipeline.git import git_dir, patches
+from pipeline.git import patches
+from pipeline.git.attributes import AttributeReader
 from pipeline.git.changes import TREE_MODE, RawPatch, decode_path, is_regular
 from pipeline.git.errors import (
     BEYOND_SHALLOW_BOUNDARY,
@@ -66,8 +67,6 @@ __all__ = ["Commit", "Repository", "TreeDiff", "TreeEntry", "UnreadableObject", 
 BLOB_CACHE_BYTES: Final = 2 << 20
 # Commits whose tree and parents are cached: a commit's parent is mostly among the last few read.
 MAX_CACHED_COMMITS: Final = 1000
-# Paths whose `diff` attribute is cached; each costs about 150 bytes.
-MAX_CACHED_PATHS: Final = 4_000
 
 
 def open_repository(path: Path) -> Repository:
@@ -98,7 +97,6 @@ class Repository:
 
     def __init__(self, git: pygit2.Repository) -> None:
         self._git = git
-        self._odb = git.odb
         git_directory = Path(git.path).resolve()
         common_dir = resolve_common_dir(git_directory)
         self.common_dir: Path = common_dir
@@ -116,26 +114,29 @@ class Repository:
         self.is_partial_clone: bool = is_partial_clone(self.config)
         self._mailmap = load_mailmap(git)
         self._links_cache: LRUCache[str, CommitLinks] = LRUCache(MAX_CACHED_COMMITS)
-        self._attribute_paths: LRUCache[bytes, str] = LRUCache(MAX_CACHED_PATHS)
-        self._unusable_attributes_cache: LRUCache[str, bool] = LRUCache(MAX_CACHED_PATHS)
         self._blob_cache: LRUCache[str, pygit2.Blob] = LRUCache(
             BLOB_CACHE_BYTES, getsizeof=lambda blob: blob.size
         )
+        self._create_readers()
+
+    def _create_readers(self) -> None:
+        self._odb = self._git.odb
         self._tree_reader = TreeReader(partial(_read_tree, self._odb))
+        user_file = find_user_attributes_file(dict(self.config))
+        local_files = (self.common_dir / "info" / "attributes", *([user_file] if user_file else []))
+        self._attributes = AttributeReader(self._git, self.root, local_files, self.read_file_at_head)
 
     def release_memory(self) -> None:
         """Free all caches and mapped packs by opening the repository again."""
         self._links_cache.clear()
-        self._attribute_paths.clear()
         self._blob_cache.clear()
         # libgit2 keeps packs until the last repository object that uses them is freed, and this one is part of
         # reference cycles (branches, remotes): free it now rather than at the next garbage collection.
-        del self._odb, self._tree_reader
+        del self._odb, self._tree_reader, self._attributes
         self._git.free()
         try:
             self._git = open_without_index(str(self.reopen_path))
-            self._odb = self._git.odb
-            self._tree_reader = TreeReader(partial(_read_tree, self._odb))
+            self._create_readers()
         except pygit2.GitError as error:
             raise build_open_error(self.root, str(error)) from error
 
@@ -246,45 +247,7 @@ class Repository:
         return BlobSource(
             load_blob=self._load_blob,
             read_size=self.read_blob_size,
-            find_attribute_path=self._find_attribute_path,
-        )
-
-    def _find_attribute_path(self, path: bytes) -> str:
-        """Return the path whose `diff` attribute libgit2 must apply; empty if the file has no such attribute.
-
-        libgit2 looks up the attributes of a path at every diff, with system calls for each directory above it.
-        """
-        cached_path = self._attribute_paths.get(path)
-        if cached_path is not None:
-            return cached_path
-        name = decode_path(path)
-        attribute = None if self._has_unusable_attributes(name) else self._git.get_attr(name, "diff")
-        self._attribute_paths[path] = attribute_path = "" if attribute is None else name
-        return attribute_path
-
-    def _has_unusable_attributes(self, path: str) -> bool:
-        """Return whether libgit2 may hang while looking up the path's attributes."""
-        if self._has_unusable_local_attributes:
-            return True
-        directory = path.rpartition("/")[0]
-        cached_result = self._unusable_attributes_cache.get(directory)
-        if cached_result is not None:
-            return cached_result
-        parents = ("", *accumulate(directory.split("/"), "{}/{}".format))
-        # In an ASCII locale Python cannot encode other letters, so decode the UTF-8 bytes as file names.
-        names = [os.fsdecode(f"{parent}/{git_dir.ATTRIBUTE_FILE}".lstrip("/").encode()) for parent in parents]
-        self._unusable_attributes_cache[directory] = is_unusable = any(
-            git_dir.is_unusable_attribute_file(self.root / name)
-            or git_dir.has_slow_pattern(self.read_file_at_head(name) or b"")
-            for name in names
-        )
-        return is_unusable
-
-    @cached_property
-    def _has_unusable_local_attributes(self) -> bool:
-        return any(
-            file is not None and git_dir.is_unusable_attribute_file(file)
-            for file in self._local_attribute_files
+            find_attribute_path=self._attributes.find_diff_path,
         )
 
     def _select_merge_paths(self, diffs: list[Libgit2Diff]) -> list[Libgit2Diff]:
@@ -359,24 +322,12 @@ class Repository:
         return tuple((name, "true" if value is None else value) for name, value in entries)
 
     def get_attribute(self, path: str, name: str) -> bool | str | None:
-        """Return a git attribute of a path, from the attributes files of the work tree, then from those of HEAD.
-
-        True if set, False if unset, a string if it has a value; None if no file specifies it or a file cannot be read.
-        """
-        if self._has_unusable_attributes(path):
-            return None
-        try:
-            return self._git.get_attr(path, name, flags=AttrCheck.INCLUDE_HEAD | AttrCheck.NO_SYSTEM)
-        except (pygit2.GitError, KeyError, ValueError):  # an attributes file cannot be read
-            return None
+        """Return a git attribute of a path; see `AttributeReader.get`."""
+        return self._attributes.get(path, name)
 
     def read_local_attributes(self) -> list[bytes]:
         """Return the attributes files outside the history: this clone's `info/attributes` and the user's file."""
-        return [git_dir.read_attribute_file(file) for file in self._local_attribute_files if file]
-
-    @property
-    def _local_attribute_files(self) -> tuple[Path | None, ...]:
-        return self.common_dir / "info" / "attributes", find_user_attributes_file(dict(self.config))
+        return self._attributes.read_local_files()
 
     def read_file_at_head(self, path: str) -> bytes | None:
         """Return a file's content at HEAD; None if HEAD has no such file or it cannot be read."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.git import commit_graph
-from pipeline.git.git_cli import GitNotFound
+from pipeline.git import commit_graph, git_cli
+from pipeline.git.git_cli import GitNotFound, GitTimeout, UnreadableGitConfig
 from pipeline.git.repository import open_repository
 from tests.repos import Repo
 
@@ -124,6 +124,25 @@ def test_an_empty_repository_has_no_graph(tmp_path: Path) -> None:
     repo = Repo.create(tmp_path / "repo")
     commit_graph.refresh(open_repository(repo.path), tmp_path / "graph")
     assert not (tmp_path / "graph").exists()
+
+
+def test_exponential_ignore_pattern_ends(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that would match a pattern for hours is stopped with an error."""
+    monkeypatch.setattr(git_cli, "RUN_TIMEOUT_SECONDS", 1.0)
+    repo.write(".gitignore", "**/a*a/" * 12 + "b\n")
+    git = commit_graph.create_git_program(open_repository(repo.path))
+    with pytest.raises(GitTimeout, match="git did not finish within 1 seconds"):
+        git.run("--no-literal-pathspecs", "check-ignore", "--stdin", stdin=b"aaaa/" * 60 + b"c\n")
+
+
+def test_unreadable_configuration_is_an_error(repo: Repo, tmp_path: Path) -> None:
+    """If git cannot list its settings, no git program is created: it might run a filter."""
+    (tmp_path / "broken").write_text("[broken\n")
+    # libgit2 does not follow this form of include, so the repository opens.
+    repo.git("config", "include.path", f"%(prefix)/..{tmp_path}/broken")
+    with pytest.raises(UnreadableGitConfig, match=r"git cannot read its configuration: .*broken"):
+        commit_graph.create_git_program(open_repository(repo.path))
+    commit_graph.refresh(open_repository(repo.path), tmp_path / "graph")  # only speed depends on it
 
 
 def test_git_is_missing(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,31 +77,6 @@ def test_git_index_is_not_needed(repo: Repo, index_state: str) -> None:
     assert opened.get_attribute("src/b.py", "linguist-generated") is True
 
 
-def test_attributes_of_head(repo: Repo) -> None:
-    """Attributes come from HEAD where the work tree has no attributes file."""
-    repo.commit_file(".gitattributes", "*.py linguist-generated\n")
-    (repo.path / ".gitattributes").unlink()
-    assert open_repository(repo.path).get_attribute("a.py", "linguist-generated") is True
-
-
-@pytest.mark.parametrize("is_committed", [True, False])
-def test_slow_attribute_patterns_are_not_matched(repo: Repo, *, is_committed: bool) -> None:
-    """A pattern that takes libgit2 exponential time does not stop the reading of attributes and changes."""
-    path = "aaaa/" * 60 + "c.py"
-    repo.commit_file(path, "c = 1\n")
-    attributes = b"**/a*a/" * 12 + b"b linguist-generated\n"
-    if is_committed:
-        blob = repo.git("hash-object", "-w", "--stdin", stdin=attributes)
-        entries = f"{repo.git('ls-tree', 'HEAD')}\n100644 blob {blob}\t.gitattributes\n"
-        tree = repo.git("mktree", stdin=entries.encode())
-        repo.git("update-ref", "HEAD", repo.git("commit-tree", "-m", "Four", "-p", "HEAD", tree))
-    else:
-        repo.write(".gitattributes", attributes)
-    opened = open_repository(repo.path)
-    assert opened.get_attribute(path, "linguist-generated") is None
-    assert len(extract_all(opened, repo.head)) == len(opened.walk(repo.head))
-
-
 def test_replaced_commits_and_grafts_are_ignored(repo: Repo) -> None:
     """The history is the recorded one, without the effects of `git replace` and grafts."""
     repo.commit_file("a.py", "a = 2\n", "Third")
@@ -299,17 +274,6 @@ def test_only_regular_files_are_listed(repo: Repo) -> None:
     files = opened.list_files(sha)
     assert [path for path, _ in files] == ["a.py", "run.sh", "src/b.py"]
     assert opened.read_blob(dict(files)["run.sh"]) == b"#!/bin/sh\n"
-
-
-def test_attributes_come_from_the_work_tree_or_from_a_bare_head(repo: Repo, tmp_path: Path) -> None:
-    """Attributes files in subdirectories apply; a bare repository reads them at HEAD."""
-    repo.write(".gitattributes", "*.py linguist-generated=true\n")
-    repo.write("src/.gitattributes", "b.py -linguist-generated\n")
-    repo.commit("Attributes")
-    for path in (repo.path, repo.clone(tmp_path / "bare.git", "--bare").path):
-        opened = open_repository(path)
-        values = [opened.get_attribute(path, "linguist-generated") for path in ("a.py", "src/b.py", "c.c")]
-        assert values == ["true", False, None]
 
 
 def test_a_missing_object_names_the_commit_that_needs_it(repo: Repo) -> None:

@@ -1,0 +1,121 @@
+"""Git attributes of paths: from the work tree, from HEAD, and from the files of this clone and the user.
+
+libgit2 waits forever for a pipe in place of an attributes file, and takes exponential time to match some patterns.
+Paths that such a file applies to have no attributes here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Final
+
+import pygit2
+from cachetools import LRUCache
+from pygit2.enums import AttrCheck
+
+from pipeline.git.changes import decode_path
+from pipeline.git.git_dir import blocks_on_open, read_small_file
+
+FILE_NAME: Final = ".gitattributes"
+# libgit2 and git match a pattern in time that grows with the path's depth to the power of its number of `**`.
+MAX_DOUBLE_STARS: Final = 4
+# Paths and directories whose attributes are cached; each costs about 150 bytes.
+MAX_CACHED_PATHS: Final = 4_000
+
+
+class AttributeReader:
+    """Reader of the attributes of paths in one repository.
+
+    `root`: the work tree. `local_files`: attributes files outside the history. `read_at_head`: function that returns
+    the content of a file at HEAD, or None.
+    """
+
+    def __init__(
+        self,
+        git: pygit2.Repository,
+        root: Path,
+        local_files: Sequence[Path],
+        read_at_head: Callable[[str], bytes | None],
+    ) -> None:
+        self._git = git
+        self._root = root
+        self._local_files = local_files
+        self._read_at_head = read_at_head
+        self._usable_directories: LRUCache[str, bool] = LRUCache(MAX_CACHED_PATHS)
+        self._usable_files: LRUCache[str, bool] = LRUCache(MAX_CACHED_PATHS)
+        self._diff_paths: LRUCache[bytes, str] = LRUCache(MAX_CACHED_PATHS)
+
+    def get(self, path: str, name: str) -> bool | str | None:
+        """Return an attribute of a path.
+
+        True if set, False if unset, a string if it has a value; None if no file specifies it or a file is unusable.
+        """
+        if not self._is_usable(path):
+            return None
+        try:
+            return self._git.get_attr(path, name, flags=AttrCheck.INCLUDE_HEAD | AttrCheck.NO_SYSTEM)
+        except (pygit2.GitError, KeyError, ValueError):  # an attributes file cannot be read
+            return None
+
+    def find_diff_path(self, path: bytes) -> str:
+        """Return the path whose `diff` attribute libgit2 must apply; empty if the file has no such attribute.
+
+        libgit2 looks up the attributes of a path at every diff, with system calls for each directory above it.
+        """
+        diff_path = self._diff_paths.get(path)
+        if diff_path is None:
+            name = decode_path(path)
+            has_attribute = self._is_usable(name) and self._git.get_attr(name, "diff") is not None
+            self._diff_paths[path] = diff_path = name if has_attribute else ""
+        return diff_path
+
+    def read_local_files(self) -> list[bytes]:
+        """Return the content of the attributes files outside the history."""
+        return [_read_file(file) for file in self._local_files]
+
+    @cached_property
+    def _has_usable_local_files(self) -> bool:
+        return not any(map(_is_unusable, self._local_files))
+
+    def _is_usable(self, path: str) -> bool:
+        """Return whether all attributes files that apply to the path are usable."""
+        directory = path.rpartition("/")[0]
+        is_usable = self._usable_directories.get(directory)
+        if is_usable is None:
+            parents = ("", *accumulate(directory.split("/"), "{}/{}".format))
+            is_usable = self._has_usable_local_files and all(map(self._has_usable_file, parents))
+            self._usable_directories[directory] = is_usable
+        return is_usable
+
+    def _has_usable_file(self, directory: str) -> bool:
+        """Return whether the directory's attributes files, in the work tree and at HEAD, are usable or missing."""
+        is_usable = self._usable_files.get(directory)
+        if is_usable is None:
+            # In an ASCII locale Python cannot encode other letters, so decode the UTF-8 bytes as a file name.
+            name = os.fsdecode(f"{directory}/{FILE_NAME}".lstrip("/").encode())
+            is_usable = not (
+                _is_unusable(self._root / name) or _has_slow_pattern(self._read_at_head(name) or b"")
+            )
+            self._usable_files[directory] = is_usable
+        return is_usable
+
+
+def _is_unusable(file: Path) -> bool:
+    """Return whether libgit2 may hang while reading or matching an attributes file."""
+    return blocks_on_open(file) or _has_slow_pattern(_read_file(file))
+
+
+def _has_slow_pattern(attributes: bytes) -> bool:
+    return any(line.count(b"**") > MAX_DOUBLE_STARS for line in attributes.splitlines())
+
+
+def _read_file(file: Path) -> bytes:
+    """Return the content of an attributes file; empty if it cannot be read."""
+    try:
+        return read_small_file(file)
+    except OSError:  # git warns and continues
+        return b""

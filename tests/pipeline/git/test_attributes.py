@@ -1,0 +1,56 @@
+"""Git attributes of paths, and attributes files that libgit2 cannot use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.git.repository import open_repository
+from pipeline.hunks import extract_hunks
+from tests.repos import Repo
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    repo = Repo.create(tmp_path / "work")
+    repo.commit_file("a.py", "a = 1\n", "First")
+    repo.commit_file("src/b.py", "b = 1\n", "Second")
+    return repo
+
+
+def test_attributes_of_head(repo: Repo) -> None:
+    """Attributes come from HEAD where the work tree has no attributes file."""
+    repo.commit_file(".gitattributes", "*.py linguist-generated\n")
+    (repo.path / ".gitattributes").unlink()
+    assert open_repository(repo.path).get_attribute("a.py", "linguist-generated") is True
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_slow_attribute_patterns_are_not_matched(repo: Repo, *, is_committed: bool) -> None:
+    """A pattern that takes libgit2 exponential time does not stop the reading of attributes and changes."""
+    path = "aaaa/" * 60 + "c.py"
+    repo.commit_file(path, "c = 1\n")
+    attributes = b"**/a*a/" * 12 + b"b linguist-generated\n"
+    if is_committed:
+        blob = repo.git("hash-object", "-w", "--stdin", stdin=attributes)
+        entries = f"{repo.git('ls-tree', 'HEAD')}\n100644 blob {blob}\t.gitattributes\n"
+        tree = repo.git("mktree", stdin=entries.encode())
+        repo.git("update-ref", "HEAD", repo.git("commit-tree", "-m", "Four", "-p", "HEAD", tree))
+    else:
+        repo.write(".gitattributes", attributes)
+    opened = open_repository(repo.path)
+    assert opened.get_attribute(path, "linguist-generated") is None
+    changes = [extract_hunks(opened, sha, lambda _path: False) for sha in opened.walk(repo.head)]
+    assert path in {hunk.file_path for change in changes for hunk in change.hunks}
+
+
+def test_attributes_come_from_the_work_tree_or_from_a_bare_head(repo: Repo, tmp_path: Path) -> None:
+    """Attributes files in subdirectories apply; a bare repository reads them at HEAD."""
+    repo.write(".gitattributes", "*.py linguist-generated=true\n")
+    repo.write("src/.gitattributes", "b.py -linguist-generated\n")
+    repo.commit("Attributes")
+    for path in (repo.path, repo.clone(tmp_path / "bare.git", "--bare").path):
+        opened = open_repository(path)
+        values = [opened.get_attribute(path, "linguist-generated") for path in ("a.py", "src/b.py", "c.c")]
+        assert values == ["true", False, None]
