@@ -28,6 +28,7 @@ from stores.locks import RunInProgress
 if TYPE_CHECKING:
     from pipeline.encoders.base import Encoder
     from pipeline.run import RunOptions
+    from stores.compatibility import RecordedVersions
 
 logger = logging.getLogger(__name__)
 
@@ -61,10 +62,9 @@ def _index_incrementally(path: Path, git_dir: Path, location: IndexLocation, opt
             print_text(ALREADY_QUEUED_MESSAGE)
             return
         repository = open_repository(path)  # opened again: HEAD may move while this run waits
-        indexed_head = _find_indexed_head(repository, location)
-        if indexed_head is not None:
-            print_text(f"index up-to-date at {indexed_head}")
-            _warn_if_incompatible(location)
+        if (versions := _load_versions_if_current(repository, location)) is not None:
+            print_text(f"index up-to-date at {repository.read_head()}")
+            _warn_if_incompatible(versions)
             if options.profile:
                 print_text(Profile().to_json_line())
             return
@@ -72,14 +72,11 @@ def _index_incrementally(path: Path, git_dir: Path, location: IndexLocation, opt
         _run_index(repository, location, options)
 
 
-def _warn_if_incompatible(location: IndexLocation) -> None:
-    """Warn, with the command to run, if an index at HEAD was written by other versions of the components."""
+def _warn_if_incompatible(versions: RecordedVersions) -> None:
+    """Warn, with the command to run, if other versions of the components wrote the index."""
     from serve.index_status import check_recorded_versions, describe_compatibility
-    from stores import compatibility, database
 
-    with database.open_for_reading(location) as connection:
-        verdict = check_recorded_versions(compatibility.load_recorded_versions(connection))
-    if sentence := describe_compatibility(verdict):
+    if sentence := describe_compatibility(check_recorded_versions(versions)):
         logger.warning("%s", sentence)
 
 
@@ -103,19 +100,20 @@ def _check_options(options: IndexOptions) -> None:
         raise BadRequest("--yes confirms --rebuild, which is missing.", hint="Omit --yes, or add --rebuild.")
 
 
-def _find_indexed_head(repository: Repository, location: IndexLocation) -> str | None:
-    """Return HEAD if the index is complete for it, else None.
+def _load_versions_if_current(repository: Repository, location: IndexLocation) -> RecordedVersions | None:
+    """Return the component versions recorded in the index if it is complete for HEAD, else None.
 
     An index is complete if a run of this HEAD has finished, no unreadable commit has become readable, and the file of
     quantized vectors exists where the index needs one.
     """
-    from stores import database, history
+    from stores import compatibility, database, history
     from stores.history import needs_side_file
 
     head = repository.read_head()
     try:
         with database.open_for_reading(location) as connection:
             summary = history.load_index_summary(connection)
+            versions = compatibility.load_recorded_versions(connection)
             unreadable = history.load_unreadable_commits(connection)
             is_incomplete = needs_side_file(connection)
             if is_incomplete:
@@ -127,7 +125,7 @@ def _find_indexed_head(repository: Repository, location: IndexLocation) -> str |
     # A killed run of another HEAD may have written a part of that HEAD's snapshot.
     if summary is None or not summary.completed_commit == summary.head_commit == head or is_incomplete:
         return None
-    return None if any(repository.is_readable(entry.commit_sha) for entry in unreadable) else head
+    return None if any(repository.is_readable(entry.commit_sha) for entry in unreadable) else versions
 
 
 def _run_index(repository: Repository, location: IndexLocation, options: IndexOptions) -> None:

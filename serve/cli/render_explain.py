@@ -117,11 +117,14 @@ def _format_related_commits(commits: Sequence[RelatedCommit]) -> Iterator[Text]:
 def _format_footer(answer: ExplainAnswer) -> Iterator[Text]:
     from rich.text import Text
 
-    details = answer.meta.explain
+    details, hint = answer.meta.explain, answer.meta.hint or ""
     if details.limitation:
         yield Text(escape_controls(details.limitation), style="bold")
-    if answer.meta.hint:
-        yield Text(escape_controls(answer.meta.hint), style="bold yellow")
+        hint = hint.removeprefix(
+            details.limitation
+        ).strip()  # the hint repeats it for readers of the hint alone
+    if hint:
+        yield Text(escape_controls(hint), style="bold yellow")
     if answer.hits:
         yield Text(_format_summary(details, len(answer.hits)), style="dim")
 

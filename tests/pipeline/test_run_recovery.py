@@ -60,7 +60,8 @@ def get_head_symbols(repo: Repo, home: Path) -> set[str]:
 
 def is_up_to_date(repo: Repo, home: Path) -> bool:
     """Return whether `--incremental` reports that the index is at HEAD."""
-    return index_command._find_indexed_head(open_repository(repo.path), get_location(repo, home)) is not None
+    versions = index_command._load_versions_if_current(open_repository(repo.path), get_location(repo, home))
+    return versions is not None
 
 
 @pytest.fixture

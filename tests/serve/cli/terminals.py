@@ -1,8 +1,9 @@
-"""Programs on a pseudo-terminal: the screen that a user sees, and keys pressed."""
+"""Terminal output of answers, and programs on a pseudo-terminal: the screen that a user sees, and keys pressed."""
 
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import select
@@ -12,9 +13,10 @@ import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import pyte
+from rich.console import Console
 
 ROOT: Final = Path(__file__).parents[3]
 ENTER: Final = "\r"
@@ -24,6 +26,23 @@ CONTROL_C: Final = "\x03"
 ROWS, COLUMNS = 40, 200
 # A busy machine may take this long to start Python.
 TIMEOUT_SECONDS: Final = 60.0
+Answer = TypeVar("Answer")
+
+
+def format_output(
+    print_answer: Callable[[Answer, Console], None], answer: Answer, *, is_colored: bool = False
+) -> str:
+    """Return what `print_answer` prints on a terminal of 80 columns, without spaces at line ends."""
+    screen = io.StringIO()
+    console = Console(
+        file=screen,
+        width=80,
+        highlight=False,
+        force_terminal=is_colored,
+        color_system="standard" if is_colored else None,
+    )
+    print_answer(answer, console)
+    return "".join(f"{line.rstrip()}\n" for line in screen.getvalue().splitlines())
 
 
 class _Screen(pyte.Screen):

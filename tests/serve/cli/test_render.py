@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
-from rich.console import Console
 
 from serve.api_types import (
     DEFAULT_QUERY_PROFILE,
@@ -21,6 +20,9 @@ from serve.api_types import (
 from serve.cli import query, render
 from serve.index_status import build_compatibility
 from stores.compatibility import FORCE_COMMAND, CompatibilityStatus, CompatibilityVerdict
+from tests.serve.cli.terminals import format_output
+
+format_answer = partial(format_output, render.print_find_answer)
 
 HIT = PatternHit(
     commit_sha="8eb4340f4c0e61a0360186d7eca4ca4bda877647",
@@ -57,20 +59,6 @@ TERMINAL_OUTPUT = """\
 The index is 2 commits behind HEAD: run `lineage index --incremental`.
 query profile ImplementationPattern: cue words how did; default weights
 """
-
-
-def format_answer(answer: FindAnswer, *, is_colored: bool = False) -> str:
-    """Return the terminal output of an answer."""
-    screen = io.StringIO()
-    console = Console(
-        file=screen,
-        width=80,
-        highlight=False,
-        force_terminal=is_colored,
-        color_system="standard" if is_colored else None,
-    )
-    render.print_find_answer(answer, console)
-    return "".join(f"{line.rstrip()}\n" for line in screen.getvalue().splitlines())
 
 
 def test_output_layout() -> None:
@@ -115,9 +103,8 @@ def test_long_messages_are_truncated() -> None:
 
 def format_diff(hit: PatternHit, question: str = "") -> list[str]:
     """Return the diff lines of a hit in the terminal output for a question."""
-    screen = io.StringIO()
-    query._print_hits(question, FindAnswer((hit,), META), Console(file=screen, width=80, highlight=False))
-    return [line[6:].rstrip() for line in screen.getvalue().splitlines() if line.startswith("    │")]
+    output = format_output(partial(query._print_hits, question), FindAnswer((hit,), META))
+    return [line[6:] for line in output.splitlines() if line.startswith("    │")]
 
 
 @pytest.mark.parametrize(("count", "rest"), [(11, []), (12, ["…"])])

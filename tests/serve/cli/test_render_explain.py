@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
-
-from rich.console import Console
+from functools import partial
 
 from serve.api_types import (
     Compatibility,
@@ -18,6 +16,9 @@ from serve.api_types import (
     RelatedCommit,
 )
 from serve.cli import render_explain
+from tests.serve.cli.terminals import format_output
+
+format_answer = partial(format_output, render_explain.print_explain_answer)
 
 FIRST, SECOND, OTHER = "8eb4340f4c12" + "0" * 28, "123456789012" + "0" * 28, "aaaaaaaaaaaa" + "0" * 28
 HITS = (
@@ -94,20 +95,6 @@ lines 9-13: 3 commits, the newest 2 shown (-k shows more)
 """
 
 
-def format_answer(answer: ExplainAnswer, *, is_colored: bool = False) -> str:
-    """Return the terminal output of an answer."""
-    screen = io.StringIO()
-    console = Console(
-        file=screen,
-        width=80,
-        highlight=False,
-        force_terminal=is_colored,
-        color_system="standard" if is_colored else None,
-    )
-    render_explain.print_explain_answer(answer, console)
-    return "".join(f"{line.rstrip()}\n" for line in screen.getvalue().splitlines())
-
-
 def test_output_layout() -> None:
     """The output has each line next to its commit, each commit with its diff, related commits and notes."""
     assert format_answer(ExplainAnswer(HITS, META, LINES)) == TERMINAL_OUTPUT
@@ -158,6 +145,9 @@ def test_commit_has_one_color() -> None:
 
 
 def test_output_without_lines() -> None:
-    """Without lines and commits, the output is only the limitation."""
+    """Without lines and commits, the output is the limitation, once, and the rest of the hint."""
     details = replace(META.explain, limitation="a.py is empty.", related_commits=())
     assert format_answer(ExplainAnswer((), replace(META, explain=details, hint=None))) == "a.py is empty.\n"
+    for hint, output in (("a.py is empty.", ""), ("a.py is empty. Run it.", "Run it.\n")):
+        answer = ExplainAnswer((), replace(META, explain=details, hint=hint))
+        assert format_answer(answer) == f"a.py is empty.\n{output}"
