@@ -12,19 +12,10 @@ import pytest
 
 import history_lineage
 from tests.repos import Repo
+from tests.serve.mcp.clients import INITIALIZE_REQUEST
 
 # Packages of this program and of its dependencies, by the names that a user's own packages may have.
 NAMES = ("serve", "pipeline", "stores", "mindmap", "numpy", "duckdb", "joblib", "typer", "mcp")
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    },
-}
 
 
 @pytest.fixture
@@ -78,7 +69,7 @@ def test_packages_of_the_user_are_not_imported(user_packages: Path, home: Path, 
     run_script(user_packages, home, "lineage", "index", repo.path, "--incremental")
     run_script(user_packages, home, "mindmap", "list")
     for program in (("lineage-mcp",), ("mindmap", "mcp")):
-        answer = run_script(user_packages, home, *program, stdin=json.dumps(INITIALIZE) + "\n")
+        answer = run_script(user_packages, home, *program, stdin=json.dumps(INITIALIZE_REQUEST) + "\n")
         assert json.loads(answer)["result"]["serverInfo"]
 
 

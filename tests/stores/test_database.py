@@ -53,6 +53,17 @@ def create_index(home: Path, commit_count: int = 1) -> index_location.IndexLocat
     return location
 
 
+def check_write_and_read(location: index_location.IndexLocation) -> None:
+    """Write commit 1 to an index with commit 0, and check that a reader finds both."""
+    with database.open_for_writing(location) as connection:
+        writer.replace_batch(connection, make_batch([SampleCommit(1)]))
+    with database.open_for_reading(location) as connection:
+        assert history.find_recorded_commits(connection, [make_sha(0), make_sha(1)]) == {
+            make_sha(0),
+            make_sha(1),
+        }
+
+
 def test_not_indexed(tmp_path: Path) -> None:
     """Opening a missing index for reading names the command to run, and creates nothing."""
     with (
@@ -142,13 +153,8 @@ def test_block_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     new_location = create_index(tmp_path / "new")
     for location, block_size in ((old_location, 262_144), (new_location, database.BLOCK_SIZE)):
-        with database.open_for_writing(location) as connection:
-            writer.replace_batch(connection, make_batch([SampleCommit(1)]))
+        check_write_and_read(location)
         with database.open_for_reading(location) as connection:
-            assert history.find_recorded_commits(connection, [make_sha(0), make_sha(1)]) == {
-                make_sha(0),
-                make_sha(1),
-            }
             assert connection.execute(block_size_sql).fetchall() == [(block_size,)]
 
 
@@ -332,13 +338,7 @@ def test_first_error_is_raised(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), database.open_for_reading(location) as connection:
         connection.close()
         raise ZeroDivisionError
-    with database.open_for_writing(location) as connection:
-        writer.replace_batch(connection, make_batch([SampleCommit(1)]))
-    with database.open_for_reading(location) as connection:
-        assert history.find_recorded_commits(connection, [make_sha(0), make_sha(1)]) == {
-            make_sha(0),
-            make_sha(1),
-        }
+    check_write_and_read(location)
 
 
 @pytest.mark.parametrize("open_index", [database.open_for_reading, database.open_for_writing])

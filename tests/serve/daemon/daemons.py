@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from serve.api_types import FindRequest
 from serve.cli import app
 from serve.daemon import process
 from serve.daemon.client import DaemonClient
 from serve.daemon.process import DaemonPaths
 
 ROOT = Path(app.__file__).parents[2]
+REQUEST = FindRequest("timeout", rerank=False)
 
 
 def build_environment(home: Path, **variables: str) -> dict[str, str]:

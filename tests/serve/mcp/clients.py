@@ -12,6 +12,17 @@ from mcp_types import CallToolResult, TextContent
 
 # Client modes and the protocol versions that they negotiate.
 PROTOCOLS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
+# First message of a client with the legacy protocol, for tests that write JSON-RPC themselves.
+INITIALIZE_REQUEST = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": PROTOCOLS["legacy"],
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
 
 
 def run_client(server: Any, use_client: Callable[[Client], Any], mode: str = "auto") -> Any:

@@ -16,7 +16,7 @@ from mindmap.map_store import MapStore
 from mindmap.tree import compute_progress
 from tests.mindmap.sample_maps import assert_consistent, create_map, find_id
 from tests.repos import Repo
-from tests.serve.mcp.clients import PROTOCOLS, extract_text, run_client
+from tests.serve.mcp.clients import INITIALIZE_REQUEST, PROTOCOLS, extract_text, run_client
 from tests.serve.mcp.mindmap.mindmap_clients import build_server_command, open_stdio_transport
 from tests.serve.processes import use_default_signal_handler
 
@@ -104,18 +104,6 @@ def exchange(process: subprocess.Popen[bytes], *messages: Any) -> list[Any]:
         process.stdin.flush()
         answers.append(json.loads(process.stdout.readline()))
     return answers
-
-
-INITIALIZE_REQUEST = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    },
-}
 
 
 def start_server(store: MapStore) -> subprocess.Popen[bytes]:
