@@ -281,14 +281,16 @@ def test_directory_found_twice(
         os.fsencode(tmp_path), FileSystemEventHandler(), lambda _: False, logging.getLogger().warning
     )
     wait_for(lambda: count_inotify_watches() == 0)
+    (tmp_path / "new").mkdir()  # before the start, so that the kernel reports no event that arrives later
     workspace_observer.start()
-    (tmp_path / "new").mkdir()
-    for _ in range(2):
-        workspace_observer.on_any_event(DirCreatedEvent(str(tmp_path / "new")))
-    assert count_inotify_watches() == 2
-    workspace_observer.remove_directory(os.fsencode(tmp_path / "new"))
-    assert count_inotify_watches() == 1
-    workspace_observer.stop()
+    try:
+        for _ in range(2):
+            workspace_observer.on_any_event(DirCreatedEvent(str(tmp_path / "new")))
+        assert count_inotify_watches() == 2
+        workspace_observer.remove_directory(os.fsencode(tmp_path / "new"))
+        assert count_inotify_watches() == 1
+    finally:
+        workspace_observer.stop()
     assert not recwarn.list and not caplog.records
 
 

@@ -136,8 +136,12 @@ def test_time_of_a_late_event(tmp_path: Path) -> None:
     assert event.timestamp > touch_time
 
 
-def test_touch_of_the_agent_stays(store: MapStore, watcher: Watcher, repo: Repo) -> None:
+def test_touch_of_the_agent_stays(
+    store: MapStore, watcher: Watcher, repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An event does not replace what the agent logged about a file, on any node; a rename stays a rename."""
+    # The agent logs before the batch of events is recorded, also on a machine that stops for a second.
+    monkeypatch.setattr("mindmap.watcher.BATCH_SECONDS", 3.0)
     mindmap_id = create_watched_map(store, watcher, repo.path)
     (repo.path / "old.py").rename(repo.path / "new.py")
     repo.write("saved.py", "changed\n")
