@@ -15,6 +15,7 @@ from pipeline.options import Precision
 from serve.api_types import ExplainAnswer, ExplainRequest, FindAnswer, FindRequest
 from serve.daemon import process, protocol
 from serve.daemon.process import DaemonPaths, DaemonUnavailable, compute_build_id, compute_git_config_digest
+from stores import errors
 from stores.errors import LineageError
 
 # A request may wait 10 s for a process that writes the index, and 10 s for a slow disk.
@@ -133,7 +134,8 @@ class DaemonClient:
         except (ConnectionError, HTTPException) as error:
             raise _ConnectionLost from error
         except OSError as error:
-            raise DaemonUnavailable(f"Cannot connect to the daemon: {error}") from error
+            reason = errors.from_os_error(error) or error
+            raise DaemonUnavailable(f"Cannot connect to the daemon: {reason}") from error
         finally:
             connection.close()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from serve import config
-from stores import locks
+from stores import errors, locks
 from stores.errors import LineageError
 from stores.locks import Deadline
 
@@ -47,6 +48,7 @@ POLL_SECONDS: Final = 0.01
 MAX_LOG_BYTES: Final = 1_000_000
 # Size of the end of the log that an error quotes if the daemon does not start.
 LOG_TAIL_BYTES: Final = 2_000
+MOVE_HINT: Final = "Move or delete it, or set LINEAGE_NO_DAEMON=1 to work without the daemon."
 
 # Processes of the daemons that this process started. They continue to run after its end.
 _children: Final[list[subprocess.Popen[bytes]]] = []
@@ -54,10 +56,6 @@ _children: Final[list[subprocess.Popen[bytes]]] = []
 
 class DaemonUnavailable(LineageError):
     """Error for a daemon that cannot be started or does not respond."""
-
-
-class UnsafeDirectory(DaemonUnavailable):
-    """Error for a directory in which another user could replace the daemon's socket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,23 +96,34 @@ class DaemonPaths:
     def create_directories(self) -> None:
         """Create the directories, accessible only to their owner."""
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for directory in {self.directory, self.socket.parent}:
-            directory.mkdir(mode=0o700, exist_ok=True)
-            _check_directory(directory)
+        directories = {self.directory, self.socket.parent}
+        for directory in directories:
+            with suppress(FileExistsError):
+                directory.mkdir(mode=0o700)
+        self.check_files()
+        for directory in directories:
+            _make_private(directory)
 
-    def check_socket_directory(self) -> None:
-        """Raise UnsafeDirectory if another user may have created the socket, FileNotFoundError without a directory."""
-        _check_directory(self.socket.parent)
+    def check_files(self) -> None:
+        """Raise DaemonUnavailable if one of the files is another user's, or something else is in its place."""
+        for path, is_expected, name in (
+            (self.directory, stat.S_ISDIR, "directory"),
+            (self.socket.parent, stat.S_ISDIR, "directory"),
+            (self.socket, stat.S_ISSOCK, "socket"),
+            (self.lock, stat.S_ISREG, "file"),
+            (self.start_lock, stat.S_ISREG, "file"),
+            (self.log, stat.S_ISREG, "file"),
+        ):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                status = path.lstat()
+                if status.st_uid != os.getuid():
+                    raise DaemonUnavailable(f"{path} belongs to another user.", hint=MOVE_HINT)
+                if not is_expected(status.st_mode):
+                    raise DaemonUnavailable(f"{path} is not a {name}.", hint=MOVE_HINT)
 
 
-def _check_directory(directory: Path) -> None:
-    status = directory.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise UnsafeDirectory(
-            f"{directory} belongs to another user.",
-            hint="Remove it, or set LINEAGE_NO_DAEMON=1 to work without the daemon.",
-        )
-    if stat.S_IMODE(status.st_mode) & 0o077:
+def _make_private(directory: Path) -> None:
+    if stat.S_IMODE(directory.stat().st_mode) & 0o077:
         directory.chmod(0o700)
 
 
@@ -160,7 +169,8 @@ def _detach_children() -> None:
 
 def connect(paths: DaemonPaths) -> socket.socket:
     """Connect to the daemon. Raise FileNotFoundError or ConnectionRefusedError if none is running."""
-    paths.check_socket_directory()
+    paths.check_files()
+    _make_private(paths.socket.parent)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(os.fsencode(paths.socket))
@@ -190,7 +200,8 @@ def start_daemon(paths: DaemonPaths) -> None:
                 wait_until_stopped(paths)
                 _spawn_daemon(paths)
     except OSError as error:
-        raise DaemonUnavailable(f"The daemon cannot be started: {error}") from error
+        reason = errors.from_os_error(error) or error
+        raise DaemonUnavailable(f"The daemon cannot be started: {reason}") from error
 
 
 def wait_until_stopped(paths: DaemonPaths) -> None:
@@ -234,7 +245,10 @@ def _spawn_daemon(paths: DaemonPaths) -> None:
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while not is_running(paths):
         if child.poll() is not None or time.monotonic() > deadline:
-            raise DaemonUnavailable(f"The daemon did not start: {_read_log_tail(paths.log, log_offset)}")
+            raise DaemonUnavailable(
+                f"The daemon did not start: {_read_last_message(paths.log, log_offset)}",
+                hint=f"See its log: {paths.log}.",
+            )
         time.sleep(POLL_SECONDS)
 
 
@@ -244,8 +258,10 @@ def _rotate_log(log: Path) -> None:
         log.replace(log.with_suffix(".old"))
 
 
-def _read_log_tail(log: Path, offset: int) -> str:
+def _read_last_message(log: Path, offset: int) -> str:
+    """Return the last message in the log: of a traceback, the line that names the error."""
     with log.open("rb") as file:
         file.seek(offset)
-        tail = file.read()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()
-    return tail or "it exited without a message."
+        tail = file.read()[-LOG_TAIL_BYTES:].decode("utf-8", "replace").rstrip()
+    # The other lines of a traceback, and the hint of an error, are indented.
+    return re.split(r"\n(?! )", tail)[-1].removeprefix("error: ") or "it exited without a message."

@@ -22,7 +22,7 @@ from pipeline.options import EncoderName
 from serve import config
 from serve.daemon import process
 from serve.daemon.client import DaemonClient
-from serve.daemon.process import DaemonPaths
+from serve.daemon.process import DaemonPaths, DaemonUnavailable
 from serve.maintenance.findings import CheckContext, CheckResult, report_ok, report_problem, report_warning
 from serve.setup import json_config, toml_config
 from serve.setup.file_edit import FileAccessError, SectionMarkerError, read_file
@@ -126,6 +126,11 @@ def check_daemon(context: CheckContext) -> Iterator[CheckResult]:
         yield report_ok("daemon", "disabled by LINEAGE_NO_DAEMON")
         return
     paths = DaemonPaths(context.settings.home)
+    try:
+        paths.check_files()
+    except DaemonUnavailable as error:
+        yield report_problem("daemon", error.message, error.hint)
+        return
     if not os.path.lexists(paths.socket):
         yield report_ok("daemon", "not running; the next query starts it")
         return
@@ -137,13 +142,9 @@ def check_daemon(context: CheckContext) -> Iterator[CheckResult]:
 def _check_socket_permissions(socket: Path) -> CheckResult | None:
     """Return a problem if another user could connect to the daemon or impersonate it."""
     for path, allowed in ((socket.parent, 0o700), (socket, 0o600)):
-        status = path.lstat()
-        if status.st_uid != os.getuid():
-            return report_problem(
-                "daemon", f"{path} belongs to another user", "Remove it, or set LINEAGE_NO_DAEMON=1."
-            )
-        if stat.S_IMODE(status.st_mode) & ~allowed & 0o077:
-            mode = f"{stat.S_IMODE(status.st_mode):04o}"
+        permissions = stat.S_IMODE(path.lstat().st_mode)
+        if permissions & ~allowed & 0o077:
+            mode = f"{permissions:04o}"
             remedy = f"Run `chmod {allowed:o} {quote(str(path))}`. {STOP_HINT}"
             return report_problem("daemon", f"{path} is accessible to other users (mode {mode})", remedy)
     return None

@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from serve import config
 from serve.daemon import process
-from serve.daemon.process import MAX_SOCKET_PATH_BYTES, DaemonPaths, DaemonUnavailable, UnsafeDirectory
+from serve.daemon.process import MAX_SOCKET_PATH_BYTES, DaemonPaths, DaemonUnavailable
 from tests.repos import Repo
 from tests.serve.daemon.daemons import (
     REQUEST,
@@ -149,7 +151,7 @@ def test_linked_directory_is_not_trusted(home: Path, tmp_path: Path, repo: Repo)
     home.mkdir()
     (tmp_path / "trap").mkdir()
     DaemonPaths(home).directory.symlink_to(tmp_path / "trap")
-    with pytest.raises(UnsafeDirectory):
+    with pytest.raises(DaemonUnavailable, match="is not a directory"):
         create_client(home).find(REQUEST, repo.path)
     DaemonPaths(home).directory.unlink()
 
@@ -182,6 +184,51 @@ def test_answers_if_no_daemon_can_start(tmp_path: Path, repo: Repo) -> None:
     assert "Answered without the daemon" in err
     with pytest.raises(DaemonUnavailable):
         process.start_daemon(DaemonPaths(file / "home"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "create"),
+    [
+        ("socket", "socket", Path.touch),
+        ("socket", "socket", Path.mkdir),
+        ("socket", "socket", lambda path: path.symlink_to(path)),
+        ("directory", "directory", Path.touch),
+        ("lock", "file", Path.mkdir),
+        ("start_lock", "file", Path.mkdir),
+        ("log", "file", Path.mkdir),
+    ],
+)
+def test_another_file_at_the_path_of_a_daemon_file(
+    home: Path, repo: Repo, name: str, kind: str, create: Callable[[Path], None]
+) -> None:
+    """If a file or folder is in the place of the socket, commands answer in-process after one clear warning."""
+    paths = DaemonPaths(home)
+    path: Path = getattr(paths, name)
+    path.parent.mkdir(parents=True)
+    create(path)
+    warning = f"{path} is not a {kind}.\n  Move or delete it, or set LINEAGE_NO_DAEMON=1 to work without the daemon.\n"
+    code, out, err = run_lineage(home, "explain", "src/tcp.py", str(repo.path))
+    assert (code, err) == (0, f"Answered without the daemon. {warning}")
+    assert json.loads(out)["hits"]
+    assert run_lineage(home, "daemon", "status")[::2] == (1, f"error: {warning}")
+    assert run_lineage(home, "serve")[::2] == (1, f"error: {warning}")
+    shutil.rmtree(paths.directory) if paths.directory.is_dir() else paths.directory.unlink()
+
+
+def test_traceback_of_a_daemon_is_not_quoted(
+    home: Path, repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the daemon ends with a traceback, the error has only the last line and the path of the log."""
+    (tmp_path / "typer.py").write_text("raise ValueError('broken')\n")
+    monkeypatch.setattr(
+        config,
+        "build_daemon_environment",
+        lambda home: build_environment(home, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}"),
+    )
+    with pytest.raises(DaemonUnavailable) as caught:
+        create_client(home).find(REQUEST, repo.path)
+    assert caught.value.message == "The daemon did not start: ValueError: broken"
+    assert str(DaemonPaths(home).log) in caught.value.hint
 
 
 def test_late_stop_spares_the_new_daemon(home: Path) -> None:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -143,6 +143,20 @@ def test_socket_of_a_killed_daemon(repo: Repo, home: Path, daemon: subprocess.Po
     assert DaemonPaths(home).socket.exists()
     result = run_checks(repo.path)["daemon"]
     assert result.verdict is WARNING and "left from a daemon that was killed" in result.found
+
+
+@pytest.mark.parametrize("create", [Path.touch, Path.mkdir])
+def test_another_file_at_the_path_of_the_socket(
+    repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch, create: Callable[[Path], None]
+) -> None:
+    """A file or folder at the socket's path is a problem, and the remedy is to move it."""
+    monkeypatch.delenv("LINEAGE_NO_DAEMON")
+    paths = DaemonPaths(home)
+    paths.create_directories()
+    create(paths.socket)
+    result = run_checks(repo.path)["daemon"]
+    assert (result.verdict, result.found) == (PROBLEM, f"{paths.socket} is not a socket.")
+    assert result.remedy.startswith("Move or delete it")
 
 
 @pytest.mark.parametrize("name", ["directory", "socket"])
