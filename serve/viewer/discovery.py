@@ -60,9 +60,6 @@ class AddressFile:
             os.pwrite(self._descriptor, json.dumps({"pid": os.getpid(), "port": self.port}).encode(), 0)
         except OSError:
             self._release()
-        else:
-            if not self._is_current_file():  # another viewer deleted the file before this one locked it
-                self._release()
 
     def _is_current_file(self) -> bool:
         """Return True if the locked file is still the one at the path of the address file."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -114,6 +117,54 @@ def test_deleted_lock_file_excludes_nobody(tmp_path: Path) -> None:
         (location.folder / locks.INDEX_LOCK).unlink()
         with locks.acquire_index(location.folder, exclusive=True, deadline=Deadline.after(1)):
             assert (location.folder / locks.INDEX_LOCK).exists()
+
+
+@dataclass(frozen=True)
+class ObservedDeadline(Deadline):
+    """Deadline that calls `on_pause` at each pause of a waiter."""
+
+    on_pause: Callable[[], None] = lambda: None
+
+    def pause(self) -> None:
+        Deadline.pause(self)
+        self.on_pause()
+
+
+@pytest.mark.parametrize(
+    ("name", "acquire"),
+    [
+        (locks.INDEX_LOCK, partial(locks.acquire_index, exclusive=True)),
+        (locks.INDEX_LOCK, partial(locks.acquire_index, exclusive=False)),
+        (locks.GATE_LOCK, partial(locks.acquire_index, exclusive=False)),
+        (
+            locks.RUN_LOCK,
+            lambda folder, deadline: locks.acquire_exclusive_lock(folder / locks.RUN_LOCK, deadline),
+        ),
+    ],
+    ids=["writer", "reader", "gate", "exclusive lock"],
+)
+def test_waiter_on_a_replaced_lock_file(
+    tmp_path: Path, name: str, acquire: Callable[..., AbstractContextManager[object]]
+) -> None:
+    """A process that waits for a lock file that is then replaced waits for the lock on the new file too."""
+    path = tmp_path / name
+    holder = locks.open_lock_file(path)
+    assert locks.try_lock(holder, fcntl.LOCK_EX)
+
+    def replace_file() -> Iterator[str]:
+        path.unlink()
+        new_holder = locks.open_lock_file(path)
+        assert locks.try_lock(new_holder, fcntl.LOCK_EX)
+        os.close(holder)
+        yield "replaced"
+        yield "still waiting"
+        os.close(new_holder)
+        yield "released"
+
+    steps, pauses = replace_file(), list[str]()
+    deadline = ObservedDeadline(time.monotonic(), 10, on_pause=lambda: pauses.append(next(steps)))
+    with acquire(tmp_path, deadline=deadline):
+        assert pauses == ["replaced", "still waiting", "released"]
 
 
 def test_queries_during_a_constant_writer(tmp_path: Path) -> None:

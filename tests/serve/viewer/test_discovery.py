@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 
@@ -20,6 +21,26 @@ def test_running_viewer_is_found(maps: MapStore) -> None:
     assert discovery.read_address(maps.path) is None
     assert maps.list_maps().problems == []
     assert maps.directory.list_ids() == []
+
+
+def test_address_file_that_is_deleted_before_it_is_locked(
+    maps: MapStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A viewer whose file another viewer deletes before the lock is taken does not count as published."""
+    address_file = discovery.AddressFile(maps.path, 4321)
+    lock = fcntl.flock
+
+    def delete_then_lock(descriptor: int, operation: int) -> None:
+        (maps.path / discovery.ADDRESS_FILE).unlink()
+        lock(descriptor, operation)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", delete_then_lock)
+        address_file.publish_if_free()
+    assert discovery.read_address(maps.path) is None
+    address_file.publish_if_free()
+    assert discovery.read_address(maps.path) == "http://127.0.0.1:4321/"
+    address_file.withdraw()
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder", "nonsense"])
