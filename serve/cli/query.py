@@ -78,7 +78,7 @@ def query_command(  # noqa: PLR0913 - one parameter per option
     )
     settings = config.load_settings()
     answer = select_backend(settings, use_daemon=not no_daemon).find(request, path)
-    _print_answer(answer, partial(_print_hits, request.text), as_json=as_json)
+    _print_answer(answer, partial(print_hits, request.text), as_json=as_json)
 
 
 def explain_command(  # noqa: PLR0913 - one parameter per option
@@ -142,7 +142,7 @@ def explain_command(  # noqa: PLR0913 - one parameter per option
     _print_answer(answer, render_explain.print_explain_answer, as_json=as_json)
 
 
-def _print_hits(question: str, answer: FindAnswer, console: Console) -> None:
+def print_hits(question: str, answer: FindAnswer, console: Console) -> None:
     """Print the hits on a terminal, with the lines of long diffs that match the question."""
     from pipeline.text import count_terms
     from serve.cli import render

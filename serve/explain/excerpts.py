@@ -49,7 +49,7 @@ def build_excerpt(repository: Repository, lines: Sequence[BlamedLine]) -> Excerp
         return Excerpt("", is_truncated=True)
     if body is None:
         return Excerpt("", is_truncated=True)
-    return _select_sections(diff_excerpts.split_sections(body), numbers)
+    return select_sections(diff_excerpts.split_sections(body), numbers)
 
 
 def _diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
@@ -63,7 +63,7 @@ def _diff_versions(repository: Repository, origin: LineOrigin) -> str | None:
     return body.decode("utf-8", errors="replace")
 
 
-def _select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:
+def select_sections(sections: Sequence[str], numbers: set[int]) -> Excerpt:
     """Return the sections that contain the numbered new lines; if they are too long, only the lines near these."""
     if not sections:
         return EMPTY_EXCERPT

@@ -73,7 +73,7 @@ class Explainer:
         key = context.answer_key
         answer = self._answers.get(key)
         if answer is None:
-            answer = _compute_answer(context)
+            answer = compute_answer(context)
             # If something changed while git was running, the answer belongs to neither the old nor the new key.
             if not answer.is_transient and self._load_context(request, path, cwd).answer_key == key:
                 self._answers.put(key, answer, answer.size_bytes)
@@ -133,7 +133,8 @@ class ExplainContext:
         )
 
 
-def _compute_answer(context: ExplainContext) -> ExplainAnswer:
+def compute_answer(context: ExplainContext) -> ExplainAnswer:
+    """Return the answer to the request, computed without a cache."""
     git, line_range = context.git, context.line_range
     if line_range is None:
         return _answer_without_lines(context, git)

@@ -103,7 +103,7 @@ def test_long_messages_are_truncated() -> None:
 
 def format_diff(hit: PatternHit, question: str = "") -> list[str]:
     """Return the diff lines of a hit in the terminal output for a question."""
-    output = format_output(partial(query._print_hits, question), FindAnswer((hit,), META))
+    output = format_output(partial(query.print_hits, question), FindAnswer((hit,), META))
     return [line[6:] for line in output.splitlines() if line.startswith("    │")]
 
 

@@ -33,13 +33,13 @@ def repo(tmp_path: Path) -> Repo:
 def computed_contexts(monkeypatch: pytest.MonkeyPatch) -> list[ExplainContext]:
     """Return a list of the contexts that answers are computed for."""
     contexts: list[ExplainContext] = []
-    compute = explain_change._compute_answer
+    compute = explain_change.compute_answer
 
     def record(context: ExplainContext) -> ExplainAnswer:
         contexts.append(context)
         return compute(context)
 
-    monkeypatch.setattr(explain_change, "_compute_answer", record)
+    monkeypatch.setattr(explain_change, "compute_answer", record)
     return contexts
 
 
@@ -135,16 +135,16 @@ def test_answers_of_a_changing_file_are_not_cached(
     repo: Repo, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer during which the file changed is returned but not cached."""
-    compute = explain_change._compute_answer
+    compute = explain_change.compute_answer
 
     def change_file(context: ExplainContext) -> ExplainAnswer:
         repo.write("a.py", "meanwhile\n" + LINES)
         return compute(context)
 
     explainer = Explainer(home)
-    monkeypatch.setattr(explain_change, "_compute_answer", change_file)
+    monkeypatch.setattr(explain_change, "compute_answer", change_file)
     explainer.explain(REQUEST, repo.path)
-    monkeypatch.setattr(explain_change, "_compute_answer", compute)
+    monkeypatch.setattr(explain_change, "compute_answer", compute)
     repo.write("a.py", LINES.replace("3", "three"))
     assert explainer.explain(REQUEST, repo.path) == Explainer(home).explain(REQUEST, repo.path)
 

@@ -22,8 +22,9 @@ from serve.repositories import locate_index
 from serve.search import cache
 from serve.search.cache import LoadedSnapshot, load_snapshot_with_vectors
 from serve.search.find_pattern import PatternSearcher, find_pattern
-from stores import hunk_details, maintenance, writer
+from stores import hunk_details, locks, maintenance, writer
 from stores.index_location import IndexLocation
+from stores.locks import Deadline
 from tests.repos import FIRST_DATE, Repo
 from tests.serve.sample_index import WordEncoder, build_index
 
@@ -81,6 +82,19 @@ def repo(tmp_path: Path, home: Path) -> Repo:
 def searcher(home: Path) -> Iterator[PatternSearcher]:
     with closing(PatternSearcher(home, load_encoder=WordEncoder)) as searcher:
         yield searcher
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list to which each load of a snapshot into a cache adds its thread."""
+    threads: list[int] = []
+
+    def count_loads(*arguments: Any) -> LoadedSnapshot:
+        threads.append(threading.get_ident())
+        return load_snapshot_with_vectors(*arguments)
+
+    monkeypatch.setattr(cache, "load_snapshot_with_vectors", count_loads)
+    return threads
 
 
 def find_with_cache(searcher: PatternSearcher, repo: Repo) -> list[FindAnswer]:
@@ -150,40 +164,33 @@ def test_changes_invalidate_the_cache(
         find_with_cache(searcher, repo) == find_with_cache(searcher, repo) == find_without_cache(repo, home)
     )
     if is_closed:
-        searcher._cache._reader_pools[locate(repo, home)].close()
+        with locks.acquire_index(locate(repo, home).folder, exclusive=True, deadline=Deadline.after(10)):
+            pass  # the searcher closes the index when another program waits for it
     change(repo, home)
     assert (
         find_with_cache(searcher, repo) == find_with_cache(searcher, repo) == find_without_cache(repo, home)
     )
 
 
-def test_work_trees_share_an_index(repo: Repo, home: Path, searcher: PatternSearcher) -> None:
+def test_work_trees_share_an_index(
+    repo: Repo, home: Path, searcher: PatternSearcher, loads: list[int]
+) -> None:
     """Two work trees of a repository, each at its own HEAD, share an index and both stay in the cache."""
     other = repo.path.parent / "other"
     repo.git("worktree", "add", "--quiet", str(other), "HEAD~6")
     linked = Repo(other)
     before = [find_with_cache(searcher, repo), find_with_cache(searcher, linked)]
-    assert (
-        [find_with_cache(searcher, repo), find_with_cache(searcher, linked)]
-        == before
-        == [find_without_cache(repo, home), find_without_cache(linked, home)]
-    )
-    assert len(searcher._cache._entries) == 2
+    assert [find_with_cache(searcher, repo), find_with_cache(searcher, linked)] == before
+    assert len(loads) == 2
+    assert before == [find_without_cache(repo, home), find_without_cache(linked, home)]
     (stats,) = searcher.collect_cache_stats()
     assert stats.hunks == 12
 
 
 def test_concurrent_requests_load_once(
-    repo: Repo, home: Path, searcher: PatternSearcher, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, home: Path, searcher: PatternSearcher, loads: list[int]
 ) -> None:
     """Concurrent requests for an index that is not cached load it once and give the same answer."""
-    loads: list[int] = []
-
-    def count_loads(*arguments: Any) -> LoadedSnapshot:
-        loads.append(threading.get_ident())
-        return load_snapshot_with_vectors(*arguments)
-
-    monkeypatch.setattr(cache, "load_snapshot_with_vectors", count_loads)
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(lambda _: find_with_cache(searcher, repo), range(8)))
     assert len(loads) == 1
@@ -256,7 +263,7 @@ def test_encoder_is_requested_for_every_query(repo: Repo, home: Path) -> None:
     assert names == [EncoderName.MINILM] * len(REQUESTS)
 
 
-def test_long_diffs_are_not_cached(tmp_path: Path, home: Path, searcher: PatternSearcher) -> None:
+def test_diffs_too_long_for_the_cache(tmp_path: Path, home: Path, searcher: PatternSearcher) -> None:
     """Diffs too long for the cache are read for every answer, which stays the same."""
     repo = Repo.create(tmp_path / "long")
     repo.commit_file("long.py", "timeout = 1\n" + "x" * (hunk_details.MAX_CACHED_DIFF_BYTES + 1), "Long")
@@ -265,6 +272,3 @@ def test_long_diffs_are_not_cached(tmp_path: Path, home: Path, searcher: Pattern
     assert (
         find_with_cache(searcher, repo) == find_with_cache(searcher, repo) == find_without_cache(repo, home)
     )
-    (loaded_snapshot,) = [entry.loaded_snapshot for entry in searcher._cache._entries.values()]
-    assert loaded_snapshot is not None and loaded_snapshot.diffs is not None
-    assert len(loaded_snapshot.diffs.row_by_hunk) == 1

@@ -239,14 +239,20 @@ def test_cache_eviction(maps: MapStore, document: Mindmap, monkeypatch: pytest.M
     for other in others:
         maps.create(other)
     time.sleep(documents.MTIME_RESOLUTION_NS / 1e9)
-    for requested_map in (document, *others, document):
-        assert cache.load_json(requested_map.id, time.monotonic()) == encode(requested_map)
-    assert len(cache._contents) == 1
+
+    def load(requested_map: Mindmap) -> bytes:
+        content = cache.load_json(requested_map.id, time.monotonic())
+        assert content == encode(requested_map)
+        return content
+
+    first = [load(requested_map) for requested_map in (document, *others)]
+    assert load(others[2]) is first[3]  # the only one that fits
+    assert load(document) is not first[0]
     monkeypatch.setattr(documents, "MAX_CACHE_BYTES", 3_000)
     cache = documents.DocumentCache(maps.path)
-    for requested_map in (*others[:2], others[0], others[2]):
-        cache.load_json(requested_map.id, time.monotonic())
-    assert others[0].id in cache._contents and others[1].id not in cache._contents
+    contents = [load(requested_map) for requested_map in (*others[:2], others[0], others[2])]
+    assert load(others[0]) is contents[0]
+    assert load(others[1]) is not contents[1]
 
 
 def test_unsupported_methods(client: ViewerClient, document: Mindmap) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,8 @@ from watchdog.observers.api import BaseObserver
 from mindmap.map_store import MapStore
 from mindmap.nodes import add_note
 from serve.viewer import watcher
+from serve.viewer.documents import FileSignature
+from serve.viewer.watcher import Debouncer
 from tests.mindmap.sample_maps import create_map, create_timestamp
 from tests.serve.viewer.helpers import start_viewer, wait_until, write_page_files
 
@@ -88,41 +89,51 @@ def test_directory_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert listener.receive_event()["id"] == document.id
 
 
-def test_changes_with_equal_signatures(tmp_path: Path) -> None:
+def test_changes_with_equal_signatures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a write within the timestamp resolution, the next write is reported although the file looks the same."""
-    file = tmp_path / "mm_1.json"
+    monkeypatch.setattr(watcher, "SCAN_SECONDS", 600.0)
+    signature = FileSignature(1, 2, 3, 4, is_settled=False)
+    monkeypatch.setattr(watcher, "read_signature", lambda *_: signature)
 
-    async def run() -> list[str]:
+    async def run() -> None:
+        nonlocal signature
+        changed_ids = asyncio.Queue[str]()
+        directory_watcher = watcher.DirectoryWatcher(tmp_path, changed_ids.put_nowait)
+        await directory_watcher.start()
+        for is_settled in (False, False, True):
+            signature = replace(signature, is_settled=is_settled)
+            (tmp_path / "mm_1.json").write_text("{}")
+            assert await asyncio.wait_for(changed_ids.get(), 10) == "mm_1"
+        # The signature is settled now, so this write did not happen after it was read.
+        (tmp_path / "mm_1.json").touch()
+        await asyncio.sleep(watcher.QUIET_SECONDS)
+        (tmp_path / "mm_2.json").touch()
+        assert await asyncio.wait_for(changed_ids.get(), 10) == "mm_2"
+        await directory_watcher.stop()
+
+    asyncio.run(run())
+
+
+def test_stop_during_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watcher that is stopped shortly after a write starts no new task, and reports nothing."""
+
+    async def run() -> None:
         changed_ids: list[str] = []
-        directory_watcher = watcher.DirectoryWatcher(tmp_path, changed_ids.append)
-        for age in (0, 0, 1):  # the first two just now, the third a second ago
-            file.write_text("{}")
-            now = time.time_ns() - age * 1_000_000_000
-            os.utime(file, ns=(now, now))
-            await directory_watcher._report_if_changed("mm_1")
-        await directory_watcher._report_if_changed("mm_1")
-        file.write_text("{}")
-        await directory_watcher._report_if_changed("mm_1")
-        file.unlink()
-        await directory_watcher._report_if_changed("mm_1")
-        await directory_watcher._report_if_changed("mm_1")
-        return changed_ids
+        triggered = asyncio.Event()
 
-    assert asyncio.run(run()) == ["mm_1"] * 5
+        class ObservedDebouncer(Debouncer):
+            def trigger(self, name: str) -> None:
+                Debouncer.trigger(self, name)
+                triggered.set()
 
-
-def test_stop_during_writes(tmp_path: Path) -> None:
-    """A watcher that stops during writes starts no new task."""
-
-    async def run() -> list[str]:
-        changed_ids: list[str] = []
+        monkeypatch.setattr(watcher, "Debouncer", ObservedDebouncer)
         directory_watcher = watcher.DirectoryWatcher(tmp_path, changed_ids.append)
         await directory_watcher.start()
-        directory_watcher._on_file_names({"mm_1.json"})
-        await directory_watcher.stop()
         (tmp_path / "mm_1.json").write_text("{}")
-        await asyncio.sleep(0.3)
-        assert not directory_watcher._tasks
-        return changed_ids
+        await asyncio.wait_for(triggered.wait(), 10)
+        await directory_watcher.stop()
+        await asyncio.sleep(watcher.QUIET_SECONDS)  # the debouncer's timer, which is due earlier, has run
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert changed_ids == []
 
-    assert asyncio.run(run()) == []
+    asyncio.run(run())
