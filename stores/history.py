@@ -5,7 +5,7 @@ Imports no NumPy and imports pyarrow only when needed, because every command imp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -54,6 +54,16 @@ class FileCommit:
 
 
 @dataclass(frozen=True, slots=True)
+class _FileChange:
+    """Change of a file by a commit; `date` in seconds, `old_path` if the commit renamed the file."""
+
+    hunk_id: int
+    commit_sha: str
+    old_path: str | None
+    date: int
+
+
+@dataclass(frozen=True, slots=True)
 class UnreadableCommit:
     """Commit that could not be read, and the reason."""
 
@@ -81,20 +91,18 @@ SELECT repo_id, path, last_indexed_commit, indexed_at, head_commit,
        completed_commit
 FROM repository"""
 
-# Rows are in parents-first order, so the row number decides between equal dates. Reachability is applied in Python:
-# planning the joins would take longer than this query.
-_FILE_HUNKS: Final = """
-SELECT hunk_id, commit_sha, old_path, commit_date, commits.rowid
+# Reachability is applied in Python: planning the joins would take longer than this query.
+_FILE_CHANGES: Final = """
+SELECT hunk_id, commit_sha, old_path, epoch(commit_date)::BIGINT
 FROM hunks JOIN commits USING (commit_sha)
 WHERE file_path = $path"""
 
 # Counts the `@@` sections of the stored diff, which is cut after 64 KB; a binary change has none.
 _FILE_COMMITS: Final = """
-SELECT commit_sha, message, author_name, commit_date,
+SELECT hunk_id, commit_sha, message, author_name, commit_date,
        len(regexp_extract_all(diff, '(?m)^@@ '))
 FROM hunks JOIN commits USING (commit_sha)
-WHERE hunk_id IN ({hunks})
-ORDER BY commit_date DESC, commits.rowid DESC"""
+WHERE hunk_id IN ({hunks})"""
 
 
 def load_index_summary(connection: duckdb.DuckDBPyConnection) -> IndexSummary | None:
@@ -153,33 +161,58 @@ def load_head_files(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
 
 
 def load_file_history(
-    connection: duckdb.DuckDBPyConnection, path: str, reachability: ReachabilityDelta
+    connection: duckdb.DuckDBPyConnection,
+    path: str,
+    reachability: ReachabilityDelta,
+    sort_newest_first: Callable[[Mapping[str, int]], list[str]],
 ) -> tuple[tuple[str, int], ...]:
-    """Return (sha, hunk id) for each reachable commit that changed the file, oldest first; follow renames.
+    """Return (sha, hunk id) for each reachable commit that changed the file, newest first; follow renames.
 
-    Commits under an old name count until the date of the rename, because another file may have that name later.
+    Commits under an old name count up to the rename, because another file may have that name later.
+    `sort_newest_first` sorts SHAs, given with their committer dates in seconds.
     """
-    pending_names: list[tuple[str, datetime | None]] = [(path, None)]
-    seen_names = {path}
-    change_by_sha: dict[str, tuple[datetime, int, int]] = {}
-    is_reachable = _build_reachability_test(connection, reachability)
+    changes_by_name = _load_changes_by_name(connection, path, reachability)
+    dates = {change.commit_sha: change.date for changes in changes_by_name.values() for change in changes}
+    positions = {sha: position for position, sha in enumerate(sort_newest_first(dates))}
+    first_positions = {path: 0}
+    pending_names = [path]
+    hunk_by_sha: dict[str, int] = {}
     while pending_names:
-        name, last_date = pending_names.pop()
-        for hunk, sha, old_path, date, row in connection.execute(_FILE_HUNKS, {"path": name}).fetchall():
-            if (last_date is None or date <= last_date) and is_reachable(sha):
-                change_by_sha.setdefault(sha, (date, row, hunk))
-                if old_path and old_path not in seen_names:
-                    seen_names.add(old_path)
-                    pending_names.append((old_path, date))
-    return tuple((sha, hunk) for sha, (_, _, hunk) in sorted(change_by_sha.items(), key=lambda item: item[1]))
+        name = pending_names.pop()
+        for change in sorted(changes_by_name[name], key=lambda change: positions[change.commit_sha]):
+            if positions[change.commit_sha] < first_positions[name]:
+                continue
+            hunk_by_sha.setdefault(change.commit_sha, change.hunk_id)
+            if change.old_path and change.old_path not in first_positions:
+                first_positions[change.old_path] = positions[change.commit_sha]
+                pending_names.append(change.old_path)
+    return tuple((sha, hunk_by_sha[sha]) for sha in positions if sha in hunk_by_sha)
 
 
-def load_file_commits(connection: duckdb.DuckDBPyConnection, hunks: Iterable[int]) -> tuple[FileCommit, ...]:
-    """Return the commit of each of these hunks, newest first."""
+def load_file_commits(connection: duckdb.DuckDBPyConnection, hunks: Sequence[int]) -> tuple[FileCommit, ...]:
+    """Return the commit of each of these hunks, in their order."""
     # Ids are literals: with bound parameters DuckDB cannot skip row groups of other hunks.
     hunk_ids = ", ".join(map(str, hunks))
     rows = connection.execute(_FILE_COMMITS.format(hunks=hunk_ids)).fetchall() if hunk_ids else []
-    return tuple(FileCommit(*row) for row in rows)
+    commit_by_hunk = {hunk: FileCommit(*columns) for hunk, *columns in rows}
+    return tuple(commit_by_hunk[hunk] for hunk in hunks)
+
+
+def _load_changes_by_name(
+    connection: duckdb.DuckDBPyConnection, path: str, reachability: ReachabilityDelta
+) -> dict[str, list[_FileChange]]:
+    """Return the reachable changes of the file, and of each file that became one of these by a rename."""
+    is_reachable = _build_reachability_test(connection, reachability)
+    changes_by_name: dict[str, list[_FileChange]] = {}
+    pending_names = [path]
+    while pending_names:
+        name = pending_names.pop()
+        rows = connection.execute(_FILE_CHANGES, {"path": name}).fetchall()
+        changes = [_FileChange(*row) for row in rows if is_reachable(row[1])]
+        changes_by_name[name] = changes
+        old_names = dict.fromkeys(change.old_path for change in changes if change.old_path)
+        pending_names += [old for old in old_names if old not in changes_by_name and old not in pending_names]
+    return changes_by_name
 
 
 def needs_side_file(connection: duckdb.DuckDBPyConnection) -> bool:

@@ -3,6 +3,7 @@
 - `attributes`: git attributes of paths
 - `changes`: file changes of a tree diff, and exact-rename detection above the similarity limits
 - `commit_graph`: git commit-graph with changed-path Bloom filters, stored next to the index
+- `corrected_dates`: dates that agree with the history, read from the commit-graph
 - `errors`: errors of repositories and objects that cannot be read, with hints
 - `git_cli`: the git program, without pager, prompt, network or external programs
 - `git_dir`: files and settings of a git directory: common directory, shallow boundary, partial clones

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
-from itertools import groupby
 from pathlib import Path
-from typing import Final
 
 from pipeline.git import commit_graph
 from pipeline.git.changes import decode_path
 from pipeline.git.git_cli import GitProgram
-from pipeline.git.objects import Commit, Parents, sort_topologically
+from pipeline.git.objects import Commit
 from pipeline.git.repository import Repository, open_repository
 from serve.api_types import (
     ExplainAnswer,
@@ -41,6 +38,7 @@ from serve.explain.blame import (
     start_blame,
 )
 from serve.explain.cache import BoundedCache
+from serve.explain.commit_order import sort_newest_first
 from serve.explain.excerpts import Excerpt, build_excerpt, find_main_origin
 from serve.explain.file_history import Enrichment, FileHistoryReader, open_file_history
 from serve.explain.notes import Coverage
@@ -50,9 +48,6 @@ from serve.repositories import find_index
 from stores.history import FileCommit
 from stores.index_location import IndexLocation
 
-# Clocks can be wrong, so a path between two commits of the same time can lead through older ones. git also uses a day.
-CLOCK_SLOP: Final = timedelta(days=1)
-
 
 @dataclass(frozen=True, slots=True)
 class Explainer:
@@ -60,7 +55,7 @@ class Explainer:
 
     home: Path
     _answers: BoundedCache[ExplainAnswer] = field(default_factory=BoundedCache)
-    _commit_counts: BoundedCache[int] = field(default_factory=BoundedCache)
+    _histories: BoundedCache[bytes] = field(default_factory=BoundedCache)
 
     def explain(self, request: ExplainRequest, path: Path, cwd: Path | None = None) -> ExplainAnswer:
         """Return the commits behind lines of a file in the repository at `path`.
@@ -89,7 +84,7 @@ class Explainer:
             target=resolve_target(repository, head, request.file, cwd),
             location=find_index(self.home, repository),
             ignore_revs=load_ignore_revs(repository),
-            commit_counts=self._commit_counts,
+            histories=self._histories,
         )
 
 
@@ -103,7 +98,7 @@ class ExplainContext:
     target: Target
     location: IndexLocation | None
     ignore_revs: BlameIgnoreRevs
-    commit_counts: BoundedCache[int]
+    histories: BoundedCache[bytes]
 
     @property
     def answer_key(self) -> bytes:
@@ -142,7 +137,7 @@ def compute_answer(context: ExplainContext) -> ExplainAnswer:
         # git runs in the background while this thread reads the index.
         start_blame(git, context.target, line_range, context.request, context.ignore_revs) as blame_process,
         open_file_history(
-            context.repository, context.location, git, context.commit_counts, context.file_history_path
+            context.repository, context.location, git, context.histories, context.file_history_path
         ) as reader,
     ):
         result = read_blame(blame_process)
@@ -161,7 +156,7 @@ def _answer_from_blame(
     repository, target = context.repository, context.target
     lines_by_commit = _group_by_commit(result.lines)
     commit_times = {sha: result.commit_times[sha] for sha in lines_by_commit}
-    shas = order_newest_first(commit_times, repository)
+    shas = sort_newest_first(commit_times, repository, git, reader.walked_history)
     hits = _build_hits(context, shas[: clamp_limit(context.request.k)], lines_by_commit)
     enrichment = reader.load_enrichment(shas, [hit.commit_sha for hit in hits])
     coverage = _measure_coverage(result.lines, lines_by_commit, repository, enrichment)
@@ -190,7 +185,7 @@ def _answer_blame_failure(
 def _answer_without_lines(context: ExplainContext, git: GitProgram) -> ExplainAnswer:
     """Answer a request for a file or a range that has no lines to blame."""
     target, repository = context.target, context.repository
-    with open_file_history(repository, context.location, git, context.commit_counts) as reader:
+    with open_file_history(repository, context.location, git, context.histories) as reader:
         limitations = list(notes.describe_file_limitations(target, context.ignore_revs, repository, git))
         if target.is_missing and context.head:
             limitations = [notes.describe_missing_file(target, repository, context.head, git)]
@@ -208,39 +203,6 @@ def _group_by_commit(lines: Sequence[BlamedLine]) -> Mapping[str, list[BlamedLin
         if line.is_committed:
             lines_by_commit[line.origin.commit_sha].append(line)
     return lines_by_commit
-
-
-def order_newest_first(commit_times: Mapping[str, int], repository: Repository) -> list[str]:
-    """Sort commits by committer time (seconds by SHA), newest first; of equal times, children before parents."""
-    sorted_shas: list[str] = []
-    shas_by_time = sorted(commit_times, key=lambda sha: (-commit_times[sha], sha))
-    for _, tied_shas in groupby(shas_by_time, key=commit_times.__getitem__):
-        sorted_shas += _sort_children_first(list(tied_shas), repository)
-    return sorted_shas
-
-
-def _sort_children_first(tied_shas: list[str], repository: Repository) -> list[str]:
-    """Sort commits of the same committer time so that children come before parents."""
-    if len(tied_shas) == 1:
-        return tied_shas
-    parents = _load_recent_parents(tied_shas, repository)
-    shas = set(tied_shas)
-    # The sort takes one start commit: "" is an artificial child of all of them.
-    return [sha for sha in reversed(sort_topologically("", {**parents, "": tuple(tied_shas)})) if sha in shas]
-
-
-def _load_recent_parents(tied_shas: list[str], repository: Repository) -> dict[str, Parents]:
-    """Return the parents, by SHA, of every commit that these reach; `()` at commits over `CLOCK_SLOP` older."""
-    oldest = repository.read_commit(tied_shas[0]).commit_date - CLOCK_SLOP
-    parents: dict[str, Parents] = {}
-    queue = list(tied_shas)
-    while queue:
-        sha = queue.pop()
-        if sha not in parents and repository.contains(sha):
-            commit = repository.read_commit(sha)
-            parents[sha] = commit.parents if commit.commit_date >= oldest else ()
-            queue.extend(parents[sha])
-    return parents
 
 
 def _build_hits(

@@ -5,7 +5,7 @@ Related commits are the neighbours of a hit in the file's history.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from typing import Final
 from pipeline.git.git_cli import GitProgram
 from pipeline.git.repository import Repository
 from serve.explain.cache import BoundedCache, compute_history_key
+from serve.explain.commit_order import HISTORY_ARGUMENTS, sort_newest_first
 from serve.index_status import IndexStatus, load_index_status
 from stores import database, errors, history
 from stores.database import DamagedIndex, NotIndexed
@@ -50,8 +51,9 @@ class FileHistoryReader:
     """Reader of the index for one explanation.
 
     `connection` is None if there is no index or it cannot be read. `error` says why it cannot be read; else it is "".
-    `file_history` has the SHA of each indexed commit that changed the file, the oldest first, and the id of its hunk
+    `file_history` has the SHA of each indexed commit that changed the file, the newest first, and the id of its hunk
     (its diff of the file). It is None if the request excludes related commits or the index is not open.
+    `walked_history`: without an index, HEAD's commits and their parents, children first, as git prints them.
     """
 
     status: IndexStatus
@@ -59,6 +61,7 @@ class FileHistoryReader:
     connection: Connection | None = None
     error: str = ""
     file_history: tuple[tuple[str, int], ...] | None = None
+    walked_history: bytes = b""
 
     def load_enrichment(self, shas: Sequence[str], hit_shas: Sequence[str]) -> Enrichment:
         """Look up which of the commits are indexed, and the commits related to the hits."""
@@ -72,9 +75,8 @@ class FileHistoryReader:
                 if self.file_history is None:
                     return Enrichment(frozenset(indexed_shas))
                 related_shas = find_related_commits(list(hunk_ids), hit_shas)
-                related_commits = history.load_file_commits(
-                    self.connection, [hunk_ids[sha] for sha in related_shas]
-                )
+                related_hunks = [hunk for sha, hunk in hunk_ids.items() if sha in related_shas]
+                related_commits = history.load_file_commits(self.connection, related_hunks)
                 return Enrichment(frozenset(indexed_shas), related_commits, bool(hunk_ids))
         except (DamagedIndex, StorageError) as error:
             return Enrichment(error=_format_error(error))
@@ -85,15 +87,15 @@ def open_file_history(
     repository: Repository,
     location: IndexLocation | None,
     git: GitProgram,
-    commit_counts: BoundedCache[int],
+    histories: BoundedCache[bytes],
     path: str | None = None,
 ) -> Iterator[FileHistoryReader]:
     """Open the index for an explanation. A missing, busy or damaged index gives a reader without a connection.
 
     With a `path`, this function also reads the file's history, while git runs blame in the background. The index stays
     open until the context ends: opening it again would take longer than an index run has to wait for the lock.
-    `commit_counts` caches the number of commits in repositories without an index, because git can need longer to count
-    them than to blame.
+    `histories` caches the history of repositories without an index, because git can need longer to walk it than to
+    blame.
     """
     with ExitStack() as stack:
         yield _open_reader(
@@ -101,7 +103,8 @@ def open_file_history(
             repository,
             location,
             path,
-            partial(_build_status_without_index, repository, git, commit_counts),
+            partial(sort_newest_first, repository=repository, git=git),
+            partial(_create_reader_without_index, repository, git, histories),
         )
 
 
@@ -122,42 +125,44 @@ def _open_reader(
     repository: Repository,
     location: IndexLocation | None,
     path: str | None,
-    build_status_without_index: Callable[[], IndexStatus],
+    sort_commits: Callable[[Mapping[str, int]], list[str]],
+    create_reader_without_index: Callable[..., FileHistoryReader],
 ) -> FileHistoryReader:
     if location is None:
-        return FileHistoryReader(build_status_without_index())
+        return create_reader_without_index()
     try:
         connection = stack.enter_context(database.open_for_reading(location, wait=LOCK_WAIT_SECONDS))
         with database.translate_errors(location):
             status = load_index_status(repository, connection)
             file_history = (
-                None if path is None else history.load_file_history(connection, path, status.reachability)
+                None
+                if path is None
+                else history.load_file_history(connection, path, status.reachability, sort_commits)
             )
             return FileHistoryReader(status, location, connection, file_history=file_history)
     except NotIndexed:
-        return FileHistoryReader(build_status_without_index())
+        return create_reader_without_index()
     except (DamagedIndex, IndexBusy, NewerSchema, StorageError) as error:
-        return FileHistoryReader(build_status_without_index(), error=_format_error(error))
+        return create_reader_without_index(error=_format_error(error))
     except OSError as error:
-        return FileHistoryReader(
-            build_status_without_index(), error=_format_error(errors.from_os_error(error) or error)
-        )
+        return create_reader_without_index(error=_format_error(errors.from_os_error(error) or error))
 
 
-def _build_status_without_index(
-    repository: Repository, git: GitProgram, commit_counts: BoundedCache[int]
-) -> IndexStatus:
-    """Return a status that is behind by all commits of HEAD; git counts them faster than a walk by libgit2."""
+def _create_reader_without_index(
+    repository: Repository, git: GitProgram, histories: BoundedCache[bytes], error: str = ""
+) -> FileHistoryReader:
+    """Return a reader whose status is behind by all commits of HEAD. `error` says why the index cannot be read."""
     head = repository.read_head()
     if head is None:
-        return IndexStatus()
+        return FileHistoryReader(IndexStatus(), error=error)
     key = compute_history_key(repository, head)
-    count = commit_counts.get(key)
-    if count is None:
-        result = git.run("rev-list", "--count", head)
-        count = int(result.stdout) if result.exit_code == 0 else len(repository.walk(head))
-        commit_counts.put(key, count)
-    return IndexStatus(commits_behind=count)
+    walked_history = histories.get(key)
+    if walked_history is None:
+        result = git.run(*HISTORY_ARGUMENTS, head)
+        walked_history = b"" if result.exit_code else result.stdout
+        histories.put(key, walked_history, len(walked_history))
+    count = walked_history.count(b"\n") or len(repository.walk(head))
+    return FileHistoryReader(IndexStatus(commits_behind=count), error=error, walked_history=walked_history)
 
 
 def _format_error(error: LineageError | OSError) -> str:

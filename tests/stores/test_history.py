@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from stores import history
@@ -25,7 +27,7 @@ def test_recorded_commits_and_digests(max_inline: int, monkeypatch: pytest.Monke
 
 
 def test_file_history() -> None:
-    """A file's commits are oldest first, follow renames, and exclude other files and unreachable commits."""
+    """A file's commits are newest first, follow renames, and exclude other files and unreachable commits."""
     paths = ["old", "middle", "other", "new", "new", "new", "old", "new"]
     hunks = [SampleHunk(number, path) for number, path in enumerate(paths, 1)]
     connection = create_index(hunks, unreached=[6])
@@ -34,21 +36,35 @@ def test_file_history() -> None:
 
     def list_numbers(path: str, delta: ReachabilityDelta) -> list[int]:
         number_by_sha = {hunk.sha: hunk.commit for hunk in hunks}
-        return [number_by_sha[sha] for sha, _ in history.load_file_history(connection, path, delta)]
+        changes = history.load_file_history(connection, path, delta, sort_by_date)
+        return [number_by_sha[sha] for sha, _ in changes]
 
-    assert list_numbers("new", ReachabilityDelta()) == [1, 2, 4, 5, 8]
-    assert list_numbers("old", ReachabilityDelta()) == [1, 7]
+    assert list_numbers("new", ReachabilityDelta()) == [8, 5, 4, 2, 1]
+    assert list_numbers("old", ReachabilityDelta()) == [7, 1]
     complete_delta = ReachabilityDelta(added_commits=(make_sha(1), make_sha(6)), is_complete=True)
     assert list_numbers("new", complete_delta) == [6]
     assert list_numbers("nowhere", ReachabilityDelta()) == []
 
 
+def test_former_name_counts_up_to_its_last_rename() -> None:
+    """A file that was renamed twice from the same name has the commits under this name up to the second rename."""
+    connection = create_index([SampleHunk(number, path) for number, path in enumerate("abaabb", 1)])
+    for number, old_path in ((2, "a"), (3, "b"), (5, "a")):
+        connection.execute("UPDATE hunks SET old_path = ? WHERE commit_sha = ?", [old_path, make_sha(number)])
+    changes = history.load_file_history(connection, "b", ReachabilityDelta(), sort_by_date)
+    assert [sha for sha, _ in changes] == [make_sha(number) for number in (6, 5, 4, 3, 2, 1)]
+
+
+def sort_by_date(dates: Mapping[str, int]) -> list[str]:
+    return sorted(dates, key=dates.__getitem__, reverse=True)
+
+
 def test_file_commits() -> None:
-    """Commits are newest first, with their number of `@@` headers; changed lines that look like one do not count."""
+    """Commits are in the order of the hunks, with their number of `@@` headers, without lines that look like one."""
     connection = create_index([SampleHunk(1, "a"), SampleHunk(2, "a"), SampleHunk(3, "a")])
     diff = "@@ -1 +1 @@ f\n-@@ -1 +1 @@\n+@@ x\n@@ -9 +9 @@\n @@ y\n"
     connection.execute("UPDATE hunks SET diff = ? WHERE commit_sha = ?", [diff, make_sha(2)])
-    commits = history.load_file_commits(connection, [0, 1])
+    commits = history.load_file_commits(connection, [1, 0])
     assert [(commit.commit_sha, commit.touched_hunks) for commit in commits] == [
         (make_sha(2), 2),
         (make_sha(1), 1),

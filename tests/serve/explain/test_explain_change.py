@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -311,15 +310,6 @@ def test_equal_dates_order_children_first(tmp_path: Path, home: Path) -> None:
         list_hit_commits(explain(repo, home, "a", k=20))
         == repo.git("rev-list", "--topo-order", "HEAD").split()
     )
-
-
-def test_clock_going_back(tmp_path: Path, home: Path) -> None:
-    """Commits are ordered by committer date, even if a child is older than its parent."""
-    repo = Repo.create(tmp_path / "repo")
-    first = repo.commit_file("a", "1\n")
-    repo.write("a", "1\n2\n")
-    second = repo.commit("2", date=FIRST_DATE - timedelta(days=400))
-    assert list_hit_commits(explain(repo, home, "a")) == [first, second]
 
 
 def test_mailmap(repo: Repo, home: Path) -> None:
