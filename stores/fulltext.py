@@ -18,6 +18,7 @@ import numpy as np
 
 from stores.filters import FilterMask
 from stores.snapshot import (
+    INNERMOST_PARENT,
     LANE_DEPTH,
     PREFERRED_PATH_BOOST,
     Bools,
@@ -29,6 +30,7 @@ from stores.snapshot import (
     select_top_k,
     to_int_array,
 )
+from stores.types import QuotedSymbol
 
 # The usual saturation and length normalisation of BM25, also the defaults of DuckDB's full-text extension.
 K1: Final = 1.2
@@ -43,8 +45,8 @@ TEXT_WEIGHT: Final = 0.3
 COMMON_TERM_SHARE: Final = 0.15
 # Minimum share of the query's term weights that a name must match. See "Symbol-name lane" in README.md.
 MIN_NAME_MATCH_SHARE: Final = 0.5
-# Factor for symbols with a quoted name of the query. With 2.0 they rank above symbols that share only terms with the
-# query, but a match of a rare term still outranks a quoted name that very many symbols have.
+# Factor for symbols with a quoted name of the query, and again for those inside the quoted parent. With 2.0 they rank
+# above symbols that share only terms with the query, but a match of a rare term outranks a name that very many have.
 QUOTED_NAME_BOOST: Final = 2.0
 
 # Scores are summed as integer multiples of this unit, because a sum of floats depends on the order of its summands.
@@ -55,7 +57,11 @@ _POSTINGS: Final = "SELECT term_id, {key}, frequency FROM {table} WHERE term_id 
 _KEYS: Final = {"hunk_postings": "hunk_id", "symbol_postings": "hunk_id", "head_postings": "symbol_id"}
 # Terms and names are SQL literals too, because binding takes 0.1 ms per value.
 _TERMS: Final = "SELECT term_id, term FROM terms WHERE term IN ({terms}) ORDER BY term_id"
-_HUNKS_BY_SYMBOL: Final = "SELECT DISTINCT hunk_id FROM hunk_symbols WHERE name IN ({names})"
+_HUNKS_BY_SYMBOL: Final = f"""
+SELECT hunk_id, max(CASE WHEN {INNERMOST_PARENT} || '.' || name IN ({{full_names}}) THEN 2 ELSE 1 END) AS parts
+FROM hunk_symbols
+WHERE name IN ({{names}})
+GROUP BY hunk_id"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,12 +164,12 @@ def search_symbol_names(
     lookup: TermLookup,
     mask: FilterMask,
     *,
-    quoted_names: tuple[str, ...] = (),
+    quoted_symbols: tuple[QuotedSymbol, ...] = (),
     limit: int = LANE_DEPTH,
 ) -> tuple[RankedHunk, ...]:
     """Return the hunks with the best matching symbol names, best first.
 
-    quoted_names: names that the query quotes. With them, common terms count and a single matching term is enough.
+    quoted_symbols: names that the query quotes. With them, common terms count and a single matching term is enough.
     """
     text_count = int(np.count_nonzero(snapshot.hunks.word_counts))
     weights = _to_units(
@@ -171,20 +177,20 @@ def search_symbol_names(
     )
     is_used = (
         np.ones(len(lookup.term_ids), np.bool_)
-        if quoted_names
+        if quoted_symbols
         else ~_find_common_terms(snapshot, lookup.text_scores)
     )
     touched_scores = _score_touched_symbols(
-        connection, snapshot, lookup.name_postings.select_terms(is_used), quoted_names, weights
+        connection, snapshot, lookup.name_postings.select_terms(is_used), quoted_symbols, weights
     )
     head_scores = _score_head_symbols(
-        connection, snapshot, lookup.term_ids[is_used], quoted_names, weights[is_used]
+        connection, snapshot, lookup.term_ids[is_used], quoted_symbols, weights[is_used]
     )
     scores = (
         touched_scores.scores + HEAD_WEIGHT * head_scores.scores + TEXT_WEIGHT * lookup.text_scores.scores
     )
     matched_weight = np.maximum(touched_scores.matched_weight, head_scores.matched_weight)
-    min_weight = (0 if quoted_names else MIN_NAME_MATCH_SHARE) * weights.sum()
+    min_weight = (0 if quoted_symbols else MIN_NAME_MATCH_SHARE) * weights.sum()
     is_eligible = (matched_weight > 0) & (matched_weight >= min_weight) & mask.is_included
     return select_top_k(snapshot, scores * _compute_preference_factors(mask), is_eligible, limit)
 
@@ -196,16 +202,21 @@ def compute_inverse_document_frequency(document_frequencies: Ints, document_coun
     )
 
 
-def find_hunks_touching(
-    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, names: tuple[str, ...]
-) -> Bools:
-    """Return a mask of the hunks that touched a symbol with exactly one of these names."""
-    is_touched = np.zeros(len(snapshot.hunks), np.bool_)
-    if names:
-        rows = connection.execute(_HUNKS_BY_SYMBOL.format(names=_format_sql_literals(names))).to_arrow_table()
+def count_touched_parts(
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, quoted_symbols: tuple[QuotedSymbol, ...]
+) -> Ints:
+    """Return for each hunk how many parts of a quoted symbol it touched: 0, 1 (the name) or 2 (also the parent)."""
+    counts = np.zeros(len(snapshot.hunks), np.int64)
+    if quoted_symbols:
+        sql = _HUNKS_BY_SYMBOL.format(
+            names=_format_sql_literals(quoted.name for quoted in quoted_symbols),
+            full_names=_format_sql_literals(str(quoted) for quoted in quoted_symbols if quoted.parent),
+        )
+        rows = connection.execute(sql).to_arrow_table()
         positions = snapshot.hunks.positions.find_positions(to_int_array(rows.column("hunk_id")))
-        is_touched[positions[positions >= 0]] = True
-    return is_touched
+        is_included = positions >= 0
+        counts[positions[is_included]] = to_int_array(rows.column("parts"))[is_included]
+    return counts
 
 
 def _find_common_terms(snapshot: Snapshot, text_scores: Bm25Scores) -> Bools:
@@ -218,16 +229,14 @@ def _score_touched_symbols(
     connection: duckdb.DuckDBPyConnection,
     snapshot: Snapshot,
     name_postings: Postings,
-    quoted_names: tuple[str, ...],
+    quoted_symbols: tuple[QuotedSymbol, ...],
     weights: Ints,
 ) -> SymbolNameScores:
     """Score the names of the symbols that each hunk touched."""
     hunks = snapshot.hunks
     scores = _score_bm25(name_postings, hunks.symbol_word_counts).scores
     matched_weight = _sum_weights(name_postings, weights, len(hunks))
-    if quoted_names:
-        is_quoted = find_hunks_touching(connection, snapshot, quoted_names)
-        scores = scores * np.where(is_quoted, QUOTED_NAME_BOOST, 1.0)
+    scores = scores * QUOTED_NAME_BOOST ** count_touched_parts(connection, snapshot, quoted_symbols)
     return SymbolNameScores(scores, matched_weight)
 
 
@@ -235,7 +244,7 @@ def _score_head_symbols(
     connection: duckdb.DuckDBPyConnection,
     snapshot: Snapshot,
     term_ids: Ints,
-    quoted_names: tuple[str, ...],
+    quoted_symbols: tuple[QuotedSymbol, ...],
     weights: Ints,
 ) -> SymbolNameScores:
     """Score the best matching symbol at HEAD in each hunk's file."""
@@ -243,8 +252,7 @@ def _score_head_symbols(
     postings = _load_postings(connection, "head_postings", term_ids, symbols.positions)
     scores = _score_bm25(postings, symbols.word_counts).scores
     matched_weight = _sum_weights(postings, weights, len(symbols.word_counts))
-    if quoted_names:
-        scores = scores * np.where(symbols.match_names(quoted_names), QUOTED_NAME_BOOST, 1.0)
+    scores = scores * QUOTED_NAME_BOOST ** symbols.count_matched_parts(quoted_symbols)
     matched_symbols = np.flatnonzero((matched_weight > 0) & (symbols.file_indices >= 0))
     best_scores, best_weights = np.zeros(snapshot.file_count), np.zeros(snapshot.file_count, np.int64)
     np.maximum.at(best_scores, symbols.file_indices[matched_symbols], scores[matched_symbols])

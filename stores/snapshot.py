@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stores import history, schema
-from stores.types import ReachabilityDelta
+from stores.types import QuotedSymbol, ReachabilityDelta
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -34,7 +34,11 @@ _HUNKS: Final = """
 SELECT hunk_id, text_digest, word_count, symbol_word_count, commit_date, commit_sha, file_path
 FROM hunks JOIN commits USING (commit_sha)
 ORDER BY commit_date DESC, commit_sha, file_path, file_path_bytes"""
-_SYMBOLS: Final = "SELECT symbol_id, word_count, file_path, name FROM head_symbols ORDER BY symbol_id"
+# Name of the innermost enclosing symbol; of a Rust `impl Display for Event`, the type.
+INNERMOST_PARENT: Final = "split_part(split_part(parent, '.', -1), ' ', -1)"
+_SYMBOLS: Final = f"""
+SELECT symbol_id, word_count, file_path, name, {INNERMOST_PARENT} AS parent
+FROM head_symbols ORDER BY symbol_id"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,17 +85,22 @@ class HeadSymbols:
     """Columns of the symbols at HEAD, by symbol id.
 
     positions: lookup from symbol id to index. word_counts: document lengths for BM25. file_indices: as in `Hunks`; -1
-    for a file without hunks.
+    for a file without hunks. parents: name of the enclosing symbol; empty at top level.
     """
 
     positions: PositionLookup
     word_counts: Ints
     file_indices: Ints
     names: pa.Array
+    parents: pa.Array
 
-    def match_names(self, names: tuple[str, ...]) -> Bools:
-        """Return a mask of the symbols that have one of these names."""
-        return np.asarray(pc.is_in(self.names, pa.array(names, pa.string())), dtype=np.bool_)
+    def count_matched_parts(self, quoted_symbols: tuple[QuotedSymbol, ...]) -> Ints:
+        """Return for each symbol how many parts of a quoted symbol it has: 0, 1 (the name) or 2 (also the parent)."""
+        names = pa.array([quoted.name for quoted in quoted_symbols], pa.string())
+        full_names = pa.array([str(quoted) for quoted in quoted_symbols if quoted.parent], pa.string())
+        has_name = pc.is_in(self.names, names)
+        has_parent = pc.is_in(pc.binary_join_element_wise(self.parents, self.names, "."), full_names)
+        return np.asarray(has_name, dtype=np.int64) + np.asarray(has_parent, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +131,7 @@ class Snapshot:
             symbols.word_counts,
             symbols.file_indices,
             symbols.names,
+            symbols.parents,
             self.text_digests,
         )
         return sum(int(column.nbytes) for column in columns)
@@ -208,6 +218,7 @@ def _load_symbols(connection: duckdb.DuckDBPyConnection, paths: pa.Array) -> Hea
         word_counts=to_int_array(rows.column("word_count")),
         file_indices=to_int_array(files),
         names=rows.column("name").combine_chunks(),
+        parents=rows.column("parent").combine_chunks(),
     )
 
 

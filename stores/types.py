@@ -1,4 +1,4 @@
-"""Reachability difference, schema version and embedding dimension.
+"""Quoted symbol names, reachability difference, schema version and embedding dimension.
 
 Imports only the standard library, because every command imports it.
 """
@@ -7,6 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedSymbol:
+    """Name of a symbol that a query quotes. `parent` is the name of the enclosing symbol; empty if it is not given."""
+
+    name: str
+    parent: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.parent}.{self.name}" if self.parent else self.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ MAX_MATCHED_WORDS: Final = 5
 MIN_MESSAGE_WORDS: Final = 2
 
 # Kinds of text in a query that a hit should contain literally, as columns of `CandidateFeatures.literal_matches`.
-LITERAL_HINTS: Final = ("path", "quoted symbol name")
+LITERAL_HINTS: Final = ("path", "quoted symbol name", "quoted parent of the symbol")
 
 # Fields of a candidate that can contain a term, in the order in which answers list them.
 FIELDS: Final = ("message", "path", "symbols", "change")
@@ -237,8 +237,8 @@ def build_change(details: HunkDetails) -> ChangeText:
 
 def _match_literal_hints(connection: Connection, query: Query, results: RetrieverResults) -> Bools:
     """Return, for each hunk of the snapshot (rows), a mask of the query's literal hints that it has (columns)."""
-    has_symbol = fulltext.find_hunks_touching(connection, results.loaded_snapshot.snapshot, query.symbols)
-    return np.column_stack((results.filter_mask.is_preferred, has_symbol))
+    parts = fulltext.count_touched_parts(connection, results.loaded_snapshot.snapshot, query.symbols)
+    return np.column_stack((results.filter_mask.is_preferred, parts >= 1, parts == 2))
 
 
 def _load_messages(results: RetrieverResults, candidates: Sequence[Candidate]) -> tuple[list[str], Floats]:

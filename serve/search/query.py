@@ -32,6 +32,7 @@ from serve.search.query_hints import (
     strip_question_phrases,
 )
 from stores.filters import BadPathFilter, QueryFilter, translate_path_pattern
+from stores.types import QuotedSymbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Query:
 
     text: str
     terms: tuple[str, ...]
-    symbols: tuple[str, ...]
+    symbols: tuple[QuotedSymbol, ...]
     filters: QueryFilter
     intent: Intent
     roles: frozenset[FileRole]
@@ -53,6 +54,11 @@ class Query:
     query_profile: QueryProfile
     k: int
     now: datetime
+
+    @property
+    def symbol_terms(self) -> tuple[str, ...]:
+        """Stemmed words of the quoted names, without those of enclosing symbols."""
+        return tuple(count_terms(" ".join(symbol.name for symbol in self.symbols)))
 
 
 def parse_query(request: FindRequest, now: datetime, context: RepositoryContext) -> Query:
@@ -132,11 +138,13 @@ def _describe_profile(
         "language": hints.language if not requested_filters.language else None,
         "since": format_date(hints.since) if hints.since and not requested_filters.since else None,
         "paths preferred": ", ".join(hints.paths),
-        "names meant literally": ", ".join(hints.symbols),
+        "names meant literally": ", ".join(map(str, hints.symbols)),
     }
     explanation = f"{cues}; {classification.retrieval_profile.description}"
     if description := "; ".join(f"{name}: {value}" for name, value in applied_hints.items() if value):
         explanation += f"; read from the query: {description}"
+    if hints.absent_languages:
+        explanation += f"; no file of the history is in: {', '.join(hints.absent_languages)}"
     return QueryProfile(classification.intent.value, explanation)
 
 

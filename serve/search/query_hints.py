@@ -10,7 +10,7 @@ Function words ("how", "the", "was") carry no meaning of their own; content word
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -20,6 +20,7 @@ from typing import Final
 from pipeline.syntax.languages import LANGUAGE_BY_SUFFIX, LANGUAGES_WITHOUT_SYMBOLS, detect_language
 from pipeline.text import count_terms
 from serve.errors import BadRequest
+from stores.types import QuotedSymbol
 
 # A month counts 30 days and a year 365: relative ages need no calendar.
 AGE_UNITS: Final = {
@@ -69,6 +70,9 @@ _FILTERABLE_LANGUAGES: Final = (
 # Paths of a query to look up. Each costs a query of the index, and a pasted text may have thousands of slashes.
 MAX_PATHS: Final = 20
 
+# Languages to list that the history lacks. A pasted text may have thousands of words that look like one.
+MAX_ABSENT_LANGUAGES: Final = 5
+
 _LANGUAGE_FIELD: Final = re.compile(r"\b(?:language|lang):\s*([\w+#-]+)", re.IGNORECASE)
 # Not followed by a number: "in Python 3.12" is about a supported version, not about the language of the code.
 _LANGUAGE_MENTION: Final = re.compile(
@@ -107,7 +111,8 @@ _PATH: Final = re.compile(
 _FILE_NAME: Final = re.compile(r"(?<![\w/.:+-])[\w-]+(?:\.[\w-]+)*\.[A-Za-z]\w*(?![\w/(])")
 _WORD_CHARACTER: Final = re.compile(r"\w")
 _QUOTED: Final = re.compile(r"`([^`\n]+)`|\"([^\"\n]+)\"|(?<!\w)'([^'\n]+)'(?!\w)")
-_SYMBOL: Final = re.compile(r"(?:[^\W\d]\w*(?:\.|::|#))*([^\W\d]\w*[!?]?)(?:\(.*\))?")
+_SYMBOL: Final = re.compile(r"((?:[^\W\d]\w*(?:\.|::|#))*[^\W\d]\w*[!?]?)(?:\(.*\))?")
+_SCOPE_SEPARATOR: Final = re.compile(r"\.|::|#")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +120,15 @@ class Hints:
     """Hints found in a query.
 
     `text` is the query without the phrases that state a language or a time range. `paths` are files or directories to
-    prefer, `symbols` are quoted names.
+    prefer, `symbols` are quoted names. `absent_languages` are languages that the query names and the history lacks.
     """
 
     text: str
     language: str | None = None
     since: datetime | None = None
     paths: tuple[str, ...] = ()
-    symbols: tuple[str, ...] = ()
+    symbols: tuple[QuotedSymbol, ...] = ()
+    absent_languages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +136,18 @@ class RepositoryContext:
     """Facts about the repository that decide which words of a query are hints.
 
     `has_language` checks for files in a language in the history, `has_path` for a path that contains the given one as
-    complete components. `work_tree` is the root of the work tree, None without one.
+    complete components. `work_tree` is the root of the work tree, None without one. `is_indexed` is False if there is
+    no index, so that the languages of the history are unknown.
     """
 
     has_language: Callable[[str], bool]
     has_path: Callable[[str], bool]
     work_tree: Path | None = None
+    is_indexed: bool = True
 
 
 # Without an index no word of a query is a language or a path.
-EMPTY_CONTEXT: Final = RepositoryContext(lambda _: False, lambda _: False)
+EMPTY_CONTEXT: Final = RepositoryContext(lambda _: False, lambda _: False, is_indexed=False)
 
 
 def parse_hints(text: str, now: datetime, context: RepositoryContext) -> Hints:
@@ -154,7 +162,26 @@ def parse_hints(text: str, now: datetime, context: RepositoryContext) -> Hints:
         since=since,
         paths=tuple(filter(context.has_path, islice(dict.fromkeys(_find_paths(remaining_text)), MAX_PATHS))),
         symbols=tuple(dict.fromkeys(_find_symbols(remaining_text))),
+        absent_languages=_find_absent_languages(text, context) if context.is_indexed else (),
     )
+
+
+def _find_absent_languages(text: str, context: RepositoryContext) -> tuple[str, ...]:
+    absent_languages = (
+        name for name in dict.fromkeys(_find_languages(text)) if not context.has_language(name)
+    )
+    return tuple(islice(absent_languages, MAX_ABSENT_LANGUAGES))
+
+
+def _find_languages(text: str) -> Iterator[str]:
+    """Yield each language that the text names, also the alternatives in "in Java or Python"."""
+    for match in _LANGUAGE_FIELD.finditer(text):
+        # A colon and a space can end a clause: "add a language: support of plurals".
+        if language := LANGUAGES.get(match[1].lower(), "" if " " in match[0] else match[1]):
+            yield language
+    for match in _LANGUAGE_MENTION.finditer(text):
+        words = (match[1] or match[2], *_find_alternatives(text, match))
+        yield from filter(None, map(_resolve_language_mention, words))
 
 
 def _extract_language(text: str, has_language: Callable[[str], bool]) -> tuple[str, str | None]:
@@ -165,17 +192,21 @@ def _extract_language(text: str, has_language: Callable[[str], bool]) -> tuple[s
             return text.replace(match[0], " "), language
     for match in _LANGUAGE_MENTION.finditer(text):
         language = _resolve_language_mention(match[1] or match[2])
-        if language and has_language(language) and not _names_second_language(text, match):
+        if (
+            language
+            and has_language(language)
+            and not any(map(_resolve_language_mention, _find_alternatives(text, match)))
+        ):
             return text.replace(match[0], " ", 1), language
     return text, None
 
 
-def _names_second_language(text: str, match: re.Match[str]) -> bool:
-    """Return True if another language is an alternative to the matched one, as in "in Java or Python"."""
+def _find_alternatives(text: str, match: re.Match[str]) -> list[str]:
+    """Return the words that are alternatives to the matched language, as in "in Java or Python"."""
     # The search is limited, because a pasted text may name a language thousands of times.
     before = _PREVIOUS_ALTERNATIVE.search(text, max(0, match.start() - CONJUNCTION_WINDOW), match.start())
     after = _NEXT_ALTERNATIVE.match(text, match.end())
-    return any(_resolve_language_mention(other[1]) for other in (before, after) if other)
+    return [other[1] for other in (before, after) if other]
 
 
 def _resolve_language_mention(word: str) -> str | None:
@@ -222,11 +253,12 @@ def _find_paths(text: str) -> Iterable[str]:
             yield match[0]
 
 
-def _find_symbols(text: str) -> Iterable[str]:
+def _find_symbols(text: str) -> Iterable[QuotedSymbol]:
     for match in _QUOTED.finditer(text):
         symbol = _SYMBOL.fullmatch((match[1] or match[2] or match[3]).strip())
         if symbol:
-            yield symbol[1]
+            *scopes, name = _SCOPE_SEPARATOR.split(symbol[1])
+            yield QuotedSymbol(name, scopes[-1] if scopes else "")
 
 
 def parse_date(text: str, now: datetime) -> datetime:

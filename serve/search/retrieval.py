@@ -20,7 +20,6 @@ from math import lcm
 from typing import TYPE_CHECKING, Final
 
 from pipeline.encoders.base import Encoder
-from pipeline.text import count_terms
 from serve.search.cache import LoadedSnapshot
 from serve.search.query import Query
 from stores import filters, fulltext, vector_search
@@ -126,11 +125,9 @@ def _search_symbol_names(
         return ()
     if query.symbols:
         # If the query quotes names, its other words are no symbols.
-        term_lookup = fulltext.look_up_terms(
-            connection, loaded_snapshot.snapshot, count_terms(" ".join(query.symbols))
-        )
+        term_lookup = fulltext.look_up_terms(connection, loaded_snapshot.snapshot, query.symbol_terms)
     return fulltext.search_symbol_names(
-        connection, loaded_snapshot.snapshot, term_lookup, filter_mask, quoted_names=query.symbols
+        connection, loaded_snapshot.snapshot, term_lookup, filter_mask, quoted_symbols=query.symbols
     )
 
 

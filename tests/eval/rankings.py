@@ -135,10 +135,8 @@ class Ranker:
         yield _rank_hunks("vector, whitened", results.vector_lane)
         yield _rank_hunks("BM25, hunk text", results.hunk_text_lane)
         # The product skips this lane for some intents, so it is searched here for every query.
-        lookup = fulltext.look_up_terms(
-            index, snapshot, count_terms(" ".join(parsed.symbols)) or parsed.terms
-        )
-        symbols = fulltext.search_symbol_names(index, snapshot, lookup, mask, quoted_names=parsed.symbols)
+        lookup = fulltext.look_up_terms(index, snapshot, parsed.symbol_terms or parsed.terms)
+        symbols = fulltext.search_symbol_names(index, snapshot, lookup, mask, quoted_symbols=parsed.symbols)
         yield _rank_hunks("BM25, symbol names", symbols)
 
     def _rank_fusions(self, text: str, parsed: Query, results: RetrieverResults) -> Iterator[Ranking]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stores.filters import QueryFilter
 from stores.snapshot import RankedHunk
-from stores.types import ReachabilityDelta
+from stores.types import QuotedSymbol, ReachabilityDelta
 from tests.stores.sample_index import HeadSymbol, SampleHunk, create_index, make_sha
 from tests.stores.search_helpers import search_names, search_text
 
@@ -156,9 +156,29 @@ def test_quoted_name_matches_exactly() -> None:
     )
     connection.execute("UPDATE hunk_symbols SET name = 'Send' WHERE hunk_id = 1")
     plain_hits = search_names(connection, ["send"])
-    quoted_hits = search_names(connection, ["send"], quoted_names=("send",))
+    quoted_hits = search_names(connection, ["send"], quoted_symbols=(QuotedSymbol("send"),))
     assert plain_hits[0].file_path == "near.py"
     assert quoted_hits[0].file_path == "exact.py"
+
+
+@pytest.mark.parametrize("parent", ["Event", "Outer.Event", "Display for Event"])
+def test_quoted_parent_decides(parent: str) -> None:
+    """Of two symbols with a quoted name, the one inside the quoted parent comes first, for touched and HEAD symbols."""
+    quoted_symbols = (QuotedSymbol("send", "Event"),)
+    connection = create_index(
+        [SampleHunk(1, "event.py", symbols=["send", "other"]), SampleHunk(2, "list.py", symbols=["send"])]
+    )
+    assert search_names(connection, ["send"], quoted_symbols=quoted_symbols)[0].file_path == "list.py"
+    connection.execute("UPDATE hunk_symbols SET parent = ? WHERE hunk_id = 0", [parent])
+    connection.execute("UPDATE hunk_symbols SET parent = 'EventList' WHERE hunk_id = 1")
+    assert search_names(connection, ["send"], quoted_symbols=quoted_symbols)[0].file_path == "event.py"
+    connection = create_index(
+        [SampleHunk(1, "event.py"), SampleHunk(2, "list.py")],
+        symbols=[HeadSymbol("event.py", "send", ["other"]), HeadSymbol("list.py", "send")],
+    )
+    assert search_names(connection, ["send"], quoted_symbols=quoted_symbols)[0].file_path == "list.py"
+    connection.execute("UPDATE head_symbols SET parent = ? WHERE file_path = 'event.py'", [parent])
+    assert search_names(connection, ["send"], quoted_symbols=quoted_symbols)[0].file_path == "event.py"
 
 
 @pytest.mark.parametrize("search", SEARCH_FUNCTIONS)
@@ -186,7 +206,9 @@ def test_minimum_share_of_query_words() -> None:
     ]
     connection = create_index(hunks, symbols=[HeadSymbol("file.py", "retry", ["later", "broken"])])
     assert [hit.file_path for hit in search_names(connection, words)] == ["two.py", "file.py"]
-    assert {hit.file_path for hit in search_names(connection, words, quoted_names=("retry",))} == {
+    assert {
+        hit.file_path for hit in search_names(connection, words, quoted_symbols=(QuotedSymbol("retry"),))
+    } == {
         "one.py",
         "two.py",
         "file.py",
@@ -199,5 +221,7 @@ def test_common_words_match_no_symbol() -> None:
     hunks.append(SampleHunk(200, "named.py", ["rare"], ["the", "rare"]))
     connection = create_index(hunks)
     assert search_names(connection, ["the"]) == ()
-    assert [hit.file_path for hit in search_names(connection, ["the"], quoted_names=("the",))] == ["named.py"]
+    assert [
+        hit.file_path for hit in search_names(connection, ["the"], quoted_symbols=(QuotedSymbol("the"),))
+    ] == ["named.py"]
     assert [hit.file_path for hit in search_names(connection, ["rare", "the"])] == ["named.py"]

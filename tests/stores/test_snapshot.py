@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stores import snapshot
 from stores.snapshot import PositionLookup
-from stores.types import ReachabilityDelta
+from stores.types import QuotedSymbol, ReachabilityDelta
 from tests.stores.sample_index import HeadSymbol, SampleHunk, create_index, make_sha
 
 COMMITS = range(6)
@@ -94,7 +94,20 @@ def test_head_symbol_files() -> None:
         "a.py",
     ]
     assert loaded_snapshot.symbols.word_counts.tolist() == [1, 1, 2]
-    assert loaded_snapshot.symbols.match_names(("send", "absent")).tolist() == [True, False, False]
+    assert loaded_snapshot.symbols.names.to_pylist() == ["send", "Send", "close"]
+
+
+def test_parts_of_quoted_symbols() -> None:
+    """A HEAD symbol matches a quoted symbol by its name, and by the name of the innermost symbol around it."""
+    connection = create_index([SampleHunk(1, "a.py")], symbols=[HeadSymbol("a.py", "send")] * 5)
+    parents = ["", "Event", "Outer.Event", "Display for Event", "Event.Outer"]
+    for number, parent in enumerate(parents):
+        connection.execute("UPDATE head_symbols SET parent = ? WHERE symbol_id = ?", [parent, number])
+    symbols = snapshot.load_snapshot(connection, ReachabilityDelta()).symbols
+    assert symbols.count_matched_parts((QuotedSymbol("send", "Event"),)).tolist() == [1, 2, 2, 2, 1]
+    assert symbols.count_matched_parts((QuotedSymbol("send"), QuotedSymbol("x", "y"))).tolist() == [1] * 5
+    assert symbols.count_matched_parts((QuotedSymbol("Send", "Event"),)).tolist() == [0] * 5
+    assert symbols.count_matched_parts(()).tolist() == [0] * 5
 
 
 def test_order_of_rows_does_not_matter() -> None:

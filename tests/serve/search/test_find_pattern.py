@@ -190,6 +190,33 @@ def test_quoted_name_boosts_its_change(twin_commits: Repo, home: Path) -> None:
     assert list_paths(find(twin_commits, home, "timeout of `send`")) == ["net/tcp/a.py", "tcp/net/a.py"]
 
 
+@pytest.mark.parametrize(
+    ("suffix", "class_source"),
+    [
+        ("py", "class {name}:\n    def {method}(self):\n        pass\n"),
+        ("rs", "impl {name} {{\n    fn {method}(&self) {{}}\n}}\n"),
+        ("rs", "impl Grow for {name} {{\n    fn {method}(&self) {{}}\n}}\n"),
+        ("java", "class {name} {{\n  void {method}() {{}}\n}}\n"),
+        ("kt", "class {name} {{\n  fun {method}() {{\n  }}\n}}\n"),
+        ("ts", "class {name} {{\n  {method}() {{}}\n}}\n"),
+        ("js", "class {name} {{\n  {method}() {{}}\n}}\n"),
+    ],
+)
+def test_qualified_name_prefers_its_class(tmp_path: Path, home: Path, suffix: str, class_source: str) -> None:
+    """Of two changes with the same words, the one of the method in the quoted class comes first."""
+    repo = Repo.create(tmp_path / "repo")
+    methods = {"net/tcp/a": ("extend", "shrink"), "tcp/net/a": ("shrink", "extend")}
+    for path, (first, second) in methods.items():
+        event = class_source.format(name="Event", method=first)
+        repo.write(f"{path}.{suffix}", event + class_source.format(name="Listing", method=second))
+        repo.commit("Resize")
+    build_index(repo, home)
+    for name, expected in zip(("Event", "Listing"), methods, strict=True):
+        answer = find(repo, home, f"why does `{name}.extend` resize")
+        assert list_paths(answer)[0] == f"{expected}.{suffix}"
+        assert f"names meant literally: {name}.extend" in answer.meta.query_profile.explanation
+
+
 def test_only_paths_of_the_history_are_hints(repo: Repo, home: Path) -> None:
     """A path in the query text is a hint only if the history has it, as complete components."""
     build_index(repo, home)

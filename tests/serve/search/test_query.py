@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from serve.api_types import DEFAULT_QUERY_PROFILE, FindRequest
 from serve.search import query
+from serve.search.query_hints import RepositoryContext
 from stores.filters import translate_path_pattern
 from tests.serve.search.helpers import ANY_CONTEXT, FindOptions
 
@@ -70,6 +71,21 @@ def test_explanation_of_intent_and_hints() -> None:
         "cue words fix; recent commits weigh 1.5 times as much; read from the query: language: rust; "
         "since: 2024-01-01; paths preferred: src/net/; names meant literally: connect"
     )
+
+
+def test_both_parts_of_a_qualified_name_are_named() -> None:
+    """The profile names a quoted symbol with the symbol around it; only the name is searched in symbol names."""
+    parsed = parse("fix `events.Event.extend()`")
+    assert "names meant literally: Event.extend" in parsed.query_profile.explanation
+    assert parsed.symbol_terms == ("extend",)
+
+
+def test_language_that_the_history_lacks_is_named() -> None:
+    """The profile names a language of the query that no file of the history is in."""
+    context = RepositoryContext(lambda language: language != "kotlin", lambda _: False)
+    request = FindRequest("retries in Kotlin in the last 3 days")
+    profile = query.parse_query(request, NOW, context).query_profile
+    assert profile.explanation.endswith("; no file of the history is in: kotlin")
 
 
 def test_explanation_of_a_plain_query() -> None:

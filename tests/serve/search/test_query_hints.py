@@ -63,6 +63,30 @@ def test_no_language(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "absent"),
+    [
+        ("retry logic in Kotlin", ("kotlin",)),
+        ("retry logic in Python", ()),
+        ("Kotlin code that retries", ("kotlin",)),
+        ("retries in Kotlin or Python", ("kotlin",)),
+        ("retries in Python or Kotlin", ("kotlin",)),
+        ("retries in Kotlin, Java and Python", ("kotlin", "java")),
+        ("lang:kt retries", ("kotlin",)),
+        ("language: kotlin retries in Java", ("kotlin", "java")),
+        ("language:klingon retries", ("klingon",)),
+        ("add a language: support of plurals", ()),
+        ("retries in Kotlin 1.9", ()),
+        ("ready in swift", ()),
+        (" ".join(f"lang:x{number}" for number in range(99)), ("x0", "x1", "x2", "x3", "x4")),
+    ],
+)
+def test_languages_that_the_history_lacks(text: str, absent: tuple[str, ...]) -> None:
+    """Languages that are named as such and that the history lacks are listed; without an index, none is."""
+    assert parse(text).absent_languages == absent
+    assert query_hints.parse_hints(text, NOW, query_hints.EMPTY_CONTEXT).absent_languages == ()
+
+
+@pytest.mark.parametrize(
     ("text", "since", "rest"),
     [
         ("retries in the last 10 days", datetime(2024, 6, 20, tzinfo=UTC), "retries"),
@@ -144,15 +168,16 @@ def test_path_lookups_are_limited() -> None:
     ("text", "symbols"),
     [
         ("use of `connect`", ("connect",)),
-        ("use of `net.tcp.connect(host, port)`", ("connect",)),
-        ("use of 'Pool::get' and \"close\"", ("get", "close")),
+        ("use of `net.tcp.connect(host, port)`", ("tcp.connect",)),
+        ("use of 'Pool::get' and \"close\"", ("Pool.get", "close")),
+        ("use of `Event#extend?`", ("Event.extend?",)),
         ("it's what isn't there", ()),
         ("a `two word` phrase", ()),
     ],
 )
 def test_quoted_symbols(text: str, symbols: tuple[str, ...]) -> None:
-    """A quoted name is a symbol; the names of its enclosing scopes are removed."""
-    assert parse(text).symbols == symbols
+    """A quoted name is a symbol. The name of its innermost enclosing scope is kept."""
+    assert tuple(map(str, parse(text).symbols)) == symbols
 
 
 @pytest.mark.parametrize("text", ["in Python", "last 3 days", "in Python, last week"])
