@@ -123,6 +123,19 @@ def test_rename_threshold(repo: Repo, unchanged_lines: int, change_kind: str) ->
     assert ("a.py" in hunks_by_path) == (change_kind == "added")
 
 
+@pytest.mark.parametrize("unchanged_lines", range(7, 14))
+def test_rename_threshold_is_that_of_git(repo: Repo, unchanged_lines: int) -> None:
+    """Of 20 lines of equal length, git needs 10 unchanged ones for a rename: its default threshold is 50 %."""
+    repo.commit_file("a.py", "".join(f"line {n:02}\n" for n in range(20)), "Write")
+    repo.rename("a.py", "b.py")
+    repo.write("b.py", "".join(f"{'line' if n < unchanged_lines else 'diff'} {n:02}\n" for n in range(20)))
+    repo.commit("Move")
+    kinds = {hunk.change_kind for hunk in extract_changes(repo).hunks}
+    git_statuses = repo.git("show", "--find-renames", "--name-status", "--format=", "HEAD").splitlines()
+    assert kinds == ({"renamed"} if git_statuses[0].startswith("R") else {"added", "deleted"})
+    assert (kinds == {"renamed"}) == (unchanged_lines >= 10)
+
+
 def test_rename_without_changes(repo: Repo) -> None:
     """A renamed file with the same content is one hunk without a diff."""
     repo.rename("a.py", "b.py")
@@ -278,6 +291,28 @@ def test_truncation_at_line_and_character_ends(repo: Repo) -> None:
     assert set(hunk.diff.split("\n")[1:]) == {"+größe", ""}
     repo.commit_file("wide.txt", "ö" * 100_000)
     assert set(extract_only_hunk(repo).added_text) == {"ö"}
+
+
+@pytest.mark.parametrize("character", ["x", "ö", "中", "😀"])
+def test_no_character_is_cut(repo: Repo, character: str) -> None:
+    """Texts cut anywhere in a character of one to four bytes end before it, and are not cut shorter than that."""
+    texts = [" " * offset + character * 70_000 for offset in range(4)]
+    for offset, text in enumerate(texts):
+        repo.write(f"{offset}.txt", text)
+    repo.commit("Write")
+    hunks = extract_changes(repo).hunks
+    assert [hunk.added_text for hunk in hunks] == [cut_at_character(text) for text in texts]
+    assert [hunk.diff for hunk in hunks] == [cut_at_character(f"@@ -0,0 +1 @@\n+{text}") for text in texts]
+    for offset in range(4):
+        repo.write(f"{offset}.txt", "")
+    repo.commit("Empty them")
+    assert [hunk.removed_text for hunk in extract_changes(repo).hunks] == list(map(cut_at_character, texts))
+
+
+def cut_at_character(text: str) -> str:
+    """Return the longest beginning of a text that fits into the limit on diffs and texts."""
+    assert patches.MAX_DIFF_BYTES == patches.MAX_TEXT_BYTES
+    return text.encode()[: patches.MAX_TEXT_BYTES].decode(errors="ignore")
 
 
 def test_more_lines_than_are_listed(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,13 @@ from contextlib import suppress
 from http.client import HTTPException
 
 import pytest
+from tornado.httputil import HTTPHeaders
 
 from mindmap.document import Mindmap
 from mindmap.map_store import MapStore
 from serve.viewer import handlers, server
 from serve.viewer.handlers import MAX_BODY_BYTES
-from serve.viewer.responses import RequestOriginPolicy
+from serve.viewer.responses import ForeignHost, ForeignOrigin, RequestOriginPolicy
 from tests.mindmap.sample_maps import create_map
 from tests.serve.viewer.helpers import ViewerClient, start_viewer, wait_until, write_page_files
 
@@ -70,6 +71,42 @@ def test_accepted_hosts(client: ViewerClient) -> None:
         "localhost" in RequestOriginPolicy(80).allowed_hosts
         and "localhost" not in RequestOriginPolicy(8080).allowed_hosts
     )
+
+
+@pytest.mark.parametrize("port", [80, 4870])
+def test_hosts_that_resemble_an_accepted_one(port: int) -> None:
+    """A host is compared as a whole: one that begins or ends with an accepted name or port is rejected."""
+    policy = RequestOriginPolicy(port)
+    for name in ("localhost", "127.0.0.1", "[::1]"):
+        policy.check_host(HTTPHeaders({"Host": f"{name}:{port}"}))
+        resembling = [
+            *(f"{name}{end}" for end in (".evil.example", "x", "@evil.example", ":", "/", ":x", " ")),
+            *(f"{begin}{name}" for begin in ("evil.example.", "x", "evil.example@", ":", "/", " ")),
+        ]
+        hosts = [*resembling, *(f"{host}:{port}" for host in resembling)]
+        hosts += [
+            f"{name}:{port}{end}" for end in ("0", ".evil.example", "@evil.example", "/", " ", f":{port}")
+        ]
+        hosts += [f"{name}:0{port}", f"{name}:-{port}", f"{name.strip('[]')}:{port}x"]
+        for host in hosts:
+            with pytest.raises(ForeignHost):
+                policy.check_host(HTTPHeaders({"Host": host}))
+
+
+def test_origins_that_resemble_the_own_one() -> None:
+    """An origin is compared as a whole too."""
+    policy = RequestOriginPolicy(4870)
+    for host in ("localhost:4870", "127.0.0.1:4870", "[::1]:4870"):
+        policy.check_origin(HTTPHeaders({"Host": host, "Origin": f"http://{host}"}))
+        for origin in (
+            *(f"http://{host}{end}" for end in ("0", ".evil.example", "@evil.example", "/", "/x")),
+            *(f"{begin}{host}" for begin in ("http://x", "http://evil.example@", "https://", "xhttp://", "")),
+        ):
+            with pytest.raises(ForeignOrigin):
+                policy.check_origin(HTTPHeaders({"Host": host, "Origin": origin}))
+        for site in ("same-origin-x", "same-site", "cross-site", "none-x", "x-none", ""):
+            with pytest.raises(ForeignOrigin):
+                policy.check_origin(HTTPHeaders({"Host": host, "Sec-Fetch-Site": site}))
 
 
 def test_missing_or_repeated_host(client: ViewerClient) -> None:
