@@ -79,7 +79,9 @@ def describe_file_limitations(
     if ignore_revs.note and target.content is not None:
         yield ignore_revs.note
     driver = repository.get_attribute(target.display_path, "filter")
-    if isinstance(driver, str) and any(name.startswith(f"filter.{driver}.") for name in git.filter_settings):
+    if isinstance(driver, str) and any(
+        name.rpartition(".")[0] == f"filter.{driver}" for name in git.filter_settings
+    ):
         yield (
             f"git's filter {driver!r} was not run on this file: lines that it changes count as not committed."
         )

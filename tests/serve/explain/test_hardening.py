@@ -102,6 +102,17 @@ def test_no_filter_of_an_included_file_runs(
     )
 
 
+def test_filter_with_a_longer_name(tmp_path: Path, home: Path) -> None:
+    """A filter whose name begins with the name of the file's filter and a dot is another filter."""
+    repo = Repo.create(tmp_path / "repo")
+    repo.commit_file("a.py", "one\n")
+    repo.write(".gitattributes", "*.py filter=mine\n")
+    repo.git("config", "filter.mine.other.clean", "cat")
+    assert get_limitation(explain(repo, home, "a.py")) == ""
+    repo.git("config", "filter.mine.clean", "cat")
+    assert "filter 'mine' was not run" in get_limitation(explain(repo, home, "a.py"))
+
+
 def test_armed_repo_runs_programs_otherwise(armed_repo: Repo, markers: Path) -> None:
     """Plain `git blame` does run programs in this repository, so the other tests can fail."""
     list_blamed_commits(armed_repo, "a.py")
