@@ -166,7 +166,7 @@ def start_blame(
         "--no-textconv",
         f"-L{line_range[0]},{line_range[1]}",
         *(["-w"] if request.ignore_whitespace else []),
-        *(["-M", "-C"] if request.follow_moves else []),
+        *(["-C"] if request.follow_moves else []),  # within a file too, as with -M
         *ignore_revs.arguments,
     ]
     # The file can change meanwhile, so pass the content from which the cache key is computed.

@@ -120,6 +120,15 @@ def test_uncommitted_rename(repo: Repo, home: Path) -> None:
     assert list_hit_commits(explain(repo, home, "b.py")) == repo.git("rev-list", "HEAD").split()
 
 
+def test_white_space_is_ignored_on_request(repo: Repo, home: Path) -> None:
+    """Without other means, lines that were only indented keep their commits if white space is ignored."""
+    before = list_blamed_commits(repo, "src/a.py")
+    sha = repo.commit_file("src/a.py", "  one\n\tTWO\nthree \n  four\n  five\n", "Reformat")
+    assert list_line_commits(explain(repo, home, "src/a.py")) == [sha] * 5
+    assert list_line_commits(explain(repo, home, "src/a.py", ignore_whitespace=True)) == before
+    assert before == list_blamed_commits(repo, "src/a.py", "-w")
+
+
 def test_ignored_revisions_are_skipped(repo: Repo, home: Path) -> None:
     """A commit listed in .git-blame-ignore-revs is skipped for lines that it reformatted."""
     before = list_blamed_commits(repo, "src/a.py")
@@ -174,6 +183,20 @@ def test_moved_function(tmp_path: Path, home: Path) -> None:
     assert set(list_line_commits(answer)) == {first}
     assert answer.hits[0].file_path == "a.py"
     assert "long_enough_to_be_told_apart_0" in (answer.hits[0].diff_excerpt or "")
+
+
+def test_function_moved_within_a_file(tmp_path: Path, home: Path) -> None:
+    """A function moved within its file keeps its commit when moves are followed."""
+    repo = Repo.create(tmp_path / "repo")
+    first, second = (
+        "".join(f"def {name}_function_{n}(argument):\n    return argument + {n}\n" for n in range(9))
+        for name in ("first", "second")
+    )
+    sha = repo.commit_file("a.py", first + second, "Write it")
+    moved = repo.commit_file("a.py", second + first, "Move it")
+    assert set(list_line_commits(explain(repo, home, "a.py"))) == {sha, moved}
+    assert set(list_line_commits(explain(repo, home, "a.py", follow_moves=True))) == {sha}
+    assert set(list_blamed_commits(repo, "a.py", "-M")) == {sha}
 
 
 def test_block_between_equal_lines(tmp_path: Path, home: Path) -> None:
