@@ -6,6 +6,7 @@ merged into it, its changes by kind and symbol.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -85,6 +86,15 @@ def choose_target(document: Mindmap, requested_id: str | None = None) -> AttachT
     return _add_touched_files_node(document)
 
 
+def log_touch(document: Mindmap, requested_id: str | None, touch: TouchInput, now: str) -> EditResult:
+    """Attach the file that a path of an agent names. A path outside the workspace gives a warning in the result."""
+    paths = WorkspacePaths.from_workspace(document.workspace_path)
+    touch = _follow_links(document, touch, paths)
+    message = describe_touch(touch, document.workspace_path)
+    result = attach_to_target(document, requested_id, [touch], message, now)
+    return dataclasses.replace(result, warning=paths.describe_outside(touch.path, touch.previous_path))
+
+
 def attach_to_target(
     document: Mindmap, requested_id: str | None, touches: Sequence[TouchInput], message: str, now: str
 ) -> EditResult:
@@ -133,6 +143,22 @@ def describe_touch(touch: TouchInput, workspace: str | None) -> str:
     action = RENAME if touch.previous_path else touch.action or DEFAULT_ACTION
     path = WorkspacePaths.from_workspace(workspace).normalize(touch.path)
     return f"{action.capitalize()} {path}" + (f": {touch.summary.strip()}" if touch.summary else "")
+
+
+def _follow_links(document: Mindmap, touch: TouchInput, paths: WorkspacePaths) -> TouchInput:
+    """Return the touch with the paths of the files that it names on disk."""
+    stored_paths = {stored.path for node in document.nodes.values() for stored in node.files}
+
+    def follow(path: str, *, is_gone: bool) -> str:
+        written_path = paths.normalize(path)
+        # A link may have replaced the directory of a file that is gone, so a path that the map has stays.
+        return written_path if is_gone and written_path in stored_paths else paths.follow_links(path)
+
+    return dataclasses.replace(
+        touch,
+        path=follow(touch.path, is_gone=touch.action == "delete"),
+        previous_path=follow(touch.previous_path, is_gone=True) if touch.previous_path else None,
+    )
 
 
 def _normalize_stored_path(paths: WorkspacePaths, touch: FileTouch) -> str:

@@ -27,6 +27,7 @@ from mindmap.document import (
     edit_timestamp,
     with_log_entry,
 )
+from mindmap.paths import WorkspacePaths
 from mindmap.tree import shorten_label
 from stores.errors import LineageError
 
@@ -247,13 +248,17 @@ def remove_nodes(document: Mindmap, node_ids: Sequence[str], now: str) -> EditRe
 def add_note(
     document: Mindmap, message: str, now: str, *, node_id: str | None = None, file: str | None = None
 ) -> EditResult:
-    """Add a message to the activity log, optionally about a node and a file."""
+    """Add a message to the activity log, optionally about a node and a file, whose path is stored as in a touch."""
     if node_id is not None:
         tree.get_node(document, node_id)
     message = validation.validate_text(message, "message")
-    file = validation.validate_optional_text(file, "path", max_length=validation.MAX_PATH_LENGTH)
-    timestamp = edit_timestamp(document, now)
-    return EditResult(with_log_entry(document, timestamp, message, node_id=node_id, file=file), message)
+    paths = WorkspacePaths.from_workspace(document.workspace_path)
+    file = paths.follow_links(file) if file else None
+    return EditResult(
+        with_log_entry(document, edit_timestamp(document, now), message, node_id=node_id, file=file),
+        message,
+        warning=paths.describe_outside(file),
+    )
 
 
 def generate_id(prefix: str, existing_ids: Collection[str]) -> str:

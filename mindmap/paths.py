@@ -53,6 +53,23 @@ class WorkspacePaths:
             raise BadPath(f"{path!r} does not name a file.", hint="Give the path of a file.")
         return file
 
+    def follow_links(self, path: str) -> str:
+        """Return the path of the file that an agent's path names, as a map stores it. Raises BadPath.
+
+        Links to directories are followed, so that a file has one path and none outside passes for one in the workspace.
+        A link to a file stays: git and the watcher record it as a file of its own.
+        """
+        written_path = self.normalize(path)
+        if not self.root:
+            return written_path
+        file = Path(self.root, path)
+        return self.normalize(str(Path(resolve_symlinks(str(file.parent)), file.name)))
+
+    def describe_outside(self, *stored_paths: str | None) -> str:
+        """Return a warning that names the paths outside the workspace; an empty text if there are none."""
+        outside = [path for path in stored_paths if self.root and path and path.startswith("/")]
+        return f"Outside the workspace, logged by absolute path: {', '.join(outside)}." if outside else ""
+
 
 def decode_path(path: bytes) -> str:
     """Decode a path as UTF-8; other bytes become backslash escapes."""

@@ -16,7 +16,7 @@ from pydantic import Field
 from mindmap import links, paths, tree
 from mindmap.document import ROOT, EditResult, Mindmap, utc_now
 from mindmap.file_events import WatchStatus
-from mindmap.file_touches import TouchInput, attach_to_target, describe_touch
+from mindmap.file_touches import TouchInput, log_touch
 from mindmap.git_sync import WorkspaceSync
 from mindmap.map_store import MapStore
 from mindmap.nodes import (
@@ -204,7 +204,7 @@ class MindmapTools:
     def log_file_touch(  # noqa: PLR0913, PLR0917 - one argument for each field of a touch
         self,
         mindmapId: str,
-        path: str,
+        path: Annotated[str, Field(description="Absolute, or relative to the workspace")],
         action: Annotated[
             mindmap_types.Action | mindmap_types.Unset, Field(description="modify by default")
         ] = None,
@@ -218,7 +218,8 @@ class MindmapTools:
         summary: str | mindmap_types.Unset = None,
     ) -> mindmap_types.AttachResult:
         """Log what you did to a file, by symbols, or that reading it was important. If the path is logged already, the
-        entry is updated and changes are merged.
+        entry is updated and changes are merged. A file outside the workspace, also behind a link, is logged by its
+        absolute path, with a hint.
         """
         touch = TouchInput(
             path,
@@ -230,11 +231,9 @@ class MindmapTools:
             summary=summary,
         )
 
-        def edit(document: Mindmap) -> EditResult:
-            message = describe_touch(touch, document.workspace_path)
-            return attach_to_target(document, nodeId, [touch], message, utc_now())
-
-        _, result = self.store.change(mindmapId, edit)
+        _, result = self.store.change(
+            mindmapId, lambda document: log_touch(document, nodeId, touch, utc_now())
+        )
         return mindmap_types.build_attach_result(result, nodeId, 1, self.watcher.watch_status(mindmapId))
 
     def sync_git_status(

@@ -195,7 +195,7 @@ def build_change_result(edit: EditResult) -> ChangeResult:
     progress = compute_progress(edit.document)
     return ChangeResult(
         mindmap_id=edit.document.id,
-        message=edit.message,
+        message=edit.message + (f" ({edit.warning})" if edit.warning else ""),
         ids=list(edit.ids),
         progress=str(progress),
         active_task=_format_active_task(edit.document, progress),
@@ -216,7 +216,7 @@ def build_attach_result(
         node=node.label,
         message=edit.message + note,
         watching=status.is_watched,
-        hint=status.message,
+        hint=" ".join(filter(None, (edit.warning, status.message))),
     )
 
 

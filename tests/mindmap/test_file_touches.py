@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from mindmap.document import ROOT, CodeChange, FileTouch, Mindmap
-from mindmap.file_touches import TOUCHED_FILES, BadTouch, TouchInput, attach_files, choose_target
+from mindmap.file_touches import TOUCHED_FILES, BadTouch, TouchInput, attach_files, choose_target, log_touch
 from mindmap.links import BadLink, LinkRemoval, NewLink, UnknownLink, change_links
-from mindmap.nodes import NodeUpdate, update_nodes
+from mindmap.nodes import NodeUpdate, add_note, update_nodes
 from mindmap.paths import BadPath, validate_workspace
 from mindmap.tree import compute_progress, find_active_task, summarize
 from stores.errors import LineageError
@@ -50,6 +50,105 @@ def test_same_path_is_one_touch(tmp_path: Path) -> None:
     assert validate_workspace(f"/{tmp_path}") == str(tmp_path)
     document = create_map(workspace=f"/{tmp_path}")
     assert touch_files(document, ROOT, TouchInput(f"{tmp_path}/a.py")).nodes[ROOT].files[0].path == "a.py"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """Workspace with links to a directory in it, to one outside, and to a file outside."""
+    workspace = tmp_path / "workspace"
+    (workspace / "src/deep").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    for name, target in {"in": "src/deep", "out": "../outside", "hosts": "/etc/hosts"}.items():
+        (workspace / name).symlink_to(target)
+    return workspace
+
+
+@pytest.mark.parametrize(
+    ("path", "stored"),
+    [
+        ("../x.py", "{parent}/x.py"),
+        ("src/../../x.py", "{parent}/x.py"),
+        ("/etc/hosts", "/etc/hosts"),
+        ("out/x.py", "{parent}/outside/x.py"),
+        ("{parent}/workspace/out/x.py", "{parent}/outside/x.py"),
+        ("out/gone/x.py", "{parent}/outside/gone/x.py"),
+        ("out/../x.py", "{parent}/x.py"),
+    ],
+)
+def test_logged_path_that_leaves_the_workspace(workspace: Path, path: str, stored: str) -> None:
+    """A path that leaves the workspace is stored as the absolute path of the file that it names, with a warning."""
+    document = create_map(workspace=str(workspace))
+    touch = TouchInput(path.format(parent=workspace.parent), "read")
+    result = log_touch(document, ROOT, touch, NOON)
+    expected = stored.format(parent=workspace.parent)
+    assert [touch.path for touch in result.document.nodes[ROOT].files] == [expected]
+    assert result.warning == f"Outside the workspace, logged by absolute path: {expected}."
+    assert result.document.activity_log[0].message == f"Read {expected}"
+    note = add_note(document, "Checked", NOON, file=touch.path)
+    assert (note.document.activity_log[0].file, note.warning) == (expected, result.warning)
+
+
+@pytest.mark.parametrize(
+    ("path", "stored"),
+    [
+        ("src/deep/a.py", "src/deep/a.py"),
+        ("in/a.py", "src/deep/a.py"),
+        ("in/../a.py", "src/a.py"),
+        ("out/../workspace/src/deep/a.py", "src/deep/a.py"),
+        ("../workspace/a.py", "a.py"),
+        ("hosts", "hosts"),
+        ("in/", "in"),
+    ],
+)
+def test_logged_path_in_the_workspace(workspace: Path, path: str, stored: str) -> None:
+    """A file in the workspace has one path, however a link leads to it. A link is a file of its own."""
+    document = create_map(workspace=str(workspace))
+    result = log_touch(document, ROOT, TouchInput(path), NOON)
+    assert ([touch.path for touch in result.document.nodes[ROOT].files], result.warning) == ([stored], "")
+    note = add_note(document, "Checked", NOON, file=path)
+    assert (note.document.activity_log[0].file, note.warning) == (stored, "")
+
+
+def test_logged_rename_out_of_the_workspace(workspace: Path) -> None:
+    """Both paths of a rename are treated alike: each one outside is absolute and named in the warning."""
+    document = create_map(workspace=str(workspace))
+    outside = workspace.parent / "outside"
+    document = log_touch(document, ROOT, TouchInput("out/a.py", summary="Moved"), NOON).document
+    result = log_touch(document, ROOT, TouchInput("../b.py", "rename", "out/a.py"), NOON)
+    (touch,) = result.document.nodes[ROOT].files
+    assert (touch.path, touch.previous_path, touch.summary) == (
+        f"{workspace.parent}/b.py",
+        f"{outside}/a.py",
+        "Moved",
+    )
+    assert result.warning.endswith(f": {workspace.parent}/b.py, {outside}/a.py.")
+    result = log_touch(document, ROOT, TouchInput("a.py", "rename", "out/a.py"), NOON)
+    assert result.warning.endswith(f": {outside}/a.py.")
+
+
+def test_logged_file_whose_directory_became_a_link(workspace: Path) -> None:
+    """Moves and deletions of logged files are found by the old path, although a link has replaced its directory."""
+    document = create_map(workspace=str(workspace))
+    for name in ("moved.py", "gone.py"):
+        document = log_touch(document, ROOT, TouchInput(f"src/deep/{name}"), NOON).document
+    (workspace / "src/deep").rename(workspace / "src/new")
+    (workspace / "src/deep").symlink_to("new")
+    for touch in (
+        TouchInput("src/new/moved.py", "rename", "src/deep/moved.py"),
+        TouchInput("src/deep/gone.py", "delete"),
+    ):
+        document = log_touch(document, ROOT, touch, NOON).document
+    assert {touch.path: touch.action for touch in document.nodes[ROOT].files} == {
+        "src/new/moved.py": "rename",
+        "src/deep/gone.py": "delete",
+    }
+
+
+def test_logged_path_without_a_workspace() -> None:
+    """Without a workspace, paths stay as written and cause no warning."""
+    for path in ("../x.py", "/etc/hosts", "a.py"):
+        result = log_touch(create_map(), ROOT, TouchInput(path), NOON)
+        assert ([touch.path for touch in result.document.nodes[ROOT].files], result.warning) == ([path], "")
 
 
 def test_invalid_workspace_of_another_program() -> None:

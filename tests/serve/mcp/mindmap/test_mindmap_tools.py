@@ -120,6 +120,21 @@ def test_path_is_normalized_in_answer_and_log(
         assert store.read(mindmap_id).activity_log[0].message == "Modify src/b.py: Split"
 
 
+def test_file_outside_the_workspace_has_a_hint(mindmap_server: MindmapServer, repo: Repo) -> None:
+    """A file outside the workspace, as by `../x`, is logged by its absolute path, and the answer says so."""
+    mindmap_id = call_tool(mindmap_server, "create_mindmap", title="Work", workspacePath=str(repo.path))[
+        "mindmapId"
+    ]
+    hint = f"Outside the workspace, logged by absolute path: {repo.path.parent}/x."
+    touch = call_tool(mindmap_server, "log_file_touch", mindmapId=mindmap_id, path="../x")
+    assert (touch["message"], touch["hint"]) == (f"Modify {repo.path.parent}/x", hint)
+    note = call_tool(mindmap_server, "note_activity", mindmapId=mindmap_id, message="Read it", file="../x")
+    assert note["message"] == f"Read it ({hint})"
+    assert call_tool(mindmap_server, "log_file_touch", mindmapId=mindmap_id, path="a.py")["hint"] == ""
+    view = call_tool(mindmap_server, "get_mindmap", mindmapId=mindmap_id, query=f"{repo.path.parent}/x")
+    assert "Touched Files" in view["outline"]
+
+
 def test_text_content_is_compact_json(mindmap_server: MindmapServer) -> None:
     """The text content is the structured content as JSON without spaces and line breaks."""
 
