@@ -125,6 +125,8 @@ def _find_last_siblings(lines: list[OutlineLine]) -> set[int]:
 
 # Characters with a meaning in inline Markdown.
 _MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~&])")
+# Start of a text that would be a nested list in a list item.
+_LIST_MARKER: Final = re.compile(r"^(\d*)([-+.)])(?=\s|$)")
 _ARROWS: Final = {None: "-->", "solid": "-->", "dashed": "-.->", "animated": "==>"}
 # Node type -> brackets of its Mermaid shape; any other type is a box.
 _SHAPES: Final = {
@@ -140,7 +142,7 @@ def to_markdown(document: Mindmap) -> str:
     text_lines = [
         f"# {_escape_markdown(document.title)}",
         "",
-        f"{compute_progress(document)}, updated {document.updated_at}",
+        f"{compute_progress(document)}, updated {_escape_markdown(document.updated_at)}",
         "",
     ]
     for line in build_outline(document)[1:]:
@@ -148,7 +150,10 @@ def to_markdown(document: Mindmap) -> str:
     root = document.nodes[ROOT]
     text_lines += _format_section("Files", (f"- {_format_file(touch)}" for touch in root.files))
     text_lines += _format_section("Links", _format_links(document))
-    entries = (f"- {entry.timestamp}: {_escape_markdown(entry.message)}" for entry in document.activity_log)
+    entries = (
+        f"- {_escape_markdown(entry.timestamp)}: {_escape_markdown(entry.message)}"
+        for entry in document.activity_log
+    )
     text_lines += _format_section("Activity", entries)
     return "\n".join(text_lines).rstrip() + "\n"
 
@@ -209,11 +214,12 @@ def _format_file(touch: FileTouch) -> str:
     lines = f":{touch.lines}" if touch.lines else ""
     summary = f": {_escape_markdown(touch.summary)}" if touch.summary else ""
     changes = ", ".join(
-        f"{CHANGE_KINDS.get(change.kind, change.kind)} {_format_code_span(change.symbol)}"
+        f"{CHANGE_KINDS.get(change.kind) or _escape_markdown(change.kind)} {_format_code_span(change.symbol)}"
         for change in touch.changes
     )
-    return f"{touch.action} {rename_source}{_format_code_span(touch.path + lines)}{summary}" + (
-        f" ({changes})" if changes else ""
+    return (
+        f"{_escape_markdown(touch.action)} {rename_source}{_format_code_span(touch.path + lines)}{summary}"
+        + (f" ({changes})" if changes else "")
     )
 
 
@@ -231,7 +237,8 @@ def _format_section(title: str, entries: Iterator[str]) -> Iterator[str]:
 
 
 def _escape_markdown(text: str) -> str:
-    return _MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    escaped_text = _MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _LIST_MARKER.sub(r"\1\\\2", escaped_text)
 
 
 def _format_code_span(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mindmap import export
-from mindmap.document import ROOT, CodeChange, Mindmap, decode
+from mindmap.document import ROOT, Activity, CodeChange, FileTouch, Link, Mindmap, Node, decode
 from mindmap.export import FORMATS, to_markdown, to_mermaid
 from mindmap.file_touches import TouchInput, attach_files
 from mindmap.links import NewLink, change_links
@@ -97,6 +97,51 @@ def test_markdown(document: Mindmap) -> None:
         "- _decision:_ Use a \\[table\\]\n\n"
         '## Links\n\n- Use a \\[table\\] → Lexer: the "why"\n- Lexer → A map\n\n## Activity\n\n'
     )
+
+
+MARKDOWN = r"\ ` * _ [x](y) <b> # | ~ &amp;"
+ESCAPED = r"\\ \` \* \_ \[x\](y) \<b\> \# \| \~ \&amp;"
+
+
+def test_markdown_characters_are_escaped() -> None:
+    """Every text shows Markdown characters as they are: also what another program may have written."""
+    touch = FileTouch(
+        path="a.py",
+        action=f"act {MARKDOWN}",
+        summary=f"Summary {MARKDOWN}",
+        changes=(CodeChange(kind=f"kind {MARKDOWN}", symbol="f"),),
+    )
+    node = Node(id="n_1", label=f"Label {MARKDOWN}", type=f"type {MARKDOWN}", parent=ROOT, files=(touch,))
+    root = Node(id=ROOT, label="A map", type=ROOT, children=("n_1",))
+    link = Link(id="l_1", source="n_1", target=ROOT, label=f"Link {MARKDOWN}", notes=f"Notes {MARKDOWN}")
+    entry = Activity(timestamp=f"time {MARKDOWN}", message=f"Message {MARKDOWN}")
+    markdown = to_markdown(
+        Mindmap(
+            title=f"Title {MARKDOWN}",
+            updated_at=f"then {MARKDOWN}",
+            nodes={ROOT: root, "n_1": node},
+            links=(link,),
+            activity_log=(entry,),
+        )
+    )
+    assert markdown == (
+        f"# Title {ESCAPED}\n\nno tasks yet, updated then {ESCAPED}\n\n"
+        f"- _type {ESCAPED}:_ Label {ESCAPED}\n"
+        f"  - act {ESCAPED} `a.py`: Summary {ESCAPED} (kind {ESCAPED} `f`)\n\n"
+        f"## Links\n\n- Label {ESCAPED} → A map: Link {ESCAPED}: Notes {ESCAPED}\n\n"
+        f"## Activity\n\n- time {ESCAPED}: Message {ESCAPED}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [("- a", r"\- a"), ("+", r"\+"), ("1. a", r"1\. a"), ("23) a", r"23\) a"), ("-a 1.5", "-a 1.5")],
+)
+def test_list_markers_are_escaped(label: str, shown: str) -> None:
+    """A label that begins like a list item stays on the line of its link."""
+    document = create_map({"label": label})
+    document = change_links(document, [NewLink(find_id(document, label), ROOT)], [], NOON).document
+    assert f"\n- {shown} → A map\n" in to_markdown(document)
 
 
 def test_mermaid(document: Mindmap) -> None:
