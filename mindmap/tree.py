@@ -99,15 +99,24 @@ HINT_LABEL_LENGTH: Final = 40
 MESSAGE_LABEL_LENGTH: Final = 60
 
 
+class CyclicNodes(ValueError):
+    """Error for a node that is its own ancestor. Reading a map repairs that, so it shows a mistake in an edit."""
+
+
 class UnknownNode(LineageError):
     """Error for a node id that the map does not have."""
 
 
 def walk(nodes: Mapping[str, Node], start_id: str = ROOT) -> Iterator[tuple[Node, int]]:
-    """Yield a node and its subtree in depth-first order, each node with its depth below `start_id`, from 0."""
+    """Yield a node and its subtree in depth-first order, each node with its depth below `start_id`, from 0.
+
+    Raises CyclicNodes instead of yielding nodes forever.
+    """
     stack = [(start_id, 0)]
     while stack:
         node_id, depth = stack.pop()
+        if depth >= len(nodes):
+            raise CyclicNodes(node_id)
         node = nodes[node_id]
         yield node, depth
         stack += [(child, depth + 1) for child in reversed(node.children)]
@@ -119,10 +128,12 @@ def compute_depth(nodes: Mapping[str, Node], node_id: str) -> int:
 
 
 def list_ancestors(nodes: Mapping[str, Node], node_id: str) -> list[str]:
-    """Return the ids of a node's ancestors, nearest first."""
+    """Return the ids of a node's ancestors, nearest first. Raises CyclicNodes instead of going up forever."""
     ids: list[str] = []
     parent = nodes[node_id].parent
     while parent is not None:
+        if len(ids) >= len(nodes):
+            raise CyclicNodes(node_id)
         ids.append(parent)
         parent = nodes[parent].parent
     return ids

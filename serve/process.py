@@ -68,6 +68,11 @@ def handle_termination_signals() -> Iterator[ReceivedSignal]:
         received_signal.number = number
         if received_signal.retries < MAX_RETRIES and _is_importing(frame):
             received_signal.retries += 1
+            # Send the signal again instead of raising here, because `defer_signals` may have replaced its handler.
+            alarm_handler = signal.signal(
+                signal.SIGALRM, lambda *_: signal.raise_signal(received_signal.number)
+            )
+            replaced_handlers.setdefault(signal.SIGALRM, alarm_handler)
             signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
             return
         raise KeyboardInterrupt
@@ -79,17 +84,12 @@ def handle_termination_signals() -> Iterator[ReceivedSignal]:
         for number, handler in previous_handlers.items()
         if is_main_thread() and handler in default_handlers
     }
-    if replaced_handlers:
-        # Send the signal again instead of raising here, because `defer_signals` may have replaced its handler.
-        replaced_handlers[signal.SIGALRM] = signal.signal(
-            signal.SIGALRM, lambda *_: signal.raise_signal(received_signal.number)
-        )
-    for number in replaced_handlers.keys() & TERMINATION_SIGNALS:
+    for number in replaced_handlers:
         signal.signal(number, interrupt)
     try:
         yield received_signal
     finally:
-        if replaced_handlers:
+        if received_signal.retries:
             signal.setitimer(signal.ITIMER_REAL, 0)  # without its handler, the alarm would end the process
         for number, handler in replaced_handlers.items():
             signal.signal(number, handler)

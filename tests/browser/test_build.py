@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(600)  # a build takes minutes on a busy machine
 WEB = Path(__file__).parents[2] / "mindmap" / "web"
 STATIC = WEB.parent / "static"
 FILES = ("index.html", "app.js", "logo.png", "favicon.png", "NOTICE")

@@ -346,6 +346,21 @@ def test_move() -> None:
     assert_consistent(document)
 
 
+def test_node_below_itself() -> None:
+    """A walk up or down ends with an error, not never, if a node is below itself."""
+    document = create_map({"label": "A", "children": [{"label": "B"}]})
+    a, b = find_id(document, "A"), find_id(document, "B")
+    nodes = {
+        **document.nodes,
+        a: replace(document.nodes[a], parent=b),
+        b: replace(document.nodes[b], children=(a,)),
+    }
+    with pytest.raises(tree.CyclicNodes):
+        tree.list_ancestors(nodes, a)
+    with pytest.raises(tree.CyclicNodes):
+        list(tree.walk(nodes))
+
+
 def test_activity_log() -> None:
     """The log keeps the newest hundred entries, newest first; timestamps never go back with the clock."""
     document = create_map()

@@ -39,6 +39,21 @@ def test_ignored_signal_stays_ignored() -> None:
             signal.raise_signal(signal.SIGHUP)
 
 
+def test_alarm_of_the_caller_stays() -> None:
+    """A timer that was set before, such as the time limit of a test, keeps running, with its handler."""
+    previous_handler, previous_timer = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+    handler = lambda *_: None  # noqa: E731
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 60)
+    try:
+        with process.handle_termination_signals():
+            assert signal.getsignal(signal.SIGALRM) is handler
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    finally:
+        signal.signal(signal.SIGALRM, previous_handler)
+        signal.setitimer(signal.ITIMER_REAL, *previous_timer)
+
+
 def test_signal_waits_for_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal during an import takes effect after the import."""
     (tmp_path / "loaded_whole.py").write_text(

@@ -14,6 +14,8 @@ import pytest
 from tests.serve.update.install_helpers import BIN_DIRECTORY, INSTALL_SCRIPT, InstallUser
 from tests.serve.update.wheels import build_library_wheel, build_wheel, copy_project
 
+pytestmark = pytest.mark.timeout(600)  # installers take minutes on a busy machine
+
 
 @pytest.fixture(scope="module")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:

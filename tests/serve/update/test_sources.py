@@ -17,6 +17,7 @@ from tests.repos import Repo
 from tests.serve.update.install_helpers import INSTALL_SCRIPT, InstallUser
 from tests.serve.update.wheels import build_library_wheel, build_wheel, copy_project
 
+pytestmark = pytest.mark.timeout(600)  # installers take minutes on a busy machine
 TOOLS = pytest.mark.parametrize("tool", ["pip", "pipx", "uv"])
 
 
