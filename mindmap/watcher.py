@@ -326,19 +326,13 @@ class Watcher:
         """Stop watching a workspace without maps; restart the observer if another directory has its path."""
         with self._start_lock:
             if not workspace.map_ids:
-                self._remove_unused(workspace)
+                with self._lock:
+                    del self._workspaces[workspace.root]
+                self._stop_observer(workspace)
             elif workspace.observer is None or (workspace.is_replaced and not workspace.is_watched()):
                 self._stop_observer(workspace)
                 with suppress(OSError):  # the directory does not exist; the next check tries again
                     self._start_observer(workspace)
-
-    def _remove_unused(self, workspace: WatchedWorkspace) -> None:
-        with self._lock:
-            if workspace.map_ids:
-                return
-            if self._workspaces.get(workspace.root) is workspace:
-                del self._workspaces[workspace.root]
-        self._stop_observer(workspace)
 
 
 def _belongs_to(document: Mindmap, workspace: WatchedWorkspace) -> bool:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 from watchdog.events import DirCreatedEvent, FileSystemEventHandler
 
 from mindmap import observer
-from mindmap.document import utc_now
+from mindmap.document import Mindmap, utc_now
 from mindmap.file_events import WatchStatus
 from mindmap.map_store import MapStore
 from mindmap.nodes import set_workspace
@@ -38,32 +40,25 @@ def frequent_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mindmap.watcher.CHECK_SECONDS", 0.2)
 
 
-def list_watched_directories(watcher: Watcher) -> set[str]:
-    """Return the watched directories of all workspaces by their last two names; the kernel has no other watch."""
+def list_watched_directories(top: Path) -> set[str]:
+    """Return the directories at and below `top` that the kernel watches for this process, by their last two names."""
+    inodes = list_watched_inodes()
     paths: list[Path] = []
-
-    def has_one_directory_per_watch() -> bool:
-        observers = [workspace.observer for workspace in watcher._workspaces.values()]
-        paths[:] = [
-            Path(os.fsdecode(path))
-            for workspace_observer in observers
-            if workspace_observer is not None
-            for path in workspace_observer._watches.copy()
-        ]
-        return len(paths) == count_inotify_watches()
-
-    # While a directory is added or removed, the numbers differ.
-    wait_for(has_one_directory_per_watch)
+    for path in (Path(directory) for directory, _, _ in os.walk(top)):
+        with suppress(FileNotFoundError):
+            paths += [path] if path.stat().st_ino in inodes else []
     return {"/".join(path.parts[-2:]) if path.name != "repo" else "repo" for path in paths}
 
 
-def count_inotify_watches() -> int:
-    """Return how many inotify watches the kernel holds for this process."""
-    count = 0
+def list_watched_inodes() -> list[int]:
+    """Return the inode of each inotify watch that the kernel holds for this process."""
+    inodes: list[int] = []
     for file in Path("/proc/self/fdinfo").iterdir():
         with suppress(OSError):
-            count += file.read_text().count("inotify wd:")
-    return count
+            inodes += [
+                int(inode, 16) for inode in re.findall(r"^inotify .*?\bino:(\w+)", file.read_text(), re.M)
+            ]
+    return inodes
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -87,14 +82,14 @@ def test_directory_moved_out_of_the_workspace(
     (tmp_path / "out/er/elsewhere.py").write_text("x\n")
     deleted = {"deep/er/gone.py": "delete", "deep/er/known.py": "delete"}
     wait_until(store, mindmap_id, lambda document: read_actions_by_path(document) == deleted)
-    wait_for(lambda: list_watched_directories(watcher) == {"repo"})
+    wait_for(lambda: list_watched_directories(repo.path.parent) == {"repo"})
     (tmp_path / "out/er/gone.py").write_text("still elsewhere\n")
     repo.write("deep/er/new.py", "again\n")
     document = wait_until(
         store, mindmap_id, lambda document: "deep/er/new.py" in read_actions_by_path(document)
     )
     assert read_actions_by_path(document) == {**deleted, "deep/er/new.py": "create"}
-    wait_for(lambda: list_watched_directories(watcher) == {"repo", "repo/deep", "deep/er"})
+    wait_for(lambda: list_watched_directories(repo.path.parent) == {"repo", "repo/deep", "deep/er"})
 
 
 def test_directory_moved_within_the_workspace(store: MapStore, watcher: Watcher, repo: Repo) -> None:
@@ -107,12 +102,12 @@ def test_directory_moved_within_the_workspace(store: MapStore, watcher: Watcher,
     wait_until(
         store, mindmap_id, lambda document: read_actions_by_path(document)["deeper/er/gone.py"] == "modify"
     )
-    wait_for(lambda: list_watched_directories(watcher) == {"repo", "repo/deeper", "deeper/er"})
+    wait_for(lambda: list_watched_directories(repo.path.parent) == {"repo", "repo/deeper", "deeper/er"})
     (repo.path / "deeper/er").rename(repo.path / "er.log")
     wait_until(
         store, mindmap_id, lambda document: read_actions_by_path(document)["deeper/er/gone.py"] == "delete"
     )
-    wait_for(lambda: list_watched_directories(watcher) == {"repo", "repo/deeper"})
+    wait_for(lambda: list_watched_directories(repo.path.parent) == {"repo", "repo/deeper"})
     assert "er.log/gone.py" not in read_actions_by_path(store.read(mindmap_id))
 
 
@@ -130,7 +125,7 @@ def test_moved_workspace(store: MapStore, watcher: Watcher, repo: Repo, tmp_path
     time.sleep(1.5)
     assert read_files_by_path(store.read(mindmap_id)) == {}
     workspace.mkdir(parents=True)
-    wait_for(lambda: list_watched_directories(watcher) == {"repo"})
+    wait_for(lambda: list_watched_directories(workspace) == {"repo"})
     (workspace / "back.py").write_text("x\n")
     wait_until(store, mindmap_id, lambda document: "back.py" in read_actions_by_path(document))
     (moved_workspace / "saved.py").write_text("elsewhere still\n")
@@ -148,7 +143,7 @@ def test_recreated_workspace(store: MapStore, watcher: Watcher, repo: Repo) -> N
     wait_until(
         store, mindmap_id, lambda document: read_actions_by_path(document).get("deep/er/gone.py") == "delete"
     )
-    wait_for(lambda: list_watched_directories(watcher) == {"repo"})
+    wait_for(lambda: list_watched_directories(repo.path.parent) == {"repo"})
     (repo.path / "back.py").write_text("x\n")
     wait_until(store, mindmap_id, lambda document: read_actions_by_path(document).get("back.py") == "create")
 
@@ -173,6 +168,35 @@ def test_map_that_got_another_workspace(
     ) == {"b.py"}
 
 
+def test_map_moved_to_another_workspace(
+    store: MapStore, watcher: Watcher, repo: Repo, tmp_path: Path
+) -> None:
+    """A workspace whose only map moves to another one is no longer watched, even if nothing changes in it."""
+    mindmap_id = create_watched_map(store, watcher, repo.path)
+    other = Repo.create(tmp_path / "other")
+    store.change(mindmap_id, lambda document: set_workspace(document, str(other.path), utc_now()))
+    assert watcher.watch(mindmap_id, str(other.path)).is_watched
+    wait_for(lambda: list_watched_directories(repo.path) == set())
+    other.write("b.py", "x\n")
+    wait_until(store, mindmap_id, lambda document: read_actions_by_path(document) == {"b.py": "create"})
+
+
+def has_files(count: int, document: Mindmap) -> bool:
+    return len(read_files_by_path(document)) == count
+
+
+def test_map_moved_by_another_process(store: MapStore, watcher: Watcher, repo: Repo, tmp_path: Path) -> None:
+    """A map that another process moves to another workspace records no changes of the first one, and leaves it."""
+    moved, witness = (create_watched_map(store, watcher, repo.path) for _ in range(2))
+    store.change(moved, lambda document: set_workspace(document, str(tmp_path / "other"), utc_now()))
+    # The second batch begins after the first is recorded in every map.
+    for count, path in enumerate(("a.py", "b.py"), 1):
+        repo.write(path, "x\n")
+        wait_until(store, witness, partial(has_files, count))
+    assert read_actions_by_path(store.read(moved)) == {}
+    assert [watcher.watch_status(each).is_watched for each in (moved, witness)] == [False, True]
+
+
 @pytest.mark.parametrize("_", range(3))
 def test_events_right_before_stop(store: MapStore, repo: Repo, tmp_path: Path, _: int) -> None:
     """Events right before `stop` are recorded, the delayed half of a rename too, and `stop` returns soon."""
@@ -184,15 +208,6 @@ def test_events_right_before_stop(store: MapStore, repo: Repo, tmp_path: Path, _
     watcher.stop()
     assert time.monotonic() - start < EVENT_DELAY_SECONDS + LAST_BATCH_SECONDS
     assert read_actions_by_path(store.read(mindmap_id)) == {"old.py": "modify", "saved.py": "delete"}
-
-
-def test_map_added_while_workspace_is_removed(store: MapStore, watcher: Watcher, repo: Repo) -> None:
-    """A workspace stays watched if a map is added just before it is removed as unused."""
-    mindmap_id = create_watched_map(store, watcher, repo.path)
-    (workspace,) = watcher._workspaces.values()
-    watcher._remove_unused(workspace)
-    repo.write("old.py", "x\n")
-    wait_until(store, mindmap_id, lambda document: bool(read_actions_by_path(document)))
 
 
 def test_watching_during_events(store: MapStore, watcher: Watcher, repo: Repo, tmp_path: Path) -> None:
@@ -239,7 +254,7 @@ def test_home_is_not_watched(
             status = watcher.watch(document.id, str(path))
             assert not status.is_watched
             assert reason in status.message and "Give the directory of one project" in status.message
-    assert watcher._thread is None
+    assert not list_watched_directories(home)
     assert watcher.watch(document.id, str(home / "project")) == WatchStatus(is_watched=True)
 
 
@@ -260,7 +275,7 @@ def test_limit_of_watched_directories(
         time.sleep(0.3)
     assert first.is_watched and "Only 5 directories are watched" in first.message
     assert second == WatchStatus(is_watched=True)
-    assert len(list_watched_directories(watcher)) == 5
+    assert len(list_watched_directories(repo.path.parent)) == 5
     assert len([record for record in caplog.records if "Only 5" in record.getMessage()]) == 1
     watcher.stop()
 
@@ -280,15 +295,15 @@ def test_directory_found_twice(
     workspace_observer = WorkspaceObserver(
         os.fsencode(tmp_path), FileSystemEventHandler(), lambda _: False, logging.getLogger().warning
     )
-    wait_for(lambda: count_inotify_watches() == 0)
+    wait_for(lambda: not list_watched_inodes())
     (tmp_path / "new").mkdir()  # before the start, so that the kernel reports no event that arrives later
     workspace_observer.start()
     try:
         for _ in range(2):
             workspace_observer.on_any_event(DirCreatedEvent(str(tmp_path / "new")))
-        assert count_inotify_watches() == 2
+        assert len(list_watched_inodes()) == 2
         workspace_observer.remove_directory(os.fsencode(tmp_path / "new"))
-        assert count_inotify_watches() == 1
+        assert len(list_watched_inodes()) == 1
     finally:
         workspace_observer.stop()
     assert not recwarn.list and not caplog.records
@@ -302,13 +317,15 @@ def test_ignored_directories_are_not_watched(store: MapStore, watcher: Watcher, 
     repo.write("node_modules/x/a.js", "x\n")
     mindmap_id = create_watched_map(store, watcher, repo.path)
     root = {"repo", "repo/deep", "deep/er"}
-    assert list_watched_directories(watcher) == {*root, "repo/venv2"}
+    assert list_watched_directories(repo.path.parent) == {*root, "repo/venv2"}
     repo.write("later/lib/x/a.py", "x\n")
     repo.write("now/lib/a.py", "x\n")
-    wait_for(lambda: list_watched_directories(watcher) == {*root, "repo/venv2", "repo/now", "now/lib"})
+    wait_for(
+        lambda: list_watched_directories(repo.path.parent) == {*root, "repo/venv2", "repo/now", "now/lib"}
+    )
     repo.write(".gitignore", "/venv2/\n")
-    wait_for(lambda: {*root, "repo/venv", "later/lib"} < list_watched_directories(watcher))
-    wait_for(lambda: "repo/venv2" not in list_watched_directories(watcher))
+    wait_for(lambda: {*root, "repo/venv", "later/lib"} < list_watched_directories(repo.path.parent))
+    wait_for(lambda: "repo/venv2" not in list_watched_directories(repo.path.parent))
     repo.write("venv/lib/x/b.py", "x\n")
     document = wait_until(
         store, mindmap_id, lambda document: "venv/lib/x/b.py" in read_actions_by_path(document)

@@ -15,8 +15,9 @@ import pytest
 from watchdog.events import FileSystemEventHandler
 from watchdog.observers.api import BaseObserver
 
+from mindmap.auto_attach import DetectedChanges
 from mindmap.document import ROOT, EditResult, Mindmap, utc_now
-from mindmap.file_events import EventBatch, EventKind
+from mindmap.file_events import EventBatch, EventKind, FileChange
 from mindmap.file_touches import TOUCHED_FILES, TouchInput, attach_files
 from mindmap.map_store import MapStore
 from mindmap.watcher import Watcher
@@ -134,6 +135,23 @@ def test_time_of_a_late_event(tmp_path: Path) -> None:
     batch.add_file_event(b"a.py", EventKind.MODIFIED, utc_now())
     (event,) = batch.compute_file_changes(os.fsencode(tmp_path))
     assert event.timestamp > touch_time
+
+
+def test_changes_with_equal_timestamps() -> None:
+    """A change with the time of the file's touch is that touch; other files' changes of that time are recorded."""
+    document = attach_files(create_map(), ROOT, [TouchInput("a.py", summary="Split")], "Touched", NOON)
+
+    def list_recorded_paths(timestamp: str) -> list[str]:
+        changes = [
+            FileChange(path, existed_before=True, exists=True, timestamp=timestamp)
+            for path in (b"a.py", b"b.py", b"c.py")
+        ]
+        edit = DetectedChanges(changes, frozenset(), {}).apply_to(document, utc_now())
+        assert edit is not None
+        return [touch.path for touch in edit.document.nodes[edit.ids[0]].files]
+
+    assert list_recorded_paths(NOON) == ["b.py", "c.py"]
+    assert list_recorded_paths(NOON.replace(".000Z", ".001Z")) == ["a.py", "b.py", "c.py"]
 
 
 def test_touch_of_the_agent_stays(

@@ -80,6 +80,11 @@ def test_debounce() -> None:
     ]
 
 
+def test_debounce_of_two_maps() -> None:
+    """Maps that change within 100 ms of each other are each reported 100 ms after their own change."""
+    assert collect_debounced_calls({0: "a", 50: "b"}) == [(100, "a"), (150, "b")]
+
+
 def test_change_log() -> None:
     """Each map is stored with its latest change; a position before the stored changes gives None."""
 
